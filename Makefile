@@ -1,0 +1,58 @@
+# Every target sets up .venv by itself, and only when pyproject.toml or constraints.txt changed.
+# PYTHON chooses the interpreter (3.11 or newer): make test PYTHON=python3.12
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: help setup test test-lowest lint format docs demo clean
+.DEFAULT_GOAL := help
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed and none was found"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install $$(grep '^torch==' constraints.txt)
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+setup: $(READY)  ## make .venv with everything that development needs
+
+test: $(READY)  ## run all tests, with coverage
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+
+# A second environment at the lower bounds of pyproject.toml (torch aside, see docs/dependencies.md).
+.venv-lowest/.ready: pyproject.toml constraints.txt constraints-lowest.txt
+	@test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
+	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e . pytest hypothesis beartype scipy
+	@touch $@
+
+test-lowest: .venv-lowest/.ready  ## run all tests with the oldest packages we promise to support
+	.venv-lowest/bin/python -m pytest
+
+lint: $(READY)  ## formatting, style, types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+format: $(READY)  ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(READY)  ## build the documentation, warnings as errors
+	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+demo:  ## (not yet: comes with the first shipped model)
+	@echo "make demo: there is no shipped model yet, so nothing to show; it comes with the next releases."
+	@echo "Until then, README.md has an example that runs in a second."
+	@exit 1
+
+clean:  ## remove environments, caches and builds
+	rm -rf .venv .venv-lowest docs/_build dist .pytest_cache .ruff_cache .hypothesis .coverage

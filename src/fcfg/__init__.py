@@ -1,0 +1,100 @@
+"""Counterfactual image generation with diffusion models and factored classifier-free guidance.
+
+What would this image look like had one attribute been different, and nothing else? A diffusion
+model answers by abduction, action and prediction; this package guides each group of attributes
+with a weight of its own.
+
+Nothing heavy is imported until a name is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
+    from fcfg.checkpoint import load, save
+    from fcfg.counterfactual import (
+        Abduction,
+        Action,
+        Counterfactual,
+        CounterfactualPipeline,
+    )
+    from fcfg.denoise import Denoiser
+    from fcfg.embedder import AttributeEmbedder
+    from fcfg.errors import InputError
+    from fcfg.graph import CausalGraph, Partition
+    from fcfg.guidance import Guidance
+    from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
+    from fcfg.sampling import DDIM, FixedPointDDIM
+    from fcfg.schedule import NoiseSchedule
+    from fcfg.scm import StructuralCausalModel
+
+_HOME = {
+    "AttributeSpace": "attributes",
+    "Binary": "attributes",
+    "Categorical": "attributes",
+    "Continuous": "attributes",
+    "load": "checkpoint",
+    "save": "checkpoint",
+    "Abduction": "counterfactual",
+    "Action": "counterfactual",
+    "Counterfactual": "counterfactual",
+    "CounterfactualPipeline": "counterfactual",
+    "Denoiser": "denoise",
+    "AttributeEmbedder": "embedder",
+    "InputError": "errors",
+    "CausalGraph": "graph",
+    "Partition": "graph",
+    "Guidance": "guidance",
+    "Judge": "networks",
+    "JudgeConfig": "networks",
+    "UNet": "networks",
+    "UNetConfig": "networks",
+    "DDIM": "sampling",
+    "FixedPointDDIM": "sampling",
+    "NoiseSchedule": "schedule",
+    "StructuralCausalModel": "scm",
+}
+
+__all__ = [
+    "DDIM",
+    "Abduction",
+    "Action",
+    "AttributeEmbedder",
+    "AttributeSpace",
+    "Binary",
+    "Categorical",
+    "CausalGraph",
+    "Continuous",
+    "Counterfactual",
+    "CounterfactualPipeline",
+    "Denoiser",
+    "FixedPointDDIM",
+    "Guidance",
+    "InputError",
+    "Judge",
+    "JudgeConfig",
+    "NoiseSchedule",
+    "Partition",
+    "StructuralCausalModel",
+    "UNet",
+    "UNetConfig",
+    "load",
+    "save",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'fcfg' has no attribute '{name}'")
+    return getattr(import_module(f"fcfg.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """Public names, for completion."""
+    return [*__all__, "__version__"]

@@ -1,0 +1,268 @@
+"""Checkpoints: a folder with ``config.json`` and safetensors files, and nothing to unpickle.
+
+The config is what makes a folder a checkpoint. It is written last, in one atomic step, and names
+the weight files by their content, so that a folder always holds either the old pipeline or the
+new one, whenever the power fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError
+from safetensors import torch as safetensors
+from torch import Tensor, nn
+
+import fcfg
+from fcfg.attributes import AttributeSpace
+from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.denoise import Denoiser
+from fcfg.embedder import AttributeEmbedder
+from fcfg.errors import InputError
+from fcfg.graph import CausalGraph
+from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.schedule import Kind, NoiseSchedule, Parameterisation
+from fcfg.scm import StructuralCausalModel
+
+FORMAT = 1
+Storage: TypeAlias = Literal["float32", "float16"]
+_CONFIG = "config.json"
+
+
+class CheckpointConfig(BaseModel):
+    """What ``config.json`` holds: everything of a pipeline that is not a tensor."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int  # of the folder; readers refuse a newer one
+    fcfg: str  # version that wrote it
+    storage: Storage  # of the weights of network, embedder and judge
+    network: UNetConfig | str  # or the name of a class of the user's own
+    channels: int
+    stride: int
+    parameterisation: Parameterisation
+    schedule: Kind
+    steps: int  # T
+    embedding: int  # width of an attribute's block
+    attributes: dict[str, dict[str, Any]]
+    graph: dict[str, list[str]]
+    mechanisms: dict[str, list[str]]  # node to the parents its mechanism was fitted on
+    judge: JudgeConfig | None
+    files: dict[str, str]  # part to file name
+    provenance: dict[str, Any]
+
+
+def save(
+    pipeline: CounterfactualPipeline, path: str | os.PathLike[str], storage: Storage = "float32"
+) -> None:
+    """Write a pipeline to a folder, atomically.
+
+    Args:
+        pipeline: What to write. A network that is not a :class:`fcfg.networks.UNet` is stored as
+            weights alone: :func:`load` then wants the module.
+        path: The folder; it is made where it is missing, and an older pipeline in it replaced.
+        storage: 'float32', from which the same counterfactuals come back bit by bit, or
+            'float16', half the size. The structural causal model is always stored whole.
+    """
+    folder = Path(path)
+    denoiser, scm, judge = pipeline.denoiser, pipeline.scm, pipeline.judge
+    if judge is not None and not isinstance(judge, Judge):
+        raise InputError(
+            "judge",
+            expected="a fcfg.networks.Judge, which a config can describe",
+            got=type(judge).__name__,
+            do="save another judge by yourself, and set pipeline.judge after loading",
+        )
+    if (folder / _CONFIG).exists():
+        _read_config(folder)  # never replace what is not a checkpoint
+    parts = {
+        "network": _stored(denoiser.network, storage),
+        "embedder": _stored(denoiser.embedder, storage),
+        "scm": _contiguous(scm),
+    }
+    if judge is not None:
+        parts["judge"] = _stored(judge, storage)
+    contents = {part: safetensors.save(tensors) for part, tensors in parts.items()}
+    network = denoiser.network
+    config = CheckpointConfig(
+        format=FORMAT,
+        fcfg=fcfg.__version__,
+        storage=storage,
+        network=network.config if type(network) is UNet else type(network).__qualname__,
+        channels=denoiser.channels,
+        stride=denoiser.stride,
+        parameterisation=denoiser.parameterisation,
+        schedule=denoiser.schedule.kind,
+        steps=denoiser.schedule.steps,
+        embedding=denoiser.embedder.width,
+        attributes=pipeline.space.to_config(),
+        graph={node: list(parents) for node, parents in pipeline.graph.parents.items()},
+        mechanisms={node: list(parents) for node, parents in scm.fitted_parents.items()},
+        judge=None if judge is None else judge.config,
+        files={part: f"{part}-{_digest(data)}.safetensors" for part, data in contents.items()},
+        provenance=pipeline.provenance,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, data in contents.items():
+        _write(folder / config.files[part], data)
+    _write(folder / _CONFIG, config.model_dump_json(indent=2).encode())
+    for part in ("network", "embedder", "scm", "judge"):
+        for stale in folder.glob(f"{part}-*.safetensors"):
+            if stale.name not in config.files.values():
+                stale.unlink()
+
+
+def load(
+    path: str | os.PathLike[str], *, network: nn.Module | None = None
+) -> CounterfactualPipeline:
+    """Read a pipeline from a folder that :func:`save` wrote, onto the CPU.
+
+    Args:
+        path: The folder.
+        network: The module the weights belong to, where it is not a
+            :class:`fcfg.networks.UNet`.
+    """
+    folder = Path(path)
+    config = _read_config(folder)
+    if (network is None) == isinstance(config.network, str):
+        raise InputError(
+            f"checkpoint {folder}",
+            expected=f"network= with a {config.network}, whose weights it holds"
+            if network is None
+            else "no network=, since it holds a UNet",
+            got="none" if network is None else type(network).__name__,
+            do="call load again so",
+        )
+    space = AttributeSpace.from_config(config.attributes)
+    scm = StructuralCausalModel(space, CausalGraph(config.graph))
+    for node, parents in config.mechanisms.items():
+        scm.add_mechanism(node, parents)
+    _fill(scm, folder, config, "scm")
+    scm.requires_grad_(False)
+    with torch.device("meta"):  # shapes only: every weight comes from the file
+        embedder = AttributeEmbedder(space, config.embedding)
+        judge = None if config.judge is None else Judge(config.judge)
+        if isinstance(config.network, UNetConfig):
+            network = UNet(config.network)
+    assert network is not None
+    _fill(embedder, folder, config, "embedder")
+    _fill(network, folder, config, "network")
+    if judge is not None:
+        _fill(judge, folder, config, "judge")
+        judge.eval()
+    denoiser = Denoiser(
+        network,
+        embedder,
+        NoiseSchedule(config.schedule, config.steps),
+        channels=config.channels,
+        stride=config.stride,
+        parameterisation=config.parameterisation,
+    )
+    denoiser.eval()
+    return CounterfactualPipeline(denoiser, scm, judge=judge, provenance=config.provenance)
+
+
+def _read_config(folder: Path) -> CheckpointConfig:
+    try:
+        raw = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+        version = raw["format"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = "no such file" if isinstance(error, OSError) else "something else"
+        raise _refusal(folder, f"a folder with a {_CONFIG} that fcfg wrote", found) from error
+    if not isinstance(version, int) or version > FORMAT:
+        raise InputError(
+            f"checkpoint {folder}",
+            expected=f"format version {FORMAT} or older",
+            got=repr(version),
+            do="upgrade fcfg to read it",
+        )
+    try:
+        return CheckpointConfig.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(key) for key in first["loc"])
+        raise _refusal(folder, f"a valid {_CONFIG}", f"'{where}': {first['msg']}") from error
+
+
+def _fill(module: nn.Module, folder: Path, config: CheckpointConfig, part: str) -> None:
+    """Load the weights of one part, checking that they are the ones that were saved."""
+    name = Path(config.files.get(part, "missing")).name
+    try:
+        data = (folder / name).read_bytes()
+        if name != f"{part}-{_digest(data)}.safetensors":
+            raise _refusal(folder, f"{name} as it was written", "other contents, or a part of it")
+        tensors = safetensors.load(data)
+        if part != "scm":
+            tensors = {key: _widened(tensor) for key, tensor in tensors.items()}
+        meta = any(parameter.is_meta for parameter in module.parameters())
+        module.load_state_dict(tensors, assign=meta)
+    except OSError as error:
+        raise _refusal(folder, f"the file {name}", "no such file") from error
+    except (RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise _refusal(folder, f"weights in {name} that fit its {part}", reason) from error
+
+
+def _stored(module: nn.Module, storage: Storage) -> dict[str, Tensor]:
+    """Weights in the precision of the file."""
+    target = getattr(torch, storage)
+    stored: dict[str, Tensor] = {}
+    for key, tensor in _contiguous(module).items():
+        if not tensor.is_floating_point():
+            stored[key] = tensor
+            continue
+        stored[key] = tensor.to(target)
+        lost = tensor.dtype == torch.float64 or not torch.isfinite(stored[key]).all()
+        if lost:
+            raise InputError(
+                f"weights '{key}'",
+                expected=f"finite numbers that fit into {storage}",
+                got=f"{tensor.dtype} up to {tensor.abs().max().item():.3g}".replace("torch.", ""),
+                do="convert the network to float32, or look for a training that diverged",
+            )
+    return stored
+
+
+def _contiguous(module: nn.Module) -> dict[str, Tensor]:
+    state: Mapping[str, Tensor] = module.state_dict()
+    return {key: tensor.detach().cpu().contiguous() for key, tensor in state.items()}
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _refusal(folder: Path, expected: str, got: str) -> InputError:
+    return InputError(
+        f"checkpoint {folder}",
+        expected=expected,
+        got=got,
+        do="check the path, or copy the folder again",
+    )

@@ -1,0 +1,363 @@
+r"""The pipeline: abduction, action, prediction (Sec. 3.3).
+
+.. math:: \tilde x = f_\theta(f_\theta^{-1}(x, pa), \widetilde{pa})
+
+The three steps of Pearl are three methods, so that what does not change between questions is
+computed once: one abduction serves every intervention and every guidance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from fcfg.attributes import AttributeSpace, Table
+from fcfg.denoise import AbstractPredictor, ConditionalPredictor, Denoiser
+from fcfg.errors import InputError
+from fcfg.graph import CausalGraph, Partition
+from fcfg.guidance import Guidance, GuidedPredictor
+from fcfg.images import ImagesLike, read_images
+from fcfg.sampling import (
+    DDIM,
+    AbstractSolver,
+    OnStep,
+    Plan,
+    StepRecord,
+    Trajectory,
+    integrate,
+    time_grid,
+)
+from fcfg.scm import Intervention, Keys, StructuralCausalModel
+
+DEFAULT_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
+
+
+@dataclass(frozen=True)
+class Abduction:
+    """The noise behind images under their own attributes; reusable for any question."""
+
+    trajectory: Trajectory  # at time T, on the CPU
+    attributes: Table  # factual
+    times: tuple[int, ...]  # the ascending grid
+    solver: AbstractSolver
+
+
+@dataclass(frozen=True)
+class Action:
+    """Attributes under an intervention."""
+
+    attributes: Table  # counterfactual
+    targets: tuple[str, ...]  # the attributes intervened on
+    seed: int  # of what discrete attributes leave open
+
+
+@dataclass(frozen=True)
+class Counterfactual:
+    """The answer to a what-if, with everything it came from."""
+
+    trajectory: Trajectory  # at time 0, unclamped, on the CPU
+    abduction: Abduction
+    action: Action
+    partition: Partition
+    guidance: Guidance
+
+    @property
+    def images(self) -> Float[Tensor, "batch channel height width"]:
+        """Counterfactual images in [-1, 1], for files, metrics and eyes."""
+        return self.trajectory.x.clamp(-1, 1)
+
+    @property
+    def attributes(self) -> Table:
+        """Counterfactual attributes."""
+        return self.action.attributes
+
+    @property
+    def evaluations(self) -> int:
+        """Network rows an image, abduction included."""
+        return self.trajectory.evaluations
+
+
+class CounterfactualPipeline:
+    """A denoiser and a structural causal model: everything a what-if needs.
+
+    Args:
+        denoiser: The image model.
+        scm: The attribute model, over the attributes of the denoiser's embedder.
+        judge: A classifier that reads attributes from images, or none.
+        provenance: What is known of how it was made, as JSON values.
+    """
+
+    def __init__(
+        self,
+        denoiser: Denoiser,
+        scm: StructuralCausalModel,
+        *,
+        judge: nn.Module | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        if scm.space != denoiser.embedder.space:
+            raise InputError(
+                "pipeline",
+                expected=f"one attribute space, that of the denoiser {denoiser.embedder.space}",
+                got=f"another in the structural causal model, {scm.space}",
+                do="build both from the same AttributeSpace",
+            )
+        self.denoiser = denoiser
+        self.scm = scm
+        self.judge = judge
+        self.provenance = dict(provenance or {})
+
+    @property
+    def space(self) -> AttributeSpace:
+        """The attributes."""
+        return self.scm.space
+
+    @property
+    def graph(self) -> CausalGraph:
+        """Their causal graph."""
+        return self.scm.graph
+
+    def to(self, device: torch.device | str) -> CounterfactualPipeline:
+        """Move the networks; the structural causal model stays on the CPU."""
+        self.denoiser.to(device)
+        if self.judge is not None:
+            self.judge.to(device)
+        return self
+
+    def counterfactual(
+        self,
+        images: ImagesLike,
+        attributes: Mapping[str, ArrayLike],
+        do: Mapping[str, Intervention],
+        *,
+        guidance: Guidance = DEFAULT_GUIDANCE,
+        steps: int = 100,
+        partition: Partition | None = None,
+        seed: int = 0,
+        keys: Keys | None = None,
+        solver: AbstractSolver | None = None,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+    ) -> Counterfactual:
+        """What would these images look like had the attributes been different?
+
+        Args:
+            images: Float tensor or array in [-1, 1], (batch, channel, height, width); or PIL.
+            attributes: For every attribute a column with the factual values.
+            do: For every target a value, a column, or a function of the factual column.
+            guidance: How strongly to push each group of attributes.
+            steps: From image to noise, and back; the paper has 1,000.
+            partition: What is in the groups, where their names do not say.
+            seed: Of what discrete attributes leave open.
+            keys: A name or number an image, which the seed is combined with; its position by
+                default.
+            solver: DDIM by default.
+            batch_size: The most network rows at once; bounds the memory.
+            on_step: Told of every step.
+        """
+        abduction = self.abduct(
+            images, attributes, steps=steps, solver=solver, batch_size=batch_size, on_step=on_step
+        )
+        action = self.act(abduction.attributes, do, seed=seed, keys=keys)
+        return self.predict(
+            abduction,
+            action,
+            guidance,
+            partition=partition,
+            batch_size=batch_size,
+            on_step=on_step,
+        )
+
+    def abduct(
+        self,
+        images: ImagesLike,
+        attributes: Mapping[str, ArrayLike],
+        *,
+        steps: int = 100,
+        solver: AbstractSolver | None = None,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+    ) -> Abduction:
+        """Infer the noise behind images: unguided inversion under their attributes (Alg. 1)."""
+        denoiser = self.denoiser
+        x = read_images(images, channels=denoiser.channels, stride=denoiser.stride)
+        table = self.space.parse(attributes)
+        length = len(table[self.space.names[0]])
+        if length != len(x):
+            raise InputError(
+                "attributes",
+                expected=f"{len(x)} values a column, one an image",
+                got=length,
+                do="give one value an image",
+            )
+        times = time_grid(denoiser.schedule, steps)
+        solver = solver or DDIM()
+
+        def predictor(rows: slice) -> AbstractPredictor:
+            return ConditionalPredictor(denoiser, self._condition(table, rows))
+
+        run = _Run(predictor, self._plan(times), solver, on_step)
+        start = Trajectory(x.to(denoiser.state_dtype))
+        return Abduction(self._run(run, start, 1, batch_size), table, times, solver)
+
+    def act(
+        self,
+        attributes: Mapping[str, ArrayLike],
+        do: Mapping[str, Intervention],
+        *,
+        seed: int = 0,
+        keys: Keys | None = None,
+    ) -> Action:
+        """Turn an intervention into counterfactual attributes (Algorithm 2)."""
+        table = self.space.parse(attributes)
+        downstream = self.graph.affected(do) - set(do)
+        noise = self.scm.abduct(table, downstream, seed=seed, keys=keys)
+        return Action(self.scm.act(table, do, noise), tuple(do), seed)
+
+    def predict(
+        self,
+        abduction: Abduction,
+        action: Action,
+        guidance: Guidance = DEFAULT_GUIDANCE,
+        *,
+        partition: Partition | None = None,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+    ) -> Counterfactual:
+        """Generate from abducted noise under counterfactual attributes (Algorithms 3 to 9)."""
+        groups = guidance.partition(self.graph, action.targets, partition)
+        return self._predict(abduction, action, guidance, groups, batch_size, on_step)
+
+    def reverse(
+        self,
+        pair: Counterfactual,
+        *,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+    ) -> Counterfactual:
+        """Go back to the factual attributes, with the same guidance, groups and steps.
+
+        The clamped images are abducted, as anybody else would who was given them. The structural
+        causal model is not asked: the target is the factual attributes themselves.
+        """
+        question = pair.abduction
+        abduction = self.abduct(
+            pair.images,
+            pair.attributes,
+            steps=len(question.times) - 1,
+            solver=question.solver,
+            batch_size=batch_size,
+            on_step=on_step,
+        )
+        back = replace(pair.action, attributes=question.attributes)
+        return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
+
+    def _predict(
+        self,
+        abduction: Abduction,
+        action: Action,
+        guidance: Guidance,
+        partition: Partition,
+        batch_size: int,
+        on_step: OnStep | None,
+    ) -> Counterfactual:
+        denoiser = self.denoiser
+        times = abduction.times[::-1]
+        table = guidance.table(partition, times, denoiser.schedule)
+        keep = torch.tensor(
+            Partition({group: partition[group] for group in table.groups}).mask(self.space.names),
+            dtype=torch.bool,
+            device=denoiser.device,
+        ).view(len(table.groups), len(self.space))
+        rule = guidance.make_rule()
+
+        def predictor(rows: slice) -> AbstractPredictor:
+            return GuidedPredictor(denoiser, self._condition(action.attributes, rows), keep, rule)
+
+        plan = self._plan(times, weights=table.weights, guided=table.guided)
+        run = _Run(predictor, plan, abduction.solver, on_step)
+        rows = len(table.groups) + 1 if any(table.guided) else 1
+        trajectory = self._run(run, abduction.trajectory, rows, batch_size)
+        return Counterfactual(trajectory, abduction, action, partition, guidance)
+
+    def _plan(
+        self,
+        times: Sequence[int],
+        weights: Tensor | None = None,
+        guided: Sequence[bool] | None = None,
+    ) -> Plan:
+        return Plan.build(
+            self.denoiser.schedule,
+            times,
+            weights=weights,
+            guided=guided,
+            device=self.denoiser.device,
+            dtype=self.denoiser.state_dtype,
+        )
+
+    def _condition(self, table: Table, rows: slice) -> Tensor:
+        return self.denoiser.condition({name: column[rows] for name, column in table.items()})
+
+    @torch.no_grad()
+    def _run(
+        self, run: _Run, start: Trajectory, rows_an_image: int, batch_size: int
+    ) -> Trajectory:
+        """Run all images in chunks; out of memory, a chunk starts again at half its size."""
+        if batch_size < rows_an_image:
+            raise InputError(
+                "batch_size",
+                expected=f"at least {rows_an_image} network rows, what one image needs",
+                got=batch_size,
+                do="raise it, or use fewer groups",
+            )
+        size, done, count = batch_size // rows_an_image, 0, len(start.x)
+        pieces: list[Trajectory] = []
+        with _evaluating(self.denoiser):
+            while done < count:
+                rows = slice(done, min(done + size, count))
+                try:
+                    pieces.append(run.chunk(start, rows, self.denoiser.device))
+                except torch.OutOfMemoryError:
+                    if size == 1:
+                        raise
+                    size = (rows.stop - rows.start + 1) // 2
+                else:
+                    done = rows.stop
+        return Trajectory.joined(pieces)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How to take any slice of the images from one end of a plan to the other."""
+
+    predictor: Callable[[slice], AbstractPredictor]
+    plan: Plan
+    solver: AbstractSolver
+    on_step: OnStep | None
+
+    def chunk(self, start: Trajectory, rows: slice, device: torch.device) -> Trajectory:
+        def report(record: StepRecord) -> None:
+            if self.on_step is not None:
+                self.on_step(replace(record, first_image=rows.start))
+
+        trajectory = start.map(lambda tensor: tensor[rows].to(device))
+        end = integrate(self.predictor(rows), trajectory, self.plan, self.solver, report)
+        return end.map(lambda tensor: tensor.cpu())
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Generator[None]:
+    """Switch dropout off for the time of a run."""
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)

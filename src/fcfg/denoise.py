@@ -1,0 +1,265 @@
+r"""The denoiser :math:`\epsilon_\theta(x_t, t, c)`, its training loss, and what it predicts.
+
+Guidance and sampling never meet: guidance turns evaluations of a :class:`Denoiser` into a
+:class:`Prediction` at a :class:`Step`, and a solver turns predictions into images. Both sides
+of that contract are here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias, get_args
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fcfg.attributes import Column
+from fcfg.embedder import AttributeEmbedder
+from fcfg.errors import InputError, nearest, quoted
+from fcfg.graph import Partition
+from fcfg.schedule import NoiseSchedule, Parameterisation, noise_from_output, training_target
+
+Images: TypeAlias = Float[Tensor, "batch channel height width"]
+State: TypeAlias = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a plan, from time t to time s; every number is a tensor on the device."""
+
+    t: Int[Tensor, ""]
+    s: Int[Tensor, ""]
+    signal_t: Float[Tensor, ""]
+    noise_t: Float[Tensor, ""]
+    signal_s: Float[Tensor, ""]
+    noise_s: Float[Tensor, ""]
+    weights: Float[Tensor, "groups"]  # of the guidance; empty where there is none
+    guided: bool  # false outside the start and stop of the guidance
+    ascending: bool  # from image to noise: an inversion
+
+    def reversed(self) -> Step:
+        """The step from s to t."""
+        return replace(
+            self,
+            t=self.s,
+            s=self.t,
+            signal_t=self.signal_s,
+            noise_t=self.noise_s,
+            signal_s=self.signal_t,
+            noise_s=self.noise_t,
+            ascending=not self.ascending,
+        )
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The two noises of a step: for the clean estimate, and for adding noise again.
+
+    They are one and the same except for CFG++, which renoises with the unconditional one.
+    """
+
+    clean: Images
+    renoise: Images
+
+    def merged(self, step: Step) -> Images:
+        r"""The one noise that gives the same DDIM step.
+
+        .. math::
+            \frac{\sqrt{1 - \alpha_s}\, \epsilon_\text{renoise} - k\, \epsilon_\text{clean}}
+            {\sqrt{1 - \alpha_s} - k},
+            \qquad k = \sqrt{\alpha_s}\, \sqrt{1 - \alpha_t} / \sqrt{\alpha_t}
+
+        For CFG++ it is exactly CFG with a weight that depends on the time.
+        """
+        if self.renoise is self.clean:
+            return self.clean
+        k = step.signal_s * step.noise_t / step.signal_t
+        return (step.noise_s * self.renoise - k * self.clean) / (step.noise_s - k)
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """What training draws for a batch: times, noise, and which attributes stay visible."""
+
+    t: Int[Tensor, "batch"]
+    noise: Images
+    keep: Bool[Tensor, "batch attributes"]
+
+
+class Denoiser(nn.Module):
+    r"""A network, the embedder of its condition and its noise schedule.
+
+    Any module called as ``network(x, t, c)`` will do, with t in 1..T: t = 0 is never trained,
+    so a question at t = 0 is asked, and converted, at t = 1.
+
+    Args:
+        network: Predicts from (batch, channel, height, width) images, (batch,) times and
+            (batch, K·d) conditions.
+        embedder: Makes conditions of attributes.
+        schedule: Its noise levels.
+        channels: Of the images.
+        stride: What their height and width must be divisible by.
+        parameterisation: What the network predicts: 'noise' (the paper), 'image', 'velocity'.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        embedder: AttributeEmbedder,
+        schedule: NoiseSchedule,
+        *,
+        channels: int = 3,
+        stride: int = 1,
+        parameterisation: Parameterisation = "noise",
+    ) -> None:
+        super().__init__()
+        if parameterisation not in get_args(Parameterisation):
+            raise InputError(
+                "parameterisation",
+                expected=f"one of {quoted(get_args(Parameterisation))}",
+                got=repr(parameterisation),
+                do=nearest(str(parameterisation), get_args(Parameterisation)),
+            )
+        self.network = network
+        self.embedder = embedder
+        self.schedule = schedule
+        self.channels = channels
+        self.stride = stride
+        self.parameterisation: Parameterisation = parameterisation
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.embedder.parameters()).device
+
+    @property
+    def state_dtype(self) -> torch.dtype:
+        """Precision of the sampler: float32 whatever the network's, float64 for float64."""
+        embedder = next(self.embedder.parameters()).dtype
+        return torch.float64 if embedder == torch.float64 else torch.float32
+
+    def condition(self, table: Mapping[str, Column]) -> Float[Tensor, "batch condition"]:
+        """Embed parsed attributes, on the device of the weights."""
+        values = torch.from_numpy(self.embedder.space.encode(table))
+        weight = next(self.embedder.parameters())
+        return self.embedder(values.to(weight.device, weight.dtype)).to(self.state_dtype)
+
+    def output(
+        self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "batch condition"]
+    ) -> Images:
+        """Evaluate the network in its own precision and return that of ``x``."""
+        weight = next(self.network.parameters(), x)
+        return self.network(x.to(weight.dtype), t, c.to(weight.dtype)).to(x.dtype)
+
+    def forward(
+        self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "batch condition"]
+    ) -> Images:
+        r"""Noise prediction :math:`\epsilon_\theta(x_t, t, c)`."""
+        t = t.clamp(min=1)
+        signal, noise = self._levels(t, x)
+        return noise_from_output(self.output(x, t, c), x, signal, noise, self.parameterisation)
+
+    def _levels(self, t: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        shape = (-1, 1, 1, 1)
+        signal, noise = self.schedule.signal(t), self.schedule.noise(t)
+        return signal.to(x.dtype).view(shape), noise.to(x.dtype).view(shape)
+
+    def draw(
+        self,
+        shape: tuple[int, int, int, int],
+        generator: torch.Generator,
+        *,
+        p_null: float = 0.5,
+        p_group: float = 0.0,
+        groups: Partition | None = None,
+    ) -> Corruption:
+        r"""Draw what a training step needs, on the device of the generator.
+
+        Args:
+            shape: Of the batch of images.
+            generator: Source of all randomness.
+            p_null: Probability :math:`p_\varnothing` of dropping the whole condition.
+            p_group: Probability of dropping each group, where the whole was not dropped. The
+                paper has 0 and leaves others open.
+            groups: What ``p_group`` drops together; single attributes by default.
+        """
+        for name, p in {"p_null": p_null, "p_group": p_group}.items():
+            if not 0 <= p <= 1:
+                raise InputError(
+                    name, expected="a probability, 0 to 1", got=p, do="the paper has 0.5 and 0"
+                )
+        space = self.embedder.space
+        groups = groups or Partition({name: [name] for name in space.names})
+        groups.check_covers(space.names)
+        device, batch = generator.device, shape[0]
+        t = torch.randint(1, self.schedule.steps + 1, (batch,), generator=generator, device=device)
+        noise = torch.randn(shape, generator=generator, device=device)
+        uniform = torch.rand((batch, 1 + len(groups)), generator=generator, device=device)
+        member = torch.tensor(groups.mask(space.names), device=device)  # (groups, attributes)
+        dropped = ((uniform[:, 1:, None] < p_group) & member).any(dim=1)
+        keep = ~dropped & (uniform[:, :1] >= p_null)
+        return Corruption(t=t, noise=noise, keep=keep)
+
+    def loss(
+        self, images: Images, values: Float[Tensor, "batch values"], corruption: Corruption
+    ) -> Float[Tensor, ""]:
+        r"""Training loss (Sec. 2.1), averaged over the batch and the pixels.
+
+        .. math:: \lVert \epsilon - \epsilon_\theta(x_t, t, c) \rVert^2
+
+        Args:
+            images: Clean, in [-1, 1].
+            values: What :meth:`fcfg.attributes.AttributeSpace.encode` gave.
+            corruption: What :meth:`draw` gave.
+        """
+        signal, noise = self._levels(corruption.t, images)
+        x_t = signal * images + noise * corruption.noise
+        c = self.embedder.masked(self.embedder(values), corruption.keep)
+        target = training_target(images, corruption.noise, signal, noise, self.parameterisation)
+        return functional.mse_loss(self.output(x_t, corruption.t, c), target)
+
+
+class AbstractPredictor(ABC):
+    """Says what a solver asks at a step. What evolves is in the state, nothing in the object."""
+
+    @abstractmethod
+    def init(self, x: Images) -> State:
+        """State before the first step of a trajectory: tensors whose shapes never change."""
+
+    @abstractmethod
+    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+        """Predict at (x, step.t); the state comes back new."""
+
+    @abstractmethod
+    def rows(self, step: Step) -> int:
+        """How many network rows an image costs in one call of :meth:`predict`."""
+
+
+class ConditionalPredictor(AbstractPredictor):
+    """The plain conditional model: abduction (Algorithm 1), and the paper's ω = 1.
+
+    Args:
+        denoiser: The model.
+        condition: (batch, K·d), of the images that will be asked about.
+    """
+
+    def __init__(self, denoiser: Denoiser, condition: Float[Tensor, "batch condition"]) -> None:
+        self.denoiser = denoiser
+        self.condition = condition
+
+    def init(self, x: Images) -> State:
+        """No state."""
+        return ()
+
+    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+        """One evaluation under the whole condition."""
+        eps = self.denoiser(x, step.t.expand(len(x)), self.condition)
+        return Prediction(clean=eps, renoise=eps), state
+
+    def rows(self, step: Step) -> int:
+        """One."""
+        return 1

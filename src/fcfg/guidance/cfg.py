@@ -1,0 +1,51 @@
+"""Classifier-free guidance and, over several groups, FCFG (Algorithms 3, 4 and 5).
+
+References:
+    Classifier-free diffusion guidance (Ho and Salimans, 2022).
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from fcfg.denoise import Images, Prediction, State, Step
+from fcfg.guidance.rule import AbstractRule, along_groups
+from fcfg.schedule import NoiseSchedule
+
+
+class CFG(AbstractRule):
+    r"""Push the prediction along every group's difference.
+
+    .. math:: \epsilon = \epsilon_\varnothing
+        + \sum_m \omega_m (\epsilon_m - \epsilon_\varnothing)
+
+    One group at weight 1 is the plain conditional model, at weight 0 the unconditional one.
+    """
+
+    def init(self, x: Images, groups: int) -> State:
+        """No state."""
+        return ()
+
+    def combine(
+        self,
+        x_t: Images,
+        step: Step,
+        null: Images,
+        groups: Float[Tensor, "groups batch channel height width"],
+        weights: Float[Tensor, "groups"],
+        state: State,
+    ) -> tuple[Prediction, State]:
+        """Guide one step: one noise for both uses."""
+        eps = null + (along_groups(weights) * (groups - null)).sum(dim=0)
+        return Prediction(clean=eps, renoise=eps), state
+
+    def weights_on_grid(
+        self,
+        weights: Float[Tensor, "steps groups"],
+        t: Int[Tensor, "steps"],
+        s: Int[Tensor, "steps"],
+        schedule: NoiseSchedule,
+    ) -> Float[Tensor, "steps groups"]:
+        """Take the weights as they are."""
+        return weights

@@ -1,0 +1,57 @@
+"""From a rule to a predictor: one network call for all conditions of a step."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from fcfg.denoise import AbstractPredictor, Denoiser, Images, Prediction, State, Step
+from fcfg.guidance.rule import AbstractRule
+
+
+class GuidedPredictor(AbstractPredictor):
+    """Evaluates the M + 1 conditions of a step in one batch and lets the rule combine them.
+
+    Where a step is not guided (outside the start and stop of the guidance), one row under the
+    whole condition is evaluated, and the state of the rule stays as it is.
+
+    Args:
+        denoiser: The model.
+        condition: (batch, K·d), of the images that will be asked about.
+        keep: Which attributes each group keeps.
+        rule: How predictions are combined.
+    """
+
+    def __init__(
+        self,
+        denoiser: Denoiser,
+        condition: Float[Tensor, "batch condition"],
+        keep: Bool[Tensor, "groups attributes"],
+        rule: AbstractRule,
+    ) -> None:
+        self.denoiser = denoiser
+        self.condition = condition
+        self.rule = rule
+        self.groups = len(keep)
+        masked = [denoiser.embedder.masked(condition, row[None]) for row in keep]
+        null = torch.zeros_like(condition)
+        self._conditions = torch.cat([null, *masked])  # group by group: ((M + 1)·batch, K·d)
+
+    def init(self, x: Images) -> State:
+        """State of the rule."""
+        return self.rule.init(x, self.groups)
+
+    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+        """Evaluate and combine."""
+        if not step.guided:
+            eps = self.denoiser(x, step.t.expand(len(x)), self.condition)
+            return Prediction(clean=eps, renoise=eps), state
+        rows = x.repeat(self.groups + 1, 1, 1, 1)
+        eps = self.denoiser(rows, step.t.expand(len(rows)), self._conditions)
+        eps = eps.unflatten(0, (self.groups + 1, len(x)))
+        return self.rule.combine(x, step, eps[0], eps[1:], step.weights, state)
+
+    def rows(self, step: Step) -> int:
+        """M + 1, or 1 where the step is not guided."""
+        return self.groups + 1 if step.guided else 1

@@ -1,0 +1,309 @@
+"""What a user writes to choose a guidance, in Python or as text.
+
+Text form: ``none | RULE:NUMBER | RULE:group=w[,group=w…][;option=value…]`` with RULE one of
+cfg, fcfg, cfg++, fcfg++, apg, fapg. It is what ``repr`` gives and the command line takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fcfg.errors import InputError, nearest, quoted
+from fcfg.graph import CausalGraph, Partition
+from fcfg.guidance.apg import APG
+from fcfg.guidance.cfg import CFG
+from fcfg.guidance.cfgpp import CFGPlusPlus
+from fcfg.guidance.rule import AbstractRule
+from fcfg.guidance.text import GLOBAL, is_number, read_text, value_text
+from fcfg.schedule import NoiseSchedule
+
+Weight: TypeAlias = float | Callable[[float], float]
+
+# The options each rule takes, all through Guidance.replace.
+_OPTIONS = {
+    "none": (),
+    "cfg": ("start", "stop"),
+    "cfg++": ("start", "stop", "raw"),
+    "apg": ("start", "stop", "eta", "momentum", "radius"),
+}
+
+
+_LEGAL: dict[str, Callable[[float], bool]] = {
+    "start": lambda x: 0 <= x < 1,
+    "stop": lambda x: 0 < x <= 1,
+    "eta": lambda x: 0 <= x <= 1,
+    "momentum": lambda x: -1 < x < 1,
+    "radius": lambda x: x > 0,
+}
+_EXPECTED = {
+    "start": "a share from 0 to below 1",
+    "stop": "a share above 0, up to 1",
+    "eta": "0 to 1",
+    "momentum": "a number between -1 and 1",
+    "radius": "a number above 0 (inf switches it off)",
+}
+
+
+@dataclass(frozen=True)
+class WeightTable:
+    """Weights of a run, step by step, without the groups that can have no effect."""
+
+    groups: tuple[str, ...]  # those that must be evaluated
+    weights: Float[Tensor, "steps groups"]
+    guided: tuple[bool, ...]  # false outside start and stop
+
+
+@dataclass(frozen=True, repr=False)
+class Guidance:
+    """A guidance rule with its weights; made by one of the seven constructors.
+
+    >>> Guidance.fcfg(affected=3.0, invariant=1.2)
+    fcfg:affected=3.0,invariant=1.2
+    >>> Guidance.parse("fapg:affected=3,invariant=1.2;radius=5").radius
+    5.0
+    >>> Guidance.cfg(3.0).replace(start=0.2)
+    cfg:3.0;start=0.2
+
+    A weight is a number, or a function of the share (T - t) / T of the way from noise to image.
+    ``start`` and ``stop`` are such shares too; outside them the model is asked unguided. (A
+    function has no text form, so the ``repr`` of a guidance that holds one does not parse.)
+    """
+
+    rule: str
+    factored: bool
+    weights: tuple[tuple[str, Weight], ...]
+    start: float = 0.0
+    stop: float = 1.0
+    raw: bool = CFGPlusPlus.raw
+    eta: float = APG.eta
+    momentum: float = APG.momentum
+    radius: float = APG.radius
+
+    def __post_init__(self) -> None:
+        """Refuse weights and options that mean nothing, and make numbers floats."""
+        weights = tuple((group, self._weight(group, weight)) for group, weight in self.weights)
+        object.__setattr__(self, "weights", weights)
+        for name in ("start", "stop", "eta", "momentum", "radius"):
+            value = getattr(self, name)
+            if not is_number(value) or not _LEGAL[name](value):
+                raise InputError(
+                    f"guidance option {name}", expected=_EXPECTED[name], got=value, do="change it"
+                )
+            object.__setattr__(self, name, float(value))
+        if not isinstance(cast(object, self.raw), bool):
+            raise InputError(
+                "guidance option raw", expected="true or false", got=self.raw, do="change it"
+            )
+        if not self.start < self.stop:
+            raise InputError(
+                "guidance option start",
+                expected=f"less than stop, {self.stop}",
+                got=self.start,
+                do="widen the interval",
+            )
+
+    def _weight(self, group: str, weight: Weight) -> Weight:
+        if callable(weight):
+            return weight
+        top = 1.0 if self.rule == "cfg++" else math.inf
+        if not (is_number(weight) and math.isfinite(weight) and 0 <= weight <= top):
+            raise InputError(
+                f"guidance {self._rule_name}, weight of '{group}'",
+                expected="a λ from 0 to 1" if top == 1 else "a finite number, 0 or more",
+                got=repr(weight),
+                do="0.02 is about as strong as CFG at 3.0"
+                if top == 1
+                else "1 is the plain conditional model, 3 is strong",
+            )
+        return float(weight)
+
+    @classmethod
+    def none(cls) -> Guidance:
+        """The plain conditional model, the paper's ω = 1."""
+        return cls("none", factored=False, weights=())
+
+    @classmethod
+    def cfg(cls, weight: Weight) -> Guidance:
+        """Classifier-free guidance: one weight for all attributes."""
+        return cls("cfg", factored=False, weights=((GLOBAL, weight),))
+
+    @classmethod
+    def cfgpp(cls, weight: Weight) -> Guidance:
+        """CFG++: one λ for all attributes."""
+        return cls("cfg++", factored=False, weights=((GLOBAL, weight),))
+
+    @classmethod
+    def apg(cls, weight: Weight) -> Guidance:
+        """Adaptive projected guidance: one weight for all attributes."""
+        return cls("apg", factored=False, weights=((GLOBAL, weight),))
+
+    @classmethod
+    def fcfg(cls, /, **weights: Weight) -> Guidance:
+        """Factored CFG: a weight a group.
+
+        Groups named affected and invariant follow from the intervention; groups named like all
+        the attributes stand for them; any others need a ``partition``.
+        """
+        return cls._factored("cfg", weights)
+
+    @classmethod
+    def fcfgpp(cls, /, **weights: Weight) -> Guidance:
+        """Factored CFG++: a λ a group."""
+        return cls._factored("cfg++", weights)
+
+    @classmethod
+    def fapg(cls, /, **weights: Weight) -> Guidance:
+        """Factored APG: a weight a group."""
+        return cls._factored("apg", weights)
+
+    @classmethod
+    def _factored(cls, rule: str, weights: dict[str, Weight]) -> Guidance:
+        if not weights:
+            raise InputError(
+                f"guidance f{rule}",
+                expected="a weight for every group",
+                got="none",
+                do="for example affected=3.0, invariant=1.2",
+            )
+        return cls(rule, factored=True, weights=tuple(weights.items()))
+
+    def replace(self, **options: Any) -> Guidance:
+        """A copy with other options: start, stop, raw (CFG++), eta, momentum, radius (APG)."""
+        legal = _OPTIONS[self.rule]
+        for name in options:
+            if name not in legal:
+                raise InputError(
+                    f"guidance {self._rule_name}",
+                    expected=f"options among {quoted(legal)}",
+                    got=repr(name),
+                    do=nearest(name, legal) if legal else "leave it out",
+                )
+        return replace(self, **options)
+
+    @classmethod
+    def parse(cls, text: str) -> Guidance:
+        """Read the text form."""
+        if text.strip() == "none":
+            return cls.none()
+        names = [f + rule for rule in _OPTIONS if rule != "none" for f in ("", "f")]
+        name, weights, options = read_text(text, names)
+        rule = name.removeprefix("f")
+        made = cls(rule, factored=name != rule, weights=tuple(weights.items()))
+        return made.replace(**options)
+
+    def __repr__(self) -> str:
+        if self.rule == "none":
+            return "none"
+        pairs = [f"{group}={value_text(weight)}" for group, weight in self.weights]
+        weights = ",".join(pairs) if self.factored else value_text(self.weights[0][1])
+        default = type(self)(self.rule, self.factored, self.weights)
+        changed = {
+            name: getattr(self, name)
+            for name in _OPTIONS[self.rule]
+            if getattr(self, name) != getattr(default, name)
+        }
+        options = "".join(f";{name}={value_text(value)}" for name, value in changed.items())
+        return f"{self._rule_name}:{weights}{options}"
+
+    @property
+    def _rule_name(self) -> str:
+        return ("f" if self.factored else "") + self.rule
+
+    def make_rule(self) -> AbstractRule:
+        """The formula behind the name; for 'none' any will do, since no step is guided."""
+        if self.rule == "cfg++":
+            return CFGPlusPlus(raw=self.raw)
+        if self.rule == "apg":
+            return APG(eta=self.eta, momentum=self.momentum, radius=self.radius)
+        return CFG()
+
+    def partition(
+        self, graph: CausalGraph, targets: Iterable[str], given: Partition | None = None
+    ) -> Partition:
+        """The groups that the weights name, for an intervention on ``targets``.
+
+        Args:
+            graph: Over the attributes of the model.
+            targets: The attributes intervened on.
+            given: The groups, where their names do not say.
+        """
+        if not self.factored:
+            if given is not None:
+                raise InputError(
+                    "partition",
+                    expected=f"none, since {self._rule_name} has no groups",
+                    got=repr(given),
+                    do="use a factored rule such as fcfg, or leave the partition out",
+                )
+            return Partition.single(graph)
+        names = {group for group, _ in self.weights}
+        if given is None and names <= {"affected", "invariant"}:
+            given = Partition.by_intervention(graph, targets)
+        elif given is None and names & set(graph.nodes):
+            given = Partition.by_attribute(graph)
+        elif given is None:
+            raise InputError(
+                f"guidance {self!r}",
+                expected="groups named affected and invariant, or like all the attributes",
+                got=quoted(group for group, _ in self.weights),
+                do="pass partition= to say what is in these groups",
+            )
+        given.check_covers(graph.nodes)
+        missing = [group for group in given if group not in names]
+        unknown = sorted(names - set(given.names))
+        if missing or unknown:
+            raise InputError(
+                f"guidance {self!r}",
+                expected=f"a weight for each of the groups {quoted(given)}",
+                got=f"none for {quoted(missing)}" if missing else f"one for {quoted(unknown)}",
+                do="name every group once; the weight 0 leaves one out",
+            )
+        return given
+
+    def table(
+        self, partition: Partition, times: Sequence[int], schedule: NoiseSchedule
+    ) -> WeightTable:
+        """Weights on a descending grid of times.
+
+        Groups that are empty, or whose weight is 0 at every step, are left out: they have no
+        effect, and need no evaluation.
+        """
+        share = [(schedule.steps - t) / schedule.steps for t in times[:-1]]
+        if self.rule == "none":
+            return WeightTable((), torch.zeros(len(share), 0), (False,) * len(share))
+        guided = tuple(self.start <= u < self.stop for u in share)
+        if not any(guided):
+            raise InputError(
+                f"guidance {self!r}",
+                expected="at least one step between start and stop",
+                got=f"none among {len(share)} steps",
+                do="use more steps or a wider interval",
+            )
+        chosen = dict(self.weights)
+        stated = {
+            group: [
+                self._at(group, chosen[group], u) if on else 0.0
+                for u, on in zip(share, guided, strict=True)
+            ]
+            for group in partition
+            if partition[group]
+        }
+        active = tuple(group for group, column in stated.items() if any(column))
+        weights = torch.tensor([stated[group] for group in active], dtype=torch.float64)
+        t, s = torch.tensor(times[:-1]), torch.tensor(times[1:])
+        weights = weights.view(len(active), len(share)).T
+        return WeightTable(
+            active, self.make_rule().weights_on_grid(weights, t, s, schedule), guided
+        )
+
+    def _at(self, group: str, weight: Weight, share: float) -> float:
+        value = self._weight(group, weight(share) if callable(weight) else weight)
+        assert not callable(value)
+        return value

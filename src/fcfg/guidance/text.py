@@ -1,0 +1,83 @@
+"""The text form of guidance: ``RULE:NUMBER`` or ``RULE:group=w[,group=w…]``, then options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Real
+
+from fcfg.errors import InputError, nearest, quoted
+
+GLOBAL = "all"  # the one group of a rule that is not factored
+
+
+def read_text(
+    text: str, rules: Iterable[str]
+) -> tuple[str, dict[str, float], dict[str, float | bool]]:
+    """Split a text into rule, weights and options.
+
+    >>> read_text("fcfg:affected=3,invariant=1.2;start=0.1", ["cfg", "fcfg"])
+    ('fcfg', {'affected': 3.0, 'invariant': 1.2}, {'start': 0.1})
+
+    Args:
+        text: What the user wrote.
+        rules: The legal rules; those that begin with f name their groups.
+    """
+    head, _, tail = text.partition(":")
+    rule, rules = head.strip(), list(rules)
+    if rule not in rules:
+        raise InputError(
+            f"guidance '{text}'",
+            expected=f"'none' or a rule among {quoted(rules)}, a colon and weights",
+            got=repr(rule),
+            do=nearest(rule, [*rules, "none"]),
+        )
+    stated, *options = tail.split(";")
+    if rule.startswith("f"):
+        weights = {g: _number(text, w) for g, w in _pairs(text, stated.split(",")).items()}
+    else:
+        weights = {GLOBAL: _number(text, stated)}
+    return rule, weights, {k: _option(text, v) for k, v in _pairs(text, options).items()}
+
+
+def value_text(value: object) -> str:
+    """How a weight or an option is written."""
+    if callable(value):
+        return f"<{getattr(value, '__name__', type(value).__name__)}>"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def is_number(value: object) -> bool:
+    """Whether something is a real number, NumPy's included, and not a truth value."""
+    return isinstance(value, Real) and value is not True and value is not False
+
+
+def _pairs(text: str, parts: Iterable[str]) -> dict[str, str]:
+    """Read ``name=value`` parts, every name once."""
+    pairs: dict[str, str] = {}
+    for part in parts:
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value) or name in pairs:
+            raise InputError(
+                f"guidance '{text}'",
+                expected="name=value, every name once",
+                got=repr(part),
+                do="write for example fcfg:affected=3,invariant=1.2;start=0.1",
+            )
+        pairs[name] = value
+    return pairs
+
+
+def _option(text: str, value: str) -> float | bool:
+    return value == "true" if value in ("true", "false") else _number(text, value)
+
+
+def _number(text: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError as error:
+        raise InputError(
+            f"guidance '{text}'",
+            expected="a number",
+            got=repr(value),
+            do="write for example cfg:3.0, or fcfg:affected=3,invariant=1.2",
+        ) from error

@@ -1,0 +1,125 @@
+"""The door for images: NumPy arrays, tensors and PIL pictures become one float tensor.
+
+Inside, images are float tensors in [-1, 1], (batch, channel, height, width). Pictures say what
+their pixels mean and are scaled; arrays and tensors must be in that range already.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TypeAlias, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from fcfg.errors import InputError
+
+ImagesLike: TypeAlias = Tensor | NDArray[np.generic] | Image.Image | Sequence[Image.Image]
+
+_MODES = {1: "L", 3: "RGB"}
+
+
+def read_images(
+    images: ImagesLike, *, channels: int, stride: int = 1
+) -> Float[Tensor, "batch channel height width"]:
+    """Return images as a tensor on the CPU in [-1, 1], or refuse them.
+
+    >>> read_images(np.zeros((2, 3, 8, 8), dtype=np.float32), channels=3).shape
+    torch.Size([2, 3, 8, 8])
+
+    Args:
+        images: A float tensor or array (batch, channel, height, width) in [-1, 1], a picture, or
+            pictures of one size.
+        channels: What the network takes.
+        stride: What height and width must be divisible by.
+    """
+    if isinstance(images, Image.Image):
+        images = [images]
+    if isinstance(images, Sequence):
+        return _check_shape(_from_pictures(images, channels), channels, stride)
+    tensor = torch.as_tensor(images)
+    if not tensor.is_floating_point():
+        raise _refusal(
+            "floating-point pixels in [-1, 1]",
+            f"dtype {tensor.dtype}".replace("torch.", ""),
+            "convert bytes with x / 127.5 - 1",
+        )
+    _check_shape(tensor, channels, stride)
+    tensor = tensor.detach().cpu()
+    _check_range(tensor)
+    return tensor
+
+
+def _from_pictures(pictures: Sequence[Image.Image], channels: int) -> Tensor:
+    arrays: list[NDArray[np.generic]] = []
+    for number, picture in enumerate(pictures):
+        if not isinstance(picture, Image.Image):  # pyright: ignore[reportUnnecessaryIsInstance] # users do
+            raise _refusal(
+                "a tensor, an array or PIL pictures",
+                f"a sequence with {type(picture).__name__}",
+                "stack arrays into one of shape (batch, channel, height, width)",
+            )
+        mode = _MODES.get(channels)
+        if picture.mode != mode:
+            raise InputError(
+                f"picture {number}",
+                expected=f"mode {mode} ({channels} channels)",
+                got=f"mode {picture.mode}",
+                do=f"use picture.convert('{mode}')",
+            )
+        arrays.append(np.asarray(picture).reshape(*picture.size[::-1], channels))
+    sizes = {array.shape[:2] for array in arrays}
+    if len(sizes) != 1:
+        raise _refusal(
+            "at least one picture, all of one size",
+            f"sizes {sorted(sizes)}" if sizes else "none",
+            "resize them to the model's size",
+        )
+    pixels = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2)
+    return pixels.to(torch.float32) / 127.5 - 1
+
+
+def _check_shape(images: Tensor, channels: int, stride: int) -> Tensor:
+    shape = tuple(images.shape)
+    if len(shape) != 4 or shape[1] != channels:
+        raise _refusal(
+            f"shape (batch, {channels}, height, width)",
+            f"shape {shape}",
+            "put channels first, and add a batch axis to a single image",
+        )
+    if 0 in shape:
+        raise _refusal("at least one image", f"shape {shape}", "pass some images")
+    if shape[2] % stride or shape[3] % stride:
+        raise _refusal(
+            f"height and width divisible by {stride}",
+            f"{shape[2]} by {shape[3]}",
+            "resize or pad the images; the network halves them that often",
+        )
+    return images
+
+
+def _check_range(images: Tensor) -> None:
+    if not bool(torch.isfinite(images).all()):
+        raise _refusal("finite pixels", "NaN or infinity", "look for broken files")
+    low, high = (cast(float, x.item()) for x in images.aminmax())
+    if low < -1.001 or high > 1.001:
+        raise _refusal(
+            "pixels in [-1, 1]",
+            f"values from {low:.4g} to {high:.4g}",
+            "scale bytes with x / 127.5 - 1, or clamp",
+        )
+    if low >= 0 and high > 0.5:
+        warnings.warn(
+            "images: all pixels are in [0, 1], but [-1, 1] is expected; scale with 2 * x - 1 "
+            "unless they are really that bright",
+            stacklevel=4,
+        )
+
+
+def _refusal(expected: str, got: str, do: str) -> InputError:
+    return InputError("images", expected=expected, got=got, do=do)

@@ -1,0 +1,22 @@
+"""Shapes and types of the package are checked while it is tested, and only then."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+install_import_hook("fcfg", "typecheck.checked")
+
+# The same examples on every machine, and no limit that a busy one could miss.
+settings.register_profile("fcfg", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("fcfg")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="where pipelines run: cpu or cuda")
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    return request.config.getoption("--device")

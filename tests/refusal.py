@@ -1,0 +1,27 @@
+"""How a refusal must read: which object, what was expected, what came, what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from fcfg.errors import InputError
+
+_FOUR_PARTS = re.compile(r"(?P<object>.+?): expected (?P<expected>.+), got (?P<got>.+); (.+)\.")
+
+
+@contextmanager
+def refused(subject: str, *fragments: str) -> Iterator[None]:
+    """Expect an error about ``subject`` whose one line holds every fragment."""
+    with pytest.raises(InputError) as caught:
+        yield
+    message = str(caught.value)
+    parts = _FOUR_PARTS.fullmatch(message)
+    assert parts is not None, message
+    assert "\n" not in message
+    assert subject in parts["object"], message
+    for fragment in fragments:
+        assert fragment in message, message

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from refusal import refused
+
+from fcfg.graph import CausalGraph, Partition
+
+MIMIC = CausalGraph({"finding": ["age"], "age": [], "sex": [], "race": []})
+NODES = list("abcdef")
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> CausalGraph:
+    """Any directed acyclic graph over six nodes, given in any order."""
+    order = draw(st.permutations(NODES))
+    edges = draw(st.sets(st.sampled_from(list(itertools.combinations(range(6), 2)))))
+    given_order = draw(st.permutations(NODES))
+    parents = {node: [order[i] for i, j in sorted(edges) if order[j] == node] for node in NODES}
+    return CausalGraph({node: parents[node] for node in given_order})
+
+
+@given(graphs(), st.sets(st.sampled_from(NODES)))
+def test_affected_are_the_targets_and_what_they_reach(graph: CausalGraph, targets: set) -> None:
+    step = np.array([[int(a in graph.parents[b]) for b in NODES] for a in NODES])
+    reach = np.linalg.matrix_power(np.eye(6, dtype=int) + step, 6) > 0
+    expected = {b for b in NODES if any(reach[NODES.index(a), NODES.index(b)] for a in targets)}
+    assert graph.affected(targets) == expected
+
+
+@given(graphs())
+def test_causes_come_first_in_the_order(graph: CausalGraph) -> None:
+    position = {node: i for i, node in enumerate(graph.order)}
+    assert sorted(position) == NODES
+    for node, parents in graph.parents.items():
+        assert all(position[parent] < position[node] for parent in parents)
+
+
+@given(graphs(), st.sets(st.sampled_from(NODES)))
+def test_groups_are_disjoint_and_cover(graph: CausalGraph, targets: set) -> None:
+    for partition in (
+        Partition.single(graph),
+        Partition.by_attribute(graph),
+        Partition.by_intervention(graph, targets),
+    ):
+        members = [member for name in partition for member in partition[name]]
+        assert sorted(members) == NODES
+        partition.check_covers(NODES)
+        mask = np.array(partition.mask(NODES))
+        assert (mask.sum(axis=0) == 1).all()
+    two = Partition.by_intervention(graph, targets)
+    assert two.names == ("affected", "invariant")
+    assert set(two["affected"]) == graph.affected(targets)
+
+
+@given(graphs())
+def test_a_graph_comes_back_from_its_parents_and_from_networkx(graph: CausalGraph) -> None:
+    assert CausalGraph(graph.parents) == graph
+    digraph = nx.DiGraph()
+    digraph.add_nodes_from(graph.nodes)
+    digraph.add_edges_from((p, n) for n, parents in graph.parents.items() for p in parents)
+    again = CausalGraph(digraph)
+    assert {n: set(p) for n, p in again.parents.items()} == {
+        n: set(p) for n, p in graph.parents.items()
+    }
+    assert eval(repr(graph)) == graph
+
+
+def test_graphs_and_partitions_compare_by_content() -> None:
+    assert hash(MIMIC) == hash(CausalGraph(MIMIC.parents))
+    assert MIMIC != CausalGraph({"age": []})
+    assert Partition.single(MIMIC) == Partition({"all": MIMIC.nodes})
+    assert hash(Partition.single(MIMIC)) == hash(Partition({"all": MIMIC.nodes}))
+    partition = Partition.by_intervention(MIMIC, {"age"})
+    assert eval(repr(partition)) == partition
+    assert partition.groups == {"affected": ("finding", "age"), "invariant": ("sex", "race")}
+    assert len(partition) == 2
+
+
+def test_everything_affected_leaves_the_invariant_group_empty() -> None:
+    partition = Partition.by_intervention(MIMIC, {"age", "sex", "race"})
+    assert partition["invariant"] == ()
+
+
+def test_a_cycle_is_refused_and_named() -> None:
+    with refused("causal graph", "a -> b -> c -> a", "remove one"):
+        CausalGraph({"a": ["c"], "b": ["a"], "c": ["b"]})
+    with refused("causal graph", "a -> a"):
+        CausalGraph({"a": ["a"]})
+
+
+@pytest.mark.parametrize(
+    ("parents", "fragment"),
+    [
+        ({}, "at least one node"),
+        ({"a": ["b"]}, "add 'b' as nodes of their own"),
+        ({"a": ["b", "b"], "b": []}, "name every parent once"),
+    ],
+)
+def test_illegal_parents_are_refused(parents, fragment) -> None:
+    with refused("causal graph", fragment):
+        CausalGraph(parents)
+
+
+def test_nodes_are_texts() -> None:
+    with refused("name", "7"):
+        CausalGraph(nx.DiGraph([(7, 8)]))
+
+
+def test_an_intervention_on_an_unknown_node_is_refused() -> None:
+    with refused("intervention", "'aeg'", "did you mean 'age'?"):
+        MIMIC.affected({"aeg"})
+
+
+def test_overlapping_and_incomplete_groups_are_refused() -> None:
+    with refused("partition, group 'two'", "'sex', which is in 'one' already"):
+        Partition({"one": ["age", "sex"], "two": ["sex"]})
+    with refused("partition", "no group for 'finding'"):
+        Partition({"one": ["age", "sex", "race"]}).check_covers(MIMIC.nodes)
+    with refused("partition", "unknown 'hat'"):
+        Partition({"one": [*MIMIC.nodes, "hat"]}).check_covers(MIMIC.nodes)

@@ -1,0 +1,119 @@
+"""Worlds small enough that every noise prediction is known in closed form.
+
+They are written as networks with the call of any other, so that the whole package runs on them.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+
+from fcfg.attributes import AttributeSpace, Binary
+from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.denoise import Denoiser
+from fcfg.embedder import AttributeEmbedder
+from fcfg.graph import CausalGraph
+from fcfg.schedule import NoiseSchedule
+from fcfg.scm import StructuralCausalModel
+
+SHAPE = (1, 4, 4)  # of an image
+
+
+class MixtureNetwork(nn.Module):
+    """Exact noise predictions of x | a ~ N(mean(a), spread²), a binary with any prior.
+
+    The condition is read back from its blocks: zeros are a masked attribute, over which the
+    mixture is summed by its prior.
+    """
+
+    def __init__(self, means: Tensor, prior: Tensor, spread: float, schedule: NoiseSchedule):
+        super().__init__()
+        self.means, self.prior, self.spread = means, prior, spread  # (2^K, C, H, W), (2^K,)
+        self.schedule = schedule
+        self.rows = 0  # evaluated so far
+        self.calls = 0
+        count = len(means).bit_length() - 1
+        self.values = torch.tensor(list(itertools.product([0, 1], repeat=count)))
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        self.rows, self.calls = self.rows + len(x), self.calls + 1
+        assert bool(((t >= 1) & (t <= self.schedule.steps)).all())
+        values, means, prior = (v.to(x.device) for v in (self.values, self.means, self.prior))
+        signal = self.schedule.signal(t).to(x.dtype).view(-1, 1, 1, 1, 1)
+        noise = self.schedule.noise(t).to(x.dtype).view(-1, 1, 1, 1, 1)
+        blocks = c.unflatten(1, (values.shape[1], -1))
+        visible, value = blocks[..., 0] != 0, blocks[..., 1] > 0.5
+        fits = (~visible[:, None] | (values[None] == value[:, None])).all(dim=2)  # (batch, 2^K)
+        variance = signal**2 * self.spread**2 + noise**2
+        distance = x[:, None] - signal * means[None].to(x.dtype)  # (batch, 2^K, C, H, W)
+        exponent = -(distance**2 / (2 * variance)).sum(dim=(2, 3, 4)) + prior.log().to(x.dtype)
+        weight = exponent.masked_fill(~fits, -torch.inf).softmax(dim=1)[..., None, None, None]
+        return (weight * noise * distance / variance).sum(dim=1)
+
+
+class AdditiveNetwork(nn.Module):
+    """A noise prediction that is a sum over attributes: the one case where FCFG at equal
+    weights is CFG."""  # noqa: D205, D209
+
+    def __init__(self, directions: Tensor):
+        super().__init__()
+        self.directions = directions  # (K, C, H, W)
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        blocks = c.unflatten(1, (len(self.directions), -1))
+        pull = (blocks[..., 1, None, None, None] * self.directions.to(x)).sum(dim=1)
+        return 0.1 * x + torch.sin(t.to(x.dtype) / 300).view(-1, 1, 1, 1) * pull
+
+
+def readable_embedder(space: AttributeSpace) -> AttributeEmbedder:
+    """An embedder whose blocks say (1, value, 0, ...): visible, and what it is."""
+    embedder = AttributeEmbedder(space, width=4).double()
+    for branch in embedder.branches:
+        for parameter in branch.parameters():
+            nn.init.zeros_(parameter)
+        first, _, second = branch
+        one = torch.nn.functional.silu(torch.ones((), dtype=torch.float64))
+        first.weight.data[1] = 1.0
+        second.weight.data[1, 1] = 1 / one
+        second.bias.data[0] = 1.0
+    return embedder.requires_grad_(False)
+
+
+def binary_space(count: int = 3) -> AttributeSpace:
+    return AttributeSpace([Binary(name) for name in ("smiling", "male", "young")[:count]])
+
+
+def roots(space: AttributeSpace) -> CausalGraph:
+    return CausalGraph({name: [] for name in space.names})
+
+
+def mixture_pipeline(
+    *, steps: int = 1000, kind: str = "linear", spread: float = 0.5, count: int = 3
+) -> CounterfactualPipeline:
+    """A pipeline over the mixture world, in float64, with correlated attributes and means that
+    are *not* additive."""  # noqa: D205, D209
+    generator = torch.Generator().manual_seed(0)
+    schedule = NoiseSchedule(kind, steps)
+    means = 0.4 * torch.randn(2**count, *SHAPE, generator=generator, dtype=torch.float64)
+    prior = torch.rand(2**count, generator=generator, dtype=torch.float64) + 0.2
+    return pipeline_of(MixtureNetwork(means, prior / prior.sum(), spread, schedule), schedule, count)
+
+
+def pipeline_of(network: nn.Module, schedule: NoiseSchedule, count: int) -> CounterfactualPipeline:
+    space = binary_space(count)
+    denoiser = Denoiser(network, readable_embedder(space), schedule, channels=SHAPE[0])
+    return CounterfactualPipeline(denoiser, StructuralCausalModel(space, roots(space)))
+
+
+def mixture_faces(pipeline: CounterfactualPipeline, n: int, seed: int = 1) -> tuple[Tensor, dict]:
+    """Draw images and attributes from the mixture world."""
+    network = pipeline.denoiser.network
+    assert isinstance(network, MixtureNetwork)
+    generator = torch.Generator().manual_seed(seed)
+    which = torch.multinomial(network.prior, n, replacement=True, generator=generator)
+    noise = torch.randn(n, *SHAPE, generator=generator, dtype=torch.float64)
+    images = (network.means[which] + network.spread * noise).clamp(-1, 1)
+    names = pipeline.space.names
+    return images, {name: network.values[which, i].numpy() for i, name in enumerate(names)}
