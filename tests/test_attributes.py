@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from refusal import refused
 
 from fcfg.attributes import (
     AttributeSpace,
@@ -15,6 +14,7 @@ from fcfg.attributes import (
     attribute_from_config,
     check_name,
 )
+from refusal import refused
 
 AGE = Continuous("age", 20, 80)
 HAIR = Categorical("hair", ["dark", "fair", "grey"])

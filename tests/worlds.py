@@ -98,7 +98,9 @@ def mixture_pipeline(
     schedule = NoiseSchedule(kind, steps)
     means = 0.4 * torch.randn(2**count, *SHAPE, generator=generator, dtype=torch.float64)
     prior = torch.rand(2**count, generator=generator, dtype=torch.float64) + 0.2
-    return pipeline_of(MixtureNetwork(means, prior / prior.sum(), spread, schedule), schedule, count)
+    return pipeline_of(
+        MixtureNetwork(means, prior / prior.sum(), spread, schedule), schedule, count
+    )
 
 
 def pipeline_of(network: nn.Module, schedule: NoiseSchedule, count: int) -> CounterfactualPipeline:
@@ -117,3 +119,17 @@ def mixture_faces(pipeline: CounterfactualPipeline, n: int, seed: int = 1) -> tu
     images = (network.means[which] + network.spread * noise).clamp(-1, 1)
     names = pipeline.space.names
     return images, {name: network.values[which, i].numpy() for i, name in enumerate(names)}
+
+
+def independent_pipeline(spread: float = 0.35) -> CounterfactualPipeline:
+    """A mixture world whose attributes are independent given any image: FCFG's assumption.
+
+    Attributes shift the mean along orthogonal directions and have independent priors.
+    """
+    schedule, space = NoiseSchedule(), binary_space()
+    pixels = torch.arange(16, dtype=torch.float64)
+    waves = [torch.cos(torch.pi * (pixels + 0.5) * k / 16) for k in (1, 2, 3)]
+    values = torch.tensor(list(itertools.product([-1.0, 1.0], repeat=3)), dtype=torch.float64)
+    means = 0.15 * torch.einsum("ak,kp->ap", values, torch.stack(waves)).view(-1, *SHAPE)
+    prior = torch.full((8,), 1 / 8, dtype=torch.float64)
+    return pipeline_of(MixtureNetwork(means, prior, spread, schedule), schedule, len(space))

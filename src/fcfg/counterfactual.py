@@ -22,7 +22,7 @@ from fcfg.attributes import AttributeSpace, Table
 from fcfg.denoise import AbstractPredictor, ConditionalPredictor, Denoiser
 from fcfg.errors import InputError
 from fcfg.graph import CausalGraph, Partition
-from fcfg.guidance import Guidance, GuidedPredictor
+from fcfg.guidance import Guidance, GuidedPredictor, WeightTable
 from fcfg.images import ImagesLike, read_images
 from fcfg.sampling import (
     DDIM,
@@ -162,18 +162,14 @@ class CounterfactualPipeline:
             batch_size: The most network rows at once; bounds the memory.
             on_step: Told of every step.
         """
+        # What is cheap comes first, so that a bad question is refused before hours of work.
+        action = self.act(attributes, do, seed=seed, keys=keys)
+        groups = guidance.partition(self.graph, action.targets, partition)
+        self._table(guidance, groups, time_grid(self.denoiser.schedule, steps), batch_size)
         abduction = self.abduct(
             images, attributes, steps=steps, solver=solver, batch_size=batch_size, on_step=on_step
         )
-        action = self.act(abduction.attributes, do, seed=seed, keys=keys)
-        return self.predict(
-            abduction,
-            action,
-            guidance,
-            partition=partition,
-            batch_size=batch_size,
-            on_step=on_step,
-        )
+        return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
     def abduct(
         self,
@@ -197,6 +193,8 @@ class CounterfactualPipeline:
                 got=length,
                 do="give one value an image",
             )
+        if batch_size < 1:
+            raise InputError("batch_size", expected="1 or more", got=batch_size, do="raise it")
         times = time_grid(denoiser.schedule, steps)
         solver = solver or DDIM()
 
@@ -205,7 +203,7 @@ class CounterfactualPipeline:
 
         run = _Run(predictor, self._plan(times), solver, on_step)
         start = Trajectory(x.to(denoiser.state_dtype))
-        return Abduction(self._run(run, start, 1, batch_size), table, times, solver)
+        return Abduction(self._run(run, start, batch_size), table, times, solver)
 
     def act(
         self,
@@ -269,8 +267,7 @@ class CounterfactualPipeline:
         on_step: OnStep | None,
     ) -> Counterfactual:
         denoiser = self.denoiser
-        times = abduction.times[::-1]
-        table = guidance.table(partition, times, denoiser.schedule)
+        table = self._table(guidance, partition, abduction.times, batch_size)
         keep = torch.tensor(
             Partition({group: partition[group] for group in table.groups}).mask(self.space.names),
             dtype=torch.bool,
@@ -281,23 +278,31 @@ class CounterfactualPipeline:
         def predictor(rows: slice) -> AbstractPredictor:
             return GuidedPredictor(denoiser, self._condition(action.attributes, rows), keep, rule)
 
-        plan = self._plan(times, weights=table.weights, guided=table.guided)
+        plan = self._plan(abduction.times[::-1], table)
         run = _Run(predictor, plan, abduction.solver, on_step)
-        rows = len(table.groups) + 1 if any(table.guided) else 1
-        trajectory = self._run(run, abduction.trajectory, rows, batch_size)
+        trajectory = self._run(run, abduction.trajectory, batch_size // table.rows)
         return Counterfactual(trajectory, abduction, action, partition, guidance)
 
-    def _plan(
-        self,
-        times: Sequence[int],
-        weights: Tensor | None = None,
-        guided: Sequence[bool] | None = None,
-    ) -> Plan:
+    def _table(
+        self, guidance: Guidance, partition: Partition, times: Sequence[int], batch_size: int
+    ) -> WeightTable:
+        """Weights of a prediction, refused where one image alone is more than a batch."""
+        table = guidance.table(partition, times[::-1], self.denoiser.schedule)
+        if batch_size < table.rows:
+            raise InputError(
+                "batch_size",
+                expected=f"at least {table.rows} network rows, what one image needs",
+                got=batch_size,
+                do="raise it, or use fewer groups",
+            )
+        return table
+
+    def _plan(self, times: Sequence[int], table: WeightTable | None = None) -> Plan:
         return Plan.build(
             self.denoiser.schedule,
             times,
-            weights=weights,
-            guided=guided,
+            weights=None if table is None else table.weights,
+            guided=None if table is None else table.guided,
             device=self.denoiser.device,
             dtype=self.denoiser.state_dtype,
         )
@@ -306,18 +311,9 @@ class CounterfactualPipeline:
         return self.denoiser.condition({name: column[rows] for name, column in table.items()})
 
     @torch.no_grad()
-    def _run(
-        self, run: _Run, start: Trajectory, rows_an_image: int, batch_size: int
-    ) -> Trajectory:
-        """Run all images in chunks; out of memory, a chunk starts again at half its size."""
-        if batch_size < rows_an_image:
-            raise InputError(
-                "batch_size",
-                expected=f"at least {rows_an_image} network rows, what one image needs",
-                got=batch_size,
-                do="raise it, or use fewer groups",
-            )
-        size, done, count = batch_size // rows_an_image, 0, len(start.x)
+    def _run(self, run: _Run, start: Trajectory, size: int) -> Trajectory:
+        """Run all images, ``size`` at once; out of memory, a chunk starts again at half of it."""
+        done, count = 0, len(start.x)
         pieces: list[Trajectory] = []
         with _evaluating(self.denoiser):
             while done < count:

@@ -5,6 +5,14 @@ from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.guided import GuidedPredictor
 from fcfg.guidance.rule import AbstractRule
-from fcfg.guidance.spec import Guidance
+from fcfg.guidance.spec import Guidance, WeightTable
 
-__all__ = ["APG", "CFG", "AbstractRule", "CFGPlusPlus", "Guidance", "GuidedPredictor"]
+__all__ = [
+    "APG",
+    "CFG",
+    "AbstractRule",
+    "CFGPlusPlus",
+    "Guidance",
+    "GuidedPredictor",
+    "WeightTable",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -35,19 +35,14 @@ _OPTIONS = {
 }
 
 
-_LEGAL: dict[str, Callable[[float], bool]] = {
-    "start": lambda x: 0 <= x < 1,
-    "stop": lambda x: 0 < x <= 1,
-    "eta": lambda x: 0 <= x <= 1,
-    "momentum": lambda x: -1 < x < 1,
-    "radius": lambda x: x > 0,
-}
-_EXPECTED = {
-    "start": "a share from 0 to below 1",
-    "stop": "a share above 0, up to 1",
-    "eta": "0 to 1",
-    "momentum": "a number between -1 and 1",
-    "radius": "a number above 0 (inf switches it off)",
+# What each option may be, in words and as a test.
+_LEGAL: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "start": ("a share from 0 to below 1", lambda x: is_number(x) and 0 <= x < 1),
+    "stop": ("a share above 0, up to 1", lambda x: is_number(x) and 0 < x <= 1),
+    "raw": ("true or false", lambda x: isinstance(x, bool)),
+    "eta": ("a number from 0 to 1", lambda x: is_number(x) and 0 <= x <= 1),
+    "momentum": ("a number between -1 and 1", lambda x: is_number(x) and -1 < x < 1),
+    "radius": ("a number above 0 (inf is none)", lambda x: is_number(x) and x > 0),
 }
 
 
@@ -58,6 +53,11 @@ class WeightTable:
     groups: tuple[str, ...]  # those that must be evaluated
     weights: Float[Tensor, "steps groups"]
     guided: tuple[bool, ...]  # false outside start and stop
+
+    @property
+    def rows(self) -> int:
+        """The most network rows that a step needs for one image."""
+        return len(self.groups) + 1 if any(self.guided) else 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,27 +87,9 @@ class Guidance:
     radius: float = APG.radius
 
     def __post_init__(self) -> None:
-        """Refuse weights and options that mean nothing, and make numbers floats."""
+        """Refuse weights that mean nothing, and make numbers floats."""
         weights = tuple((group, self._weight(group, weight)) for group, weight in self.weights)
         object.__setattr__(self, "weights", weights)
-        for name in ("start", "stop", "eta", "momentum", "radius"):
-            value = getattr(self, name)
-            if not is_number(value) or not _LEGAL[name](value):
-                raise InputError(
-                    f"guidance option {name}", expected=_EXPECTED[name], got=value, do="change it"
-                )
-            object.__setattr__(self, name, float(value))
-        if not isinstance(cast(object, self.raw), bool):
-            raise InputError(
-                "guidance option raw", expected="true or false", got=self.raw, do="change it"
-            )
-        if not self.start < self.stop:
-            raise InputError(
-                "guidance option start",
-                expected=f"less than stop, {self.stop}",
-                got=self.start,
-                do="widen the interval",
-            )
 
     def _weight(self, group: str, weight: Weight) -> Weight:
         if callable(weight):
@@ -177,7 +159,7 @@ class Guidance:
     def replace(self, **options: Any) -> Guidance:
         """A copy with other options: start, stop, raw (CFG++), eta, momentum, radius (APG)."""
         legal = _OPTIONS[self.rule]
-        for name in options:
+        for name, value in options.items():
             if name not in legal:
                 raise InputError(
                     f"guidance {self._rule_name}",
@@ -185,7 +167,20 @@ class Guidance:
                     got=repr(name),
                     do=nearest(name, legal) if legal else "leave it out",
                 )
-        return replace(self, **options)
+            expected, is_legal = _LEGAL[name]
+            if not is_legal(value):
+                raise InputError(
+                    f"guidance option {name}", expected=expected, got=repr(value), do="change it"
+                )
+        made = replace(self, **{name: type(getattr(self, name))(v) for name, v in options.items()})
+        if not made.start < made.stop:
+            raise InputError(
+                "guidance option start",
+                expected=f"less than stop, {made.stop}",
+                got=made.start,
+                do="widen the interval",
+            )
+        return made
 
     @classmethod
     def parse(cls, text: str) -> Guidance:

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fcfg
+from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.checkpoint import FORMAT, load, save
+from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.denoise import Denoiser
+from fcfg.embedder import AttributeEmbedder
+from fcfg.graph import CausalGraph
+from fcfg.guidance import Guidance
+from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.schedule import NoiseSchedule
+from fcfg.scm import StructuralCausalModel
+from refusal import refused
+from worlds import mixture_pipeline
+
+SPACE = AttributeSpace(
+    [Continuous("age", 0, 100), Binary("finding"), Categorical("hair", ["dark", "grey", "red"])]
+)
+GRAPH = CausalGraph({"age": [], "finding": ["age"], "hair": ["age", "finding"]})
+
+
+def table(n: int, seed: int = 0) -> dict:
+    rng = np.random.default_rng(seed)
+    return {
+        "age": rng.uniform(0, 100, n),
+        "finding": rng.integers(0, 2, n),
+        "hair": rng.integers(0, 3, n),
+    }
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> CounterfactualPipeline:
+    torch.manual_seed(0)
+    config = UNetConfig(
+        channels=1, size=8, base=8, multipliers=(1, 2), attention=(4,), condition=24
+    )
+    network = UNet(config)
+    for parameter in network.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    network.head[-1].weight.data *= 0.01
+    denoiser = Denoiser(
+        network,
+        AttributeEmbedder(SPACE, width=8),
+        NoiseSchedule("cosine", 500),
+        channels=1,
+        stride=2,
+        parameterisation="velocity",
+    )
+    scm = StructuralCausalModel(SPACE, GRAPH)
+    scm.fit(table(200), steps=20)
+    judge = Judge(JudgeConfig(channels=1, outputs=5, width=4)).eval()
+    return CounterfactualPipeline(denoiser, scm, judge=judge, provenance={"seed": 3})
+
+
+def answer(pipeline: CounterfactualPipeline) -> fcfg.Counterfactual:
+    images = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    do = {"age": lambda age: 100 - age}
+    return pipeline.counterfactual(
+        images, table(3, seed=1), do, guidance=Guidance.cfg(2.0), steps=5
+    )
+
+
+def test_a_pipeline_comes_back_bit_by_bit(pipeline, tmp_path: Path) -> None:
+    save(pipeline, tmp_path / "model")
+    again = load(tmp_path / "model")
+    one, other = answer(pipeline), answer(again)
+    assert torch.equal(one.trajectory.x, other.trajectory.x)
+    for name in SPACE.names:
+        assert np.array_equal(one.attributes[name], other.attributes[name])
+    images = torch.zeros(2, 1, 8, 8)
+    assert torch.equal(pipeline.judge(images), again.judge(images))
+    assert (again.space, again.graph) == (SPACE, GRAPH)
+    assert again.denoiser.schedule == NoiseSchedule("cosine", 500)
+    assert again.denoiser.parameterisation == "velocity"
+    assert again.provenance == {"seed": 3}
+    assert not again.denoiser.training
+    assert not again.judge.training
+
+
+def test_float16_halves_the_network_and_costs_a_stated_error(pipeline, tmp_path: Path) -> None:
+    for storage in ("float32", "float16"):
+        save(pipeline, tmp_path / storage, storage=storage)
+
+    def size(storage: str) -> int:
+        return next((tmp_path / storage).glob("network-*")).stat().st_size
+
+    again = load(tmp_path / "float16")
+    assert size("float16") < 0.65 * size("float32")  # names of tensors do not shrink
+    error = (answer(again).trajectory.x - answer(pipeline).trajectory.x).abs().mean()
+    assert 0 < error < 5e-3
+    for one, other in zip(
+        pipeline.denoiser.parameters(), again.denoiser.parameters(), strict=True
+    ):
+        assert other.dtype == torch.float32
+        assert torch.allclose(one, other, rtol=2**-10, atol=1e-7)
+    for name in ("finding", "hair"):  # the structural causal model is stored whole
+        assert np.array_equal(answer(again).attributes[name], answer(pipeline).attributes[name])
+
+
+def test_a_folder_holds_json_and_safetensors_and_nothing_else(pipeline, tmp_path: Path) -> None:
+    save(pipeline, tmp_path / "model")
+    save(pipeline, tmp_path / "model", storage="float16")  # what it replaces is removed
+    names = sorted(path.name for path in (tmp_path / "model").iterdir())
+    assert [name.split("-")[0] for name in names] == [
+        "config.json",
+        "embedder",
+        "judge",
+        "network",
+        "scm",
+    ]
+    assert all(name.endswith((".json", ".safetensors")) for name in names)
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["format"] == FORMAT
+    assert config["fcfg"] == fcfg.__version__
+    assert config["graph"] == {"age": [], "finding": ["age"], "hair": ["age", "finding"]}
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_whenever_the_power_fails_the_folder_holds_a_whole_pipeline(
+    pipeline, tmp_path: Path, monkeypatch, moment: int
+) -> None:
+    """Every file is put in place by one rename; the process dies before one of them."""
+    save(pipeline, tmp_path)
+    before = answer(load(tmp_path)).trajectory.x
+    renames = 0
+    rename = os.replace
+
+    def dies(source: str, target: Path) -> None:
+        nonlocal renames
+        if renames == moment:
+            raise KeyboardInterrupt
+        renames += 1
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", dies)
+    if moment < 5:
+        with pytest.raises(KeyboardInterrupt):
+            save(pipeline, tmp_path, storage="float16")
+    else:
+        save(pipeline, tmp_path, storage="float16")
+    after = answer(load(tmp_path)).trajectory.x
+    assert torch.equal(before, after) == (moment < 5)
+    assert not list(tmp_path.glob(".*"))  # and no rubbish
+
+
+class Own(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([0.5]))
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        return self.weight * x
+
+
+def test_a_network_of_ones_own_is_stored_and_asked_for(pipeline, tmp_path: Path) -> None:
+    own = CounterfactualPipeline(
+        Denoiser(Own(), AttributeEmbedder(SPACE, width=8), NoiseSchedule(), channels=1),
+        pipeline.scm,
+    )
+    own.denoiser.network.weight.data += 0.1
+    save(own, tmp_path)
+    again = load(tmp_path, network=Own())
+    assert torch.equal(answer(own).trajectory.x, answer(again).trajectory.x)
+    assert again.judge is None
+    with refused(f"checkpoint {tmp_path}", "network= with a Own", "got none"):
+        load(tmp_path)
+
+
+def test_a_network_for_a_folder_that_has_one_is_refused(pipeline, tmp_path: Path) -> None:
+    save(pipeline, tmp_path)
+    with refused(f"checkpoint {tmp_path}", "no network=", "got Own"):
+        load(tmp_path, network=Own())
+
+
+def edit(folder: Path, **changes: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_every_truncation_of_a_weight_file_is_refused(pipeline, tmp_path: Path) -> None:
+    save(pipeline, tmp_path)
+    for path in tmp_path.glob("*.safetensors"):
+        whole = path.read_bytes()
+        for keep in (0, 7, 100, len(whole) // 2, len(whole) - 1):
+            path.write_bytes(whole[:keep])
+            with refused(f"checkpoint {tmp_path}", path.name, "copy the folder again"):
+                load(tmp_path)
+        path.write_bytes(whole)
+    load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "fragments"),
+    [
+        (lambda f: (f / "config.json").unlink(), ["config.json that fcfg wrote", "no such file"]),
+        (lambda f: (f / "config.json").write_text("{"), ["something else"]),
+        (lambda f: (f / "config.json").write_text("[]"), ["something else"]),
+        (lambda f: (f / "config.json").write_text('{"model_type": "bert"}'), ["something else"]),
+        (lambda f: edit(f, format=FORMAT + 1), [f"format version {FORMAT}", "upgrade fcfg"]),
+        (lambda f: edit(f, format="1.0"), ["'1.0'"]),
+        (lambda f: edit(f, schedule="cosin"), ["'schedule'"]),
+        (lambda f: edit(f, colour="red"), ["'colour'", "Extra inputs"]),
+        (lambda f: edit(f, embedding=16), ["fit its embedder", "size mismatch"]),
+        (lambda f: edit(f, files={}), ["the file missing", "no such file"]),
+        (lambda f: next(f.glob("scm-*")).unlink(), ["the file scm-", "no such file"]),
+    ],
+)
+def test_what_is_not_a_checkpoint_is_refused(pipeline, tmp_path, spoil, fragments) -> None:
+    save(pipeline, tmp_path)
+    spoil(tmp_path)
+    with refused(f"checkpoint {tmp_path}", *fragments):
+        load(tmp_path)
+
+
+def test_a_valid_safetensors_file_under_the_right_name_must_still_fit(pipeline, tmp_path) -> None:
+    """Even where name and content agree, garbage is refused."""
+    from fcfg import checkpoint
+
+    save(pipeline, tmp_path)
+    data = b"\x08\0\0\0\0\0\0\0not json"
+    name = f"embedder-{checkpoint._digest(data)}.safetensors"
+    (tmp_path / name).write_bytes(data)
+    files = json.loads((tmp_path / "config.json").read_text())["files"]
+    edit(tmp_path, files=files | {"embedder": name})
+    with refused(f"checkpoint {tmp_path}", "fit its embedder"):
+        load(tmp_path)
+
+
+def test_files_outside_the_folder_are_never_read(pipeline, tmp_path: Path) -> None:
+    save(pipeline, tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    name = config["files"]["scm"]
+    (tmp_path / "model" / name).rename(tmp_path / name)
+    edit(tmp_path / "model", files=config["files"] | {"scm": f"../{name}"})
+    with refused("checkpoint", "no such file"):
+        load(tmp_path / "model")
+
+
+def test_a_graph_edited_in_the_config_is_refused_at_the_question(pipeline, tmp_path: Path) -> None:
+    save(pipeline, tmp_path)
+    edit(tmp_path, graph={"age": [], "finding": [], "hair": ["age"]})
+    with refused("mechanism of 'hair'", "fitted on ['age', 'finding']"):
+        answer(load(tmp_path))
+
+
+def test_what_is_not_a_checkpoint_is_never_replaced(pipeline, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with refused(f"checkpoint {tmp_path}", "something else"):
+        save(pipeline, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text()) == {"model_type": "bert"}
+
+
+def test_weights_that_would_be_lost_are_refused(pipeline, tmp_path: Path) -> None:
+    with refused("weights", "float32", "float64"):
+        save(mixture_pipeline(), tmp_path)
+    bias = pipeline.denoiser.network.stem.bias.data
+    kept = bias.clone()
+    bias[0] = 1e6
+    try:
+        with refused("weights 'stem.bias'", "fit into float16", "1e+06"):
+            save(pipeline, tmp_path, storage="float16")
+    finally:
+        bias.copy_(kept)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_judge_is_refused(pipeline, tmp_path: Path) -> None:
+    other = CounterfactualPipeline(pipeline.denoiser, pipeline.scm, judge=nn.Linear(1, 1))
+    with refused("judge", "fcfg.networks.Judge", "Linear"):
+        save(other, tmp_path)

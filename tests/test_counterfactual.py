@@ -1,0 +1,553 @@
+"""The pipeline as a whole, on worlds whose answers are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import reference
+from fcfg.attributes import AttributeSpace, Binary, Continuous
+from fcfg.counterfactual import Counterfactual, CounterfactualPipeline
+from fcfg.denoise import Denoiser
+from fcfg.embedder import AttributeEmbedder
+from fcfg.graph import CausalGraph, Partition
+from fcfg.guidance import Guidance
+from fcfg.networks import UNet, UNetConfig
+from fcfg.sampling import FixedPointDDIM, StepRecord
+from fcfg.schedule import NoiseSchedule
+from fcfg.scm import StructuralCausalModel
+from refusal import refused
+from worlds import (
+    SHAPE,
+    AdditiveNetwork,
+    MixtureNetwork,
+    binary_space,
+    independent_pipeline,
+    mixture_faces,
+    mixture_pipeline,
+    pipeline_of,
+    roots,
+)
+
+SETTINGS = [
+    Guidance.none(),
+    Guidance.cfg(3.0),
+    Guidance.fcfg(affected=3.0, invariant=1.2),
+    Guidance.cfgpp(0.02),
+    Guidance.fcfgpp(affected=0.02, invariant=0.008),
+    Guidance.apg(3.0),
+    Guidance.fapg(affected=3.0, invariant=1.2),
+]
+
+
+def flip(column: np.ndarray) -> np.ndarray:
+    return 1 - column
+
+
+def ask(
+    pipeline: CounterfactualPipeline, n: int = 4, **options: Any
+) -> tuple[Tensor, Counterfactual]:
+    faces, attributes = mixture_faces(pipeline, n)
+    options = {"steps": 20} | options
+    return faces, pipeline.counterfactual(faces, attributes, {"smiling": flip}, **options)
+
+
+@pytest.fixture(scope="module")
+def pipeline(device: str) -> CounterfactualPipeline:
+    return mixture_pipeline().to(device)
+
+
+@pytest.fixture(scope="module")
+def tiny(device: str) -> CounterfactualPipeline:
+    """A real network of a few thousand weights, in float32."""
+    torch.manual_seed(0)
+    space = binary_space()
+    config = UNetConfig(
+        size=8, base=8, multipliers=(1, 2), attention=(), condition=24, dropout=0.3
+    )
+    network = UNet(config)
+    for parameter in network.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    network.head[-1].weight.data *= 0.01  # small predictions, as an untrained network's must be
+    embedder = AttributeEmbedder(space, width=8)
+    denoiser = Denoiser(network, embedder, NoiseSchedule(), channels=3, stride=config.stride)
+    return CounterfactualPipeline(denoiser, StructuralCausalModel(space, roots(space))).to(device)
+
+
+def tiny_faces(n: int) -> tuple[Tensor, dict]:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(n, 3, 8, 8, generator=generator) * 2 - 1
+    return images, {
+        name: torch.randint(2, (n,), generator=generator) for name in binary_space().names
+    }
+
+
+# Agreement with the paper
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+@pytest.mark.parametrize("steps", [50, 20])
+@pytest.mark.parametrize("guidance", SETTINGS, ids=repr)
+def test_every_rule_agrees_with_the_straight_line_reference(guidance, steps, kind) -> None:
+    """Float64, on unit steps (50 of T = 50) and longer ones, to 1e-10."""
+    if guidance.rule == "cfg++":
+        guidance = guidance.replace(raw=True)  # λ as the algorithm is printed
+    pipeline = mixture_pipeline(steps=50, kind=kind)
+    faces, pair = ask(
+        pipeline,
+        steps=steps,
+        guidance=guidance.replace(raw=True) if "++" in repr(guidance) else guidance,
+    )
+    denoiser, schedule = pipeline.denoiser, pipeline.denoiser.schedule
+    alpha = {"linear": reference.linear_alpha, "cosine": reference.cosine_alpha}[kind](50)
+    width = denoiser.embedder.width
+
+    def eps(x: np.ndarray, t: int, c: np.ndarray) -> np.ndarray:
+        times = torch.full((len(x),), t)
+        return denoiser.network(torch.from_numpy(x), times, torch.from_numpy(c)).numpy()
+
+    factual = denoiser.condition(pair.abduction.attributes).numpy()
+    wanted = denoiser.condition(pair.attributes).numpy()
+    times = list(pair.abduction.times)
+    assert times[-1] == schedule.steps
+    u = reference.abduct(eps, faces.numpy(), factual, alpha, times)
+    np.testing.assert_allclose(pair.abduction.trajectory.x.numpy(), u, atol=1e-10)
+
+    groups = [[0], [1, 2]] if guidance.factored else [[0, 1, 2]]
+    masked = reference.masked_condition(wanted, groups, width)
+    weights = [weight for _, weight in guidance.weights]
+    down = times[::-1]
+    expected = {
+        "none": lambda: reference.predict_cfg(eps, u, wanted, 1.0, alpha, down),
+        "cfg": lambda: reference.predict_fcfg(eps, u, masked, weights, alpha, down),
+        "cfg++": lambda: reference.predict_fcfgpp(eps, u, masked, weights, alpha, down),
+        "apg": lambda: reference.predict_fapg(eps, u, masked, weights, alpha, down),
+    }[guidance.rule]()
+    np.testing.assert_allclose(pair.trajectory.x.numpy(), expected, rtol=1e-10, atol=1e-10)
+
+
+# Equivalences
+
+
+def test_one_group_is_cfg(pipeline) -> None:
+    everything = Partition({"everything": pipeline.space.names})
+    for rule in ("cfg", "cfgpp", "apg"):
+        weight = 0.02 if rule == "cfgpp" else 3.0
+        _, one = ask(pipeline, guidance=getattr(Guidance, rule)(weight))
+        factored = getattr(Guidance, f"f{rule}")(everything=weight)
+        _, other = ask(pipeline, guidance=factored, partition=everything)
+        assert torch.equal(one.trajectory.x, other.trajectory.x)
+
+
+def test_weight_one_is_the_plain_conditional_model(pipeline) -> None:
+    _, plain = ask(pipeline, guidance=Guidance.none())
+    _, one = ask(pipeline, guidance=Guidance.cfg(1.0))
+    assert torch.allclose(plain.trajectory.x, one.trajectory.x, atol=1e-10)
+
+
+def additive(steps: int = 1000) -> CounterfactualPipeline:
+    generator = torch.Generator().manual_seed(0)
+    directions = torch.randn(3, *SHAPE, generator=generator, dtype=torch.float64)
+    return pipeline_of(AdditiveNetwork(directions), NoiseSchedule(steps=steps), 3)
+
+
+def test_equal_weights_are_cfg_where_the_model_is_additive_and_only_there(pipeline) -> None:
+    faces, attributes = mixture_faces(mixture_pipeline(), 4)
+    by_name = Guidance.fcfg(smiling=2.5, male=2.5, young=2.5)
+    for model, equal in ((additive(), True), (pipeline, False)):
+        one, other = (
+            model.counterfactual(faces, attributes, {"smiling": flip}, guidance=g, steps=20)
+            for g in (Guidance.cfg(2.5), by_name)
+        )
+        assert torch.allclose(one.trajectory.x, other.trajectory.x, atol=1e-10) == equal
+
+
+def test_weights_zero_forget_the_attributes(pipeline) -> None:
+    for guidance in (Guidance.cfg(0.0), Guidance.fcfgpp(affected=0.0, invariant=0.0)):
+        _, pair = ask(pipeline, guidance=guidance)
+        abduction, action = pair.abduction, pair.action
+        others = pipeline.act(abduction.attributes, {"smiling": 1, "male": 0, "young": 1})
+        again = pipeline.predict(abduction, others, guidance)
+        assert action.attributes["male"].tolist() != others.attributes["male"].tolist()
+        assert torch.equal(pair.trajectory.x, again.trajectory.x)
+
+
+def test_cfgpp_is_as_strong_on_a_coarse_grid_as_on_a_fine_one() -> None:
+    """CFG++ under DDIM is CFG with a weight function of time, whatever the grid."""
+    pipeline, schedule = mixture_pipeline(), NoiseSchedule()
+
+    def omega(share: float) -> float:
+        t = torch.tensor(round((1 - share) * 1000))
+        r_t, r_s = (schedule.noise(u) / schedule.signal(u) for u in (t, t - 1))
+        return (0.02 * r_t / (r_t - r_s)).item()
+
+    for steps in (20, 100):
+        _, plus = ask(pipeline, guidance=Guidance.cfgpp(0.02), steps=steps)
+        _, cfg = ask(pipeline, guidance=Guidance.cfg(omega), steps=steps)
+        assert torch.allclose(plus.trajectory.x, cfg.trajectory.x, atol=1e-10)
+
+
+def test_unguided_and_unchanged_attributes_give_the_image_back(pipeline) -> None:
+    faces, attributes = mixture_faces(pipeline, 4)
+    pair = pipeline.counterfactual(
+        faces, attributes, {}, guidance=Guidance.none(), steps=100, solver=FixedPointDDIM()
+    )
+    assert torch.allclose(pair.trajectory.x, faces, atol=1e-5)
+
+
+def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg(device: str) -> None:
+    """The paper's claim, where its assumption holds and the exact classifier is known."""
+    pipeline = independent_pipeline().to(device)
+    faces, attributes = mixture_faces(pipeline, 200)
+    pipeline.abduct(faces, attributes, steps=50)
+    pipeline.act(attributes, {"smiling": flip})
+    network = pipeline.denoiser.network
+    assert isinstance(network, MixtureNetwork)
+
+    def confidence(images: Tensor, table: dict, name: str) -> float:
+        """Mean probability of the attribute's value given the image, by Bayes."""
+        distance = (images.cpu()[:, None] - network.means[None]).square().sum(dim=(2, 3, 4))
+        posterior = (network.prior.log() - distance / (2 * network.spread**2)).softmax(dim=1)
+        column = network.values[:, binary_space().names.index(name)]
+        matches = column[None] == torch.from_numpy(table[name])[:, None]
+        return (posterior * matches).sum(dim=1).mean().item()
+
+    pairs = {
+        repr(g): pipeline.counterfactual(
+            faces, attributes, {"smiling": flip}, guidance=g, steps=50
+        )
+        for g in (Guidance.none(), Guidance.cfg(3.0), Guidance.fcfg(affected=3.0, invariant=1.2))
+    }
+    shift = {
+        key: {
+            name: confidence(pair.trajectory.x, pair.attributes, name)
+            - confidence(pairs["none"].trajectory.x, pair.attributes, name)
+            for name in attributes
+        }
+        for key, pair in pairs.items()
+    }
+    cfg, fcfg = shift["cfg:3.0"], shift["fcfg:affected=3.0,invariant=1.2"]
+    assert fcfg["smiling"] > 0.5 * cfg["smiling"] > 0
+    for name in ("male", "young"):
+        assert cfg[name] > 0.02
+        assert fcfg[name] < cfg[name] / 3
+
+
+# Cost
+
+
+@pytest.mark.parametrize(
+    ("guidance", "do", "rows"),
+    [
+        (Guidance.none(), {"smiling": 1}, 1),
+        (Guidance.cfg(2.0), {"smiling": 1}, 2),
+        (Guidance.cfg(0.0), {"smiling": 1}, 1),
+        (Guidance.fcfg(affected=3, invariant=1.2), {"smiling": 1}, 3),
+        (Guidance.fcfg(affected=3, invariant=0), {"smiling": 1}, 2),
+        (Guidance.fcfg(affected=3, invariant=1.2), dict.fromkeys(binary_space().names, 1), 2),
+        (Guidance.fcfg(smiling=3, male=1, young=1), {"smiling": 1}, 4),
+        (Guidance.fcfg(smiling=3, male=1, young=0), {"smiling": 1}, 3),
+    ],
+)
+def test_only_what_has_an_effect_is_evaluated(pipeline, guidance, do, rows) -> None:
+    network = pipeline.denoiser.network
+    faces, attributes = mixture_faces(pipeline, 3)
+    before = network.rows, network.calls
+    pair = pipeline.counterfactual(faces, attributes, do, guidance=guidance, steps=10)
+    assert network.rows - before[0] == 3 * 10 * (1 + rows)
+    assert network.calls - before[1] == 20  # one call a step, whatever the number of groups
+    assert pair.evaluations == 10 * (1 + rows)
+
+
+def test_outside_start_and_stop_one_row_is_evaluated(pipeline) -> None:
+    guidance = Guidance.fapg(affected=3, invariant=1.2).replace(start=0.3, stop=0.7)
+    _faces, pair = ask(pipeline, guidance=guidance, steps=10)
+    assert pair.evaluations == 10 + 6 * 1 + 4 * 3
+    _, whole = ask(pipeline, guidance=guidance.replace(start=0.0, stop=1.0), steps=10)
+    assert not torch.allclose(pair.trajectory.x, whole.trajectory.x)
+
+
+def test_a_refined_abduction_counts_its_iterations(pipeline) -> None:
+    before = pipeline.denoiser.network.rows
+    _, pair = ask(pipeline, 2, guidance=Guidance.none(), steps=10, solver=FixedPointDDIM(3))
+    assert pair.evaluations == 30 + 10
+    assert pipeline.denoiser.network.rows - before == 2 * 40
+
+
+def test_one_abduction_serves_every_question(pipeline) -> None:
+    faces, attributes = mixture_faces(pipeline, 4)
+    abduction = pipeline.abduct(faces, attributes, steps=20)
+    action = pipeline.act(attributes, {"smiling": flip})
+    for guidance in SETTINGS:
+        _, whole = ask(pipeline, guidance=guidance)
+        parts = pipeline.predict(abduction, action, guidance)
+        assert torch.equal(parts.trajectory.x, whole.trajectory.x)
+        assert parts.evaluations == whole.evaluations
+
+
+# Batches
+
+
+@pytest.mark.parametrize("guidance", SETTINGS, ids=repr)
+def test_a_batch_is_as_many_batches_of_one(pipeline, guidance) -> None:
+    faces, whole = ask(pipeline, 5, guidance=guidance)
+    for batch_size in (3, 7):
+        _, parts = ask(pipeline, 5, guidance=guidance, batch_size=batch_size)
+        assert torch.allclose(parts.trajectory.x, whole.trajectory.x, atol=1e-10)
+    table = whole.abduction.attributes
+    for row in range(5):
+        alone = pipeline.counterfactual(
+            faces[row : row + 1],
+            {name: column[row : row + 1] for name, column in table.items()},
+            {"smiling": flip},
+            guidance=guidance,
+            steps=20,
+        )
+        assert torch.allclose(alone.trajectory.x[0], whole.trajectory.x[row], atol=1e-10)
+
+
+def test_a_batch_is_as_many_batches_of_one_in_float32(tiny) -> None:
+    images, attributes = tiny_faces(5)
+    one, other = (
+        tiny.counterfactual(images, attributes, {"male": flip}, steps=10, batch_size=size)
+        for size in (3, 256)
+    )
+    assert one.images.dtype == torch.float32
+    assert torch.allclose(one.trajectory.x, other.trajectory.x, atol=1e-4)
+
+
+def test_no_call_has_more_rows_than_the_batch_size(pipeline) -> None:
+    seen: list[int] = []
+    hook = pipeline.denoiser.network.register_forward_pre_hook(
+        lambda _, inputs: seen.append(len(inputs[0]))
+    )
+    ask(pipeline, 10, guidance=Guidance.fcfg(affected=3, invariant=1), batch_size=7, steps=2)
+    hook.remove()
+    assert max(seen) == 7  # abduction: one row an image
+    assert sorted(set(seen)) == [3, 6, 7]  # prediction: two images of three rows
+
+
+def test_steps_are_reported_with_the_images_they_are_about(pipeline) -> None:
+    seen: list[StepRecord] = []
+    ask(pipeline, 5, guidance=Guidance.cfg(2.0), batch_size=4, steps=3, on_step=seen.append)
+    assert [(r.first_image, len(r.trajectory.x)) for r in seen] == [
+        *[(0, 4)] * 3,
+        *[(4, 1)] * 3,
+        *[(0, 2)] * 3,
+        *[(2, 2)] * 3,
+        *[(4, 1)] * 3,
+    ]
+
+
+class Small(nn.Module):
+    """A network on a device that holds few rows."""
+
+    def __init__(self, inner: nn.Module, most: int) -> None:
+        super().__init__()
+        self.inner, self.most, self.asked = inner, most, []
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        if len(x) > self.most:
+            raise torch.OutOfMemoryError("no memory for that many rows")
+        self.asked.append(len(x))
+        return self.inner(x, t, c)
+
+
+def test_out_of_memory_halves_the_chunk_and_loses_nothing() -> None:
+    roomy = mixture_pipeline()
+    tight = mixture_pipeline()
+    tight.denoiser.network = Small(roomy.denoiser.network, most=3)
+    faces, attributes = mixture_faces(roomy, 10)
+    one, other = (
+        p.counterfactual(faces, attributes, {"male": 1}, guidance=Guidance.cfg(2.0), steps=5)
+        for p in (roomy, tight)
+    )
+    assert torch.allclose(one.trajectory.x, other.trajectory.x, atol=1e-10)
+    asked = tight.denoiser.network.asked
+    assert set(asked) == {3, 1, 2}
+    assert len(asked) == 5 * (4 + 10)  # nothing that was finished is done again
+    tight.denoiser.network.most = 0
+    with pytest.raises(torch.OutOfMemoryError):
+        tight.abduct(faces, attributes, steps=5)
+
+
+# Precision and modes
+
+
+def test_the_state_stays_float32_under_a_bfloat16_network(tiny) -> None:
+    images, attributes = tiny_faces(2)
+    whole = tiny.counterfactual(images, attributes, {"male": flip}, steps=5)
+    tiny.denoiser.to(torch.bfloat16)
+    try:
+        half = tiny.counterfactual(images, attributes, {"male": flip}, steps=5)
+    finally:
+        tiny.denoiser.to(torch.float32)
+    assert half.trajectory.x.dtype == torch.float32
+    assert not torch.equal(half.trajectory.x, half.trajectory.x.bfloat16().float())
+    assert (half.trajectory.x - whole.trajectory.x).abs().mean() < 0.1
+
+
+def test_dropout_is_off_during_a_run_and_back_on_after_it(tiny) -> None:
+    images, attributes = tiny_faces(2)
+    tiny.denoiser.train()
+    one, other = (
+        tiny.counterfactual(images, attributes, {"male": flip}, steps=3) for _ in range(2)
+    )
+    assert torch.equal(one.images, other.images)
+    assert tiny.denoiser.training
+    tiny.denoiser.eval()
+
+
+def test_no_graph_of_gradients_is_kept(tiny) -> None:
+    images, attributes = tiny_faces(1)
+    pair = tiny.counterfactual(images.requires_grad_(), attributes, {"male": 1}, steps=2)
+    assert not pair.trajectory.x.requires_grad
+
+
+def test_a_judge_moves_with_the_pipeline(tiny) -> None:
+    judge = nn.Linear(1, 1)
+    moved = CounterfactualPipeline(tiny.denoiser, tiny.scm, judge=judge, provenance={"seed": 1})
+    moved.to("meta" if tiny.denoiser.device.type == "meta" else tiny.denoiser.device)
+    assert next(judge.parameters()).device.type == tiny.denoiser.device.type
+    assert moved.provenance == {"seed": 1}
+
+
+# Records and reversal
+
+
+def test_images_are_clamped_and_the_trajectory_is_not(pipeline) -> None:
+    _, pair = ask(pipeline, 20, guidance=Guidance.cfg(8.0))
+    assert pair.trajectory.x.abs().max() > 1
+    assert pair.images.abs().max() == 1
+    assert torch.equal(pair.images, pair.trajectory.x.clamp(-1, 1))
+
+
+def test_reversal_asks_for_the_factual_attributes_from_the_clamped_images(pipeline) -> None:
+    guidance = Guidance.fcfg(affected=3.0, invariant=1.2)
+    _faces, pair = ask(pipeline, 6, guidance=guidance)
+    back = pipeline.reverse(pair)
+    factual = pair.abduction.attributes
+    assert {n: c.tolist() for n, c in back.attributes.items()} == {
+        n: c.tolist() for n, c in factual.items()
+    }
+    assert (back.partition, back.guidance) == (pair.partition, pair.guidance)
+    assert back.abduction.times == pair.abduction.times
+    by_hand = pipeline.counterfactual(
+        pair.images, pair.attributes, {"smiling": flip}, guidance=guidance, steps=20
+    )
+    assert torch.equal(back.trajectory.x, by_hand.trajectory.x)
+    _, wide = ask(pipeline, 6, guidance=Guidance.cfg(2.0), solver=FixedPointDDIM(2))
+    assert pipeline.reverse(wide).abduction.solver == FixedPointDDIM(2)
+
+
+def test_reversal_keeps_the_groups_of_the_question(pipeline) -> None:
+    groups = Partition({"face": ["smiling", "young"], "sex": ["male"]})
+    _, pair = ask(pipeline, guidance=Guidance.fcfg(face=2.0, sex=1.0), partition=groups)
+    assert pipeline.reverse(pair).partition == groups
+
+
+def causal_pipeline() -> CounterfactualPipeline:
+    """Age causes a finding; sex stands apart."""
+    space = AttributeSpace([Continuous("age", 0, 100), Binary("finding"), Binary("sex")])
+    scm = StructuralCausalModel(space, CausalGraph({"age": [], "finding": ["age"], "sex": []}))
+    rng = np.random.default_rng(0)
+    age = rng.uniform(0, 100, 500)
+    finding = (rng.random(500) < 1 / (1 + np.exp(-(age - 50) / 10))).astype(int)
+    scm.fit({"age": age, "finding": finding, "sex": rng.integers(0, 2, 500)}, steps=100)
+    torch.manual_seed(0)
+    network = AdditiveNetwork(torch.randn(3, *SHAPE))
+    denoiser = Denoiser(network, AttributeEmbedder(space, width=4), NoiseSchedule(), channels=1)
+    return CounterfactualPipeline(denoiser, scm)
+
+
+def test_an_intervention_on_a_cause_propagates_and_groups_its_effects() -> None:
+    pipeline = causal_pipeline()
+    images = torch.zeros(40, *SHAPE)
+    table = {"age": np.full(40, 20.0), "finding": np.zeros(40, int), "sex": np.arange(40) % 2}
+    pair = pipeline.counterfactual(images, table, {"age": 95}, steps=2, seed=5)
+    assert pair.attributes["finding"].mean() > 0.8
+    assert np.array_equal(pair.attributes["sex"], table["sex"])
+    assert pair.partition.groups == {"affected": ("age", "finding"), "invariant": ("sex",)}
+    assert pair.action.targets == ("age",)
+    assert pair.action.seed == 5
+    back = pipeline.reverse(pair)
+    assert np.array_equal(back.attributes["finding"], table["finding"])
+    assert back.partition == pair.partition
+    down = pipeline.counterfactual(images, table, {"finding": 1}, steps=2)
+    assert down.partition["affected"] == ("finding",)
+    assert np.array_equal(down.attributes["age"], table["age"])
+
+
+def test_a_row_keeps_its_answer_whatever_stands_beside_it() -> None:
+    pipeline = causal_pipeline()
+    table = {"age": np.full(40, 45.0), "finding": np.zeros(40, int), "sex": np.zeros(40, int)}
+    names = [f"{i}.png" for i in range(40)]
+    whole = pipeline.act(table, {"age": 55}, seed=1, keys=names).attributes["finding"]
+    assert 0 < whole.mean() < 1
+    some = pipeline.act(
+        {name: column[10:20] for name, column in table.items()},
+        {"age": 55},
+        seed=1,
+        keys=names[10:20],
+    )
+    assert np.array_equal(some.attributes["finding"], whole[10:20])
+
+
+# The door
+
+
+def test_arrays_tensors_and_pictures_are_the_same_question(tiny) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), dtype=np.uint8)
+    array = pixels.transpose(0, 3, 1, 2).astype(np.float32) / np.float32(127.5) - 1
+    attributes = {name: [0, 1] for name in binary_space().names}
+    answers = [
+        tiny.counterfactual(images, attributes, {"male": flip}, steps=2).images
+        for images in (array, torch.from_numpy(array), [Image.fromarray(p) for p in pixels])
+    ]
+    assert torch.equal(answers[0], answers[1])
+    assert torch.equal(answers[0], answers[2])
+
+
+@pytest.mark.parametrize(
+    ("change", "subject", "fragments"),
+    [
+        ({"images": torch.zeros(2, 3, 8, 8, dtype=torch.uint8)}, "images", ["uint8", "127.5"]),
+        ({"images": torch.full((2, 3, 8, 8), 200.0)}, "images", ["[-1, 1]", "200"]),
+        ({"images": torch.zeros(2, 1, 8, 8)}, "images", ["(batch, 3, height, width)"]),
+        ({"images": torch.zeros(2, 3, 9, 8)}, "images", ["divisible by 2", "9 by 8"]),
+        ({"images": torch.zeros(0, 3, 8, 8)}, "images", ["at least one image"]),
+        ({"images": torch.zeros(3, 3, 8, 8)}, "attributes", ["3 values a column", "got 2"]),
+        ({"attributes": {"male": [0, 1]}}, "attributes", ["no column for 'smiling', 'young'"]),
+        ({"do": {"hat": 1}}, "intervention", ["'hat'"]),
+        ({"do": {"male": 2}}, "attribute 'male'", ["0 or 1"]),
+        ({"steps": 0}, "steps", ["1 to 1000"]),
+        ({"steps": 1001}, "steps", ["1001"]),
+        ({"batch_size": 2}, "batch_size", ["at least 3 network rows"]),
+        ({"batch_size": 0, "guidance": Guidance.none()}, "batch_size", ["at least 1"]),
+        ({"guidance": Guidance.fcfg(affected=3.0)}, "guidance", ["none for 'invariant'"]),
+        ({"partition": Partition({"a": ["male"]})}, "partition", ["no group for"]),
+    ],
+)
+def test_bad_questions_are_refused(tiny, change, subject, fragments) -> None:
+    question = {
+        "images": torch.zeros(2, 3, 8, 8),
+        "attributes": {name: [0, 1] for name in binary_space().names},
+        "do": {"male": 1},
+    }
+    asked: list[int] = []
+    hook = tiny.denoiser.network.register_forward_pre_hook(lambda *_: asked.append(1))
+    with refused(subject, *fragments):
+        tiny.counterfactual(**(question | change))
+    hook.remove()
+    assert not asked  # before any work was done
+
+
+def test_two_attribute_spaces_in_one_pipeline_are_refused(tiny) -> None:
+    space = AttributeSpace([Binary("male")])
+    with refused("pipeline", "one attribute space"):
+        CounterfactualPipeline(tiny.denoiser, StructuralCausalModel(space, roots(space)))

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fcfg.denoise import Denoiser, Prediction, Step
+from fcfg.embedder import AttributeEmbedder
+from fcfg.graph import Partition
+from fcfg.schedule import NoiseSchedule, training_target
+from refusal import refused
+from worlds import binary_space, readable_embedder
+
+SCHEDULE = NoiseSchedule()
+
+
+class KnowsTheImage(nn.Module):
+    """Predicts without error, since the only image there is, is a constant."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.asked = kind, []
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        self.asked.append(t)
+        signal, noise = (level(t).view(-1, 1, 1, 1) for level in (SCHEDULE.signal, SCHEDULE.noise))
+        x_0 = torch.full_like(x, 0.3)
+        return training_target(x_0, (x - signal * x_0) / noise, signal, noise, self.kind)
+
+
+def denoiser(kind: str = "noise") -> Denoiser:
+    embedder = readable_embedder(binary_space())
+    return Denoiser(KnowsTheImage(kind), embedder, SCHEDULE, channels=1, parameterisation=kind)
+
+
+@pytest.mark.parametrize("kind", ["noise", "image", "velocity"])
+def test_every_parameterisation_gives_the_same_noise(kind: str) -> None:
+    x = torch.randn(4, 1, 2, 2, dtype=torch.float64)
+    t = torch.tensor([0, 1, 500, 1000])
+    pivot = denoiser()(x, t, torch.zeros(4, 12, dtype=torch.float64))
+    assert torch.allclose(
+        denoiser(kind)(x, t, torch.zeros(4, 12, dtype=torch.float64)), pivot, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("kind", ["noise", "image", "velocity"])
+def test_the_loss_of_a_perfect_network_is_zero(kind: str) -> None:
+    model = denoiser(kind)
+    drawn = model.draw((64, 1, 2, 2), torch.Generator().manual_seed(0))
+    images = torch.full((64, 1, 2, 2), 0.3, dtype=torch.float64)
+    values = torch.zeros(64, 3, dtype=torch.float64)
+    assert model.loss(images, values, drawn) < 1e-12
+    assert model.loss(images + 0.1, values, drawn) > 1e-4
+
+
+def test_time_zero_is_asked_at_one() -> None:
+    model = denoiser()
+    model(torch.zeros(2, 1, 2, 2), torch.tensor([0, 7]), torch.zeros(2, 12))
+    assert model.network.asked[0].tolist() == [1, 7]
+
+
+def test_the_state_is_float32_whatever_the_precision_of_the_network() -> None:
+    class Linear(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(1, 1, 1)
+
+        def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+            assert x.dtype == c.dtype == torch.bfloat16
+            return self.layer(x)
+
+    embedder = AttributeEmbedder(binary_space())
+    model = Denoiser(Linear(), embedder, SCHEDULE, channels=1).to(torch.bfloat16)
+    assert model.state_dtype == torch.float32
+    condition = model.condition(binary_space().parse({"smiling": 1, "male": 0, "young": 1}))
+    assert condition.dtype == torch.float32
+    out = model(torch.zeros(1, 1, 2, 2), torch.tensor([5]), condition)
+    assert out.dtype == torch.float32
+
+
+def test_joint_dropout_drops_all_or_nothing_at_its_rate() -> None:
+    drawn = denoiser().draw((20_000, 1, 1, 1), torch.Generator().manual_seed(0), p_null=0.3)
+    kept = drawn.keep.float().mean(dim=1)
+    assert set(kept.tolist()) == {0.0, 1.0}
+    assert abs(kept.mean() - 0.7) < 0.015
+    assert drawn.t.min() == 1
+    assert drawn.t.max() == 1000
+    assert abs(drawn.noise.std() - 1) < 0.02
+
+
+def test_group_dropout_drops_groups_together_and_otherwise_independently() -> None:
+    groups = Partition({"face": ["smiling", "young"], "sex": ["male"]})
+    drawn = denoiser().draw(
+        (20_000, 1, 1, 1),
+        torch.Generator().manual_seed(0),
+        p_null=0.5,
+        p_group=0.2,
+        groups=groups,
+    )
+    smiling, male, young = drawn.keep.T
+    assert torch.equal(smiling, young)
+    assert abs((~smiling & ~male).float().mean() - (0.5 + 0.5 * 0.04)) < 0.015
+    assert abs((smiling & ~male).float().mean() - 0.5 * 0.8 * 0.2) < 0.015
+
+
+def test_draws_depend_on_the_generator_alone() -> None:
+    one, same, other = (
+        denoiser().draw((3, 1, 2, 2), torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+    )
+    assert torch.equal(one.noise, same.noise)
+    assert torch.equal(one.t, same.t)
+    assert torch.equal(one.keep, same.keep)
+    assert not torch.equal(one.noise, other.noise)
+
+
+def test_training_sees_the_null_token_where_the_condition_is_dropped() -> None:
+    class Records(nn.Module):
+        def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+            self.conditions = c
+            return x
+
+    model = Denoiser(Records(), AttributeEmbedder(binary_space()), SCHEDULE, channels=1)
+    drawn = model.draw((50, 1, 2, 2), torch.Generator().manual_seed(0))
+    model.loss(torch.zeros(50, 1, 2, 2), torch.ones(50, 3), drawn)
+    assert torch.equal(model.network.conditions.abs().sum(dim=1) > 0, drawn.keep[:, 0])
+
+
+def step(t: int, s: int) -> Step:
+    levels = {
+        f"{name}_{key}": getattr(SCHEDULE, name)(torch.tensor(time))
+        for key, time in {"t": t, "s": s}.items()
+        for name in ("signal", "noise")
+    }
+    return Step(
+        t=torch.tensor(t),
+        s=torch.tensor(s),
+        **levels,
+        weights=torch.zeros(0),
+        guided=False,
+        ascending=t < s,
+    )
+
+
+@pytest.mark.parametrize(("t", "s"), [(1000, 990), (500, 400), (10, 0), (0, 10), (400, 500)])
+def test_the_merged_noise_gives_the_same_ddim_step(t: int, s: int) -> None:
+    x, clean, renoise = torch.randn(3, 2, 1, 4, 4, dtype=torch.float64)
+    here = step(t, s)
+
+    def ddim(for_clean: Tensor, for_noise: Tensor) -> Tensor:
+        image = (x - here.noise_t * for_clean) / here.signal_t
+        return here.signal_s * image + here.noise_s * for_noise
+
+    merged = Prediction(clean, renoise).merged(here)
+    assert torch.allclose(ddim(merged, merged), ddim(clean, renoise), atol=1e-12)
+    assert Prediction(clean, clean).merged(here) is clean
+
+
+def test_a_reversed_step_goes_back() -> None:
+    there, back = step(400, 500), step(400, 500).reversed()
+    assert (back.t, back.s) == (there.s, there.t)
+    assert (back.signal_t, back.noise_s) == (there.signal_s, there.noise_t)
+    assert there.ascending
+    assert not back.ascending
+
+
+def test_illegal_options_are_refused() -> None:
+    with refused("p_null", "0 to 1", "1.5"):
+        denoiser().draw((1, 1, 1, 1), torch.Generator(), p_null=1.5)
+    with refused("partition", "no group for 'young'"):
+        denoiser().draw(
+            (1, 1, 1, 1), torch.Generator(), groups=Partition({"a": ["smiling", "male"]})
+        )
+    with refused("parameterisation", "did you mean 'noise'?"):
+        Denoiser(
+            nn.Identity(), readable_embedder(binary_space()), SCHEDULE, parameterisation="nois"
+        )

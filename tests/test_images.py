@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from fcfg.images import read_images
+from refusal import refused
+
+
+@given(st.integers(0, 255), st.sampled_from([1, 3]))
+def test_pictures_are_scaled_from_bytes_to_the_unit_range(byte: int, channels: int) -> None:
+    picture = Image.new({1: "L", 3: "RGB"}[channels], (4, 2), (byte,) * channels)
+    images = read_images(picture, channels=channels)
+    assert images.shape == (1, channels, 2, 4)
+    assert images.dtype == torch.float32
+    assert ((images + 1) * 127.5).round().unique().tolist() == [byte]
+    assert images.abs().max() <= 1
+
+
+def test_pictures_keep_their_rows_columns_and_channels() -> None:
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    images = read_images([Image.fromarray(pixels)] * 2, channels=3)
+    assert images.shape == (2, 3, 2, 4)
+    np.testing.assert_allclose((images[1].permute(1, 2, 0) + 1) * 127.5, pixels, atol=1e-5)
+
+
+def test_tensors_and_arrays_keep_their_precision_and_values() -> None:
+    for dtype in (np.float32, np.float64):
+        array = np.linspace(-1, 1, 12, dtype=dtype).reshape(1, 3, 2, 2)
+        images = read_images(array, channels=3)
+        assert images.numpy().dtype == dtype
+        assert np.array_equal(images.numpy(), array)
+
+
+def test_gradients_are_cut() -> None:
+    assert not read_images(torch.zeros(1, 3, 2, 2, requires_grad=True), channels=3).requires_grad
+
+
+def test_pictures_that_look_like_zero_to_one_are_warned_about() -> None:
+    with pytest.warns(UserWarning, match=r"2 \* x - 1"):
+        read_images(torch.rand(1, 3, 4, 4), channels=3)
+    read_images(torch.full((1, 3, 4, 4), 0.3), channels=3)  # a dark constant says nothing
+
+
+GREY = Image.new("L", (4, 4))
+
+
+@pytest.mark.parametrize(
+    ("images", "channels", "subject", "fragments"),
+    [
+        (np.zeros((1, 3, 4, 4), np.uint8), 3, "images", ["floating-point", "dtype uint8"]),
+        (np.zeros((1, 3, 4, 4), np.int64), 3, "images", ["dtype int64"]),
+        (np.full((1, 3, 4, 4), 255.0), 3, "images", ["[-1, 1]", "from 255 to 255", "127.5"]),
+        (torch.full((1, 3, 4, 4), -1.1), 3, "images", ["-1.1", "clamp"]),
+        (torch.full((1, 3, 4, 4), torch.nan), 3, "images", ["finite", "NaN"]),
+        (torch.zeros(3, 4, 4), 3, "images", ["(batch, 3, height, width)", "(3, 4, 4)"]),
+        (torch.zeros(1, 4, 4, 3), 3, "images", ["channels first"]),
+        (torch.zeros(1, 3, 6, 4), 3, "images", ["divisible by 4", "6 by 4"]),
+        (torch.zeros(0, 3, 4, 4), 3, "images", ["at least one image"]),
+        ([], 3, "images", ["at least one picture", "none"]),
+        (GREY, 3, "picture 0", ["mode RGB", "mode L", "convert('RGB')"]),
+        ([Image.new("RGBA", (4, 4))], 3, "picture 0", ["mode RGBA"]),
+        ([GREY, Image.new("L", (8, 4))], 1, "images", ["one size", "(4, 8)"]),
+        ([GREY, Image.new("I;16", (4, 4))], 1, "picture 1", ["mode I;16"]),
+        (Image.new("L", (4, 6)), 1, "images", ["divisible by 4"]),
+    ],
+)
+def test_what_is_not_an_image_is_refused(images, channels, subject, fragments) -> None:
+    with refused(subject, *fragments):
+        read_images(images, channels=channels, stride=4)
+
+
+def test_a_list_of_arrays_is_refused() -> None:
+    with refused("images", "sequence with ndarray", "stack"):
+        read_images([np.zeros((3, 4, 4))], channels=3)

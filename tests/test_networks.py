@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from fcfg.networks import PAPER, Judge, JudgeConfig, UNet, UNetConfig
+
+TINY = UNetConfig(size=16, base=8, multipliers=(1, 2, 3), attention=(8,), condition=12)
+
+
+def awake(network: nn.Module) -> nn.Module:
+    """Replace the zeros that a new network starts with."""
+    generator = torch.Generator().manual_seed(0)
+    for parameter in network.parameters():
+        parameter.data = 0.2 * torch.randn(parameter.shape, generator=generator)
+    return network
+
+
+def inputs(batch: int = 3) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(batch, 3, 16, 16, generator=generator)
+    return x, torch.tensor([1, 500, 1000])[:batch], torch.randn(batch, 12, generator=generator)
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "millions"),
+    [("celeba-hq", 3, 60.5), ("embed", 2, 29.0), ("mimic-cxr", 4, 16.1)],
+)
+def test_the_papers_networks_have_the_papers_size(name, attributes, millions) -> None:
+    config = PAPER[name]
+    with torch.device("meta"):
+        network = UNet(config)
+    assert config.condition == 32 * attributes
+    count = sum(p.numel() for p in network.parameters())
+    assert abs(count / 1e6 - millions) < 0.05
+
+
+def test_a_new_network_predicts_zero() -> None:
+    assert torch.equal(UNet(TINY)(*inputs()), torch.zeros(3, 3, 16, 16))
+
+
+def test_time_and_condition_matter_and_rows_do_not_mix() -> None:
+    network = awake(UNet(TINY))
+    x, t, c = inputs()
+    out = network(x, t, c)
+    assert not torch.allclose(out, network(x, t.flip(0), c))
+    assert not torch.allclose(out, network(x, t, c.flip(0)))
+    for row in range(3):
+        alone = network(x[row : row + 1], t[row : row + 1], c[row : row + 1])
+        assert torch.allclose(alone, out[row : row + 1], rtol=1e-4, atol=1e-4)
+
+
+def test_any_size_divisible_by_the_stride_will_do() -> None:
+    assert TINY.stride == 4
+    network = awake(UNet(TINY))
+    assert network(torch.zeros(1, 3, 20, 12), torch.tensor([1]), torch.zeros(1, 12)).shape == (
+        1,
+        3,
+        20,
+        12,
+    )
+
+
+def test_gradient_checkpointing_changes_no_gradient() -> None:
+    plain, saving = awake(UNet(TINY)), awake(UNet(TINY, gradient_checkpointing=True))
+    for network in (plain, saving):
+        network(*inputs()).square().mean().backward()
+    for one, other in zip(plain.parameters(), saving.parameters(), strict=True):
+        assert torch.equal(one.grad, other.grad)
+
+
+def test_channels_last_changes_memory_and_no_number() -> None:
+    plain, last = awake(UNet(TINY)), UNet(TINY, channels_last=True)
+    last.load_state_dict(plain.state_dict())
+    out = last(*inputs())
+    assert last.stem.weight.is_contiguous(memory_format=torch.channels_last)
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    assert torch.allclose(out, plain(*inputs()), rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_acts_in_training_only() -> None:
+    network = awake(UNet(TINY.model_copy(update={"dropout": 0.5})))
+    assert not torch.equal(network(*inputs()), network(*inputs()))
+    network.eval()
+    assert torch.equal(network(*inputs()), network(*inputs()))
+
+
+def test_attention_lies_where_the_config_says() -> None:
+    with_attention, without = UNet(TINY), UNet(TINY.model_copy(update={"attention": ()}))
+    names = [name for name, _ in with_attention.named_modules() if name.endswith("attention")]
+    assert len(names) == 2 + 3 + 1  # two blocks down, three up, one in the middle
+    assert sum(name.endswith("attention") for name, _ in without.named_modules()) == 1
+
+
+def test_configs_are_frozen_and_refuse_unknown_keys() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        TINY.base = 16
+    with pytest.raises(ValidationError, match="Extra inputs"):
+        UNetConfig.model_validate({"chanels": 3})
+
+
+def test_the_judge_is_resnet_18_and_its_features_feed_its_head() -> None:
+    with torch.device("meta"):
+        full = Judge(JudgeConfig(outputs=1000))
+    trunk = sum(p.numel() for p in full.parameters()) - 1000 * 513
+    # torchvision's ResNet-18 without its head has 11,176,512; ours has a 3×3 stem, not a 7×7.
+    assert trunk == 11_176_512 - 3 * 64 * (49 - 9)
+    judge = Judge(JudgeConfig(channels=1, outputs=2, width=8)).eval()
+    images = torch.randn(3, 1, 32, 32)
+    features = judge.features(images)
+    assert features.shape == (3, 64)
+    assert torch.equal(judge.head(features), judge(images))

@@ -1,0 +1,161 @@
+"""The formulas of guidance alone: no network, no sampler."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fcfg.denoise import Prediction, Step
+from fcfg.guidance import APG, CFG, AbstractRule, CFGPlusPlus
+from fcfg.guidance.apg import project
+from fcfg.schedule import NoiseSchedule
+
+SCHEDULE = NoiseSchedule()
+RULES = [CFG(), CFGPlusPlus(), APG()]
+
+
+def at(t: int, s: int, weights: Tensor) -> Step:
+    (signal_t, signal_s), (noise_t, noise_s) = (
+        level(torch.tensor([t, s])) for level in (SCHEDULE.signal, SCHEDULE.noise)
+    )
+    return Step(
+        t=torch.tensor(t),
+        s=torch.tensor(s),
+        signal_t=signal_t,
+        noise_t=noise_t,
+        signal_s=signal_s,
+        noise_s=noise_s,
+        weights=weights,
+        guided=True,
+        ascending=False,
+    )
+
+
+def draw(groups: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x, null, *others = torch.randn(groups + 2, 2, 1, 4, 4, generator=generator).double()
+    return x, null, torch.stack(others) if others else torch.zeros(0, *x.shape).double()
+
+
+def combine(rule: AbstractRule, t: int, s: int, weights: list[float], seed: int = 0) -> Prediction:
+    x, null, groups = draw(len(weights), seed)
+    tensor = torch.tensor(weights, dtype=torch.float64)
+    prediction, _ = rule.combine(
+        x, at(t, s, tensor), null, groups, tensor, rule.init(x, len(weights))
+    )
+    return prediction
+
+
+weights = st.floats(0, 8)
+times = st.integers(2, 1000).flatmap(lambda t: st.tuples(st.just(t), st.integers(0, t - 1)))
+
+
+@given(weights, times)
+def test_cfg_with_one_group_is_the_textbook_formula(weight: float, time: tuple) -> None:
+    _, null, (conditional,) = draw(1)
+    prediction = combine(CFG(), *time, [weight])
+    expected = (1 - weight) * null + weight * conditional
+    assert torch.allclose(prediction.clean, expected, atol=1e-12)
+    assert prediction.renoise is prediction.clean
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(times, st.integers(0, 3))
+def test_weights_zero_are_the_unconditional_model(rule, time: tuple, groups: int) -> None:
+    _, null, _ = draw(groups)
+    prediction = combine(rule, *time, [0.0] * groups)
+    assert torch.allclose(prediction.clean, null, atol=1e-12)
+    assert torch.allclose(prediction.renoise, null, atol=1e-12)
+
+
+@given(st.lists(weights, min_size=1, max_size=3), times)
+def test_apg_without_its_refinements_is_cfg(values: list[float], time: tuple) -> None:
+    plain = APG(eta=1.0, momentum=0.0, radius=math.inf)
+    apg, cfg = combine(plain, *time, values), combine(CFG(), *time, values)
+    assert torch.allclose(apg.clean, cfg.clean, atol=1e-11)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=3), times)
+def test_cfgpp_is_cfg_at_a_weight_that_depends_on_time(values: list[float], time: tuple) -> None:
+    t, s = time
+    r_t, r_s = (SCHEDULE.noise(torch.tensor(u)) / SCHEDULE.signal(torch.tensor(u)) for u in (t, s))
+    omegas = [(value * r_t / (r_t - r_s)).item() for value in values]
+    tensor = torch.zeros(len(values))
+    plus = combine(CFGPlusPlus(), t, s, values).merged(at(t, s, tensor))
+    cfg = combine(CFG(), t, s, omegas).clean
+    assert torch.allclose(plus, cfg, rtol=1e-10, atol=1e-10)
+
+
+@given(st.integers(1, 1000), st.integers(1, 12), st.floats(0.001, 1))
+def test_the_strength_of_cfgpp_does_not_depend_on_the_grid(t: int, length: int, value) -> None:
+    """The equivalent CFG weight of a long step is that of the unit step."""
+    t, s = torch.tensor([[t, t], [t - 1, max(0, t - length)]])
+    stated = torch.full((2, 1), value, dtype=torch.float64)
+    on_grid = CFGPlusPlus().weights_on_grid(stated, t, s, SCHEDULE)[:, 0]
+    ratio = [SCHEDULE.noise(u) / SCHEDULE.signal(u) for u in (t, s)]
+    omega = on_grid * ratio[0] / (ratio[0] - ratio[1])
+    assert torch.allclose(omega[0], omega[1], rtol=1e-9)
+    assert on_grid[0] == value  # the paper's λ at unit steps
+    assert torch.equal(CFGPlusPlus(raw=True).weights_on_grid(stated, t, s, SCHEDULE), stated)
+
+
+def test_the_papers_lambdas_stand_for_the_weights_it_calls_comparable() -> None:
+    t = torch.arange(1, 1001)
+    r_t, r_s = (SCHEDULE.noise(u) / SCHEDULE.signal(u) for u in (t, t - 1))
+    ratio = (r_t / (r_t - r_s)).median().item()
+    assert abs(0.02 * ratio - 3.0) < 0.1
+    assert abs(0.008 * ratio - 1.2) < 0.05
+
+
+@given(st.floats(0, 1), st.integers(0, 99))
+def test_projection_keeps_the_orthogonal_part_and_eta_of_the_rest(eta: float, seed: int) -> None:
+    _, delta, (image,) = draw(1, seed)
+    kept = project(delta, image, eta)
+    overlap = (kept * image).sum(dim=(1, 2, 3))
+    assert torch.allclose(overlap, eta * (delta * image).sum(dim=(1, 2, 3)), atol=1e-11)
+    removed = delta - kept
+    assert torch.allclose((removed * kept - eta * removed * delta).sum(), torch.zeros(()).double())
+
+
+def test_a_black_image_has_no_parallel_part() -> None:
+    _, delta, _ = draw(0)
+    assert torch.equal(project(delta, torch.zeros_like(delta), 0.0), delta)
+
+
+def test_apg_moves_no_further_than_its_radius_allows() -> None:
+    x, null, groups = draw(2)
+    step = at(700, 600, torch.ones(2).double())
+    rule = APG(eta=1.0, momentum=0.0, radius=0.5)
+    prediction, _ = rule.combine(
+        x, step, null, groups[:1], torch.ones(1).double(), rule.init(x, 1)
+    )
+    moved = (null - prediction.clean) * step.noise_t / step.signal_t  # in image space
+    norm = moved.square().sum(dim=(1, 2, 3)).sqrt()
+    assert torch.allclose(norm, torch.full((2,), 0.5).double())
+
+
+def test_apg_keeps_one_unshortened_momentum_a_group() -> None:
+    x, null, groups = draw(2)
+    step, weight = at(700, 600, torch.ones(2).double()), torch.ones(2).double()
+    rule = APG(momentum=-0.5, radius=0.1)
+    delta = (null - groups) * step.noise_t / step.signal_t
+    state = rule.init(x, 2)
+    assert torch.equal(state[0], torch.zeros(2, *x.shape).double())
+    for expected in (delta, 0.5 * delta, 0.75 * delta):
+        _, state = rule.combine(x, step, null, groups, weight, state)
+        assert torch.allclose(state[0], expected)
+
+
+def test_groups_do_not_touch_each_other() -> None:
+    """What one group adds does not depend on the other, in any rule."""
+    for rule in RULES:
+        both, one, other, none = (
+            combine(rule, 500, 400, values).clean
+            for values in ([0.7, 0.4], [0.7, 0.0], [0.0, 0.4], [0.0, 0.0])
+        )
+        assert torch.allclose(both - none, (one - none) + (other - none), atol=1e-12)

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcfg.denoise import AbstractPredictor, Images, Prediction, State, Step
+from fcfg.guidance import Guidance
+from fcfg.sampling import (
+    DDIM,
+    FixedPointDDIM,
+    Plan,
+    StepRecord,
+    Trajectory,
+    integrate,
+    time_grid,
+)
+from fcfg.schedule import NoiseSchedule
+from refusal import refused
+from worlds import mixture_faces, mixture_pipeline
+
+SCHEDULE = NoiseSchedule()
+
+
+class Gaussian(AbstractPredictor):
+    """Exact noise of x ~ N(mean, spread²): the flow between image and noise is known."""
+
+    mean, spread = 0.3, 0.4
+
+    def init(self, x: Images) -> State:
+        return ()
+
+    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+        # At t = 0 as at t = 1, the way every denoiser is asked.
+        t = step.t.clamp(min=1)
+        signal, noise = SCHEDULE.signal(t), SCHEDULE.noise(t)
+        eps = noise * (x - signal * self.mean) / (signal**2 * self.spread**2 + noise**2)
+        return Prediction(clean=eps, renoise=eps), state
+
+    def rows(self, step: Step) -> int:
+        return 1
+
+    def exact(self, x: torch.Tensor, t: int, s: int) -> torch.Tensor:
+        """Where the probability flow leads: standard scores are kept."""
+        (a_t, a_s), (n_t, n_s) = (
+            f(torch.tensor([t, s])) for f in (SCHEDULE.signal, SCHEDULE.noise)
+        )
+        scale = [(a**2 * self.spread**2 + n**2).sqrt() for a, n in ((a_t, n_t), (a_s, n_s))]
+        return a_s * self.mean + (x - a_t * self.mean) * scale[1] / scale[0]
+
+
+def plan(times: tuple[int, ...]) -> Plan:
+    return Plan.build(SCHEDULE, times, dtype=torch.float64)
+
+
+def images() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return 0.3 + 0.4 * torch.randn(8, 1, 2, 2, generator=generator, dtype=torch.float64)
+
+
+@given(st.integers(1, 1000), st.sampled_from([25, 100, 1000]))
+def test_grids_are_distinct_even_and_reach_both_ends(steps: int, last: int) -> None:
+    schedule = NoiseSchedule("cosine", last)
+    if steps > last:
+        with refused("steps", f"1 to {last}", str(steps)):
+            time_grid(schedule, steps)
+        return
+    times = np.array(time_grid(schedule, steps))
+    assert len(times) == steps + 1
+    assert times[0] == 0
+    assert times[-1] == last
+    assert np.diff(times).min() >= 1
+    assert np.ptp(np.diff(times)) <= 1
+
+
+@pytest.mark.parametrize("steps", [0, -3, 1001])
+def test_impossible_numbers_of_steps_are_refused(steps: int) -> None:
+    with refused("steps", "1 to 1000"):
+        time_grid(SCHEDULE, steps)
+
+
+def orders(errors: list[float]) -> list[float]:
+    return [float(np.log2(a / b)) for a, b in itertools.pairwise(errors)]
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+def test_ddim_follows_the_exact_flow_to_first_order(ascending: bool) -> None:
+    predictor, errors = Gaussian(), []
+    for steps in (25, 50, 100, 200):
+        times = time_grid(SCHEDULE, steps)
+        t, s = (0, 1000) if ascending else (1000, 0)
+        start = images() if ascending else predictor.exact(images(), 0, 1000)
+        end = integrate(
+            predictor, Trajectory(start), plan(times if ascending else times[::-1]), DDIM()
+        )
+        errors.append((end.x - predictor.exact(start, t, s)).abs().mean().item())
+    assert all(0.85 < order < 1.15 for order in orders(errors)), errors
+
+
+def round_trip(solver: DDIM | FixedPointDDIM, steps: int) -> tuple[float, Trajectory]:
+    pipeline = mixture_pipeline()
+    faces, attributes = mixture_faces(pipeline, 8)
+    abduction = pipeline.abduct(faces, attributes, steps=steps, solver=solver)
+    back = pipeline.predict(abduction, pipeline.act(attributes, {}), Guidance.none())
+    return (back.trajectory.x - faces).abs().mean().item(), abduction.trajectory
+
+
+def test_the_round_trip_error_of_ddim_halves_when_the_steps_double() -> None:
+    errors = [round_trip(DDIM(), steps)[0] for steps in (50, 100, 200)]
+    assert all(0.85 < order < 1.15 for order in orders(errors)), errors
+
+
+def test_refinement_gains_two_orders_of_magnitude_at_100_steps() -> None:
+    plain, _ = round_trip(DDIM(), 100)
+    refined, trajectory = round_trip(FixedPointDDIM(), 100)
+    assert refined < plain / 100
+    assert trajectory.evaluations == 500
+    assert trajectory.residual.shape == (8,)
+    assert trajectory.residual.max() < 1e-5
+
+
+def test_the_residual_falls_with_every_iteration_and_is_none_for_explicit_solvers() -> None:
+    residuals = [round_trip(FixedPointDDIM(k), 50)[1].residual.max().item() for k in (1, 2, 3, 4)]
+    assert all(b < a / 5 for a, b in itertools.pairwise(residuals)), residuals
+    assert round_trip(DDIM(), 50)[1].residual is None
+
+
+def test_refinement_inverts_every_single_step_exactly() -> None:
+    predictor, there, back = Gaussian(), plan((300, 350)), plan((350, 300))
+    up = integrate(predictor, Trajectory(images()), there, FixedPointDDIM(30))
+    down = integrate(predictor, up, back, FixedPointDDIM())
+    assert torch.allclose(down.x, images(), atol=1e-12)
+    assert down.evaluations == 31
+
+
+def test_every_step_is_reported_in_order() -> None:
+    seen: list[StepRecord] = []
+    end = integrate(
+        Gaussian(), Trajectory(images()), plan((1000, 600, 200, 0)), DDIM(), seen.append
+    )
+    assert [(record.index, record.steps) for record in seen] == [(0, 3), (1, 3), (2, 3)]
+    assert [record.trajectory.evaluations for record in seen] == [1, 2, 3]
+    assert torch.equal(seen[-1].trajectory.x, end.x)
+
+
+def test_integration_is_differentiable() -> None:
+    x = images().requires_grad_()
+    integrate(Gaussian(), Trajectory(x), plan((1000, 500, 0)), DDIM()).x.sum().backward()
+    assert torch.isfinite(x.grad).all()
+    assert x.grad.abs().min() > 0
+
+
+def test_trajectories_split_and_join_without_loss() -> None:
+    whole = Trajectory(images(), (images() + 1,), torch.arange(8.0), evaluations=5)
+    pieces = [
+        whole.map(lambda tensor, rows=rows: tensor[rows]) for rows in (slice(3), slice(3, 8))
+    ]
+    joined = Trajectory.joined(pieces)
+    assert torch.equal(joined.x, whole.x)
+    assert torch.equal(joined.companions[0], whole.companions[0])
+    assert torch.equal(joined.residual, whole.residual)
+    assert joined.evaluations == 5
+
+
+@pytest.mark.parametrize(
+    "times", [(), (5,), (5, 5), (0, 5, 3), (5, 3, 4), (-1, 5), (0, 1001), tuple([0] * 20)]
+)
+def test_times_out_of_order_are_refused(times: tuple[int, ...]) -> None:
+    with refused("times", "strictly ordered"):
+        plan(times)
+
+
+def test_a_refinement_without_iterations_is_refused() -> None:
+    with refused("fixed-point iterations", "1 or more"):
+        FixedPointDDIM(0)

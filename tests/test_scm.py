@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import reference
+from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.graph import CausalGraph
+from fcfg.mechanisms import gumbel_posterior
+from fcfg.scm import StructuralCausalModel
+from refusal import refused
+
+# sex, age -> volume (continuous); age -> finding (binary); age, finding -> hair (categorical)
+SPACE = AttributeSpace(
+    [
+        Binary("sex"),
+        Binary("finding"),
+        Categorical("hair", ["dark", "fair", "grey"]),
+        Continuous("age", 20, 80),
+        Continuous("volume", -10, 10),
+    ]
+)
+GRAPH = CausalGraph(
+    {
+        "sex": [],
+        "finding": ["age"],
+        "hair": ["age", "finding"],
+        "age": [],
+        "volume": ["sex", "age"],
+    }
+)
+
+
+def population(n: int, seed: int = 0) -> dict:
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(20, 80, n)
+    unit = (age - 50) / 30
+    sex = rng.integers(0, 2, n)
+    finding = (rng.random(n) < finding_probability(age)).astype(int)
+    logits = np.stack([np.zeros(n), 0.5 - unit, 2 * unit + finding], axis=1)
+    hair = (logits + rng.gumbel(size=(n, 3))).argmax(axis=1)
+    volume = np.clip(1 - 2 * unit + sex + 0.5 * rng.normal(size=n), -10, 10)
+    return {"sex": sex, "finding": finding, "hair": hair, "age": age, "volume": volume}
+
+
+def finding_probability(age: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-2 * (age - 50) / 30))
+
+
+@pytest.fixture(scope="module")
+def fitted() -> StructuralCausalModel:
+    scm = StructuralCausalModel(SPACE, GRAPH)
+    scm.fit(population(4000), steps=300)
+    return scm
+
+
+def ask(scm: StructuralCausalModel, table: dict, do: dict, **options: object) -> dict:
+    columns = scm.space.parse(table)
+    return scm.act(columns, do, scm.abduct(columns, **options))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(SPACE.names), st.floats(0, 1, allow_subnormal=False), max_size=3
+    )
+)
+def test_what_is_not_affected_comes_back_bit_by_bit(fitted, where: dict[str, float]) -> None:
+    legal = {
+        "sex": lambda u: int(u > 0.5),
+        "finding": lambda u: int(u > 0.5),
+        "hair": lambda u: min(int(3 * u), 2),
+        "age": lambda u: 20 + 60 * u,
+        "volume": lambda u: -10 + 20 * u,
+    }
+    do = {name: legal[name](u) for name, u in where.items()}
+    factual = SPACE.parse(population(50, seed=1))
+    result = ask(fitted, factual, do)
+    affected = GRAPH.affected(do)
+    assert list(result) == list(factual)
+    for name in SPACE.names:
+        if name in do:
+            assert (result[name] == do[name]).all()
+        elif name not in affected:
+            assert np.array_equal(result[name], factual[name])
+        SPACE[name].parse(result[name])  # legal, of the right kind
+        assert result[name].dtype == factual[name].dtype
+
+
+@pytest.mark.parametrize("targets", [["age"], ["age", "sex"], ["finding"]])
+def test_the_factual_value_gives_the_factual_descendants(fitted, targets: list[str]) -> None:
+    factual = SPACE.parse(population(500, seed=2))
+    result = ask(fitted, factual, {name: factual[name] for name in targets})
+    np.testing.assert_allclose(result["volume"], factual["volume"], atol=1e-6)
+    for name in ("sex", "finding", "hair"):
+        assert np.array_equal(result[name], factual[name])
+
+
+def test_a_flow_learns_the_counterfactual_of_a_linear_world(fitted) -> None:
+    factual = population(500, seed=3)
+    older = np.clip(factual["age"] + 15, 20, 80)
+    result = ask(fitted, factual, {"age": older, "sex": lambda sex: 1 - sex})
+    truth = factual["volume"] - 2 * (older - factual["age"]) / 30 + 1 - 2 * factual["sex"]
+    change = np.abs(truth - factual["volume"]).mean()
+    assert np.abs(result["volume"] - truth).mean() < 0.1 * change
+
+
+def test_a_gumbel_node_learns_its_probabilities(fitted) -> None:
+    ages = np.linspace(25, 75, 6)
+    for age in ages:
+        table = population(4000, seed=4) | {"age": np.full(4000, age)}
+        # Averaged over abducted noise, interventions have the interventional distribution.
+        table["finding"] = (np.random.default_rng(5).random(4000) < finding_probability(age)) * 1
+        result = ask(fitted, table, {"age": 60.0})
+        assert abs(result["finding"].mean() - finding_probability(np.array(60.0))) < 0.05
+
+
+def test_monotone_logits_never_undo_a_finding_by_raising_its_cause(fitted) -> None:
+    factual = SPACE.parse(population(2000, seed=6))
+    result = ask(fitted, factual, {"age": lambda age: np.minimum(age + 20, 80)})
+    had = factual["finding"] == 1
+    assert (result["finding"][had] == 1).mean() > 0.999  # counterfactual stability
+
+
+def test_abduction_returns_the_observed_class_in_every_one_of_100000_draws() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for logits in ([1.0, -1.0], [0.0, 0.0, 0.0], [30.0, -30.0, 5.0], [-1.2, -0.36]):
+        rows = torch.tensor(logits, dtype=torch.float64).repeat(100_000, 1)
+        for observed in range(len(logits)):
+            k = torch.full((100_000,), observed)
+            uniform = torch.rand(
+                100_000, len(logits) + 1, generator=generator, dtype=torch.float64
+            )
+            noise = gumbel_posterior(rows, k, uniform)
+            assert ((rows + noise).argmax(dim=1) == observed).all()
+
+
+def test_abducted_noise_is_standard_gumbel_over_the_population() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.tensor([1.0, -1.0, 0.3], dtype=torch.float64).repeat(100_000, 1)
+    observed = torch.multinomial(logits.softmax(dim=1), 1, generator=generator)[:, 0]
+    uniform = torch.rand(100_000, 4, generator=generator, dtype=torch.float64)
+    noise = gumbel_posterior(logits, observed, uniform).numpy()
+    for level in range(3):
+        assert abs(noise[:, level].mean() - np.euler_gamma) < 0.015
+        assert abs(noise[:, level].var() - np.pi**2 / 6) < 0.03
+        assert stats.kstest(noise[:, level], "gumbel_r").pvalue > 0.01
+    assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 0.015
+
+
+@pytest.mark.parametrize("observed", [0, 1])
+def test_the_posterior_agrees_with_the_reference_in_distribution(observed: int) -> None:
+    rng = np.random.default_rng(0)
+    logits = np.array([0.7, -1.1])
+    wanted = np.stack([reference.gumbel_posterior(logits, observed, rng) for _ in range(4000)])
+    rows = torch.from_numpy(logits).repeat(4000, 1)
+    uniform = torch.from_numpy(rng.random((4000, 3)))
+    got = gumbel_posterior(rows, torch.full((4000,), observed), uniform).numpy()
+    for level in range(2):
+        assert stats.ks_2samp(got[:, level], wanted[:, level]).pvalue > 0.01
+
+
+def test_extreme_uniform_numbers_are_survived() -> None:
+    logits = torch.tensor([[40.0, -40.0]] * 3, dtype=torch.float64)
+    most = 1 - 2**-53  # the largest a generator gives
+    uniform = torch.tensor([[0.0] * 3, [most] * 3, [0.0, most, most]], dtype=torch.float64)
+    noise = gumbel_posterior(logits, torch.ones(3, dtype=torch.long), uniform)
+    assert torch.isfinite(noise).all()
+    assert ((logits + noise).argmax(dim=1) == 1).all()
+
+
+def test_a_row_depends_on_its_key_and_the_seed_and_not_on_its_neighbours(fitted) -> None:
+    table = SPACE.parse(population(300, seed=7))
+    keys = np.arange(300)
+    everything = ask(fitted, table, {"age": 75}, seed=3, keys=keys)
+    order = np.random.default_rng(0).permutation(300)[:40]
+    some = ask(fitted, {n: c[order] for n, c in table.items()}, {"age": 75}, seed=3, keys=order)
+    for name in ("finding", "hair"):
+        assert np.array_equal(some[name], everything[name][order])
+    default = ask(fitted, table, {"age": 75}, seed=3)
+    other = ask(fitted, table, {"age": 75}, seed=4)
+    assert np.array_equal(default["hair"], everything["hair"])
+    assert not np.array_equal(default["hair"], other["hair"])
+
+
+def test_keys_may_be_names(fitted) -> None:
+    table = {name: np.repeat(column[:1], 50) for name, column in population(1).items()}
+    names = [f"{i:06}.png" for i in range(50)]
+    one = fitted.abduct(SPACE.parse(table), keys=names)
+    other = fitted.abduct(SPACE.parse(table), keys=names[::-1])
+    assert torch.equal(one["hair"], other["hair"].flip(0))
+    assert len(one["hair"].unique()) == 150
+
+
+def test_fitting_is_reproducible_and_improves_the_likelihood() -> None:
+    losses: dict[str, list[float]] = {}
+
+    def record(node: str, step: int, loss: float) -> None:
+        losses.setdefault(node, []).append(loss)
+
+    table = population(300)
+    models = [StructuralCausalModel(SPACE, GRAPH) for _ in range(2)]
+    likelihoods = [m.fit(table, steps=30, batch_size=100, on_step=record) for m in models]
+    assert likelihoods[0] == likelihoods[1]
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.equal(one, other)
+    for node, curve in losses.items():
+        assert likelihoods[0][node] < curve[0]
+    assert list(losses) == ["finding", "hair", "volume"]
+    assert StructuralCausalModel(SPACE, GRAPH).fit(table, steps=30, seed=1) != likelihoods[0]
+
+
+def test_fitting_leaves_the_global_random_state_alone() -> None:
+    before = torch.random.get_rng_state()
+    StructuralCausalModel(SPACE, GRAPH).fit(population(100), steps=2)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_counterfactual_values_stay_in_their_range(fitted) -> None:
+    table = population(200, seed=8)
+    table["volume"] = np.full(200, 9.9)
+    result = ask(fitted, table, {"age": 20.0, "sex": 1})
+    assert result["volume"].max() <= 10
+
+
+def test_a_child_that_is_set_needs_no_mechanism() -> None:
+    scm = StructuralCausalModel(SPACE, GRAPH)
+    table = SPACE.parse(population(5))
+    noise = scm.abduct(table, nodes=[])
+    assert (scm.act(table, {"volume": 3.0}, noise)["volume"] == 3).all()
+
+
+def test_a_question_that_needs_an_unfitted_mechanism_is_refused() -> None:
+    scm = StructuralCausalModel(SPACE, GRAPH)
+    with refused("mechanism of 'finding'", "got none", "fit"):
+        scm.abduct(SPACE.parse(population(5)))
+
+
+def test_a_graph_changed_after_fitting_is_refused(fitted) -> None:
+    scm = StructuralCausalModel(SPACE, GRAPH)
+    scm.fit(population(100), steps=2)
+    scm.graph = CausalGraph(GRAPH.parents | {"volume": ("age",)})
+    table = SPACE.parse(population(5))
+    with refused("mechanism of 'volume'", "['age']", "fitted on ['sex', 'age']"):
+        scm.act(table, {"age": 30}, fitted.abduct(table))
+
+
+@pytest.mark.parametrize(
+    ("do", "subject", "fragments"),
+    [
+        ({"hat": 1}, "intervention", ["'hat'"]),
+        ({"age": 81}, "attribute 'age'", ["20 to 80", "81"]),
+        ({"age": float("nan")}, "attribute 'age'", ["nan"]),
+        ({"age": [30, 40]}, "intervention on 'age'", ["one value or 5", "got 2"]),
+        ({"hair": "blond"}, "attribute 'hair'", ["'blond'"]),
+        ({"sex": lambda sex: sex + 1}, "attribute 'sex'", ["2.0"]),
+    ],
+)
+def test_illegal_interventions_are_refused(fitted, do, subject, fragments) -> None:
+    with refused(subject, *fragments):
+        ask(fitted, population(5), do)
+
+
+def test_callables_get_a_copy(fitted) -> None:
+    table = SPACE.parse(population(5))
+
+    def spoil(age: np.ndarray) -> np.ndarray:
+        age[:] = 30
+        return age
+
+    before = table["age"].copy()
+    ask(fitted, table, {"age": spoil})
+    assert np.array_equal(table["age"], before)
+
+
+def test_other_illegal_input_is_refused(fitted) -> None:
+    with refused("causal graph", "exactly the attributes"):
+        StructuralCausalModel(SPACE, CausalGraph({"sex": []}))
+    with refused("keys", "5, one a row", "got 2"):
+        fitted.abduct(SPACE.parse(population(5)), keys=[1, 2])
+    with refused("attribute 'finding'", "two different values", "1 in all 4 rows"):
+        StructuralCausalModel(SPACE, GRAPH).fit(population(4) | {"finding": [1] * 4})

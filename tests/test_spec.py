@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcfg.graph import CausalGraph, Partition
+from fcfg.guidance import APG, CFG, CFGPlusPlus, Guidance
+from fcfg.schedule import NoiseSchedule
+from refusal import refused
+
+GRAPH = CausalGraph({"age": [], "finding": ["age"], "sex": []})
+SCHEDULE = NoiseSchedule()
+GRID = (1000, 750, 500, 250, 0)
+
+numbers = st.floats(0, 1)  # legal for every rule
+names = st.text("abcé _-()1", min_size=1).filter(lambda name: name == name.strip())
+
+
+RULES = ["cfg", "cfgpp", "apg", "fcfg", "fcfgpp", "fapg"]
+OPTIONS = {
+    "start": st.floats(0, 0.45),
+    "stop": st.floats(0.5, 1),
+    "raw": st.booleans(),
+    "eta": numbers,
+    "momentum": st.floats(-0.9, 0.9),
+    "radius": st.floats(0.1),
+}
+
+
+@given(
+    st.sampled_from(RULES),
+    numbers,
+    st.dictionaries(names, numbers, min_size=1),
+    st.fixed_dictionaries({}, optional=OPTIONS),
+)
+def test_the_text_form_parses_back(rule: str, weight: float, weights: dict, options: dict) -> None:
+    make = getattr(Guidance, rule)
+    made = make(**weights) if rule.startswith("f") else make(weight)
+    own = {"start", "stop", *(["raw"] if "pp" in rule else [])}
+    own |= {"eta", "momentum", "radius"} if "apg" in rule else set()
+    guidance = made.replace(**{name: value for name, value in options.items() if name in own})
+    again = Guidance.parse(repr(guidance))
+    assert again == guidance
+    assert hash(again) == hash(guidance)
+
+
+@pytest.mark.parametrize(
+    ("guidance", "text"),
+    [
+        (Guidance.none(), "none"),
+        (Guidance.cfg(3), "cfg:3.0"),
+        (Guidance.cfg(np.float64(3)), "cfg:3.0"),
+        (Guidance.fcfg(affected=3.0, invariant=1.2), "fcfg:affected=3.0,invariant=1.2"),
+        (Guidance.cfgpp(0.02), "cfg++:0.02"),
+        (Guidance.fcfgpp(affected=0.02, invariant=0.008), "fcfg++:affected=0.02,invariant=0.008"),
+        (Guidance.cfgpp(0.5).replace(raw=True), "cfg++:0.5;raw=true"),
+        (Guidance.apg(3.0), "apg:3.0"),
+        (
+            Guidance.fapg(smiling=2.5, male=2.0).replace(eta=0.5, radius=float("inf"), stop=0.9),
+            "fapg:smiling=2.5,male=2.0;stop=0.9;eta=0.5;radius=inf",
+        ),
+    ],
+)
+def test_the_text_form_is_what_the_architecture_says(guidance: Guidance, text: str) -> None:
+    assert repr(guidance) == text
+    assert Guidance.parse(text) == guidance
+
+
+def test_spaces_and_whole_numbers_are_read() -> None:
+    expected = Guidance.fcfg(affected=3.0, invariant=1.2).replace(start=0.5)
+    assert Guidance.parse(" fcfg : affected = 3, invariant=1.2 ; start=0.5 ") == expected
+    assert Guidance.parse(" none ") == Guidance.none()
+
+
+def test_a_name_makes_its_rule() -> None:
+    assert isinstance(Guidance.none().make_rule(), CFG)
+    assert isinstance(Guidance.fcfg(a=1).make_rule(), CFG)
+    assert Guidance.cfgpp(0.1).replace(raw=True).make_rule() == CFGPlusPlus(raw=True)
+    assert Guidance.apg(2.0).make_rule() == APG(eta=0.0, momentum=-0.75, radius=2.5)
+    assert Guidance.fapg(a=2.0).replace(eta=0.3).make_rule() == APG(eta=0.3)
+
+
+@pytest.mark.parametrize(
+    ("make", "subject", "fragments"),
+    [
+        (lambda: Guidance.cfg(-1), "weight of 'all'", ["0 or more", "-1"]),
+        (lambda: Guidance.cfg(float("nan")), "weight of 'all'", ["nan"]),
+        (lambda: Guidance.cfg(float("inf")), "weight of 'all'", ["inf"]),
+        (lambda: Guidance.cfg(True), "weight of 'all'", ["True"]),
+        (lambda: Guidance.cfgpp(1.5), "weight of 'all'", ["λ from 0 to 1", "1.5"]),
+        (lambda: Guidance.fcfgpp(affected=-0.1), "weight of 'affected'", ["-0.1"]),
+        (lambda: Guidance.fcfg(), "guidance fcfg", ["a weight for every group"]),
+        (lambda: Guidance.cfg(1).replace(eta=0.5), "guidance cfg", ["'start', 'stop'", "'eta'"]),
+        (lambda: Guidance.none().replace(start=0.5), "guidance none", ["leave it out"]),
+        (lambda: Guidance.apg(1).replace(raduis=1), "guidance apg", ["did you mean 'radius'?"]),
+        (lambda: Guidance.apg(1).replace(eta=2), "option eta", ["0 to 1"]),
+        (lambda: Guidance.apg(1).replace(momentum=-1), "option momentum", ["between -1 and 1"]),
+        (lambda: Guidance.apg(1).replace(radius=0), "option radius", ["above 0"]),
+        (lambda: Guidance.cfg(1).replace(start=1.0), "option start", ["below 1"]),
+        (lambda: Guidance.cfg(1).replace(stop=0), "option stop", ["above 0"]),
+        (lambda: Guidance.cfg(1).replace(start=0.5, stop=0.5), "option start", ["less than stop"]),
+        (lambda: Guidance.parse("cfg++:0.1;raw=7"), "option raw", ["true or false"]),
+        (lambda: Guidance.parse("cgf:3"), "guidance 'cgf:3'", ["did you mean"]),
+        (lambda: Guidance.parse(""), "guidance ''", ["use one of", "'fcfg++'"]),
+        (lambda: Guidance.parse("cfg"), "guidance 'cfg'", ["a number"]),
+        (lambda: Guidance.parse("cfg:affected=3"), "guidance", ["a number", "'affected=3'"]),
+        (lambda: Guidance.parse("fcfg:3"), "guidance 'fcfg:3'", ["name=value"]),
+        (lambda: Guidance.parse("fcfg:a=1,a=2"), "guidance", ["every name once"]),
+        (lambda: Guidance.parse("fcfg:a=x"), "guidance", ["a number", "'x'"]),
+        (lambda: Guidance.parse("cfg:3;start"), "guidance", ["name=value", "'start'"]),
+    ],
+)
+def test_what_means_nothing_is_refused(make, subject: str, fragments: list[str]) -> None:
+    with refused(subject, *fragments):
+        make()
+
+
+def test_names_of_groups_choose_the_partition() -> None:
+    def groups(guidance: Guidance) -> Partition:
+        return guidance.partition(GRAPH, ["age"])
+
+    assert groups(Guidance.none()) == Partition.single(GRAPH)
+    assert groups(Guidance.cfg(3)) == Partition.single(GRAPH)
+    two = Guidance.fcfg(affected=3, invariant=1)
+    assert groups(two) == Partition.by_intervention(GRAPH, ["age"])
+    assert groups(Guidance.fcfg(sex=1, age=2, finding=3)) == Partition.by_attribute(GRAPH)
+    given = Partition({"a": ["age", "sex"], "b": ["finding"]})
+    assert Guidance.fcfg(a=1, b=2).partition(GRAPH, ["age"], given) == given
+
+
+@pytest.mark.parametrize(
+    ("guidance", "partition", "subject", "fragments"),
+    [
+        (Guidance.fcfg(affected=3), None, "guidance fcfg:affected=3.0", ["none for 'invariant'"]),
+        (Guidance.fcfg(age=3, sex=1), None, "guidance fcfg", ["none for 'finding'"]),
+        (Guidance.fcfg(age=3, sex=1, finding=1, hat=1), None, "guidance", ["one for 'hat'"]),
+        (Guidance.fcfg(a=3, b=1), None, "guidance fcfg", ["pass partition="]),
+        (Guidance.cfg(3), Partition.single(GRAPH), "partition", ["cfg has no groups"]),
+        (Guidance.fcfg(a=3), Partition({"a": ["age"]}), "partition", ["no group for"]),
+        (
+            Guidance.fcfg(a=3),
+            Partition({"a": ["age", "sex"], "b": ["finding"]}),
+            "guidance fcfg",
+            ["none for 'b'"],
+        ),
+    ],
+)
+def test_weights_and_groups_that_do_not_match_are_refused(
+    guidance, partition, subject, fragments
+) -> None:
+    with refused(subject, *fragments):
+        guidance.partition(GRAPH, ["age"], partition)
+
+
+def test_groups_that_have_no_effect_are_left_out() -> None:
+    everything = Partition.by_intervention(GRAPH, ["age", "sex"])  # invariant is empty
+    table = Guidance.fcfg(affected=3, invariant=1.2).table(everything, GRID, SCHEDULE)
+    assert table.groups == ("affected",)
+    by_name = Partition.by_attribute(GRAPH)
+    table = Guidance.fcfg(age=3, sex=0, finding=lambda u: float(u > 0.6)).table(
+        by_name, GRID, SCHEDULE
+    )
+    assert table.groups == ("age", "finding")
+    assert table.weights.tolist() == [[3, 0], [3, 0], [3, 0], [3, 1]]
+    assert Guidance.cfg(0).table(Partition.single(GRAPH), GRID, SCHEDULE).groups == ()
+
+
+def test_start_and_stop_are_shares_of_the_way_and_not_of_the_grid() -> None:
+    one, none = Partition.single(GRAPH), Guidance.none()
+    guided = Guidance.cfg(2).replace(start=0.25, stop=0.75).table(one, GRID, SCHEDULE).guided
+    assert guided == (False, True, True, False)
+    fine = Guidance.cfg(2).replace(start=0.25, stop=0.75).table(one, range(1000, -1, -1), SCHEDULE)
+    assert [1000 - t for t, on in zip(range(1000, 0, -1), fine.guided, strict=True) if on] == list(
+        range(250, 750)
+    )
+    assert none.table(one, GRID, SCHEDULE).guided == (False,) * 4
+    with refused("guidance cfg:2.0;start=0.9", "at least one step"):
+        Guidance.cfg(2).replace(start=0.9).table(one, GRID, SCHEDULE)
+
+
+def test_weights_may_be_functions_of_the_way_gone() -> None:
+    def ramp(share: float) -> float:
+        return 4 * share
+
+    guidance = Guidance.fcfg(affected=ramp, invariant=1)
+    table = guidance.table(Partition.by_intervention(GRAPH, ["age"]), GRID, SCHEDULE)
+    assert table.weights[:, 0].tolist() == [0, 1, 2, 3]
+    assert repr(guidance) == "fcfg:affected=<ramp>,invariant=1.0"
+    with refused("weight of 'all'", "λ from 0 to 1", "2.0"):
+        Guidance.cfgpp(ramp).table(Partition.single(GRAPH), GRID, SCHEDULE)
+
+
+def test_lambda_is_scaled_to_the_grid_and_may_then_exceed_one() -> None:
+    one = Partition.single(GRAPH)
+    unit = Guidance.cfgpp(0.5).table(one, range(1000, -1, -1), SCHEDULE).weights
+    assert torch.equal(unit, torch.full((1000, 1), 0.5, dtype=torch.float64))
+    assert Guidance.cfgpp(0.5).table(one, GRID, SCHEDULE).weights.max() > 1
+    raw = Guidance.cfgpp(0.5).replace(raw=True).table(one, GRID, SCHEDULE).weights
+    assert torch.equal(raw, torch.full((4, 1), 0.5, dtype=torch.float64))
