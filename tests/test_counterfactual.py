@@ -551,3 +551,9 @@ def test_two_attribute_spaces_in_one_pipeline_are_refused(tiny) -> None:
     space = AttributeSpace([Binary("male")])
     with refused("pipeline", "one attribute space"):
         CounterfactualPipeline(tiny.denoiser, StructuralCausalModel(space, roots(space)))
+
+
+def test_an_abduction_without_room_for_a_row_is_refused(tiny) -> None:
+    images, attributes = tiny_faces(1)
+    with refused("batch_size", "1 or more", "got 0"):
+        tiny.abduct(images, attributes, batch_size=0)

@@ -42,21 +42,21 @@ class CheckpointConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: int  # of the folder; readers refuse a newer one
-    fcfg: str  # version that wrote it
-    storage: Storage  # of the weights of network, embedder and judge
-    network: UNetConfig | str  # or the name of a class of the user's own
+    format: int  #: of the folder; readers refuse a newer one
+    fcfg: str  #: version that wrote it
+    storage: Storage  #: of the weights of network, embedder and judge
+    network: UNetConfig | str  #: or the name of a class of the user's own
     channels: int
     stride: int
     parameterisation: Parameterisation
     schedule: Kind
-    steps: int  # T
-    embedding: int  # width of an attribute's block
+    steps: int  #: T
+    embedding: int  #: width of an attribute's block
     attributes: dict[str, dict[str, Any]]
     graph: dict[str, list[str]]
-    mechanisms: dict[str, list[str]]  # node to the parents its mechanism was fitted on
+    mechanisms: dict[str, list[str]]  #: node to the parents its mechanism was fitted on
     judge: JudgeConfig | None
-    files: dict[str, str]  # part to file name
+    files: dict[str, str]  #: part to file name
     provenance: dict[str, Any]
 
 

@@ -43,30 +43,30 @@ DEFAULT_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
 class Abduction:
     """The noise behind images under their own attributes; reusable for any question."""
 
-    trajectory: Trajectory  # at time T, on the CPU
-    attributes: Table  # factual
-    times: tuple[int, ...]  # the ascending grid
-    solver: AbstractSolver
+    trajectory: Trajectory  #: at time T, on the CPU
+    attributes: Table  #: factual
+    times: tuple[int, ...]  #: the ascending grid
+    solver: AbstractSolver  #: predicts, too
 
 
 @dataclass(frozen=True)
 class Action:
     """Attributes under an intervention."""
 
-    attributes: Table  # counterfactual
-    targets: tuple[str, ...]  # the attributes intervened on
-    seed: int  # of what discrete attributes leave open
+    attributes: Table  #: counterfactual
+    targets: tuple[str, ...]  #: the attributes intervened on
+    seed: int  #: of what discrete attributes leave open
 
 
 @dataclass(frozen=True)
 class Counterfactual:
     """The answer to a what-if, with everything it came from."""
 
-    trajectory: Trajectory  # at time 0, unclamped, on the CPU
-    abduction: Abduction
-    action: Action
-    partition: Partition
-    guidance: Guidance
+    trajectory: Trajectory  #: at time 0, unclamped, on the CPU
+    abduction: Abduction  #: where it started
+    action: Action  #: the attributes it was asked for
+    partition: Partition  #: the groups that were guided
+    guidance: Guidance  #: and how
 
     @property
     def images(self) -> Float[Tensor, "batch channel height width"]:
@@ -181,7 +181,16 @@ class CounterfactualPipeline:
         batch_size: int = 256,
         on_step: OnStep | None = None,
     ) -> Abduction:
-        """Infer the noise behind images: unguided inversion under their attributes (Alg. 1)."""
+        """Infer the noise behind images: unguided inversion under their attributes (Algorithm 1).
+
+        Args:
+            images: As in :meth:`counterfactual`, and so the others.
+            attributes: Factual.
+            steps: From image to noise.
+            solver: DDIM by default.
+            batch_size: The most network rows at once.
+            on_step: Told of every step.
+        """
         denoiser = self.denoiser
         x = read_images(images, channels=denoiser.channels, stride=denoiser.stride)
         table = self.space.parse(attributes)
@@ -213,7 +222,14 @@ class CounterfactualPipeline:
         seed: int = 0,
         keys: Keys | None = None,
     ) -> Action:
-        """Turn an intervention into counterfactual attributes (Algorithm 2)."""
+        """Turn an intervention into counterfactual attributes (Algorithm 2).
+
+        Args:
+            attributes: Factual.
+            do: For every target a value, a column, or a function of the factual column.
+            seed: Of what discrete attributes leave open.
+            keys: A name or number an image, which the seed is combined with.
+        """
         table = self.space.parse(attributes)
         downstream = self.graph.affected(do) - set(do)
         noise = self.scm.abduct(table, downstream, seed=seed, keys=keys)
@@ -229,7 +245,16 @@ class CounterfactualPipeline:
         batch_size: int = 256,
         on_step: OnStep | None = None,
     ) -> Counterfactual:
-        """Generate from abducted noise under counterfactual attributes (Algorithms 3 to 9)."""
+        """Generate from abducted noise under counterfactual attributes (Algorithms 3 to 9).
+
+        Args:
+            abduction: What :meth:`abduct` gave; reuse it for every question.
+            action: What :meth:`act` gave.
+            guidance: How strongly to push each group of attributes.
+            partition: What is in the groups, where their names do not say.
+            batch_size: The most network rows at once.
+            on_step: Told of every step.
+        """
         groups = guidance.partition(self.graph, action.targets, partition)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
@@ -244,6 +269,11 @@ class CounterfactualPipeline:
 
         The clamped images are abducted, as anybody else would who was given them. The structural
         causal model is not asked: the target is the factual attributes themselves.
+
+        Args:
+            pair: What :meth:`counterfactual` or :meth:`predict` gave.
+            batch_size: The most network rows at once.
+            on_step: Told of every step.
         """
         question = pair.abduction
         abduction = self.abduct(

@@ -37,9 +37,9 @@ class Step:
     noise_t: Float[Tensor, ""]
     signal_s: Float[Tensor, ""]
     noise_s: Float[Tensor, ""]
-    weights: Float[Tensor, "groups"]  # of the guidance; empty where there is none
-    guided: bool  # false outside the start and stop of the guidance
-    ascending: bool  # from image to noise: an inversion
+    weights: Float[Tensor, "groups"]  #: of the guidance; empty where there is none
+    guided: bool  #: false outside the start and stop of the guidance
+    ascending: bool  #: from image to noise: an inversion
 
     def reversed(self) -> Step:
         """The step from s to t."""

@@ -122,9 +122,9 @@ class Trajectory:
     """Where a run stands: what a solver starts from, what it returns, what abduction keeps."""
 
     x: Images
-    companions: tuple[Images, ...] = ()  # second state of exactly invertible schemes
-    residual: Float[Tensor, "batch"] | None = None  # worst of a refined inversion, RMS a pixel
-    evaluations: int = 0  # network rows an image spent so far
+    companions: tuple[Images, ...] = ()  #: second state of exactly invertible schemes
+    residual: Float[Tensor, "batch"] | None = None  #: worst of a refined inversion, RMS a pixel
+    evaluations: int = 0  #: network rows an image spent so far
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Trajectory:
         """Apply a function to every tensor: move it, slice it."""
@@ -152,10 +152,10 @@ class Trajectory:
 class StepRecord:
     """What ``on_step`` is told after every step."""
 
-    index: int  # of the step just done, from 0
-    steps: int  # how many the run has
+    index: int  #: of the step just done, from 0
+    steps: int  #: how many the run has
     trajectory: Trajectory
-    first_image: int = 0  # where trajectory.x[0] stands among the caller's images
+    first_image: int = 0  #: where trajectory.x[0] stands among the caller's images
 
 
 OnStep = Callable[[StepRecord], None]

@@ -50,9 +50,9 @@ _LEGAL: dict[str, tuple[str, Callable[[Any], bool]]] = {
 class WeightTable:
     """Weights of a run, step by step, without the groups that can have no effect."""
 
-    groups: tuple[str, ...]  # those that must be evaluated
+    groups: tuple[str, ...]  #: those that must be evaluated
     weights: Float[Tensor, "steps groups"]
-    guided: tuple[bool, ...]  # false outside start and stop
+    guided: tuple[bool, ...]  #: false outside start and stop
 
     @property
     def rows(self) -> int:

@@ -17,9 +17,9 @@ class JudgeConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    channels: int = 3  # of the image
-    outputs: int = 3  # numbers it predicts: one a binary or continuous value, one a level
-    width: int = 64  # channels of the first stage; 64 is ResNet-18
+    channels: int = 3  #: of the image
+    outputs: int = 3  #: numbers it predicts: one a binary or continuous value, one a level
+    width: int = 64  #: channels of the first stage; 64 is ResNet-18
 
 
 class Judge(nn.Module):

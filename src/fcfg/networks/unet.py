@@ -27,15 +27,15 @@ class UNetConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    channels: int = 3  # of the image
-    size: int = 64  # height and width it is trained at; says where attention lies
-    condition: int = 96  # width of the condition, K·32
-    base: int = 64  # channels of the first level
-    multipliers: tuple[int, ...] = (1, 2, 4, 8)  # of the base, one a level
-    attention: tuple[int, ...] = (16,)  # sizes with attention; the middle always has it
-    blocks: int = 2  # residual blocks a level
-    dropout: float = 0.0  # inside residual blocks
-    head_channels: int = 64  # channels an attention head
+    channels: int = 3  #: of the image
+    size: int = 64  #: height and width it is trained at; says where attention lies
+    condition: int = 96  #: width of the condition, K·32
+    base: int = 64  #: channels of the first level
+    multipliers: tuple[int, ...] = (1, 2, 4, 8)  #: of the base, one a level
+    attention: tuple[int, ...] = (16,)  #: sizes with attention; the middle always has it
+    blocks: int = 2  #: residual blocks a level
+    dropout: float = 0.0  #: inside residual blocks
+    head_channels: int = 64  #: channels an attention head
 
     @property
     def stride(self) -> int:

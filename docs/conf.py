@@ -1,0 +1,45 @@
+"""Sphinx settings: furo, Markdown pages, docstrings, warnings as errors."""
+
+import fcfg
+
+project = "fcfg"
+author = "The fcfg developers"
+copyright = f"2026, {author}"
+release = version = fcfg.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx-mathjax-offline",  # formulas without a network
+    "sphinx.ext.viewcode",
+]
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "fcfg"
+nitpicky = False
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
+autodoc_type_aliases = {
+    name: name
+    for name in [
+        "ArrayLike",
+        "Column",
+        "Images",
+        "ImagesLike",
+        "Intervention",
+        "Keys",
+        "OnFit",
+        "OnStep",
+        "State",
+        "Table",
+        "Weight",
+    ]
+}
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True

@@ -1,0 +1,130 @@
+"""What a stranger meets first: imports, the README, the project's own files."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import fcfg
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def imported_by(statement: str) -> set[str]:
+    """Top-level packages in a fresh interpreter after a statement."""
+    code = f"import sys; {statement}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return set(result.stdout.split())
+
+
+HEAVY = {"torch", "numpy", "networkx", "pydantic", "zuko", "safetensors", "PIL", "jaxtyping"}
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    assert not imported_by("import fcfg") & HEAVY
+
+
+def test_the_causal_question_needs_no_torch() -> None:
+    loaded = imported_by(
+        "import fcfg; g = fcfg.CausalGraph({'a': [], 'b': ['a']}); g.affected({'a'});"
+        "fcfg.Partition.by_intervention(g, {'a'}); fcfg.AttributeSpace([fcfg.Binary('a')])"
+    )
+    assert not loaded & {"torch", "pydantic", "zuko", "safetensors", "PIL", "jaxtyping"}
+
+
+def test_zuko_is_imported_only_when_a_flow_is_built() -> None:
+    assert "zuko" not in imported_by("import fcfg; [getattr(fcfg, name) for name in fcfg.__all__]")
+
+
+def test_public_names_are_those_declared_and_come_from_their_home() -> None:
+    assert set(fcfg.__all__) == set(fcfg._HOME)
+    assert set(dir(fcfg)) >= set(fcfg.__all__)
+    for name, home in fcfg._HOME.items():
+        assert getattr(fcfg, name) is getattr(import_module(f"fcfg.{home}"), name)
+        assert getattr(fcfg, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'smile'"):
+        _ = fcfg.smile
+
+
+def readme_blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+def test_the_readme_runs_and_prints_what_it_says() -> None:
+    """In a process of its own: a reader has no type checker at run time."""
+    code = "\n".join(readme_blocks("python"))
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == readme_blocks("text")[0]
+
+
+def test_the_readme_names_every_source_file() -> None:
+    text = (ROOT / "README.md").read_text()
+    source = ROOT / "src" / "fcfg"
+    for path in source.rglob("*.py"):
+        name = path.relative_to(source).parts[0]
+        if name not in ("__init__.py", "errors.py"):
+            assert f"`{name}`" in text or f"`{name}/`" in text, name
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"version: {fcfg.__version__}\n" in citation
+    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_path_in_the_settings_exists() -> None:
+    """A checker that looks at nothing says nothing."""
+    tools = PYPROJECT["tool"]
+    paths = [
+        *tools["basedpyright"]["include"],
+        *tools["ruff"]["src"],
+        *tools["pytest"]["ini_options"]["testpaths"],
+        *tools["hatch"]["build"]["targets"]["wheel"]["packages"],
+        *tools["hatch"]["build"]["targets"]["sdist"]["include"],
+        tools["hatch"]["version"]["path"],
+        *PYPROJECT["project"]["license-files"],
+    ]
+    for path in paths:
+        assert (ROOT / path).exists(), path
+
+
+def pins(file: str) -> dict[str, str]:
+    lines = (ROOT / file).read_text().splitlines()
+    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+
+
+def test_every_dependency_has_a_reason_and_its_lower_bound_is_tested() -> None:
+    documented = (ROOT / "docs" / "dependencies.md").read_text()
+    lowest = pins("constraints-lowest.txt")
+    newest = {name.lower().replace("_", "-") for name in pins("constraints.txt")}
+    for requirement in PYPROJECT["project"]["dependencies"]:
+        name, bound = requirement.split(">=")
+        assert f"| {name} | {bound} |" in documented
+        assert name in newest
+        if name != "torch":  # tested where that release is, see docs/dependencies.md
+            assert lowest[name].startswith(bound)
+
+
+def test_errors_are_one_readable_line() -> None:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            fcfg.Guidance.cfgpp(3.0)
+        except fcfg.InputError as error:
+            print(error)
+    assert out.getvalue() == (
+        "guidance cfg++, weight of 'all': expected a λ from 0 to 1, got 3.0; "
+        "0.02 is about as strong as CFG at 3.0.\n"
+    )
