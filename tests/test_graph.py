@@ -108,8 +108,10 @@ def test_illegal_parents_are_refused(parents, fragment) -> None:
 
 
 def test_nodes_are_texts() -> None:
+    numbered = nx.DiGraph()
+    numbered.add_edge(7, 8)
     with refused("name", "7"):
-        CausalGraph(nx.DiGraph([(7, 8)]))
+        CausalGraph(numbered)
 
 
 def test_an_intervention_on_an_unknown_node_is_refused() -> None:

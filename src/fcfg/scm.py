@@ -243,7 +243,7 @@ class StructuralCausalModel(nn.Module):
         return _tensor(self.space.encode(table, self.graph.parents[node]))
 
 
-def _tensor(array: NDArray[np.generic]) -> Float64[Tensor, ...]:
+def _tensor(array: NDArray[np.generic]) -> Float64[Tensor, "*shape"]:
     return torch.from_numpy(array.astype(np.float64))
 
 
