@@ -21,7 +21,6 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor, nn
 
-import fcfg
 from fcfg.attributes import AttributeSpace
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.denoise import Denoiser
@@ -31,6 +30,7 @@ from fcfg.graph import CausalGraph
 from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.schedule import Kind, NoiseSchedule, Parameterisation
 from fcfg.scm import StructuralCausalModel
+from fcfg.version import __version__
 
 FORMAT = 1
 Storage: TypeAlias = Literal["float32", "float16"]
@@ -94,7 +94,7 @@ def save(
     network = denoiser.network
     config = CheckpointConfig(
         format=FORMAT,
-        fcfg=fcfg.__version__,
+        fcfg=__version__,
         storage=storage,
         network=network.config if type(network) is UNet else type(network).__qualname__,
         channels=denoiser.channels,

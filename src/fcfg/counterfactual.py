@@ -8,8 +8,7 @@ computed once: one abduction serves every intervention and every guidance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,21 +18,13 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from fcfg.attributes import AttributeSpace, Table
+from fcfg.batching import evaluating, integrate_chunks
 from fcfg.denoise import AbstractPredictor, ConditionalPredictor, Denoiser
 from fcfg.errors import InputError
 from fcfg.graph import CausalGraph, Partition
 from fcfg.guidance import Guidance, GuidedPredictor, WeightTable
 from fcfg.images import ImagesLike, read_images
-from fcfg.sampling import (
-    DDIM,
-    AbstractSolver,
-    OnStep,
-    Plan,
-    StepRecord,
-    Trajectory,
-    integrate,
-    time_grid,
-)
+from fcfg.sampling import DDIM, AbstractSolver, OnStep, Plan, Trajectory, time_grid
 from fcfg.scm import Intervention, Keys, StructuralCausalModel
 
 DEFAULT_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
@@ -210,9 +201,12 @@ class CounterfactualPipeline:
         def predictor(rows: slice) -> AbstractPredictor:
             return ConditionalPredictor(denoiser, self._condition(table, rows))
 
-        run = _Run(predictor, self._plan(times), solver, on_step)
         start = Trajectory(x.to(denoiser.state_dtype))
-        return Abduction(self._run(run, start, batch_size), table, times, solver)
+        with evaluating(denoiser):
+            end = integrate_chunks(
+                predictor, start, self._plan(times), solver, size=batch_size, on_step=on_step
+            )
+        return Abduction(end, table, times, solver)
 
     def act(
         self,
@@ -308,10 +302,16 @@ class CounterfactualPipeline:
         def predictor(rows: slice) -> AbstractPredictor:
             return GuidedPredictor(denoiser, self._condition(action.attributes, rows), keep, rule)
 
-        plan = self._plan(abduction.times[::-1], table)
-        run = _Run(predictor, plan, abduction.solver, on_step)
-        trajectory = self._run(run, abduction.trajectory, batch_size // table.rows)
-        return Counterfactual(trajectory, abduction, action, partition, guidance)
+        with evaluating(denoiser):
+            end = integrate_chunks(
+                predictor,
+                abduction.trajectory,
+                self._plan(abduction.times[::-1], table),
+                abduction.solver,
+                size=batch_size // table.rows,
+                on_step=on_step,
+            )
+        return Counterfactual(end, abduction, action, partition, guidance)
 
     def _table(
         self, guidance: Guidance, partition: Partition, times: Sequence[int], batch_size: int
@@ -339,51 +339,3 @@ class CounterfactualPipeline:
 
     def _condition(self, table: Table, rows: slice) -> Tensor:
         return self.denoiser.condition({name: column[rows] for name, column in table.items()})
-
-    @torch.no_grad()
-    def _run(self, run: _Run, start: Trajectory, size: int) -> Trajectory:
-        """Run all images, ``size`` at once; out of memory, a chunk starts again at half of it."""
-        done, count = 0, len(start.x)
-        pieces: list[Trajectory] = []
-        with _evaluating(self.denoiser):
-            while done < count:
-                rows = slice(done, min(done + size, count))
-                try:
-                    pieces.append(run.chunk(start, rows, self.denoiser.device))
-                except torch.OutOfMemoryError:
-                    if size == 1:
-                        raise
-                    size = (rows.stop - rows.start + 1) // 2
-                else:
-                    done = rows.stop
-        return Trajectory.joined(pieces)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """How to take any slice of the images from one end of a plan to the other."""
-
-    predictor: Callable[[slice], AbstractPredictor]
-    plan: Plan
-    solver: AbstractSolver
-    on_step: OnStep | None
-
-    def chunk(self, start: Trajectory, rows: slice, device: torch.device) -> Trajectory:
-        def report(record: StepRecord) -> None:
-            if self.on_step is not None:
-                self.on_step(replace(record, first_image=rows.start))
-
-        trajectory = start.map(lambda tensor: tensor[rows].to(device))
-        end = integrate(self.predictor(rows), trajectory, self.plan, self.solver, report)
-        return end.map(lambda tensor: tensor.cpu())
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Generator[None]:
-    """Switch dropout off for the time of a run."""
-    training = module.training
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train(training)
