@@ -557,3 +557,22 @@ def test_an_abduction_without_room_for_a_row_is_refused(tiny) -> None:
     images, attributes = tiny_faces(1)
     with refused("batch_size", "1 or more", "got 0"):
         tiny.abduct(images, attributes, batch_size=0)
+
+
+def test_an_action_about_other_images_is_refused(tiny) -> None:
+    images, attributes = tiny_faces(3)
+    abduction = tiny.abduct(images, attributes, steps=2)
+    fewer = {name: column[:2] for name, column in attributes.items()}
+    with refused("action", "the 3 images", "got 2"):
+        tiny.predict(abduction, tiny.act(fewer, {"male": 1}))
+
+
+def test_a_reversal_without_room_is_refused_before_any_work(tiny) -> None:
+    images, attributes = tiny_faces(1)
+    pair = tiny.counterfactual(images, attributes, {"male": 1}, steps=2)
+    asked: list[int] = []
+    hook = tiny.denoiser.network.register_forward_pre_hook(lambda *_: asked.append(1))
+    with refused("batch_size", "at least 3"):
+        tiny.reverse(pair, batch_size=2)
+    hook.remove()
+    assert not asked

@@ -193,20 +193,8 @@ class CounterfactualPipeline:
                 got=length,
                 do="give one value an image",
             )
-        if batch_size < 1:
-            raise InputError("batch_size", expected="1 or more", got=batch_size, do="raise it")
         times = time_grid(denoiser.schedule, steps)
-        solver = solver or DDIM()
-
-        def predictor(rows: slice) -> AbstractPredictor:
-            return ConditionalPredictor(denoiser, self._condition(table, rows))
-
-        start = Trajectory(x.to(denoiser.state_dtype))
-        with evaluating(denoiser):
-            end = integrate_chunks(
-                predictor, start, self._plan(times), solver, size=batch_size, on_step=on_step
-            )
-        return Abduction(end, table, times, solver)
+        return self._abduct(x, table, times, solver or DDIM(), batch_size, on_step)
 
     def act(
         self,
@@ -249,6 +237,14 @@ class CounterfactualPipeline:
             batch_size: The most network rows at once.
             on_step: Told of every step.
         """
+        asked, found = (len(r.attributes[self.space.names[0]]) for r in (action, abduction))
+        if asked != found:
+            raise InputError(
+                "action",
+                expected=f"attributes for the {found} images of the abduction",
+                got=asked,
+                do="make both from the same images",
+            )
         groups = guidance.partition(self.graph, action.targets, partition)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
@@ -270,16 +266,34 @@ class CounterfactualPipeline:
             on_step: Told of every step.
         """
         question = pair.abduction
-        abduction = self.abduct(
-            pair.images,
-            pair.attributes,
-            steps=len(question.times) - 1,
-            solver=question.solver,
-            batch_size=batch_size,
-            on_step=on_step,
+        self._table(pair.guidance, pair.partition, question.times, batch_size)
+        abduction = self._abduct(
+            pair.images, pair.attributes, question.times, question.solver, batch_size, on_step
         )
         back = replace(pair.action, attributes=question.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
+
+    def _abduct(
+        self,
+        images: Tensor,
+        table: Table,
+        times: tuple[int, ...],
+        solver: AbstractSolver,
+        batch_size: int,
+        on_step: OnStep | None,
+    ) -> Abduction:
+        if batch_size < 1:
+            raise InputError("batch_size", expected="1 or more", got=batch_size, do="raise it")
+
+        def predictor(rows: slice) -> AbstractPredictor:
+            return ConditionalPredictor(self.denoiser, self._condition(table, rows))
+
+        start = Trajectory(images.to(self.denoiser.state_dtype))
+        with evaluating(self.denoiser):
+            end = integrate_chunks(
+                predictor, start, self._plan(times), solver, size=batch_size, on_step=on_step
+            )
+        return Abduction(end, table, times, solver)
 
     def _predict(
         self,
