@@ -19,4 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> str:
+    import torch  # after the hook above
+
+    torch.backends.cudnn.allow_tf32 = False  # laws in float32 need float32
     return request.config.getoption("--device")
