@@ -32,7 +32,7 @@ def seconds(statement: str) -> float:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=7, help="interpreters a statement")
+    parser.add_argument("--runs", type=int, default=7, help="interpreters for each statement")
     runs = parser.parse_args().runs
     times: dict[str, list[float]] = {name: [] for name in STATEMENTS}
     for _ in range(runs):

@@ -1,11 +1,16 @@
 """Sphinx settings: furo, Markdown pages, docstrings, warnings as errors."""
 
+from sphinx.util.typing import TypeAliasForwardRef
+
 import fcfg
 
 project = "fcfg"
 author = "The fcfg developers"
 copyright = f"2026, {author}"
 release = version = fcfg.__version__
+
+# Names of type aliases, where Sphinx would print its own class around them.
+TypeAliasForwardRef.__repr__ = lambda self: self.name
 
 extensions = [
     "myst_parser",

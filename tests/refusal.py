@@ -10,7 +10,7 @@ import pytest
 
 from fcfg.errors import InputError
 
-_FOUR_PARTS = re.compile(r"(?P<object>.+?): expected (?P<expected>.+), got (?P<got>.+); (.+)\.")
+_FOUR_PARTS = re.compile(r"(?P<object>.+?): expected (?P<expected>.+), got (?P<got>.+); (.+)[.?]")
 
 
 @contextmanager

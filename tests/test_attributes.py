@@ -56,6 +56,13 @@ def test_names_and_codes_of_levels_are_inverse(names: list[str]) -> None:
     assert np.array_equal(HAIR.encode(codes).sum(axis=1), np.ones(len(names)))
 
 
+def test_later_changes_to_the_callers_array_change_nothing() -> None:
+    mine = np.array([30.0, 40.0])
+    parsed = AGE.parse(mine)
+    mine[:] = 80
+    assert parsed.tolist() == [30, 40]
+
+
 def test_level_names_in_an_object_column_are_read() -> None:
     assert HAIR.parse(np.array(["fair"], dtype=object)).tolist() == [1]
 
@@ -87,7 +94,16 @@ def test_a_space_comes_back_from_its_description() -> None:
         (AGE, [50, 81], ["20 to 80", "81.0 in row 1"]),
         (AGE, [float("nan")], ["nan in row 0"]),
         (AGE, float("inf"), ["inf in row 0"]),
-        (AGE, [None], ["20 to 80"]),
+        (AGE, [None], ["nan in row 0"]),
+        (AGE, ["30", "40"], ["numbers from 20 to 80", "list ['30', '40']"]),
+        (AGE, [30 + 1j], ["20 to 80"]),
+        (AGE, 10**400, ["20 to 80"]),
+        (AGE, [[30], [30, 40]], ["20 to 80"]),
+        (AGE, np.array(["2020-01-01"], dtype="datetime64"), ["20 to 80"]),
+        (AGE, np.ma.masked_array([30.0, 40.0], [0, 1]), ["masked values"]),
+        (AGE, torch.tensor([30.0], requires_grad=True), ["20 to 80"]),
+        (Binary("smiling"), ["0", "1"], ["0 or 1", "Categorical"]),
+        (HAIR, torch.tensor([1.0], dtype=torch.bfloat16), ["'dark'"]),
     ],
 )
 def test_illegal_values_are_refused(attribute, values, fragments) -> None:
@@ -132,14 +148,18 @@ def test_names_of_groups_are_reserved(name: str) -> None:
         Binary(name)
 
 
-@pytest.mark.parametrize("levels", [["dark"], ["dark", "dark"], "dark", ["dark", ""]])
+@pytest.mark.parametrize(
+    "levels", [["dark"], ["dark", "dark"], "dark", ["dark", ""], {"dark", "fair"}, 3, None]
+)
 def test_levels_are_several_and_different(levels) -> None:
     with refused("attribute 'hair'", "at least two different levels"):
         Categorical("hair", levels)
 
 
-@pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, 1.0), (0.0, float("inf"))])
-def test_ranges_are_finite_and_not_empty(low: float, high: float) -> None:
+@pytest.mark.parametrize(
+    ("low", "high"), [(1, 1), (2, 1), (0, float("inf")), (float("nan"), 1), ("0", "1")]
+)
+def test_ranges_are_finite_and_not_empty(low, high) -> None:
     with refused("attribute 'age'", "low < high"):
         Continuous("age", low, high)
 
@@ -149,6 +169,10 @@ def test_spaces_name_every_attribute_once() -> None:
         AttributeSpace([AGE, AGE])
     with refused("attribute space", "at least one"):
         AttributeSpace([])
+    with refused("attribute space", "str 'age'"):
+        AttributeSpace(["age"])
+    with refused("attributes", "a mapping"):
+        SPACE.parse([1, 2])
 
 
 def test_unknown_kinds_and_options_are_refused() -> None:

@@ -202,7 +202,7 @@ def test_every_truncation_of_a_weight_file_is_refused(pipeline, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("spoil", "fragments"),
     [
-        (lambda f: (f / "config.json").unlink(), ["config.json that fcfg wrote", "no such file"]),
+        (lambda f: (f / "config.json").unlink(), ["config.json that fcfg wrote", "No such file"]),
         (lambda f: (f / "config.json").write_text("{"), ["something else"]),
         (lambda f: (f / "config.json").write_text("[]"), ["something else"]),
         (lambda f: (f / "config.json").write_text('{"model_type": "bert"}'), ["something else"]),
@@ -211,8 +211,18 @@ def test_every_truncation_of_a_weight_file_is_refused(pipeline, tmp_path: Path) 
         (lambda f: edit(f, schedule="cosin"), ["'schedule'"]),
         (lambda f: edit(f, colour="red"), ["'colour'", "Extra inputs"]),
         (lambda f: edit(f, embedding=16), ["fit its embedder", "size mismatch"]),
-        (lambda f: edit(f, files={}), ["the file missing", "no such file"]),
-        (lambda f: next(f.glob("scm-*")).unlink(), ["the file scm-", "no such file"]),
+        (lambda f: edit(f, embedding=-1), ["'embedding'"]),
+        (lambda f: edit(f, format=0), ["'format'"]),
+        (lambda f: edit(f, steps="500"), ["'steps'"]),
+        (lambda f: edit(f, steps=10**12), ["makes sense", "100000"]),
+        (lambda f: edit(f, stride=3), ["makes sense", "what its UNet has"]),
+        (lambda f: edit(f, network={"base": -8}), ["'network"]),
+        (lambda f: edit(f, graph={"age": ["age"]}), ["makes sense"]),
+        (lambda f: edit(f, attributes={"age": {"kind": "hat"}}), ["makes sense", "'hat'"]),
+        (lambda f: edit(f, files={"scm": "a\0b"}), ["makes sense"]),
+        (lambda f: (f / "config.json").write_text("[" * 100_000), ["something else"]),
+        (lambda f: edit(f, files={}), ["the file missing", "No such file"]),
+        (lambda f: next(f.glob("scm-*")).unlink(), ["the file scm-", "No such file"]),
     ],
 )
 def test_what_is_not_a_checkpoint_is_refused(pipeline, tmp_path, spoil, fragments) -> None:
@@ -242,7 +252,7 @@ def test_files_outside_the_folder_are_never_read(pipeline, tmp_path: Path) -> No
     name = config["files"]["scm"]
     (tmp_path / "model" / name).rename(tmp_path / name)
     edit(tmp_path / "model", files=config["files"] | {"scm": f"../{name}"})
-    with refused("checkpoint", "no such file"):
+    with refused("checkpoint", "No such file"):
         load(tmp_path / "model")
 
 
@@ -272,6 +282,43 @@ def test_weights_that_would_be_lost_are_refused(pipeline, tmp_path: Path) -> Non
     finally:
         bias.copy_(kept)
     assert not list(tmp_path.iterdir())
+
+
+def test_other_files_in_the_folder_are_left_alone(pipeline, tmp_path: Path) -> None:
+    save(pipeline, tmp_path)
+    mine = tmp_path / "network-best.safetensors"
+    mine.write_bytes(b"mine")
+    save(pipeline, tmp_path, storage="float16")
+    assert mine.read_bytes() == b"mine"
+
+
+def test_tied_weights_are_stored(pipeline, tmp_path: Path) -> None:
+    own = Own()
+    own.again = own.weight
+    denoiser = Denoiser(own, AttributeEmbedder(SPACE, width=8), NoiseSchedule(), channels=1)
+    save(CounterfactualPipeline(denoiser, pipeline.scm), tmp_path)
+    fresh = Own()
+    fresh.again = fresh.weight
+    assert torch.equal(load(tmp_path, network=fresh).denoiser.network.weight, own.weight)
+
+
+@pytest.mark.parametrize("value", [np.float32(1), torch.ones(2), float("nan"), {1, 2}])
+def test_provenance_that_json_cannot_hold_is_refused_before_writing(
+    pipeline, tmp_path: Path, value: object
+) -> None:
+    other = CounterfactualPipeline(pipeline.denoiser, pipeline.scm, provenance={"seed": value})
+    with refused("provenance", "finite numbers", ".item()"):
+        save(other, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_path_that_cannot_be_written_is_refused(pipeline, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with refused(f"checkpoint {path}", "can be written"):
+            save(pipeline, path)
+    with refused("storage", "did you mean 'float16'?"):
+        save(pipeline, tmp_path / "model", storage="bfloat16")
 
 
 def test_another_judge_is_refused(pipeline, tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from fcfg.counterfactual import Counterfactual, CounterfactualPipeline
 from fcfg.denoise import Denoiser
 from fcfg.embedder import AttributeEmbedder
 from fcfg.graph import CausalGraph, Partition
-from fcfg.guidance import Guidance
+from fcfg.guidance import APG, Guidance, GuidedPredictor
 from fcfg.networks import UNet, UNetConfig
-from fcfg.sampling import FixedPointDDIM, StepRecord
+from fcfg.sampling import FixedPointDDIM, Plan, StepRecord
 from fcfg.schedule import NoiseSchedule
 from fcfg.scm import StructuralCausalModel
 from refusal import refused
@@ -217,10 +217,10 @@ def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg(device: 
         matches = column[None] == torch.from_numpy(table[name])[:, None]
         return (posterior * matches).sum(dim=1).mean().item()
 
+    abduction = pipeline.abduct(faces, attributes, steps=50)
+    action = pipeline.act(attributes, {"smiling": flip})
     pairs = {
-        repr(g): pipeline.counterfactual(
-            faces, attributes, {"smiling": flip}, guidance=g, steps=50
-        )
+        repr(g): pipeline.predict(abduction, action, g)
         for g in (Guidance.none(), Guidance.cfg(3.0), Guidance.fcfg(affected=3.0, invariant=1.2))
     }
     shift = {
@@ -270,6 +270,27 @@ def test_outside_start_and_stop_one_row_is_evaluated(pipeline) -> None:
     assert pair.evaluations == 10 + 6 * 1 + 4 * 3
     _, whole = ask(pipeline, guidance=guidance.replace(start=0.0, stop=1.0), steps=10)
     assert not torch.allclose(pair.trajectory.x, whole.trajectory.x)
+
+
+def test_momentum_waits_while_a_step_is_not_guided(pipeline) -> None:
+    denoiser = pipeline.denoiser
+    _, attributes = mixture_faces(pipeline, 2)
+    keep = torch.tensor([[True, False, False]], device=denoiser.device)
+    predictor = GuidedPredictor(denoiser, denoiser.condition(attributes), keep, APG())
+    x = torch.randn(2, *SHAPE, dtype=torch.float64).to(denoiser.device)
+    plan = Plan.build(
+        denoiser.schedule,
+        (900, 800, 700),
+        weights=torch.ones(2, 1),
+        guided=[True, False],
+        device=denoiser.device,
+        dtype=torch.float64,
+    )
+    on, off = plan
+    _, state = predictor.predict(x, on, predictor.init(x))
+    assert state[0].abs().sum() > 0
+    _, after = predictor.predict(x, off, state)
+    assert torch.equal(after[0], state[0])
 
 
 def test_a_refined_abduction_counts_its_iterations(pipeline) -> None:
@@ -342,6 +363,9 @@ def test_steps_are_reported_with_the_images_they_are_about(pipeline) -> None:
         *[(2, 2)] * 3,
         *[(4, 1)] * 3,
     ]
+    assert [r.ascending for r in seen] == [True] * 6 + [False] * 9
+    assert [round(r.share, 3) for r in seen[:6]] == [0.267, 0.533, 0.8, 0.867, 0.933, 1.0]
+    assert seen[-1].share == 1
 
 
 class Small(nn.Module):
@@ -400,6 +424,10 @@ def test_dropout_is_off_during_a_run_and_back_on_after_it(tiny) -> None:
     )
     assert torch.equal(one.images, other.images)
     assert tiny.denoiser.training
+    tiny.denoiser.network.eval()  # a part in another mode than the whole
+    tiny.counterfactual(images, attributes, {"male": flip}, steps=1)
+    assert tiny.denoiser.training
+    assert not tiny.denoiser.network.training
     tiny.denoiser.eval()
 
 
@@ -409,11 +437,12 @@ def test_no_graph_of_gradients_is_kept(tiny) -> None:
     assert not pair.trajectory.x.requires_grad
 
 
-def test_a_judge_moves_with_the_pipeline(tiny) -> None:
+def test_networks_and_judge_move_with_the_pipeline() -> None:
     judge = nn.Linear(1, 1)
-    moved = CounterfactualPipeline(tiny.denoiser, tiny.scm, judge=judge, provenance={"seed": 1})
-    moved.to("meta" if tiny.denoiser.device.type == "meta" else tiny.denoiser.device)
-    assert next(judge.parameters()).device.type == tiny.denoiser.device.type
+    made = mixture_pipeline()
+    moved = CounterfactualPipeline(made.denoiser, made.scm, judge=judge, provenance={"seed": 1})
+    assert moved.to("meta") is moved
+    assert judge.weight.device.type == moved.denoiser.device.type == "meta"
     assert moved.provenance == {"seed": 1}
 
 
@@ -483,6 +512,35 @@ def test_an_intervention_on_a_cause_propagates_and_groups_its_effects() -> None:
     assert np.array_equal(down.attributes["age"], table["age"])
 
 
+def test_an_answer_depends_on_the_image_and_the_seed_alone() -> None:
+    """Batch of n = n batches of one, where attributes are drawn, too."""
+    pipeline = causal_pipeline()
+    images = torch.rand(12, *SHAPE, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    table = {"age": np.full(12, 45.0), "finding": np.zeros(12, int), "sex": np.zeros(12, int)}
+
+    def findings(rows: list[int], **options: Any) -> list[int]:
+        pair = pipeline.counterfactual(
+            images[rows],
+            {name: column[rows] for name, column in table.items()},
+            {"age": 55},
+            steps=1,
+            **options,
+        )
+        return pair.attributes["finding"].tolist()
+
+    whole = findings(list(range(12)))
+    assert 0 < sum(whole) < 12
+    assert [findings([row])[0] for row in range(12)] == whole
+    assert findings(list(range(12)), seed=1) != whole
+    names = [f"{i}.png" for i in range(12)]
+    by_name = findings(list(range(12)), keys=names)
+    assert by_name != whole
+    assert findings([3, 7], keys=[names[3], names[7]]) == [by_name[3], by_name[7]]
+    abduction = pipeline.abduct(images, table, steps=1)
+    staged = pipeline.act(table, {"age": 55}, keys=abduction.keys)
+    assert staged.attributes["finding"].tolist() == whole
+
+
 def test_a_row_keeps_its_answer_whatever_stands_beside_it() -> None:
     pipeline = causal_pipeline()
     table = {"age": np.full(40, 45.0), "finding": np.zeros(40, int), "sex": np.zeros(40, int)}
@@ -521,14 +579,24 @@ def test_arrays_tensors_and_pictures_are_the_same_question(tiny) -> None:
         ({"images": torch.zeros(2, 1, 8, 8)}, "images", ["(batch, 3, height, width)"]),
         ({"images": torch.zeros(2, 3, 9, 8)}, "images", ["divisible by 2", "9 by 8"]),
         ({"images": torch.zeros(0, 3, 8, 8)}, "images", ["at least one image"]),
-        ({"images": torch.zeros(3, 3, 8, 8)}, "attributes", ["3 values a column", "got 2"]),
+        ({"images": torch.zeros(3, 3, 8, 8)}, "attributes", ["3 values in each column", "got 2"]),
         ({"attributes": {"male": [0, 1]}}, "attributes", ["no column for 'smiling', 'young'"]),
         ({"do": {"hat": 1}}, "intervention", ["'hat'"]),
-        ({"do": {"male": 2}}, "attribute 'male'", ["0 or 1"]),
+        ({"do": {"male": 2}}, "intervention on 'male'", ["0 or 1"]),
+        ({"do": ["male"]}, "do", ["a mapping"]),
+        ({"attributes": None}, "attributes", ["a mapping"]),
+        ({"guidance": "cfg:3"}, "guidance", ["Guidance.parse", "str 'cfg:3'"]),
+        ({"guidance": None}, "guidance", ["got None"]),
+        ({"partition": {"a": ["male"]}}, "partition", ["a fcfg.Partition"]),
+        ({"solver": "ddim"}, "solver", ["fcfg.DDIM()"]),
+        ({"steps": "10"}, "steps", ["a whole number"]),
+        ({"batch_size": 3.5}, "batch_size", ["a whole number"]),
+        ({"seed": None}, "seed", ["a whole number"]),
+        ({"keys": ["a"]}, "keys", ["2 whole numbers or texts"]),
         ({"steps": 0}, "steps", ["1 to 1000"]),
         ({"steps": 1001}, "steps", ["1001"]),
         ({"batch_size": 2}, "batch_size", ["at least 3 network rows"]),
-        ({"batch_size": 0, "guidance": Guidance.none()}, "batch_size", ["at least 1"]),
+        ({"batch_size": 0, "guidance": Guidance.none()}, "batch_size", ["from 1"]),
         ({"guidance": Guidance.fcfg(affected=3.0)}, "guidance", ["none for 'invariant'"]),
         ({"partition": Partition({"a": ["male"]})}, "partition", ["no group for"]),
     ],
@@ -547,6 +615,34 @@ def test_bad_questions_are_refused(tiny, change, subject, fragments) -> None:
     assert not asked  # before any work was done
 
 
+def test_parts_in_the_wrong_place_are_refused(tiny) -> None:
+    with refused("pipeline, denoiser", "a fcfg.Denoiser"):
+        CounterfactualPipeline(tiny.scm, tiny.denoiser)
+    with refused("pipeline, scm", "a fcfg.StructuralCausalModel"):
+        CounterfactualPipeline(tiny.denoiser, tiny.denoiser)
+
+
+def test_a_pipeline_and_its_answers_have_a_readable_form(tiny) -> None:
+    assert repr(tiny).startswith("CounterfactualPipeline(UNet of 0.1 M parameters, CausalGraph(")
+    images, attributes = tiny_faces(2)
+    pair = tiny.counterfactual(images, attributes, {"male": 1}, steps=2)
+    assert len(repr(pair)) < 500
+    assert pair == pair
+    assert "tensor" not in repr(pair)
+
+
+def test_a_prediction_that_diverges_is_told(tiny) -> None:
+    images, attributes = tiny_faces(3)
+    bias = tiny.denoiser.network.head[-1].bias.data
+    kept = bias.clone()
+    bias.fill_(torch.nan)
+    try:
+        with pytest.warns(UserWarning, match=r"NaN or infinity in the images list \[0, 1, 2\]"):
+            tiny.counterfactual(images, attributes, {"male": 1}, steps=2)
+    finally:
+        bias.copy_(kept)
+
+
 def test_two_attribute_spaces_in_one_pipeline_are_refused(tiny) -> None:
     space = AttributeSpace([Binary("male")])
     with refused("pipeline", "one attribute space"):
@@ -555,7 +651,7 @@ def test_two_attribute_spaces_in_one_pipeline_are_refused(tiny) -> None:
 
 def test_an_abduction_without_room_for_a_row_is_refused(tiny) -> None:
     images, attributes = tiny_faces(1)
-    with refused("batch_size", "1 or more", "got 0"):
+    with refused("batch_size", "from 1", "got int 0"):
         tiny.abduct(images, attributes, batch_size=0)
 
 
@@ -565,6 +661,15 @@ def test_an_action_about_other_images_is_refused(tiny) -> None:
     fewer = {name: column[:2] for name, column in attributes.items()}
     with refused("action", "the 3 images", "got 2"):
         tiny.predict(abduction, tiny.act(fewer, {"male": 1}))
+    others = attributes | {"young": 1 - attributes["young"]}
+    with refused("action", "the same images"):
+        tiny.predict(abduction, tiny.act(others, {"male": 1}))
+    with refused("action", "what pipeline.act gave"):
+        tiny.predict(abduction, {"male": 1})
+    with refused("abduction", "what pipeline.abduct gave"):
+        tiny.predict(images, tiny.act(attributes, {"male": 1}))
+    with refused("pair", "what pipeline.counterfactual gave"):
+        tiny.reverse(abduction)
 
 
 def test_a_reversal_without_room_is_refused_before_any_work(tiny) -> None:

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import inspect
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -7,6 +11,7 @@ from torch import Tensor, nn
 from fcfg.denoise import Denoiser, Prediction, Step
 from fcfg.embedder import AttributeEmbedder
 from fcfg.graph import Partition
+from fcfg.networks import UNet, UNetConfig
 from fcfg.schedule import NoiseSchedule, training_target
 from refusal import refused
 from worlds import binary_space, readable_embedder
@@ -125,6 +130,78 @@ def test_training_sees_the_null_token_where_the_condition_is_dropped() -> None:
     assert torch.equal(model.network.conditions.abs().sum(dim=1) > 0, drawn.keep[:, 0])
 
 
+def test_training_hides_exactly_the_attributes_that_were_drawn() -> None:
+    class Records(nn.Module):
+        def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+            self.conditions = c
+            return x
+
+    model = Denoiser(Records(), AttributeEmbedder(binary_space()), SCHEDULE, channels=1)
+    drawn = model.draw((200, 1, 2, 2), torch.Generator().manual_seed(0), p_null=0.1, p_group=0.5)
+    model.loss(torch.zeros(200, 1, 2, 2), torch.ones(200, 3), drawn)
+    visible = model.network.conditions.unflatten(1, (3, -1)).abs().sum(dim=2) > 0
+    assert torch.equal(visible, drawn.keep)
+    assert len(drawn.keep.unique(dim=0)) == 8
+
+
+def test_a_few_steps_of_training_lower_the_loss() -> None:
+    """The recipe of the documentation: encode, draw, loss; float64 columns and all."""
+    torch.manual_seed(0)
+    space = binary_space()
+    embedder = AttributeEmbedder(space, width=8)
+    config = UNetConfig(channels=1, size=8, base=8, multipliers=(1, 2), attention=(), condition=24)
+    model = Denoiser(UNet(config), embedder, SCHEDULE)
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+    generator = torch.Generator().manual_seed(0)
+    smiling = torch.arange(64) % 2
+    images = (smiling.float() - 0.5).view(-1, 1, 1, 1).expand(64, 1, 8, 8)
+    table = space.parse({"smiling": smiling, "male": [0] * 64, "young": [1] * 64})
+    values = torch.from_numpy(space.encode(table))
+    losses = []
+    for _ in range(60):
+        loss = model.loss(images, values, model.draw(images.shape, generator))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_a_unet_tells_the_denoiser_its_channels_and_stride() -> None:
+    config = UNetConfig(channels=1, size=8, base=8, multipliers=(1, 2), attention=(), condition=96)
+    embedder = AttributeEmbedder(binary_space())
+    model = Denoiser(UNet(config), embedder, SCHEDULE)
+    assert (model.channels, model.stride) == (1, 2)
+    for wrong in ({"channels": 3}, {"stride": 4}):
+        with refused("denoiser", "what its UNet has, (1, 2, 96)"):
+            Denoiser(UNet(config), embedder, SCHEDULE, **wrong)
+    with refused("denoiser", "got (1, 2, 24)"):
+        Denoiser(UNet(config), AttributeEmbedder(binary_space(), width=8), SCHEDULE)
+    with refused("denoiser, channels", "whole number", "got None"):
+        Denoiser(nn.Identity(), embedder, SCHEDULE)
+
+
+COMPILE = """
+import torch, fcfg
+space = fcfg.AttributeSpace([fcfg.Binary("male")])
+config = fcfg.UNetConfig(size=8, base=8, multipliers=(1, 2), attention=(4,), condition=32)
+schedule = fcfg.NoiseSchedule()
+schedule.signal(torch.tensor([1]))  # levels are put on a device once, before
+inputs = torch.randn(2, 3, 8, 8), torch.tensor([0, 9]), torch.randn(2, 32)
+for kind in ("noise", "velocity"):
+    embedder = fcfg.AttributeEmbedder(space)
+    model = fcfg.Denoiser(fcfg.UNet(config), embedder, schedule, parameterisation=kind)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    assert torch.allclose(compiled(*inputs), model(*inputs))
+"""
+
+
+def test_a_denoiser_compiles_whole() -> None:
+    """Room for compiled steps: no graph break. In a process without run-time checks."""
+    subprocess.run([sys.executable, "-c", COMPILE], check=True)
+
+
 def step(t: int, s: int) -> Step:
     levels = {
         f"{name}_{key}": getattr(SCHEDULE, name)(torch.tensor(time))
@@ -163,7 +240,20 @@ def test_a_reversed_step_goes_back() -> None:
     assert not back.ascending
 
 
+def test_a_network_of_another_shape_is_refused() -> None:
+    embedder = readable_embedder(binary_space())
+    model = Denoiser(nn.Identity(), embedder, SCHEDULE, channels=3)
+    model.network.forward = lambda x, t, c: x[:, :1]
+    with refused("network", "(2, 3, 4, 4)", "(2, 1, 4, 4)"):
+        model(torch.zeros(2, 3, 4, 4), torch.tensor([1, 1]), torch.zeros(2, 12))
+
+
 def test_illegal_options_are_refused() -> None:
+    with refused("images", "floating-point", "uint8"):
+        unchecked = inspect.unwrap(Denoiser.loss)  # as callers without run-time checks
+        unchecked(denoiser(), torch.zeros(1, 1, 2, 2, dtype=torch.uint8), torch.zeros(1, 3), None)
+    with refused("partition", "no group for"):
+        denoiser().draw((1, 1, 1, 1), torch.Generator(), groups=Partition({}))
     with refused("p_null", "0 to 1", "1.5"):
         denoiser().draw((1, 1, 1, 1), torch.Generator(), p_null=1.5)
     with refused("partition", "no group for 'young'"):

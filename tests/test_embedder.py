@@ -25,6 +25,15 @@ def test_forty_scalar_attributes_have_the_papers_44800_parameters() -> None:
     assert sum(p.numel() for p in AttributeEmbedder(space).parameters()) == 44_800
 
 
+def test_a_block_is_a_two_layer_network_of_its_value() -> None:
+    embedder = AttributeEmbedder(binary_space(1), width=8)
+    first, second = embedder.branches[0][0], embedder.branches[0][2]
+    value = torch.tensor([[0.3], [-2.0]])
+    hidden = value * first.weight[:, 0] + first.bias
+    expected = (hidden * hidden.sigmoid()) @ second.weight.T + second.bias
+    assert torch.allclose(embedder(value), expected, atol=1e-6)
+
+
 def test_one_attribute_changes_one_block_only(embedder: AttributeEmbedder) -> None:
     table = SPACE.parse({"sex": [0, 0], "race": ["a", "c"], "age": [30, 30]})
     one, other = embedder(torch.from_numpy(SPACE.encode(table)).float()).unflatten(1, (3, 8))

@@ -100,6 +100,10 @@ def test_a_cycle_is_refused_and_named() -> None:
         ({}, "at least one node"),
         ({"a": ["b"]}, "add 'b' as nodes of their own"),
         ({"a": ["b", "b"], "b": []}, "name every parent once"),
+        ({"a": "b", "b": []}, "a list of names, got str 'b'"),
+        ({"a": None}, "a list of names"),
+        ([("a", "b")], "lists of parents by node"),
+        (nx.Graph([("a", "b")]), "DiGraph"),
     ],
 )
 def test_illegal_parents_are_refused(parents, fragment) -> None:
@@ -122,6 +126,14 @@ def test_an_intervention_on_an_unknown_node_is_refused() -> None:
 def test_overlapping_and_incomplete_groups_are_refused() -> None:
     with refused("partition, group 'two'", "'sex', which is in 'one' already"):
         Partition({"one": ["age", "sex"], "two": ["sex"]})
+    with refused("partition, group 'one'", "a list of names, got str 'age'"):
+        Partition({"one": "age"})
+    with refused("partition", "lists of attributes by group"):
+        Partition([["age"]])
+    with refused("partition", "'tow'", "did you mean 'two'?"):
+        _ = Partition({"one": [], "two": []})["tow"]
+    with refused("intervention", "a list of names"):
+        MIMIC.affected("age")
     with refused("partition", "no group for 'finding'"):
         Partition({"one": ["age", "sex", "race"]}).check_covers(MIMIC.nodes)
     with refused("partition", "unknown 'hat'"):

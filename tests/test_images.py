@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from fcfg.images import read_images
+from fcfg.images import image_keys, read_images, to_pictures
 from refusal import refused
 
 
@@ -34,6 +34,30 @@ def test_tensors_and_arrays_keep_their_precision_and_values() -> None:
         images = read_images(array, channels=3)
         assert images.numpy().dtype == dtype
         assert np.array_equal(images.numpy(), array)
+
+
+def test_flipped_strided_and_foreign_arrays_are_read() -> None:
+    array = np.linspace(-1, 1, 48, dtype=np.float32).reshape(1, 3, 4, 4)
+    for view in (array[:, :, ::-1], array.transpose(0, 1, 3, 2), array.astype(">f4")):
+        assert np.array_equal(read_images(view, channels=3).numpy(), view)
+
+
+@given(st.sampled_from([1, 3]), st.integers(0, 99))
+def test_pictures_go_out_as_they_came_in(channels: int, seed: int) -> None:
+    shape = (5, 4, 3) if channels == 3 else (5, 4)
+    pixels = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+    (picture,) = to_pictures(read_images(Image.fromarray(pixels), channels=channels))
+    assert np.array_equal(np.asarray(picture), pixels)
+    assert np.asarray(to_pictures(torch.full((1, 1, 2, 2), 7.0))[0]).max() == 255  # clamped
+    with refused("images", "1 or 3 channels", "got 2"):
+        to_pictures(torch.zeros(1, 2, 4, 4))
+
+
+def test_keys_name_images_by_their_pixels() -> None:
+    images = torch.rand(3, 1, 4, 4)
+    keys = image_keys(images)
+    assert len(set(keys)) == 3
+    assert image_keys(images.flip(0).double()) == keys[::-1]
 
 
 def test_gradients_are_cut() -> None:
@@ -65,7 +89,11 @@ GREY = Image.new("L", (4, 4))
         (GREY, 3, "picture 0", ["mode RGB", "mode L", "convert('RGB')"]),
         ([Image.new("RGBA", (4, 4))], 3, "picture 0", ["mode RGBA"]),
         ([GREY, Image.new("L", (8, 4))], 1, "images", ["one size", "(4, 8)"]),
-        ([GREY, Image.new("I;16", (4, 4))], 1, "picture 1", ["mode I;16"]),
+        ([GREY, Image.new("I;16", (4, 4))], 1, "picture 1", ["mode I;16", "float array"]),
+        ("face.png", 3, "images", ["PIL pictures", "str 'face.png'"]),
+        (None, 3, "images", ["got None"]),
+        (np.array([["a"]]), 3, "images", ["numbers"]),
+        (torch.zeros(1, 3, 4, 4, device="meta"), 3, "images", ["numbers"]),
         (Image.new("L", (4, 6)), 1, "images", ["divisible by 4"]),
     ],
 )

@@ -4,6 +4,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 from torch import nn
+from torch.nn import functional as F
 
 from fcfg.networks import PAPER, Judge, JudgeConfig, UNet, UNetConfig
 
@@ -41,6 +42,69 @@ def test_a_new_network_predicts_zero() -> None:
     assert torch.equal(UNet(TINY)(*inputs()), torch.zeros(3, 3, 16, 16))
 
 
+def straight_line(
+    weights: dict, x: torch.Tensor, t: torch.Tensor, c: torch.Tensor
+) -> torch.Tensor:
+    """The network of TINY written out by hand, from its weights and method.md alone."""
+
+    def conv(name: str, h: torch.Tensor, stride: int = 1) -> torch.Tensor:
+        weight = weights[f"{name}.weight"]
+        return F.conv2d(h, weight, weights[f"{name}.bias"], stride, weight.shape[-1] // 2)
+
+    def norm(name: str, h: torch.Tensor) -> torch.Tensor:
+        groups = {8: 8, 16: 16, 24: 8, 32: 32, 40: 8, 48: 16}[h.shape[1]]
+        return F.group_norm(h, groups, weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    def linear(name: str, h: torch.Tensor) -> torch.Tensor:
+        return h @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+    def residual(name: str, h: torch.Tensor) -> torch.Tensor:
+        out = conv(f"{name}.first.2", F.silu(norm(f"{name}.first.0", h)))
+        scale, shift = linear(f"{name}.modulation", F.silu(embedding)).chunk(2, dim=1)
+        out = norm(f"{name}.norm", out) * (1 + scale[..., None, None]) + shift[..., None, None]
+        out = conv(f"{name}.second.2", F.silu(out))
+        return out + (conv(f"{name}.skip", h) if f"{name}.skip.weight" in weights else h)
+
+    def attention(name: str, h: torch.Tensor) -> torch.Tensor:
+        pixels = conv(f"{name}.qkv", norm(f"{name}.norm", h)).flatten(2)
+        q, k, v = pixels.chunk(3, dim=1)  # one head: the widths are below 64 channels
+        weight = (q.transpose(1, 2) @ k / q.shape[1] ** 0.5).softmax(dim=2)
+        return h + conv(f"{name}.out", (v @ weight.transpose(1, 2)).view_as(h))
+
+    frequencies = 10_000 ** (-torch.arange(4) / 4)
+    angles = t[:, None] * frequencies
+    time = torch.cat([angles.cos(), angles.sin()], dim=1).double()
+    time = linear("time.2", F.silu(linear("time.0", time)))
+    embedding = torch.cat([time, c], dim=1)
+
+    h = conv("stem", x)
+    skips = [h]
+    for i in range(8):  # 16: two blocks; down; 8: two blocks with attention; down; 4: two blocks
+        if i in (2, 5):
+            h = conv(f"down.{i}", h, stride=2)
+        else:
+            h = residual(f"down.{i}.block", h)
+            h = attention(f"down.{i}.attention", h) if i in (3, 4) else h
+        skips.append(h)
+    h = residual("middle.1.block", attention("middle.0.attention", residual("middle.0.block", h)))
+    for i in range(11):  # three blocks; up; three with attention; up; three
+        if i in (3, 7):
+            h = conv(f"up.{i}.convolution", h.repeat_interleave(2, 2).repeat_interleave(2, 3))
+        else:
+            h = residual(f"up.{i}.block", torch.cat([h, skips.pop()], dim=1))
+            h = attention(f"up.{i}.attention", h) if i in (4, 5, 6) else h
+    assert not skips
+    return conv("head.2", F.silu(norm("head.0", h)))
+
+
+def test_the_unet_is_the_one_written_out_by_hand() -> None:
+    network = awake(UNet(TINY)).double()
+    x, t, c = inputs()
+    x, c = x.double(), c.double()
+    expected = straight_line(network.state_dict(), x, t, c)
+    assert torch.allclose(network(x, t, c), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_time_and_condition_matter_and_rows_do_not_mix() -> None:
     network = awake(UNet(TINY))
     x, t, c = inputs()
@@ -63,10 +127,14 @@ def test_any_size_divisible_by_the_stride_will_do() -> None:
     )
 
 
-def test_gradient_checkpointing_changes_no_gradient() -> None:
+def test_gradient_checkpointing_recomputes_and_changes_no_gradient() -> None:
     plain, saving = awake(UNet(TINY)), awake(UNet(TINY, gradient_checkpointing=True))
+    calls: list[UNet] = []
     for network in (plain, saving):
+        network.down[0].register_forward_pre_hook(lambda *_, who=network: calls.append(who))
         network(*inputs()).square().mean().backward()
+    assert len(calls) == 3
+    assert calls.count(saving) == 2  # once more in the backward pass
     for one, other in zip(plain.parameters(), saving.parameters(), strict=True):
         assert torch.equal(one.grad, other.grad)
 
@@ -99,6 +167,9 @@ def test_configs_are_frozen_and_refuse_unknown_keys() -> None:
         TINY.base = 16
     with pytest.raises(ValidationError, match="Extra inputs"):
         UNetConfig.model_validate({"chanels": 3})
+    for wrong in ({"base": 0}, {"size": 30}, {"attention": (17,)}, {"multipliers": ()}):
+        with pytest.raises(ValidationError):
+            UNetConfig(**wrong)
 
 
 def test_the_judge_is_resnet_18_and_its_features_feed_its_head() -> None:
@@ -107,6 +178,11 @@ def test_the_judge_is_resnet_18_and_its_features_feed_its_head() -> None:
     trunk = sum(p.numel() for p in full.parameters()) - 1000 * 513
     # torchvision's ResNet-18 without its head has 11,176,512; ours has a 3×3 stem, not a 7×7.
     assert trunk == 11_176_512 - 3 * 64 * (49 - 9)
+    narrow = awake(Judge(JudgeConfig(channels=1, outputs=2, width=8))).eval()
+    block = narrow.stages[2]
+    h = torch.randn(2, 8, 8, 8)
+    assert torch.equal(block(h), F.relu(block.body(h) + block.shortcut(h)))
+    assert not torch.allclose(block(h), F.relu(block.body(h)))
     judge = Judge(JudgeConfig(channels=1, outputs=2, width=8)).eval()
     images = torch.randn(3, 1, 32, 32)
     features = judge.features(images)

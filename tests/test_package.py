@@ -53,21 +53,32 @@ def test_public_names_are_those_declared_and_come_from_their_home() -> None:
     for name, home in fcfg._HOME.items():
         assert getattr(fcfg, name) is getattr(import_module(f"fcfg.{home}"), name)
         assert getattr(fcfg, name).__doc__
+    for name in fcfg._ROOMS:
+        assert fcfg.__getattr__(name) is import_module(f"fcfg.{name}")
     with pytest.raises(AttributeError, match="no attribute 'smile'"):
         _ = fcfg.smile
 
 
-def readme_blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
-def test_the_readme_runs_and_prints_what_it_says() -> None:
+def run(code: str, folder: Path) -> str:
     """In a process of its own: a reader has no type checker at run time."""
-    code = "\n".join(readme_blocks("python"))
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout == readme_blocks("text")[0]
+    command = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
+
+
+def test_every_page_with_code_runs(tmp_path: Path) -> None:
+    out = run("\n".join(blocks("docs/howto.md", "python")), tmp_path)
+    assert "['black', 'black', 'black', 'black']" in out
+    assert "100%" in out
+    assert len(list(tmp_path.glob("*.png"))) == 4
+
+
+def test_the_readme_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    out = run("\n".join(blocks("README.md", "python")), tmp_path)
+    assert out == blocks("README.md", "text")[0]
 
 
 def test_the_readme_names_every_source_file() -> None:
@@ -125,6 +136,6 @@ def test_errors_are_one_readable_line() -> None:
         except fcfg.InputError as error:
             print(error)
     assert out.getvalue() == (
-        "guidance cfg++, weight of 'all': expected a λ from 0 to 1, got 3.0; "
+        "guidance cfg++, weight of 'all': expected a λ from 0 to 1, got float 3.0; "
         "0.02 is about as strong as CFG at 3.0.\n"
     )

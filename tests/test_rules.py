@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,10 +14,11 @@ from torch import Tensor
 from fcfg.denoise import Prediction, Step
 from fcfg.guidance import APG, CFG, AbstractRule, CFGPlusPlus
 from fcfg.guidance.apg import project
-from fcfg.schedule import NoiseSchedule
+from fcfg.schedule import NoiseSchedule, clean_image
 
 SCHEDULE = NoiseSchedule()
 RULES = [CFG(), CFGPlusPlus(), APG()]
+LEVELS = ("signal_t", "noise_t", "signal_s", "noise_s")
 
 
 def at(t: int, s: int, weights: Tensor) -> Step:
@@ -85,10 +87,16 @@ def test_cfgpp_is_cfg_at_a_weight_that_depends_on_time(values: list[float], time
     t, s = time
     r_t, r_s = (SCHEDULE.noise(torch.tensor(u)) / SCHEDULE.signal(torch.tensor(u)) for u in (t, s))
     omegas = [(value * r_t / (r_t - r_s)).item() for value in values]
-    tensor = torch.zeros(len(values))
-    plus = combine(CFGPlusPlus(), t, s, values).merged(at(t, s, tensor))
-    cfg = combine(CFG(), t, s, omegas).clean
-    assert torch.allclose(plus, cfg, rtol=1e-10, atol=1e-10)
+    step, x = at(t, s, torch.zeros(len(values))), draw(len(values))[0]
+
+    def ddim(prediction: Prediction) -> Tensor:
+        image = clean_image(x, prediction.clean, step.signal_t, step.noise_t)
+        return step.signal_s * image + step.noise_s * prediction.renoise
+
+    plus, cfg = combine(CFGPlusPlus(), t, s, values), combine(CFG(), t, s, omegas)
+    scale = max(1.0, (step.signal_s / step.signal_t).item())
+    assert torch.allclose(ddim(plus), ddim(cfg), rtol=1e-12, atol=1e-12 * scale)
+    assert torch.allclose(plus.merged(step), cfg.clean, rtol=1e-10, atol=1e-10)
 
 
 @given(st.integers(1, 1000), st.integers(1, 12), st.floats(0.001, 1))
@@ -120,6 +128,28 @@ def test_projection_keeps_the_orthogonal_part_and_eta_of_the_rest(eta: float, se
     assert torch.allclose(overlap, eta * (delta * image).sum(dim=(1, 2, 3)), atol=1e-11)
     removed = delta - kept
     assert torch.allclose((removed * kept - eta * removed * delta).sum(), torch.zeros(()).double())
+
+
+def test_apg_projects_in_float64_whatever_the_precision_around_it() -> None:
+    """Δ nearly parallel to the image: float32 would leave rubbish of the size of the answer."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 3, 64, 64, generator=generator)
+    null = torch.randn(1, 3, 64, 64, generator=generator)
+    step = at(500, 400, torch.ones(1))
+    step = replace(step, **{f: getattr(step, f).float() for f in LEVELS})
+    ratio = step.noise_t / step.signal_t
+    image = clean_image(x, null, step.signal_t, step.noise_t)
+    groups = (null - 0.5 * image / ratio)[None]  # x0_m = 1.5 x0_∅, so Δ ∥ x0_m
+    rule = APG(momentum=0.0, radius=math.inf)
+    prediction, _ = rule.combine(x, step, null, groups, torch.ones(1), rule.init(x, 1))
+    delta, target = (
+        ratio * (null - groups[0]),
+        clean_image(x, groups[0], step.signal_t, step.noise_t),
+    )
+    exact = project(delta.double(), target.double(), 0.0)
+    moved = ratio.double() * (null.double() - prediction.clean.double())
+    assert (moved - exact).abs().max() < 3e-7 * ratio * null.abs().max()
+    assert rule.init(x, 1)[0].dtype == torch.float32
 
 
 def test_a_black_image_has_no_parallel_part() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import itertools
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,7 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.denoise import AbstractPredictor, Images, Prediction, State, Step
+from fcfg.denoise import (
+    AbstractPredictor,
+    ConditionalPredictor,
+    Images,
+    Prediction,
+    State,
+    Step,
+)
 from fcfg.guidance import Guidance
 from fcfg.sampling import (
     DDIM,
@@ -77,14 +84,14 @@ def test_grids_are_distinct_even_and_reach_both_ends(steps: int, last: int) -> N
     assert np.ptp(np.diff(times)) <= 1
 
 
-@pytest.mark.parametrize("steps", [0, -3, 1001])
-def test_impossible_numbers_of_steps_are_refused(steps: int) -> None:
+@pytest.mark.parametrize("steps", [0, -3, 1001, 2.5, "100", None, True])
+def test_impossible_numbers_of_steps_are_refused(steps: object) -> None:
     with refused("steps", "1 to 1000"):
         time_grid(SCHEDULE, steps)
 
 
 def orders(errors: list[float]) -> list[float]:
-    return [float(np.log2(a / b)) for a, b in itertools.pairwise(errors)]
+    return [float(np.log2(a / b)) for a, b in pairwise(errors)]
 
 
 @pytest.mark.parametrize("ascending", [True, False])
@@ -125,7 +132,7 @@ def test_refinement_gains_two_orders_of_magnitude_at_100_steps() -> None:
 
 def test_the_residual_falls_with_every_iteration_and_is_none_for_explicit_solvers() -> None:
     residuals = [round_trip(FixedPointDDIM(k), 50)[1].residual.max().item() for k in (1, 2, 3, 4)]
-    assert all(b < a / 5 for a, b in itertools.pairwise(residuals)), residuals
+    assert all(b < a / 5 for a, b in pairwise(residuals)), residuals
     assert round_trip(DDIM(), 50)[1].residual is None
 
 
@@ -135,6 +142,28 @@ def test_refinement_inverts_every_single_step_exactly() -> None:
     down = integrate(predictor, up, back, FixedPointDDIM())
     assert torch.allclose(down.x, images(), atol=1e-12)
     assert down.evaluations == 31
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+def test_the_residual_is_how_far_the_way_back_misses_and_the_worst_is_kept(kind: str) -> None:
+    """The generating step from the last iterate but one misses by exactly the residual."""
+    pipeline = mixture_pipeline(kind=kind)
+    faces, attributes = mixture_faces(pipeline, 4)
+    denoiser = pipeline.denoiser
+    predictor = ConditionalPredictor(denoiser, denoiser.condition(attributes))
+    schedule, x, misses = denoiser.schedule, faces, []
+    times = time_grid(schedule, 10)
+    for t, s in pairwise(times):
+        up = Plan.build(schedule, (t, s), dtype=torch.float64)
+        down = Plan.build(schedule, (s, t), dtype=torch.float64)
+        before = integrate(predictor, Trajectory(x), up, FixedPointDDIM(2))
+        back = integrate(predictor, before, down, DDIM())
+        misses.append((back.x - x).square().mean(dim=(1, 2, 3)).sqrt())
+        x = integrate(predictor, Trajectory(x), up, FixedPointDDIM(3)).x
+    plan = Plan.build(schedule, times, dtype=torch.float64)
+    reported = integrate(predictor, Trajectory(faces), plan, FixedPointDDIM(3)).residual
+    assert torch.allclose(reported, torch.stack(misses).amax(dim=0), rtol=1e-6)
+    assert not torch.allclose(reported, misses[-1], rtol=1e-3) or kind == "cosine"
 
 
 def test_every_step_is_reported_in_order() -> None:
@@ -175,5 +204,6 @@ def test_times_out_of_order_are_refused(times: tuple[int, ...]) -> None:
 
 
 def test_a_refinement_without_iterations_is_refused() -> None:
-    with refused("fixed-point iterations", "1 or more"):
-        FixedPointDDIM(0)
+    for iterations in (0, 2.5, None):
+        with refused("fixed-point iterations", "whole number"):
+            FixedPointDDIM(iterations)

@@ -53,5 +53,12 @@ def test_conversions_recover_noise_and_image_from_the_target(kind, t: int, seed:
 def test_unknown_kinds_and_too_few_steps_are_refused() -> None:
     with refused("noise schedule", "did you mean 'cosine'?"):
         NoiseSchedule("cosin")
-    with refused("noise schedule", "at least 25"):
-        NoiseSchedule(steps=10)
+    for steps in (10, 100.5, 10**12, "1000", float("nan")):
+        with refused("noise schedule, steps", "25 to 100000"):
+            NoiseSchedule(steps=steps)
+
+
+def test_levels_are_on_the_cpu_whatever_the_default_device() -> None:
+    with torch.device("meta"):
+        schedule = NoiseSchedule()
+    assert schedule.alpha[0] == 1

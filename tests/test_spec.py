@@ -92,6 +92,15 @@ def test_a_name_makes_its_rule() -> None:
         (lambda: Guidance.cfg(True), "weight of 'all'", ["True"]),
         (lambda: Guidance.cfgpp(1.5), "weight of 'all'", ["λ from 0 to 1", "1.5"]),
         (lambda: Guidance.fcfgpp(affected=-0.1), "weight of 'affected'", ["-0.1"]),
+        (lambda: Guidance.cfg("3"), "weight of 'all'", ["str '3'"]),
+        (lambda: Guidance.cfg(10**400), "weight of 'all'", ["0 or more"]),
+        (lambda: Guidance.fcfg(**{"a,b": 1}), "name", ["'a,b'"]),
+        (lambda: Guidance("foo", False, ()), "guidance", ["'foo'", "constructors"]),
+        (lambda: Guidance("cfg", False, (), start=0.9, stop=0.1), "option start", ["less than"]),
+        (lambda: Guidance.parse(3), "guidance", ["a text", "int 3"]),
+        (lambda: Guidance.parse("none:3"), "guidance 'none:3'", ["write none alone"]),
+        (lambda: Guidance.parse("cfgpp:0.02"), "guidance", ["did you mean 'cfg++'?"]),
+        (lambda: Guidance.parse("fcfgpp:a=0.02"), "guidance", ["did you mean 'fcfg++'?"]),
         (lambda: Guidance.fcfg(), "guidance fcfg", ["a weight for every group"]),
         (lambda: Guidance.cfg(1).replace(eta=0.5), "guidance cfg", ["'start', 'stop'", "'eta'"]),
         (lambda: Guidance.none().replace(start=0.5), "guidance none", ["leave it out"]),
@@ -137,6 +146,8 @@ def test_names_of_groups_choose_the_partition() -> None:
         (Guidance.fcfg(affected=3), None, "guidance fcfg:affected=3.0", ["none for 'invariant'"]),
         (Guidance.fcfg(age=3, sex=1), None, "guidance fcfg", ["none for 'finding'"]),
         (Guidance.fcfg(age=3, sex=1, finding=1, hat=1), None, "guidance", ["one for 'hat'"]),
+        (Guidance.fcfg(afected=3, invariant=1), None, "guidance", ["one for 'afected'"]),
+        (Guidance.fcfg(affected=3, invariant=1, age=1), None, "guidance", ["one for 'age'"]),
         (Guidance.fcfg(a=3, b=1), None, "guidance fcfg", ["pass partition="]),
         (Guidance.cfg(3), Partition.single(GRAPH), "partition", ["cfg has no groups"]),
         (Guidance.fcfg(a=3), Partition({"a": ["age"]}), "partition", ["no group for"]),
@@ -189,6 +200,8 @@ def test_weights_may_be_functions_of_the_way_gone() -> None:
     table = guidance.table(Partition.by_intervention(GRAPH, ["age"]), GRID, SCHEDULE)
     assert table.weights[:, 0].tolist() == [0, 1, 2, 3]
     assert repr(guidance) == "fcfg:affected=<ramp>,invariant=1.0"
+    with refused("weight of 'all'", "a number", "function"):
+        Guidance.cfg(lambda share: ramp).table(Partition.single(GRAPH), GRID, SCHEDULE)
     with refused("weight of 'all'", "λ from 0 to 1", "2.0"):
         Guidance.cfgpp(ramp).table(Partition.single(GRAPH), GRID, SCHEDULE)
 

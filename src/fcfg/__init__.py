@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from fcfg.errors import InputError
     from fcfg.graph import CausalGraph, Partition
     from fcfg.guidance import Guidance
+    from fcfg.images import to_pictures
     from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
-    from fcfg.sampling import DDIM, FixedPointDDIM
+    from fcfg.sampling import DDIM, FixedPointDDIM, StepRecord
     from fcfg.schedule import NoiseSchedule
     from fcfg.scm import StructuralCausalModel
 
@@ -47,6 +48,7 @@ _HOME = {
     "Denoiser": "denoise",
     "AttributeEmbedder": "embedder",
     "InputError": "errors",
+    "to_pictures": "images",
     "CausalGraph": "graph",
     "Partition": "graph",
     "Guidance": "guidance",
@@ -55,10 +57,13 @@ _HOME = {
     "UNet": "networks",
     "UNetConfig": "networks",
     "DDIM": "sampling",
+    "StepRecord": "sampling",
     "FixedPointDDIM": "sampling",
     "NoiseSchedule": "schedule",
     "StructuralCausalModel": "scm",
 }
+
+_ROOMS = {*_HOME.values(), "batching", "images", "mechanisms"}  # fcfg.networks and so on
 
 __all__ = [
     "DDIM",
@@ -80,19 +85,23 @@ __all__ = [
     "JudgeConfig",
     "NoiseSchedule",
     "Partition",
+    "StepRecord",
     "StructuralCausalModel",
     "UNet",
     "UNetConfig",
     "load",
     "save",
+    "to_pictures",
 ]
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used (PEP 562)."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'fcfg' has no attribute '{name}'")
-    return getattr(import_module(f"fcfg.{_HOME[name]}"), name)
+    if name in _HOME:
+        return getattr(import_module(f"fcfg.{_HOME[name]}"), name)
+    if name in _ROOMS:
+        return import_module(f"fcfg.{name}")
+    raise AttributeError(f"module 'fcfg' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

@@ -8,16 +8,18 @@ is refused by name.
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fcfg.errors import InputError, nearest, quoted
+from fcfg.errors import InputError, check_is, nearest, quoted, short
 
 Column: TypeAlias = NDArray[Any]  # int64 codes or float64 values, one dimension
 Table: TypeAlias = dict[str, Column]
@@ -75,12 +77,12 @@ class AbstractAttribute(ABC):
     def to_config(self) -> dict[str, Any]:
         """Describe the kind in JSON; :func:`attribute_from_config` reads it back."""
 
-    def _numbers(self, values: ArrayLike, expected: str) -> NDArray[np.float64]:
-        """Read values as finite numbers of at most one dimension."""
+    def _read(self, values: ArrayLike, expected: str) -> NDArray[Any]:
+        """Read values as a column, of whatever type."""
         try:
-            column = np.atleast_1d(np.asarray(values, dtype=np.float64))
-        except (TypeError, ValueError) as error:
-            raise self._refusal(expected, values) from error
+            column = np.atleast_1d(np.asarray(values))
+        except (TypeError, ValueError, RuntimeError) as error:  # ragged, on a GPU, with gradients
+            raise self._refusal(expected, short(values)) from error
         if column.ndim > 1:
             raise InputError(
                 f"attribute '{self.name}'",
@@ -88,6 +90,19 @@ class AbstractAttribute(ABC):
                 got=f"an array of shape {column.shape}",
                 do="pass a one-dimensional column",
             )
+        if np.ma.is_masked(values):
+            raise self._refusal(expected, "masked values")
+        return column
+
+    def _numbers(self, values: ArrayLike, expected: str) -> NDArray[np.float64]:
+        """Read values as finite numbers."""
+        raw = self._read(values, expected)
+        try:
+            if raw.dtype.kind not in "biufO" or any(isinstance(value, str) for value in raw):
+                raise TypeError
+            column = raw.astype(np.float64)  # a copy, which later changes by the caller spare
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._refusal(expected, short(values)) from error
         self._require(np.isfinite(column), column, expected)
         return column
 
@@ -98,9 +113,11 @@ class AbstractAttribute(ABC):
             raise self._refusal(expected, f"{column[row].item()!r} in row {row}")
 
     def _refusal(self, expected: str, got: object) -> InputError:
-        return InputError(
-            f"attribute '{self.name}'", expected=expected, got=got, do="correct the value"
-        )
+        return InputError(f"attribute '{self.name}'", expected=expected, got=got, do=self._advice)
+
+    @property
+    def _advice(self) -> str:
+        return "correct the value"
 
 
 @dataclass(frozen=True)
@@ -113,8 +130,12 @@ class Binary(AbstractAttribute):
 
     @property
     def width(self) -> int:
-        """One number: 0 or 1 as it is."""
+        """One number, 0 or 1 as it is."""
         return 1
+
+    @property
+    def _advice(self) -> str:
+        return "write 0 and 1, or declare it Categorical with the names of its levels"
 
     def parse(self, values: ArrayLike) -> NDArray[np.int64]:
         """Accept 0 and 1."""
@@ -148,37 +169,34 @@ class Categorical(AbstractAttribute):
     def __post_init__(self) -> None:
         """Freeze the levels and refuse doubles."""
         super().__post_init__()
-        levels = tuple(self.levels)
+        levels = tuple(self.levels) if isinstance(self.levels, list | tuple) else ()
         named = all(isinstance(level, str) and level for level in cast(tuple[object, ...], levels))
-        if isinstance(self.levels, str) or not named or len(set(levels)) < max(2, len(levels)):
+        if not named or len(set(levels)) < max(2, len(levels)):
             raise InputError(
                 f"attribute '{self.name}'",
-                expected="at least two different levels, each a text",
-                got=repr(self.levels),
+                expected="a list of at least two different levels, each a text",
+                got=short(self.levels),
                 do="name every level once",
             )
         object.__setattr__(self, "levels", levels)
 
     @property
     def width(self) -> int:
-        """One number a level."""
+        """One number for each level."""
         return len(self.levels)
 
     def parse(self, values: ArrayLike) -> NDArray[np.int64]:
         """Accept names of levels, or their codes."""
-        raw = np.asarray(values)
-        if raw.dtype.kind in "US" or (
-            raw.dtype.kind == "O" and all(isinstance(value, str) for value in raw.flat)
-        ):
-            raw = self._codes(np.atleast_1d(raw))
         expected = f"one of {quoted(self.levels)} or a code 0 to {self.width - 1}"
+        raw = self._read(values, expected)
+        if all(isinstance(value, str) for value in raw):
+            return self._codes(raw)
         column = self._numbers(raw, expected)
-        codes = np.isin(column, np.arange(self.width))
-        self._require(codes, column, expected)
+        self._require(np.isin(column, np.arange(self.width)), column, expected)
         return column.astype(np.int64)
 
     def _codes(self, names: NDArray[Any]) -> NDArray[np.int64]:
-        for row, name in enumerate(names.flat):
+        for row, name in enumerate(names):
             if name not in self.levels:
                 raise InputError(
                     f"attribute '{self.name}'",
@@ -186,8 +204,7 @@ class Categorical(AbstractAttribute):
                     got=f"'{name}' in row {row}",
                     do=nearest(str(name), self.levels),
                 )
-        index = {level: code for code, level in enumerate(self.levels)}
-        return np.vectorize(index.__getitem__, otypes=[np.int64])(names)
+        return np.array([self.levels.index(str(name)) for name in names], dtype=np.int64)
 
     def labels(self, column: Column) -> list[str]:
         """Names of the levels in a column."""
@@ -217,11 +234,12 @@ class Continuous(AbstractAttribute):
     def __post_init__(self) -> None:
         """Refuse an empty or infinite range."""
         super().__post_init__()
-        if not (np.isfinite([self.low, self.high]).all() and self.low < self.high):
+        numbers = all(isinstance(bound, Real) for bound in (self.low, self.high))
+        if not numbers or not -math.inf < self.low < self.high < math.inf:
             raise InputError(
                 f"attribute '{self.name}'",
                 expected="finite bounds with low < high",
-                got=f"low={self.low}, high={self.high}",
+                got=f"low={self.low!r}, high={self.high!r}",
                 do="give the range in which the attribute lies",
             )
 
@@ -295,6 +313,10 @@ class AttributeSpace:
     def __post_init__(self) -> None:
         """Freeze the order and refuse doubles."""
         object.__setattr__(self, "attributes", tuple(self.attributes))
+        for attribute in self.attributes:
+            check_is(
+                "attribute space", attribute, AbstractAttribute, "Binary, Categorical, Continuous"
+            )
         doubled = sorted({name for name in self.names if self.names.count(name) > 1})
         if doubled or not self.attributes:
             raise InputError(
@@ -337,6 +359,7 @@ class AttributeSpace:
 
     def parse(self, table: Mapping[str, ArrayLike]) -> Table:
         """Return a whole table with columns in this order, or refuse it."""
+        check_is("attributes", table, Mapping, "a mapping from names to columns")
         self.check_known(table)
         missing = [name for name in self.names if name not in table]
         if missing:
@@ -353,7 +376,7 @@ class AttributeSpace:
                 "attributes",
                 expected="columns of one length, at least 1",
                 got=f"lengths {lengths}",
-                do="give one value an image in every column",
+                do="give one value for each image in every column",
             )
         return parsed
 

@@ -43,7 +43,7 @@ def integrate_chunks(
 
     def report(record: StepRecord) -> None:
         if on_step is not None:
-            on_step(replace(record, first_image=done))
+            on_step(replace(record, first_image=done, images=count))
 
     while done < count:
         rows = slice(done, min(done + size, count))
@@ -62,10 +62,11 @@ def integrate_chunks(
 
 @contextmanager
 def evaluating(module: nn.Module) -> Generator[None]:
-    """Switch dropout off for the time of a run."""
-    training = module.training
+    """Switch dropout off for the time of a run, and leave every part in the mode it had."""
+    modes = {part: part.training for part in module.modules()}
     module.eval()
     try:
         yield
     finally:
-        module.train(training)
+        for part, training in modes.items():
+            part.training = training

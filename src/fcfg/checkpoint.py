@@ -13,10 +13,10 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from fcfg.attributes import AttributeSpace
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.denoise import Denoiser
 from fcfg.embedder import AttributeEmbedder
-from fcfg.errors import InputError
+from fcfg.errors import InputError, nearest, quoted
 from fcfg.graph import CausalGraph
 from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.schedule import Kind, NoiseSchedule, Parameterisation
@@ -40,18 +40,18 @@ _CONFIG = "config.json"
 class CheckpointConfig(BaseModel):
     """What ``config.json`` holds: everything of a pipeline that is not a tensor."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    format: int  #: of the folder; readers refuse a newer one
+    format: int = Field(ge=1)  #: of the folder; readers refuse a newer one
     fcfg: str  #: version that wrote it
     storage: Storage  #: of the weights of network, embedder and judge
     network: UNetConfig | str  #: or the name of a class of the user's own
-    channels: int
-    stride: int
+    channels: int = Field(ge=1)
+    stride: int = Field(ge=1)
     parameterisation: Parameterisation
     schedule: Kind
-    steps: int  #: T
-    embedding: int  #: width of an attribute's block
+    steps: int  #: number T of times
+    embedding: int = Field(ge=1)  #: width of an attribute's block
     attributes: dict[str, dict[str, Any]]
     graph: dict[str, list[str]]
     mechanisms: dict[str, list[str]]  #: node to the parents its mechanism was fitted on
@@ -81,12 +81,20 @@ def save(
             got=type(judge).__name__,
             do="save another judge by yourself, and set pipeline.judge after loading",
         )
-    if (folder / _CONFIG).exists():
-        _read_config(folder)  # never replace what is not a checkpoint
+    stale: set[str] = set()
+    if (folder / _CONFIG).exists():  # what is not a checkpoint is never replaced
+        stale = set(_read_config(folder).files.values())
+    if storage not in get_args(Storage):
+        raise InputError(
+            "storage",
+            expected=f"one of {quoted(get_args(Storage))}",
+            got=repr(storage),
+            do=nearest(str(storage), get_args(Storage)),
+        )
     parts = {
         "network": _stored(denoiser.network, storage),
         "embedder": _stored(denoiser.embedder, storage),
-        "scm": _contiguous(scm),
+        "scm": _tensors(scm),
     }
     if judge is not None:
         parts["judge"] = _stored(judge, storage)
@@ -108,16 +116,23 @@ def save(
         mechanisms={node: list(parents) for node, parents in scm.fitted_parents.items()},
         judge=None if judge is None else judge.config,
         files={part: f"{part}-{_digest(data)}.safetensors" for part, data in contents.items()},
-        provenance=pipeline.provenance,
+        provenance=_json_values(pipeline.provenance),
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    for part, data in contents.items():
-        _write(folder / config.files[part], data)
-    _write(folder / _CONFIG, config.model_dump_json(indent=2).encode())
-    for part in ("network", "embedder", "scm", "judge"):
-        for stale in folder.glob(f"{part}-*.safetensors"):
-            if stale.name not in config.files.values():
-                stale.unlink()
+    described = config.model_dump_json(indent=2).encode()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for part, data in contents.items():
+            _write(folder / config.files[part], data)
+        _write(folder / _CONFIG, described)
+        for name in stale - set(config.files.values()):
+            (folder / Path(name).name).unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"checkpoint {folder}",
+            expected="a folder that can be written",
+            got=error.strerror or error,
+            do="choose another path or make room; what was there before is whole",
+        ) from error
 
 
 def load(
@@ -141,6 +156,17 @@ def load(
             got="none" if network is None else type(network).__name__,
             do="call load again so",
         )
+    try:
+        return _build(folder, config, network)
+    except (InputError, RuntimeError, ValueError) as error:
+        if isinstance(error, InputError) and str(folder) in str(error):
+            raise
+        raise _refusal(folder, f"a {_CONFIG} that makes sense", error) from error
+
+
+def _build(
+    folder: Path, config: CheckpointConfig, network: nn.Module | None
+) -> CounterfactualPipeline:
     space = AttributeSpace.from_config(config.attributes)
     scm = StructuralCausalModel(space, CausalGraph(config.graph))
     for node, parents in config.mechanisms.items():
@@ -172,10 +198,10 @@ def load(
 
 def _read_config(folder: Path) -> CheckpointConfig:
     try:
-        raw = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
-        version = raw["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        found = "no such file" if isinstance(error, OSError) else "something else"
+        text = (folder / _CONFIG).read_text(encoding="utf-8")
+        version = json.loads(text)["format"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        found = error.strerror if isinstance(error, OSError) else "something else"
         raise _refusal(folder, f"a folder with a {_CONFIG} that fcfg wrote", found) from error
     if not isinstance(version, int) or version > FORMAT:
         raise InputError(
@@ -185,7 +211,7 @@ def _read_config(folder: Path) -> CheckpointConfig:
             do="upgrade fcfg to read it",
         )
     try:
-        return CheckpointConfig.model_validate(raw)
+        return CheckpointConfig.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(key) for key in first["loc"])
@@ -205,7 +231,7 @@ def _fill(module: nn.Module, folder: Path, config: CheckpointConfig, part: str) 
         meta = any(parameter.is_meta for parameter in module.parameters())
         module.load_state_dict(tensors, assign=meta)
     except OSError as error:
-        raise _refusal(folder, f"the file {name}", "no such file") from error
+        raise _refusal(folder, f"the file {name}", error.strerror) from error
     except (RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise _refusal(folder, f"weights in {name} that fit its {part}", reason) from error
@@ -215,7 +241,7 @@ def _stored(module: nn.Module, storage: Storage) -> dict[str, Tensor]:
     """Weights in the precision of the file."""
     target = getattr(torch, storage)
     stored: dict[str, Tensor] = {}
-    for key, tensor in _contiguous(module).items():
+    for key, tensor in _tensors(module).items():
         if not tensor.is_floating_point():
             stored[key] = tensor
             continue
@@ -231,9 +257,24 @@ def _stored(module: nn.Module, storage: Storage) -> dict[str, Tensor]:
     return stored
 
 
-def _contiguous(module: nn.Module) -> dict[str, Tensor]:
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    """State of a module as tensors of their own, tied weights included."""
     state: Mapping[str, Tensor] = module.state_dict()
-    return {key: tensor.detach().cpu().contiguous() for key, tensor in state.items()}
+    own = torch.contiguous_format
+    return {key: tensor.detach().cpu().clone(memory_format=own) for key, tensor in state.items()}
+
+
+def _json_values(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Provenance as JSON would give it back, or a refusal before anything is written."""
+    try:
+        return json.loads(json.dumps(provenance, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "provenance",
+            expected="texts, finite numbers, lists and mappings of them",
+            got=error,
+            do="convert arrays and tensors with .tolist() or .item()",
+        ) from error
 
 
 def _widened(tensor: Tensor) -> Tensor:
@@ -254,12 +295,15 @@ def _write(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
+        folder = os.open(path.parent, os.O_RDONLY)  # the rename itself must last, too
+        os.fsync(folder)
+        os.close(folder)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def _refusal(folder: Path, expected: str, got: str) -> InputError:
+def _refusal(folder: Path, expected: str, got: object) -> InputError:
     return InputError(
         f"checkpoint {folder}",
         expected=expected,

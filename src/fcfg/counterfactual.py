@@ -8,10 +8,12 @@ computed once: one abduction serves every intervention and every guidance.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike
@@ -20,36 +22,37 @@ from torch import Tensor, nn
 from fcfg.attributes import AttributeSpace, Table
 from fcfg.batching import evaluating, integrate_chunks
 from fcfg.denoise import AbstractPredictor, ConditionalPredictor, Denoiser
-from fcfg.errors import InputError
+from fcfg.errors import InputError, check_is, check_whole, short
 from fcfg.graph import CausalGraph, Partition
 from fcfg.guidance import Guidance, GuidedPredictor, WeightTable
-from fcfg.images import ImagesLike, read_images
+from fcfg.images import ImagesLike, image_keys, read_images
 from fcfg.sampling import DDIM, AbstractSolver, OnStep, Plan, Trajectory, time_grid
 from fcfg.scm import Intervention, Keys, StructuralCausalModel
 
 DEFAULT_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Abduction:
     """The noise behind images under their own attributes; reusable for any question."""
 
     trajectory: Trajectory  #: at time T, on the CPU
-    attributes: Table  #: factual
-    times: tuple[int, ...]  #: the ascending grid
+    attributes: Table = field(repr=False)  #: factual
+    keys: Keys = field(repr=False)  #: a name for each image, which seeds are combined with
+    times: tuple[int, ...] = field(repr=False)  #: the ascending grid
     solver: AbstractSolver  #: predicts, too
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Action:
     """Attributes under an intervention."""
 
-    attributes: Table  #: counterfactual
+    attributes: Table = field(repr=False)  #: counterfactual
     targets: tuple[str, ...]  #: the attributes intervened on
     seed: int  #: of what discrete attributes leave open
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Counterfactual:
     """The answer to a what-if, with everything it came from."""
 
@@ -71,7 +74,7 @@ class Counterfactual:
 
     @property
     def evaluations(self) -> int:
-        """Network rows an image, abduction included."""
+        """Network rows for each image, abduction included."""
         return self.trajectory.evaluations
 
 
@@ -93,17 +96,24 @@ class CounterfactualPipeline:
         judge: nn.Module | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
+        check_is("pipeline, denoiser", denoiser, Denoiser, "a fcfg.Denoiser")
+        check_is("pipeline, scm", scm, StructuralCausalModel, "a fcfg.StructuralCausalModel")
         if scm.space != denoiser.embedder.space:
             raise InputError(
                 "pipeline",
-                expected=f"one attribute space, that of the denoiser {denoiser.embedder.space}",
-                got=f"another in the structural causal model, {scm.space}",
+                expected="one attribute space for denoiser and structural causal model",
+                got=f"{list(denoiser.embedder.space.names)} and {list(scm.space.names)}",
                 do="build both from the same AttributeSpace",
             )
         self.denoiser = denoiser
         self.scm = scm
         self.judge = judge
         self.provenance = dict(provenance or {})
+
+    def __repr__(self) -> str:
+        size = sum(parameter.numel() for parameter in self.denoiser.parameters()) / 1e6
+        network = type(self.denoiser.network).__name__
+        return f"CounterfactualPipeline({network} of {size:.1f} M parameters, {self.graph})"
 
     @property
     def space(self) -> AttributeSpace:
@@ -147,19 +157,20 @@ class CounterfactualPipeline:
             steps: From image to noise, and back; the paper has 1,000.
             partition: What is in the groups, where their names do not say.
             seed: Of what discrete attributes leave open.
-            keys: A name or number an image, which the seed is combined with; its position by
-                default.
+            keys: A name or number for each image, combined with the seed; by default one
+                made of its pixels, so that an answer depends on the image alone.
             solver: DDIM by default.
             batch_size: The most network rows at once; bounds the memory.
-            on_step: Told of every step.
+            on_step: Told of every step, with the share that is done.
         """
         # What is cheap comes first, so that a bad question is refused before hours of work.
-        action = self.act(attributes, do, seed=seed, keys=keys)
-        groups = guidance.partition(self.graph, action.targets, partition)
-        self._table(guidance, groups, time_grid(self.denoiser.schedule, steps), batch_size)
-        abduction = self.abduct(
-            images, attributes, steps=steps, solver=solver, batch_size=batch_size, on_step=on_step
-        )
+        x, table = self._door(images, attributes)
+        keys = image_keys(x) if keys is None else keys
+        times = time_grid(self.denoiser.schedule, steps)
+        action = self.act(table, do, seed=seed, keys=keys)
+        groups = self._groups(guidance, action, partition)
+        self._table(guidance, groups, times, batch_size)
+        abduction = self._abduct(x, table, keys, times, solver, batch_size, on_step)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
     def abduct(
@@ -168,6 +179,7 @@ class CounterfactualPipeline:
         attributes: Mapping[str, ArrayLike],
         *,
         steps: int = 100,
+        keys: Keys | None = None,
         solver: AbstractSolver | None = None,
         batch_size: int = 256,
         on_step: OnStep | None = None,
@@ -178,23 +190,15 @@ class CounterfactualPipeline:
             images: As in :meth:`counterfactual`, and so the others.
             attributes: Factual.
             steps: From image to noise.
+            keys: A name or number for each image, made of its pixels by default.
             solver: DDIM by default.
             batch_size: The most network rows at once.
-            on_step: Told of every step.
+            on_step: Told of every step, with the share that is done.
         """
-        denoiser = self.denoiser
-        x = read_images(images, channels=denoiser.channels, stride=denoiser.stride)
-        table = self.space.parse(attributes)
-        length = len(table[self.space.names[0]])
-        if length != len(x):
-            raise InputError(
-                "attributes",
-                expected=f"{len(x)} values a column, one an image",
-                got=length,
-                do="give one value an image",
-            )
-        times = time_grid(denoiser.schedule, steps)
-        return self._abduct(x, table, times, solver or DDIM(), batch_size, on_step)
+        x, table = self._door(images, attributes)
+        keys = image_keys(x) if keys is None else keys
+        times = time_grid(self.denoiser.schedule, steps)
+        return self._abduct(x, table, keys, times, solver, batch_size, on_step)
 
     def act(
         self,
@@ -210,8 +214,10 @@ class CounterfactualPipeline:
             attributes: Factual.
             do: For every target a value, a column, or a function of the factual column.
             seed: Of what discrete attributes leave open.
-            keys: A name or number an image, which the seed is combined with.
+            keys: A name or number for each image, combined with the seed: ``abduction.keys``
+                gives the answers of :meth:`counterfactual`. Its position by default.
         """
+        check_is("do", do, Mapping, "a mapping from names to values")
         table = self.space.parse(attributes)
         downstream = self.graph.affected(do) - set(do)
         noise = self.scm.abduct(table, downstream, seed=seed, keys=keys)
@@ -235,17 +241,22 @@ class CounterfactualPipeline:
             guidance: How strongly to push each group of attributes.
             partition: What is in the groups, where their names do not say.
             batch_size: The most network rows at once.
-            on_step: Told of every step.
+            on_step: Told of every step, with the share that is done.
         """
+        check_is("abduction", abduction, Abduction, "what pipeline.abduct gave")
+        check_is("action", action, Action, "what pipeline.act gave")
+        kept = set(self.space.names) - self.graph.affected(action.targets)
         asked, found = (len(r.attributes[self.space.names[0]]) for r in (action, abduction))
-        if asked != found:
+        if asked != found or not all(
+            np.array_equal(action.attributes[name], abduction.attributes[name]) for name in kept
+        ):
             raise InputError(
                 "action",
                 expected=f"attributes for the {found} images of the abduction",
-                got=asked,
+                got=f"{asked} other ones",
                 do="make both from the same images",
             )
-        groups = guidance.partition(self.graph, action.targets, partition)
+        groups = self._groups(guidance, action, partition)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
     def reverse(
@@ -263,27 +274,59 @@ class CounterfactualPipeline:
         Args:
             pair: What :meth:`counterfactual` or :meth:`predict` gave.
             batch_size: The most network rows at once.
-            on_step: Told of every step.
+            on_step: Told of every step, with the share that is done.
         """
+        check_is("pair", pair, Counterfactual, "what pipeline.counterfactual gave")
         question = pair.abduction
         self._table(pair.guidance, pair.partition, question.times, batch_size)
         abduction = self._abduct(
-            pair.images, pair.attributes, question.times, question.solver, batch_size, on_step
+            pair.images,
+            pair.attributes,
+            question.keys,
+            question.times,
+            question.solver,
+            batch_size,
+            on_step,
         )
         back = replace(pair.action, attributes=question.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
+
+    def _door(
+        self, images: ImagesLike, attributes: Mapping[str, ArrayLike]
+    ) -> tuple[Tensor, Table]:
+        x = read_images(images, channels=self.denoiser.channels, stride=self.denoiser.stride)
+        table = self.space.parse(attributes)
+        length = len(table[self.space.names[0]])
+        if length != len(x):
+            raise InputError(
+                "attributes",
+                expected=f"{len(x)} values in each column, one for each image",
+                got=length,
+                do="give one value for each image",
+            )
+        return x, table
+
+    def _groups(
+        self, guidance: Guidance, action: Action, partition: Partition | None
+    ) -> Partition:
+        check_is("guidance", guidance, Guidance, "a fcfg.Guidance, such as Guidance.parse(text)")
+        if partition is not None:
+            check_is("partition", partition, Partition, "a fcfg.Partition")
+        return guidance.partition(self.graph, action.targets, partition)
 
     def _abduct(
         self,
         images: Tensor,
         table: Table,
+        keys: Keys,
         times: tuple[int, ...],
-        solver: AbstractSolver,
+        solver: AbstractSolver | None,
         batch_size: int,
         on_step: OnStep | None,
     ) -> Abduction:
-        if batch_size < 1:
-            raise InputError("batch_size", expected="1 or more", got=batch_size, do="raise it")
+        solver = DDIM() if solver is None else solver
+        check_is("solver", solver, AbstractSolver, "a solver such as fcfg.DDIM()")
+        check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
 
         def predictor(rows: slice) -> AbstractPredictor:
             return ConditionalPredictor(self.denoiser, self._condition(table, rows))
@@ -293,7 +336,7 @@ class CounterfactualPipeline:
             end = integrate_chunks(
                 predictor, start, self._plan(times), solver, size=batch_size, on_step=on_step
             )
-        return Abduction(end, table, times, solver)
+        return Abduction(end, table, keys, times, solver)
 
     def _predict(
         self,
@@ -325,6 +368,13 @@ class CounterfactualPipeline:
                 size=batch_size // table.rows,
                 on_step=on_step,
             )
+        broken = (~end.x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
+        if broken:
+            warnings.warn(
+                f"counterfactual: NaN or infinity in the images {short(broken)} under {guidance}; "
+                "lower its weights or take more steps",
+                stacklevel=3,
+            )
         return Counterfactual(end, abduction, action, partition, guidance)
 
     def _table(
@@ -332,6 +382,7 @@ class CounterfactualPipeline:
     ) -> WeightTable:
         """Weights of a prediction, refused where one image alone is more than a batch."""
         table = guidance.table(partition, times[::-1], self.denoiser.schedule)
+        check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
         if batch_size < table.rows:
             raise InputError(
                 "batch_size",

@@ -19,15 +19,16 @@ from torch.nn import functional
 
 from fcfg.attributes import Column
 from fcfg.embedder import AttributeEmbedder
-from fcfg.errors import InputError, nearest, quoted
+from fcfg.errors import InputError, check_whole, nearest, quoted
 from fcfg.graph import Partition
+from fcfg.networks import UNet
 from fcfg.schedule import NoiseSchedule, Parameterisation, noise_from_output, training_target
 
 Images: TypeAlias = Float[Tensor, "batch channel height width"]
 State: TypeAlias = tuple[Tensor, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """One step of a plan, from time t to time s; every number is a tensor on the device."""
 
@@ -39,7 +40,7 @@ class Step:
     noise_s: Float[Tensor, ""]
     weights: Float[Tensor, "groups"]  #: of the guidance; empty where there is none
     guided: bool  #: false outside the start and stop of the guidance
-    ascending: bool  #: from image to noise: an inversion
+    ascending: bool  #: from image to noise, an inversion
 
     def reversed(self) -> Step:
         """The step from s to t."""
@@ -55,7 +56,7 @@ class Step:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prediction:
     """The two noises of a step: for the clean estimate, and for adding noise again.
 
@@ -81,7 +82,7 @@ class Prediction:
         return (step.noise_s * self.renoise - k * self.clean) / (step.noise_s - k)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corruption:
     """What training draws for a batch: times, noise, and which attributes stay visible."""
 
@@ -96,13 +97,21 @@ class Denoiser(nn.Module):
     Any module called as ``network(x, t, c)`` will do, with t in 1..T: t = 0 is never trained,
     so a question at t = 0 is asked, and converted, at t = 1.
 
+    >>> from fcfg.attributes import AttributeSpace, Binary
+    >>> from fcfg.networks import UNetConfig
+    >>> embedder = AttributeEmbedder(AttributeSpace([Binary("smiling")]))
+    >>> network = UNet(UNetConfig(size=8, base=8, multipliers=(1, 2), attention=(), condition=32))
+    >>> denoiser = Denoiser(network, embedder, NoiseSchedule())
+    >>> denoiser(torch.zeros(1, 3, 8, 8), torch.tensor([10]), torch.zeros(1, 32)).shape
+    torch.Size([1, 3, 8, 8])
+
     Args:
         network: Predicts from (batch, channel, height, width) images, (batch,) times and
             (batch, K·d) conditions.
         embedder: Makes conditions of attributes.
         schedule: Its noise levels.
-        channels: Of the images.
-        stride: What their height and width must be divisible by.
+        channels: Of the images; a :class:`fcfg.networks.UNet` knows.
+        stride: What their height and width must be divisible by; a UNet knows, 1 otherwise.
         parameterisation: What the network predicts: 'noise' (the paper), 'image', 'velocity'.
     """
 
@@ -112,8 +121,8 @@ class Denoiser(nn.Module):
         embedder: AttributeEmbedder,
         schedule: NoiseSchedule,
         *,
-        channels: int = 3,
-        stride: int = 1,
+        channels: int | None = None,
+        stride: int | None = None,
         parameterisation: Parameterisation = "noise",
     ) -> None:
         super().__init__()
@@ -124,11 +133,24 @@ class Denoiser(nn.Module):
                 got=repr(parameterisation),
                 do=nearest(str(parameterisation), get_args(Parameterisation)),
             )
+        if isinstance(network, UNet):
+            known = network.config
+            channels, stride = channels or known.channels, stride or known.stride
+            told = (channels, stride, embedder.condition_width)
+            if told != (known.channels, known.stride, known.condition):
+                raise InputError(
+                    "denoiser (channels, stride, condition width)",
+                    expected=f"what its UNet has, {known.channels, known.stride, known.condition}",
+                    got=told,
+                    do="leave channels and stride out, and give the UNet K·32 as its condition",
+                )
         self.network = network
         self.embedder = embedder
         self.schedule = schedule
-        self.channels = channels
-        self.stride = stride
+        self.channels = check_whole(
+            "denoiser, channels", channels, 1, 1000, do="say how many the images have"
+        )
+        self.stride = check_whole("denoiser, stride", stride or 1, 1, 4096, do="1 is no demand")
         self.parameterisation: Parameterisation = parameterisation
 
     @property
@@ -138,7 +160,7 @@ class Denoiser(nn.Module):
 
     @property
     def state_dtype(self) -> torch.dtype:
-        """Precision of the sampler: float32 whatever the network's, float64 for float64."""
+        """Precision of the sampler, float32 whatever the network's, but float64 for float64."""
         embedder = next(self.embedder.parameters()).dtype
         return torch.float64 if embedder == torch.float64 else torch.float32
 
@@ -153,15 +175,25 @@ class Denoiser(nn.Module):
     ) -> Images:
         """Evaluate the network in its own precision and return that of ``x``."""
         weight = next(self.network.parameters(), x)
-        return self.network(x.to(weight.dtype), t, c.to(weight.dtype)).to(x.dtype)
+        output = self.network(x.to(weight.dtype), t, c.to(weight.dtype))
+        if output.shape != x.shape:
+            raise InputError(
+                "network",
+                expected=f"an output of the shape of its input, {tuple(x.shape)}",
+                got=tuple(output.shape),
+                do="return one number for each pixel and channel",
+            )
+        return output.to(x.dtype)
 
     def forward(
         self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "batch condition"]
     ) -> Images:
         r"""Noise prediction :math:`\epsilon_\theta(x_t, t, c)`."""
         t = t.clamp(min=1)
-        signal, noise = self._levels(t, x)
-        return noise_from_output(self.output(x, t, c), x, signal, noise, self.parameterisation)
+        output = self.output(x, t, c)
+        if self.parameterisation == "noise":
+            return output
+        return noise_from_output(output, x, *self._levels(t, x), self.parameterisation)
 
     def _levels(self, t: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         shape = (-1, 1, 1, 1)
@@ -193,7 +225,8 @@ class Denoiser(nn.Module):
                     name, expected="a probability, 0 to 1", got=p, do="the paper has 0.5 and 0"
                 )
         space = self.embedder.space
-        groups = groups or Partition({name: [name] for name in space.names})
+        if groups is None:
+            groups = Partition({name: [name] for name in space.names})
         groups.check_covers(space.names)
         device, batch = generator.device, shape[0]
         t = torch.randint(1, self.schedule.steps + 1, (batch,), generator=generator, device=device)
@@ -216,9 +249,17 @@ class Denoiser(nn.Module):
             values: What :meth:`fcfg.attributes.AttributeSpace.encode` gave.
             corruption: What :meth:`draw` gave.
         """
+        if not images.is_floating_point():
+            raise InputError(
+                "images",
+                expected="floating-point pixels in [-1, 1]",
+                got=f"dtype {images.dtype}",
+                do="convert bytes with x / 127.5 - 1",
+            )
         signal, noise = self._levels(corruption.t, images)
         x_t = signal * images + noise * corruption.noise
-        c = self.embedder.masked(self.embedder(values), corruption.keep)
+        weight = next(self.embedder.parameters())
+        c = self.embedder.masked(self.embedder(values.to(weight.dtype)), corruption.keep)
         target = training_target(images, corruption.noise, signal, noise, self.parameterisation)
         return functional.mse_loss(self.output(x_t, corruption.t, c), target)
 
@@ -236,7 +277,7 @@ class AbstractPredictor(ABC):
 
     @abstractmethod
     def rows(self, step: Step) -> int:
-        """How many network rows an image costs in one call of :meth:`predict`."""
+        """How many network rows each image costs in one call of :meth:`predict`."""
 
 
 class ConditionalPredictor(AbstractPredictor):

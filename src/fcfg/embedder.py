@@ -17,13 +17,13 @@ from fcfg.attributes import AttributeSpace
 
 
 class AttributeEmbedder(nn.Module):
-    """One small network an attribute: value, ``width``, ``width``, with SiLU between.
+    """One small network for each attribute: value, ``width``, ``width``, with SiLU between.
 
     >>> from fcfg.attributes import Binary
     >>> embedder = AttributeEmbedder(AttributeSpace([Binary("smiling"), Binary("male")]))
     >>> embedder(torch.tensor([[1.0, 0.0]])).shape
     torch.Size([1, 64])
-    >>> sum(p.numel() for p in embedder.parameters())  # 1,120 a scalar attribute, as in App. D
+    >>> sum(p.numel() for p in embedder.parameters())  # 1,120 for each scalar, as in App. D
     2240
 
     Args:

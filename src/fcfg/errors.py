@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Integral
 
 
 class InputError(ValueError):
@@ -23,7 +25,42 @@ class InputError(ValueError):
     """
 
     def __init__(self, subject: str, *, expected: str, got: object, do: str) -> None:
-        super().__init__(f"{subject}: expected {expected}, got {got}; {do}.")
+        self.expected, self.got, self.do = expected, got, do
+        message = f"{subject}: expected {expected}, got {got}; {do}"
+        super().__init__(" ".join(message.split()) + ("" if do.endswith("?") else "."))
+
+    def about(self, subject: str, do: str) -> InputError:
+        """The same error about what the caller knows it by."""
+        return InputError(subject, expected=self.expected, got=self.got, do=do)
+
+
+def short(value: object) -> str:
+    """What came, for a message: its kind, and as much of it as is readable.
+
+    >>> short("cfg:3"), short(None), short(list(range(100)))
+    ("str 'cfg:3'", 'None', 'list [0, 1, 2, 3, 4, 5, ...]')
+    """
+    return "None" if value is None else f"{type(value).__name__} {reprlib.repr(value)}"
+
+
+def check_is(subject: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
+    """Refuse an argument of another kind than its type says.
+
+    >>> check_is("guidance", 3, str, "a text")
+    Traceback (most recent call last):
+    fcfg.errors.InputError: guidance: expected a text, got int 3; pass one.
+    """
+    if not isinstance(value, kind):
+        raise InputError(subject, expected=expected, got=short(value), do="pass one")
+
+
+def check_whole(subject: str, value: object, low: int, high: int, do: str) -> int:
+    """Return a whole number within bounds, or refuse it."""
+    if isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high:
+        return int(value)
+    raise InputError(
+        subject, expected=f"a whole number from {low} to {high}", got=short(value), do=do
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import networkx as nx
 
 from fcfg.attributes import check_name
-from fcfg.errors import InputError, nearest, quoted
+from fcfg.errors import InputError, check_is, nearest, quoted, short
 
 if TYPE_CHECKING:
     DiGraph: TypeAlias = nx.DiGraph[str]
@@ -36,7 +36,11 @@ class CausalGraph:
     def __init__(self, parents: Mapping[str, Sequence[str]] | DiGraph) -> None:
         if isinstance(parents, nx.DiGraph):
             parents = {node: list(parents.predecessors(node)) for node in parents}
-        self._parents = {check_name(node): tuple(causes) for node, causes in parents.items()}
+        check_is("causal graph", parents, Mapping, "lists of parents by node, or a DiGraph")
+        self._parents = {
+            check_name(node): _names(f"causal graph, node '{node}'", causes)
+            for node, causes in parents.items()
+        }
         self._check_parents()
         graph: DiGraph = nx.DiGraph()
         graph.add_nodes_from(self._parents)
@@ -87,7 +91,7 @@ class CausalGraph:
     def affected(self, targets: Iterable[str]) -> set[str]:
         """Nodes that an intervention can change: the targets and all their descendants."""
         reached: set[str] = set()
-        for target in targets:
+        for target in _names("intervention", targets):
             if target not in self._parents:
                 raise InputError(
                     "intervention",
@@ -121,7 +125,11 @@ class Partition:
     """
 
     def __init__(self, groups: Mapping[str, Iterable[str]]) -> None:
-        self._groups = {check_name(name): tuple(members) for name, members in groups.items()}
+        check_is("partition", groups, Mapping, "lists of attributes by group")
+        self._groups = {
+            check_name(name): _names(f"partition, group '{name}'", members)
+            for name, members in groups.items()
+        }
         home: dict[str, str] = {}
         for name, members in self._groups.items():
             for member in members:
@@ -157,7 +165,7 @@ class Partition:
 
     @classmethod
     def by_attribute(cls, graph: CausalGraph) -> Partition:
-        """One group an attribute (M = K), named like it."""
+        """One group for each attribute (M = K), named like it."""
         return cls({node: [node] for node in graph.nodes})
 
     @property
@@ -171,6 +179,13 @@ class Partition:
         return dict(self._groups)
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
+        if name not in self._groups:
+            raise InputError(
+                "partition",
+                expected=f"a group among {quoted(self._groups)}",
+                got=repr(name),
+                do=nearest(str(name), self._groups),
+            )
         return self._groups[name]
 
     def check_covers(self, names: Iterable[str]) -> None:
@@ -183,8 +198,8 @@ class Partition:
             raise InputError(
                 "partition",
                 expected=f"groups that cover exactly {quoted(names)}",
-                got=f"no group for {quoted(missing)}" if missing else f"unknown {quoted(unknown)}",
-                do="put every attribute in one group" if missing else nearest(unknown[0], names),
+                got=f"no group for {quoted(missing)} and the unknown {quoted(unknown)}",
+                do=nearest(unknown[0], names) if unknown else "put every attribute in one group",
             )
 
     def mask(self, names: Iterable[str]) -> list[list[bool]]:
@@ -194,7 +209,7 @@ class Partition:
             names: The attributes in the order of their embedding blocks.
 
         Returns:
-            A row a group, an entry an attribute.
+            A row for each group, an entry for each attribute.
         """
         names = tuple(names)
         return [[name in members for name in names] for members in self._groups.values()]
@@ -213,3 +228,10 @@ class Partition:
 
     def __repr__(self) -> str:
         return f"Partition({ {name: list(members) for name, members in self._groups.items()} })"
+
+
+def _names(subject: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Freeze a list of names; a single text is not one."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InputError(subject, expected="a list of names", got=short(names), do="use [...]")
+    return tuple(names)

@@ -6,6 +6,7 @@ their pixels mean and are scaled; arrays and tensors must be in that range alrea
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Sequence
 from typing import TypeAlias, cast
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from fcfg.errors import InputError
+from fcfg.errors import InputError, check_is, short
 
 ImagesLike: TypeAlias = Tensor | NDArray[np.generic] | Image.Image | Sequence[Image.Image]
 
@@ -40,9 +41,9 @@ def read_images(
     """
     if isinstance(images, Image.Image):
         images = [images]
-    if isinstance(images, Sequence):
+    if isinstance(images, list | tuple):
         return _check_shape(_from_pictures(images, channels), channels, stride)
-    tensor = torch.as_tensor(images)
+    tensor = _from_numbers(images)
     if not tensor.is_floating_point():
         raise _refusal(
             "floating-point pixels in [-1, 1]",
@@ -50,15 +51,25 @@ def read_images(
             "convert bytes with x / 127.5 - 1",
         )
     _check_shape(tensor, channels, stride)
-    tensor = tensor.detach().cpu()
     _check_range(tensor)
     return tensor
+
+
+def _from_numbers(images: ImagesLike) -> Tensor:
+    try:
+        if isinstance(images, np.ndarray):  # reversed or strided views, other byte orders
+            native = np.ascontiguousarray(images, dtype=images.dtype.newbyteorder("="))
+            return torch.from_numpy(native)
+        check_is("images", images, Tensor, "a tensor, an array or PIL pictures")
+        return cast(Tensor, images).detach().cpu()
+    except (TypeError, NotImplementedError) as error:
+        raise _refusal("numbers", short(images), "pass a float32 array or tensor") from error
 
 
 def _from_pictures(pictures: Sequence[Image.Image], channels: int) -> Tensor:
     arrays: list[NDArray[np.generic]] = []
     for number, picture in enumerate(pictures):
-        if not isinstance(picture, Image.Image):  # pyright: ignore[reportUnnecessaryIsInstance] # users do
+        if not isinstance(picture, Image.Image):
             raise _refusal(
                 "a tensor, an array or PIL pictures",
                 f"a sequence with {type(picture).__name__}",
@@ -66,11 +77,14 @@ def _from_pictures(pictures: Sequence[Image.Image], channels: int) -> Tensor:
             )
         mode = _MODES.get(channels)
         if picture.mode != mode:
+            deep = picture.mode.startswith(("I", "F"))  # which convert would clip
             raise InputError(
                 f"picture {number}",
-                expected=f"mode {mode} ({channels} channels)",
+                expected=f"mode {mode} ({channels} channels of 8 bits)",
                 got=f"mode {picture.mode}",
-                do=f"use picture.convert('{mode}')",
+                do="scale its numbers to [-1, 1] yourself and pass a float array"
+                if deep
+                else f"use picture.convert('{mode}')",
             )
         arrays.append(np.asarray(picture).reshape(*picture.size[::-1], channels))
     sizes = {array.shape[:2] for array in arrays}
@@ -117,9 +131,31 @@ def _check_range(images: Tensor) -> None:
         warnings.warn(
             "images: all pixels are in [0, 1], but [-1, 1] is expected; scale with 2 * x - 1 "
             "unless they are really that bright",
-            stacklevel=4,
+            stacklevel=5,  # whoever called the pipeline
         )
 
 
 def _refusal(expected: str, got: str, do: str) -> InputError:
     return InputError("images", expected=expected, got=got, do=do)
+
+
+def to_pictures(images: Float[Tensor, "batch channel height width"]) -> list[Image.Image]:
+    """Turn images into 8-bit pictures, clamped: the inverse of reading them.
+
+    >>> to_pictures(torch.zeros(1, 3, 8, 8))[0].size
+    (8, 8)
+
+    Args:
+        images: In [-1, 1], of one or three channels.
+    """
+    if images.shape[1] not in _MODES:
+        raise _refusal("1 or 3 channels", f"{images.shape[1]}", "choose the channels to show")
+    scaled = (images.detach().cpu().clamp(-1, 1) + 1) * 127.5
+    bytes_ = scaled.round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
+    return [Image.fromarray(row[..., 0] if row.shape[2] == 1 else row) for row in bytes_]
+
+
+def image_keys(images: Float[Tensor, "batch channel height width"]) -> list[str]:
+    """A name for every image, made of its pixels: the same wherever the image stands."""
+    rows = images.to(torch.float32).numpy()
+    return [hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest() for row in rows]

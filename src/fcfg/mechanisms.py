@@ -63,8 +63,9 @@ class FlowMechanism(AbstractMechanism):
 
     .. math:: a = \operatorname{clip}(g(u; pa)), \qquad u \sim \mathcal N(0, 1)
 
-    The flow acts on standardised values. Values beyond the declared range are impossible, so the
-    mechanism ends in the range, like data that were recorded with a cap.
+    The flow acts on standardised values and is the identity beyond five standard deviations, so
+    attributes with long tails are better given on a log scale. Values beyond the declared range
+    are impossible: the mechanism ends in the range, like data that were recorded with a cap.
 
     Args:
         attribute: The node.
@@ -169,8 +170,8 @@ def gumbel_posterior(
 
     Args:
         logits: :math:`\ell`.
-        observed: k.
-        uniform: In (0, 1): one number for the maximum, then one a level.
+        observed: The class k.
+        uniform: In (0, 1): one number for the maximum, then one for each level.
     """
     gumbel = -torch.log(-torch.log(uniform.clamp(min=torch.finfo(uniform.dtype).tiny)))
     top = gumbel[:, :1] + logits.logsumexp(dim=1, keepdim=True)

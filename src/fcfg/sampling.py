@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import torch
@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fcfg.denoise import AbstractPredictor, Images, State, Step
-from fcfg.errors import InputError
+from fcfg.errors import InputError, check_whole
 from fcfg.schedule import NoiseSchedule, clean_image
 
 
@@ -28,18 +28,12 @@ def time_grid(schedule: NoiseSchedule, steps: int) -> tuple[int, ...]:
     (0, 333, 667, 1000)
     """
     last = schedule.steps
-    if not 1 <= steps <= last or steps != int(steps):
-        raise InputError(
-            "steps",
-            expected=f"a whole number from 1 to {last}",
-            got=repr(steps),
-            do=f"100 is quick, {last} is the paper's",
-        )
-    steps = int(steps)
+    do = f"100 is quick, {last} is the paper's" if last == 1000 else "choose within"
+    steps = check_whole("steps", steps, 1, last, do=do)
     return tuple((2 * i * last + steps) // (2 * steps) for i in range(steps + 1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """Everything a run needs to know about its steps: one table, as tensors on the device."""
 
@@ -117,14 +111,15 @@ class Plan:
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trajectory:
     """Where a run stands: what a solver starts from, what it returns, what abduction keeps."""
 
-    x: Images
-    companions: tuple[Images, ...] = ()  #: second state of exactly invertible schemes
-    residual: Float[Tensor, "batch"] | None = None  #: worst of a refined inversion, RMS a pixel
-    evaluations: int = 0  #: network rows an image spent so far
+    x: Images = field(repr=False)  #: the images at this time, unclamped
+    #: Second state of exactly invertible schemes.
+    companions: tuple[Images, ...] = field(default=(), repr=False)
+    residual: Float[Tensor, "batch"] | None = None  #: worst miss of a refined inversion (RMS)
+    evaluations: int = 0  #: network rows spent so far on each image
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Trajectory:
         """Apply a function to every tensor: move it, slice it."""
@@ -148,14 +143,23 @@ class Trajectory:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepRecord:
     """What ``on_step`` is told after every step."""
 
     index: int  #: of the step just done, from 0
     steps: int  #: how many the run has
-    trajectory: Trajectory
-    first_image: int = 0  #: where trajectory.x[0] stands among the caller's images
+    trajectory: Trajectory  #: of the images in hand
+    ascending: bool  #: true in an abduction, false in a prediction
+    first_image: int = 0  #: where ``trajectory.x[0]`` stands among the caller's images
+    images: int = 0  #: how many the caller has
+
+    @property
+    def share(self) -> float:
+        """How much of the abduction, or of the prediction, is done: 0 to 1."""
+        count = len(self.trajectory.x)
+        done = self.first_image * self.steps + count * (self.index + 1)
+        return done / (self.steps * max(self.images, count))
 
 
 OnStep = Callable[[StepRecord], None]
@@ -232,21 +236,20 @@ class FixedPointDDIM(AbstractSolver):
         \qquad \epsilon = \epsilon_\theta(x_s, s, c),
 
     whose solution the DDIM step s → t leads back to :math:`x_t`. One iteration is what diffusers
-    does. The change in the last iteration is reported as ``Trajectory.residual``: where it does
-    not fall, the network is not smooth enough for the step. Descending, it is :class:`DDIM`.
+    does. By how much the step back from the last iterate but one misses :math:`x_t` is reported
+    as ``Trajectory.residual``. Where it does not fall, the step is too long for the iteration:
+    on the cosine schedule that is the step to T, where the signal all but vanishes, so that the
+    refinement gains little there. Descending, it is :class:`DDIM`.
 
     Args:
-        iterations: Evaluations a step.
+        iterations: Evaluations in each step.
     """
 
     iterations: int = 5
 
     def __post_init__(self) -> None:
         """Refuse no iteration at all."""
-        if self.iterations < 1:
-            raise InputError(
-                "fixed-point iterations", expected="1 or more", got=self.iterations, do="use 5"
-            )
+        check_whole("fixed-point iterations", self.iterations, 1, 1000, do="use 5")
 
     def init(self, trajectory: Trajectory) -> State:
         """No state."""
@@ -269,7 +272,8 @@ class FixedPointDDIM(AbstractSolver):
             prediction, _ = predictor.predict(last, back, asked)
             eps = prediction.merged(back)
             x_s = _ddim(trajectory.x, step, eps, eps)
-        residual = (x_s - last).square().mean(dim=(1, 2, 3)).sqrt()
+        missed = (x_s - last) * step.signal_t / step.signal_s
+        residual = missed.square().mean(dim=(1, 2, 3)).sqrt()
         if trajectory.residual is not None:
             residual = residual.maximum(trajectory.residual)
         spent = trajectory.evaluations + self.iterations * predictor.rows(back)
@@ -293,5 +297,5 @@ def integrate(
     for index, step in enumerate(plan):
         trajectory, asked, state = solver.step(predictor, trajectory, step, asked, state)
         if on_step is not None:
-            on_step(StepRecord(index=index, steps=len(plan), trajectory=trajectory))
+            on_step(StepRecord(index, len(plan), trajectory, plan.ascending))
     return trajectory

@@ -14,15 +14,14 @@ References:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fcfg.errors import InputError, nearest, quoted
+from fcfg.errors import InputError, check_whole, nearest, quoted
 
 Kind: TypeAlias = Literal["linear", "cosine"]
 Parameterisation: TypeAlias = Literal["noise", "image", "velocity"]
@@ -38,14 +37,19 @@ class NoiseSchedule:
 
     Args:
         kind: 'linear' (CelebA-HQ, MIMIC-CXR in the paper) or 'cosine' (EMBED).
-        steps: T. The linear schedule keeps its end points whatever T is.
+        steps: The number T of times. The linear schedule keeps its end points whatever T is.
     """
 
     kind: Kind = "linear"
     steps: int = 1000
+    #: The paper's :math:`\alpha_t` for t = 0..T, with :math:`\alpha_0 = 1`; float64.
+    alpha: Float[Tensor, "times"] = field(init=False, repr=False, compare=False)
+    _levels: dict[torch.device, tuple[Tensor, Tensor]] = field(
+        init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
-        """Refuse an unknown kind, and too few steps for a legal variance."""
+        """Refuse an unknown kind, and too few steps for a legal variance; compute the levels."""
         if self.kind not in get_args(Kind):
             raise InputError(
                 "noise schedule",
@@ -53,40 +57,35 @@ class NoiseSchedule:
                 got=repr(self.kind),
                 do=nearest(str(self.kind), get_args(Kind)),
             )
-        if self.steps < 25:
-            raise InputError(
-                "noise schedule",
-                expected="at least 25 steps, so that every variance is below 1",
-                got=self.steps,
-                do="use more; the paper has 1000",
-            )
+        check_whole("noise schedule, steps", self.steps, 25, 100_000, do="the paper has 1000")
+        object.__setattr__(self, "alpha", self._alpha())
+        object.__setattr__(self, "_levels", {})
 
-    @cached_property
-    def alpha(self) -> Float[Tensor, "times"]:
-        r"""The paper's :math:`\alpha_t` for t = 0..T, with :math:`\alpha_0 = 1`."""
-        if self.kind == "linear":
-            scale = 1000 / self.steps
-            beta = torch.linspace(1e-4 * scale, 0.02 * scale, self.steps, dtype=torch.float64)
-        else:
-            u = torch.arange(self.steps + 1, dtype=torch.float64) / self.steps
-            bar = torch.cos((u + 0.008) / 1.008 * torch.pi / 2).square()
-            beta = (1 - bar[1:] / bar[:-1]).clamp(max=0.999)
-        return torch.cat([torch.ones(1, dtype=torch.float64), (1 - beta).cumprod(0)])
+    def _alpha(self) -> Float[Tensor, "times"]:
+        with torch.device("cpu"):  # whatever the default of the moment
+            if self.kind == "linear":
+                scale = 1000 / self.steps
+                beta = torch.linspace(1e-4 * scale, 0.02 * scale, self.steps, dtype=torch.float64)
+            else:
+                u = torch.arange(self.steps + 1, dtype=torch.float64) / self.steps
+                bar = torch.cos((u + 0.008) / 1.008 * torch.pi / 2).square()
+                beta = (1 - bar[1:] / bar[:-1]).clamp(max=0.999)
+            return torch.cat([torch.ones(1, dtype=torch.float64), (1 - beta).cumprod(0)])
 
     def signal(self, t: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         r""":math:`\sqrt{\alpha_t}`, in float64 on the device of ``t``."""
-        return _levels(self, t.device)[0][t]
+        return self._on(t.device)[0][t]
 
     def noise(self, t: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         r""":math:`\sqrt{1 - \alpha_t}`, in float64 on the device of ``t``."""
-        return _levels(self, t.device)[1][t]
+        return self._on(t.device)[1][t]
 
-
-@lru_cache
-def _levels(schedule: NoiseSchedule, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Signal and noise at all times, kept on the device where they are asked for."""
-    alpha = schedule.alpha
-    return alpha.sqrt().to(device), (1 - alpha).sqrt().to(device)
+    def _on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Signal and noise at all times, kept on every device where they were asked for."""
+        if device not in self._levels:
+            levels = self.alpha.sqrt(), (1 - self.alpha).sqrt()
+            self._levels[device] = (levels[0].to(device), levels[1].to(device))
+        return self._levels[device]
 
 
 def clean_image(x_t: Tensor, eps: Tensor, signal: Tensor, noise: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias, cast
+from numbers import Integral
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from fcfg.attributes import AttributeSpace, Column, Continuous, Table
-from fcfg.errors import InputError
+from fcfg.errors import InputError, check_is, check_whole, short
 from fcfg.graph import CausalGraph
 from fcfg.mechanisms import AbstractMechanism, FlowMechanism, GumbelMechanism
 
@@ -69,17 +70,16 @@ class StructuralCausalModel(nn.Module):
         names = (key.removeprefix("p(").removesuffix(")") for key in self.mechanisms)
         return {name: module.parents for name, module in zip(names, modules, strict=True)}
 
-    def add_mechanism(self, node: str, parents: Sequence[str]) -> AbstractMechanism:
-        """Give a node a new mechanism of its kind, ready to be fitted or loaded."""
+    def add_mechanism(self, node: str, parents: Sequence[str]) -> None:
+        """Give a node a new mechanism of its kind, whose weights are to be loaded."""
+        self.mechanisms[_key(node)] = self._new_mechanism(node, parents)
+
+    def _new_mechanism(self, node: str, parents: Sequence[str]) -> AbstractMechanism:
         attribute = self.space[node]
         context = sum(self.space[parent].width for parent in parents)
         if isinstance(attribute, Continuous):
-            mechanism = FlowMechanism(attribute, context, parents).double()
-        else:
-            levels = max(attribute.width, 2)
-            mechanism = GumbelMechanism(levels, context, parents).double()
-        self.mechanisms[f"p({node})"] = mechanism
-        return mechanism
+            return FlowMechanism(attribute, context, parents).double()
+        return GumbelMechanism(max(attribute.width, 2), context, parents).double()
 
     def fit(
         self,
@@ -94,10 +94,10 @@ class StructuralCausalModel(nn.Module):
         """Fit every node that has parents by maximum likelihood.
 
         Args:
-            table: A column an attribute.
+            table: A column for each attribute.
             seed: Of the initial weights and the batches, node by node.
             steps: Of Adam, for each node, with a cosine decay.
-            batch_size: Rows a step.
+            batch_size: Rows in each step.
             learning_rate: At the start.
             on_step: Told the node, the step and the mean negative log-likelihood.
 
@@ -105,6 +105,12 @@ class StructuralCausalModel(nn.Module):
             For every node its mean negative log-likelihood over the whole table, in nats.
         """
         columns = self.space.parse(table)
+        check_whole("fit, steps", steps, 1, 10**9, do="1000 is the default")
+        check_whole("fit, batch_size", batch_size, 1, 10**9, do="4096 is the default")
+        if not 0 < learning_rate <= 1:
+            raise InputError(
+                "fit, learning_rate", expected="above 0, up to 1", got=learning_rate, do="use 0.01"
+            )
         for node in self._children():
             if np.ptp(columns[node]) == 0:
                 raise InputError(
@@ -134,7 +140,7 @@ class StructuralCausalModel(nn.Module):
         values, context = _tensor(columns[node]), self._context(node, columns)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_stream(seed, node))
-            mechanism = self.add_mechanism(node, self.graph.parents[node])
+            mechanism = self._new_mechanism(node, self.graph.parents[node])
         if isinstance(mechanism, FlowMechanism):
             mechanism.standardise(values)
         generator = torch.Generator().manual_seed(_stream(seed, node))
@@ -152,12 +158,13 @@ class StructuralCausalModel(nn.Module):
             if on_step is not None:
                 on_step(node, step, loss.item())
         mechanism.requires_grad_(False)
+        self.mechanisms[_key(node)] = mechanism  # only now: an interrupted fit is no fit
         return -mechanism.log_prob(values, context).mean().item()
 
     @torch.no_grad()
     def abduct(
         self,
-        table: Table,
+        table: Mapping[str, ArrayLike],
         nodes: Iterable[str] | None = None,
         *,
         seed: int = 0,
@@ -166,57 +173,73 @@ class StructuralCausalModel(nn.Module):
         """Noise behind factual attributes.
 
         Args:
-            table: Parsed columns.
+            table: Factual columns.
             nodes: Which nodes; all that have parents by default.
             seed: Of what a discrete value leaves open.
-            keys: A number or text a row; a row's noise depends on the seed and its key alone,
-                never on its neighbours. Its position by default.
+            keys: A whole number or text for each row. A row's noise depends on the seed and its
+                key alone, never on its neighbours; its position by default.
         """
+        columns = self.space.parse(table)
         nodes = self._children() if nodes is None else list(nodes)
-        length = len(next(iter(table.values())))
-        keys = range(length) if keys is None else keys
-        if len(keys) != length:
-            raise InputError(
-                "keys", expected=f"{length}, one a row", got=len(keys), do="give one a row"
-            )
+        self.space.check_known(nodes)
+        check_whole("seed", seed, -(2**63), 2**63 - 1, do="0 is the default")
+        row_keys = _checked_keys(keys, len(columns[self.space.names[0]]))
         noise: dict[str, Tensor] = {}
         for node in nodes:
             mechanism = self._mechanism(node)
-            uniform = _uniform(_stream(seed, node), keys, mechanism.noise_draws)
-            values, context = _tensor(table[node]), self._context(node, table)
+            uniform = _uniform(_stream(seed, node), row_keys, mechanism.noise_draws)
+            values, context = _tensor(columns[node]), self._context(node, columns)
             noise[node] = mechanism.abduct(values, context, uniform)
         return noise
 
     @torch.no_grad()
     def act(
-        self, table: Table, do: Mapping[str, Intervention], noise: Mapping[str, Tensor]
+        self,
+        table: Mapping[str, ArrayLike],
+        do: Mapping[str, Intervention],
+        noise: Mapping[str, Tensor],
     ) -> Table:
         """Attributes under an intervention (Algorithm 2).
 
         Args:
-            table: Parsed factual columns.
+            table: Factual columns.
             do: For every target a value, a column, or a function of the factual column.
             noise: Of at least the descendants of the targets.
 
         Returns:
-            A column an attribute: targets as set, descendants recomputed, all others the very
-            columns that came in.
+            A column for each attribute: targets as set, descendants recomputed, all others bit
+            by bit as they came in.
         """
+        check_is("intervention", do, Mapping, "a mapping from names to values")
         affected = self.graph.affected(do)
-        result = dict(table)
+        missing = affected - set(do) - set(noise)
+        if missing:
+            raise InputError(
+                "noise",
+                expected=f"that of the descendants of {list(do)}",
+                got=f"none for {sorted(missing)}",
+                do="abduct it first",
+            )
+        factual = self.space.parse(table)
+        result = dict(factual)
         for node in self.graph.order:
             if node in do:
-                result[node] = self._intervene(node, do[node], table[node])
+                result[node] = self._intervene(node, do[node], factual[node])
             elif node in affected:
                 mechanism = self._mechanism(node)
                 values = mechanism.predict(noise[node], self._context(node, result)).numpy()
-                result[node] = values.astype(table[node].dtype)
+                result[node] = values.astype(factual[node].dtype)
         return result
 
     def _intervene(self, node: str, value: Intervention, factual: Column) -> Column:
         if callable(value):
             value = value(factual.copy())
-        column = self.space[node].parse(value)
+        try:
+            column = self.space[node].parse(value)
+        except InputError as error:
+            raise error.about(
+                f"intervention on '{node}'", "correct what do= gives, or clip it"
+            ) from error
         if np.ndim(value) == 0:
             column = np.repeat(column, len(factual))
         if len(column) != len(factual):
@@ -224,7 +247,7 @@ class StructuralCausalModel(nn.Module):
                 f"intervention on '{node}'",
                 expected=f"one value or {len(factual)}",
                 got=len(column),
-                do="give one value an image",
+                do="give one value for each image",
             )
         return column
 
@@ -237,10 +260,15 @@ class StructuralCausalModel(nn.Module):
                 got="none" if fitted is None else f"one fitted on {list(fitted)}",
                 do="fit the structural causal model on this graph",
             )
-        return cast(AbstractMechanism, self.mechanisms[f"p({node})"])
+        return cast(AbstractMechanism, self.mechanisms[_key(node)])
 
     def _context(self, node: str, table: Mapping[str, Column]) -> Float64[Tensor, "batch context"]:
         return _tensor(self.space.encode(table, self.graph.parents[node]))
+
+
+def _key(node: str) -> str:
+    """Where a node's mechanism is kept: a name that no attribute of a module can have."""
+    return f"p({node})"
 
 
 def _tensor(array: NDArray[np.generic]) -> Float64[Tensor, "*shape"]:
@@ -253,7 +281,22 @@ def _stream(seed: int, node: str) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-def _uniform(stream: int, keys: Keys | range, draws: int) -> Float64[Tensor, "batch draws"]:
+def _checked_keys(keys: Keys | None, rows: int) -> list[int | str]:
+    if keys is None:
+        return list(range(rows))
+    listed: list[Any] = [] if isinstance(keys, str | bytes) else list(keys)
+    legal = [isinstance(k, str | Integral) and not isinstance(k, bool) for k in listed]
+    if len(listed) != rows or not all(legal):
+        raise InputError(
+            "keys",
+            expected=f"{rows} whole numbers or texts, one for each row",
+            got=short(keys),
+            do="use file names or identities",
+        )
+    return listed
+
+
+def _uniform(stream: int, keys: Sequence[int | str], draws: int) -> Float64[Tensor, "batch draws"]:
     """Uniform numbers, each row from a counter-based generator of its own."""
     rows = np.empty((len(keys), draws))
     for row, key in enumerate(keys if draws else ()):

@@ -30,8 +30,10 @@ class APG(AbstractRule):
     .. math:: \hat x_0 = \hat x_0^\varnothing
         + \sum_m \omega_m (\Delta_m^\perp + \eta\, \Delta_m^\parallel)
 
-    With η = 1, no momentum and an infinite radius this is CFG. It starts from the unconditional
-    image, as in the paper; with η = 0 the weight 1 is therefore *not* the conditional model.
+    The paper leaves the formulas of momentum and radius to Sadat et al.; one momentum for each
+    group is our reading. With η = 1, no momentum and an infinite radius this is CFG. It starts
+    from the unconditional image, as in the paper; with η = 0 the weight 1 is therefore *not* the
+    conditional model.
 
     Args:
         eta: Share η of the parallel part that is kept.
@@ -44,7 +46,7 @@ class APG(AbstractRule):
     radius: float = 2.5
 
     def init(self, x: Images, groups: int) -> State:
-        """One momentum buffer a group, zero."""
+        """One momentum buffer for each group, zero."""
         return (torch.zeros(groups, *x.shape, dtype=x.dtype, device=x.device),)
 
     def combine(
@@ -60,6 +62,7 @@ class APG(AbstractRule):
         (buffer,) = state
         ratio = step.noise_t / step.signal_t
         image = clean_image(x_t, groups, step.signal_t, step.noise_t)
+        # Δ in image space, straight from the noises: x0_m - x0_∅ = ratio · (ε_∅ - ε_m).
         buffer = ratio * (null - groups) + self.momentum * buffer
         delta = project(_shorten(buffer.double(), self.radius), image.double(), self.eta)
         shift = (along_groups(weights) * delta.to(null.dtype)).sum(dim=0)

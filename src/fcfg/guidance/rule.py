@@ -12,7 +12,7 @@ from fcfg.schedule import NoiseSchedule
 
 
 class AbstractRule(ABC):
-    """Combines the unconditional prediction with one prediction a group.
+    """Combines the unconditional prediction with one prediction for each group.
 
     Factoring is not the rule's business: with one group a rule is the ordinary one (CFG, CFG++,
     APG), with several the factored one (FCFG, FCFG++, FAPG).
@@ -55,5 +55,5 @@ class AbstractRule(ABC):
 
 
 def along_groups(weights: Float[Tensor, "groups"]) -> Float[Tensor, "groups 1 1 1 1"]:
-    """Weights in the shape that multiplies one prediction a group."""
+    """Weights in the shape that multiplies one prediction for each group."""
     return weights.view(-1, 1, 1, 1, 1)

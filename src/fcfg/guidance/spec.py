@@ -6,16 +6,16 @@ cfg, fcfg, cfg++, fcfg++, apg, fapg. It is what ``repr`` gives and the command l
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.errors import InputError, nearest, quoted
+from fcfg.attributes import RESERVED, check_name
+from fcfg.errors import InputError, nearest, quoted, short
 from fcfg.graph import CausalGraph, Partition
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
@@ -46,7 +46,7 @@ _LEGAL: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WeightTable:
     """Weights of a run, step by step, without the groups that can have no effect."""
 
@@ -87,24 +87,46 @@ class Guidance:
     radius: float = APG.radius
 
     def __post_init__(self) -> None:
-        """Refuse weights that mean nothing, and make numbers floats."""
-        weights = tuple((group, self._weight(group, weight)) for group, weight in self.weights)
+        """Refuse what means nothing, and make numbers floats."""
+        if self.rule not in _OPTIONS:
+            raise InputError(
+                "guidance",
+                expected=f"a rule among {quoted(_OPTIONS)}",
+                got=repr(self.rule),
+                do="use one of the constructors, such as Guidance.fcfg",
+            )
+        weights = tuple((check_name(group), self._weight(group, w)) for group, w in self.weights)
         object.__setattr__(self, "weights", weights)
+        for name, (expected, is_legal) in _LEGAL.items():
+            value = getattr(self, name)
+            if not is_legal(value):
+                raise InputError(
+                    f"guidance option {name}", expected=expected, got=repr(value), do="change it"
+                )
+            object.__setattr__(self, name, value if isinstance(value, bool) else float(value))
+        if not self.start < self.stop:
+            raise InputError(
+                "guidance option start",
+                expected=f"less than stop, {self.stop}",
+                got=self.start,
+                do="widen the interval",
+            )
 
     def _weight(self, group: str, weight: Weight) -> Weight:
-        if callable(weight):
-            return weight
-        top = 1.0 if self.rule == "cfg++" else math.inf
-        if not (is_number(weight) and math.isfinite(weight) and 0 <= weight <= top):
+        return weight if callable(weight) else self._number(group, weight)
+
+    def _number(self, group: str, weight: object) -> float:
+        top = 1.0 if self.rule == "cfg++" else 1e6
+        if not (is_number(weight) and 0 <= cast(float, weight) <= top):
             raise InputError(
                 f"guidance {self._rule_name}, weight of '{group}'",
-                expected="a λ from 0 to 1" if top == 1 else "a finite number, 0 or more",
-                got=repr(weight),
+                expected="a λ from 0 to 1" if top == 1 else "a number, 0 or more",
+                got=short(weight),
                 do="0.02 is about as strong as CFG at 3.0"
                 if top == 1
                 else "1 is the plain conditional model, 3 is strong",
             )
-        return float(weight)
+        return float(cast(float, weight))
 
     @classmethod
     def none(cls) -> Guidance:
@@ -118,7 +140,11 @@ class Guidance:
 
     @classmethod
     def cfgpp(cls, weight: Weight) -> Guidance:
-        """CFG++: one λ for all attributes."""
+        """CFG++: one λ for all attributes, stated for unit steps.
+
+        A longer step is given a larger λ, so that the strength does not depend on the number of
+        steps; ``.replace(raw=True)`` takes λ as it is. At 1,000 steps both are the paper's.
+        """
         return cls("cfg++", factored=False, weights=((GLOBAL, weight),))
 
     @classmethod
@@ -128,7 +154,7 @@ class Guidance:
 
     @classmethod
     def fcfg(cls, /, **weights: Weight) -> Guidance:
-        """Factored CFG: a weight a group.
+        """Factored CFG: a weight for each group.
 
         Groups named affected and invariant follow from the intervention; groups named like all
         the attributes stand for them; any others need a ``partition``.
@@ -137,12 +163,12 @@ class Guidance:
 
     @classmethod
     def fcfgpp(cls, /, **weights: Weight) -> Guidance:
-        """Factored CFG++: a λ a group."""
+        """Factored CFG++: a λ for each group, stated for unit steps as in :meth:`cfgpp`."""
         return cls._factored("cfg++", weights)
 
     @classmethod
     def fapg(cls, /, **weights: Weight) -> Guidance:
-        """Factored APG: a weight a group."""
+        """Factored APG: a weight for each group."""
         return cls._factored("apg", weights)
 
     @classmethod
@@ -159,7 +185,7 @@ class Guidance:
     def replace(self, **options: Any) -> Guidance:
         """A copy with other options: start, stop, raw (CFG++), eta, momentum, radius (APG)."""
         legal = _OPTIONS[self.rule]
-        for name, value in options.items():
+        for name in options:
             if name not in legal:
                 raise InputError(
                     f"guidance {self._rule_name}",
@@ -167,25 +193,12 @@ class Guidance:
                     got=repr(name),
                     do=nearest(name, legal) if legal else "leave it out",
                 )
-            expected, is_legal = _LEGAL[name]
-            if not is_legal(value):
-                raise InputError(
-                    f"guidance option {name}", expected=expected, got=repr(value), do="change it"
-                )
-        made = replace(self, **{name: type(getattr(self, name))(v) for name, v in options.items()})
-        if not made.start < made.stop:
-            raise InputError(
-                "guidance option start",
-                expected=f"less than stop, {made.stop}",
-                got=made.start,
-                do="widen the interval",
-            )
-        return made
+        return replace(self, **options)
 
     @classmethod
     def parse(cls, text: str) -> Guidance:
         """Read the text form."""
-        if text.strip() == "none":
+        if isinstance(text, str) and text.strip() == "none":
             return cls.none()
         names = [f + rule for rule in _OPTIONS if rule != "none" for f in ("", "f")]
         name, weights, options = read_text(text, names)
@@ -239,7 +252,7 @@ class Guidance:
                 )
             return Partition.single(graph)
         names = {group for group, _ in self.weights}
-        if given is None and names <= {"affected", "invariant"}:
+        if given is None and names & set(RESERVED):
             given = Partition.by_intervention(graph, targets)
         elif given is None and names & set(graph.nodes):
             given = Partition.by_attribute(graph)
@@ -257,7 +270,7 @@ class Guidance:
             raise InputError(
                 f"guidance {self!r}",
                 expected=f"a weight for each of the groups {quoted(given)}",
-                got=f"none for {quoted(missing)}" if missing else f"one for {quoted(unknown)}",
+                got=f"none for {quoted(missing)} and one for {quoted(unknown)}",
                 do="name every group once; the weight 0 leaves one out",
             )
         return given
@@ -299,6 +312,4 @@ class Guidance:
         )
 
     def _at(self, group: str, weight: Weight, share: float) -> float:
-        value = self._weight(group, weight(share) if callable(weight) else weight)
-        assert not callable(value)
-        return value
+        return self._number(group, weight(share)) if callable(weight) else weight

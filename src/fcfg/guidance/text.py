@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from numbers import Real
 
-from fcfg.errors import InputError, nearest, quoted
+from fcfg.errors import InputError, check_is, nearest, quoted
 
 GLOBAL = "all"  # the one group of a rule that is not factored
 
@@ -22,6 +22,7 @@ def read_text(
         text: What the user wrote.
         rules: The legal rules; those that begin with f name their groups.
     """
+    check_is("guidance", text, str, "a text such as fcfg:affected=3,invariant=1.2")
     head, _, tail = text.partition(":")
     rule, rules = head.strip(), list(rules)
     if rule not in rules:
@@ -29,7 +30,7 @@ def read_text(
             f"guidance '{text}'",
             expected=f"'none' or a rule among {quoted(rules)}, a colon and weights",
             got=repr(rule),
-            do=nearest(rule, [*rules, "none"]),
+            do=nearest(rule.replace("pp", "++"), rules) if rule != "none" else "write none alone",
         )
     stated, *options = tail.split(";")
     if rule.startswith("f"):

@@ -7,7 +7,7 @@ References:
 from __future__ import annotations
 
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -17,9 +17,9 @@ class JudgeConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    channels: int = 3  #: of the image
-    outputs: int = 3  #: numbers it predicts: one a binary or continuous value, one a level
-    width: int = 64  #: channels of the first stage; 64 is ResNet-18
+    channels: PositiveInt = 3  #: of the image
+    outputs: PositiveInt = 3  #: numbers it predicts: one for each scalar attribute and each level
+    width: PositiveInt = 64  #: channels of the first stage; 64 is ResNet-18
 
 
 class Judge(nn.Module):

@@ -12,11 +12,11 @@ References:
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Self, cast
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -27,15 +27,24 @@ class UNetConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    channels: int = 3  #: of the image
-    size: int = 64  #: height and width it is trained at; says where attention lies
-    condition: int = 96  #: width of the condition, K·32
-    base: int = 64  #: channels of the first level
-    multipliers: tuple[int, ...] = (1, 2, 4, 8)  #: of the base, one a level
+    channels: PositiveInt = 3  #: of the image
+    size: PositiveInt = 64  #: height and width it is trained at; says where attention lies
+    condition: PositiveInt = 96  #: width of the condition, K·32
+    base: PositiveInt = 64  #: channels of the first level
+    multipliers: tuple[PositiveInt, ...] = (1, 2, 4, 8)  #: of the base, one for each level
     attention: tuple[int, ...] = (16,)  #: sizes with attention; the middle always has it
-    blocks: int = 2  #: residual blocks a level
-    dropout: float = 0.0  #: inside residual blocks
-    head_channels: int = 64  #: channels an attention head
+    blocks: PositiveInt = 2  #: residual blocks in each level
+    dropout: float = Field(default=0.0, ge=0, lt=1)  #: inside residual blocks
+    head_channels: PositiveInt = 64  #: channels of an attention head
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if not self.multipliers or self.size % self.stride:
+            raise ValueError(f"size {self.size} is not divisible by {self.stride}")
+        sizes = [self.size >> level for level in range(len(self.multipliers))]
+        if not set(self.attention) <= set(sizes):
+            raise ValueError(f"attention {self.attention} is not among the sizes {sizes}")
+        return self
 
     @property
     def stride(self) -> int:
