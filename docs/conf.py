@@ -1,6 +1,6 @@
 """Sphinx settings: furo, Markdown pages, docstrings, warnings as errors."""
 
-from sphinx.util.typing import TypeAliasForwardRef
+from sphinx.util.inspect import TypeAliasForwardRef
 
 import fcfg
 
