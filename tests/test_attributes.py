@@ -12,8 +12,8 @@ from fcfg.attributes import (
     Categorical,
     Continuous,
     attribute_from_config,
-    check_name,
 )
+from fcfg.names import check_name
 from refusal import refused
 
 AGE = Continuous("age", 20, 80)

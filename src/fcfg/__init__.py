@@ -17,12 +17,7 @@ from fcfg.version import __version__ as __version__
 if TYPE_CHECKING:
     from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
     from fcfg.checkpoint import load, save
-    from fcfg.counterfactual import (
-        Abduction,
-        Action,
-        Counterfactual,
-        CounterfactualPipeline,
-    )
+    from fcfg.counterfactual import CounterfactualPipeline
     from fcfg.denoise import Denoiser
     from fcfg.embedder import AttributeEmbedder
     from fcfg.errors import InputError
@@ -30,6 +25,7 @@ if TYPE_CHECKING:
     from fcfg.guidance import Guidance
     from fcfg.images import to_pictures
     from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
+    from fcfg.records import Abduction, Action, Counterfactual
     from fcfg.sampling import DDIM, FixedPointDDIM, StepRecord
     from fcfg.schedule import NoiseSchedule
     from fcfg.scm import StructuralCausalModel
@@ -41,9 +37,9 @@ _HOME = {
     "Continuous": "attributes",
     "load": "checkpoint",
     "save": "checkpoint",
-    "Abduction": "counterfactual",
-    "Action": "counterfactual",
-    "Counterfactual": "counterfactual",
+    "Abduction": "records",
+    "Action": "records",
+    "Counterfactual": "records",
     "CounterfactualPipeline": "counterfactual",
     "Denoiser": "denoise",
     "AttributeEmbedder": "embedder",

@@ -9,7 +9,6 @@ is refused by name.
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,27 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fcfg.errors import InputError, check_is, nearest, quoted, short
+from fcfg.names import RESERVED, check_name
 
 Column: TypeAlias = NDArray[Any]  # int64 codes or float64 values, one dimension
 Table: TypeAlias = dict[str, Column]
-
-RESERVED = ("affected", "invariant")
-_NAME = re.compile(r"[^\s=,;:.]([^=,;:.]*[^\s=,;:.])?")
-
-
-def check_name(name: object) -> str:
-    """Return a legal name of an attribute or a group, or refuse it.
-
-    The characters ``= , ; : .`` separate names in guidance texts and in weight files.
-    """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InputError(
-            "name",
-            expected="text without any of the characters = , ; : . and no space at its ends",
-            got=repr(name),
-            do="rename it",
-        )
-    return name
 
 
 @dataclass(frozen=True)

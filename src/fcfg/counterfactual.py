@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
@@ -26,56 +25,11 @@ from fcfg.errors import InputError, check_is, check_whole, short
 from fcfg.graph import CausalGraph, Partition
 from fcfg.guidance import Guidance, GuidedPredictor, WeightTable
 from fcfg.images import ImagesLike, image_keys, read_images
+from fcfg.records import Abduction, Action, Counterfactual
 from fcfg.sampling import DDIM, AbstractSolver, OnStep, Plan, Trajectory, time_grid
 from fcfg.scm import Intervention, Keys, StructuralCausalModel
 
 DEFAULT_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
-
-
-@dataclass(frozen=True, eq=False)
-class Abduction:
-    """The noise behind images under their own attributes; reusable for any question."""
-
-    trajectory: Trajectory  #: at time T, on the CPU
-    attributes: Table = field(repr=False)  #: factual
-    keys: Keys = field(repr=False)  #: a name for each image, which seeds are combined with
-    times: tuple[int, ...] = field(repr=False)  #: the ascending grid
-    solver: AbstractSolver  #: predicts, too
-
-
-@dataclass(frozen=True, eq=False)
-class Action:
-    """Attributes under an intervention."""
-
-    attributes: Table = field(repr=False)  #: counterfactual
-    targets: tuple[str, ...]  #: the attributes intervened on
-    seed: int  #: of what discrete attributes leave open
-
-
-@dataclass(frozen=True, eq=False)
-class Counterfactual:
-    """The answer to a what-if, with everything it came from."""
-
-    trajectory: Trajectory  #: at time 0, unclamped, on the CPU
-    abduction: Abduction  #: where it started
-    action: Action  #: the attributes it was asked for
-    partition: Partition  #: the groups that were guided
-    guidance: Guidance  #: and how
-
-    @property
-    def images(self) -> Float[Tensor, "batch channel height width"]:
-        """Counterfactual images in [-1, 1], for files, metrics and eyes."""
-        return self.trajectory.x.clamp(-1, 1)
-
-    @property
-    def attributes(self) -> Table:
-        """Counterfactual attributes."""
-        return self.action.attributes
-
-    @property
-    def evaluations(self) -> int:
-        """Network rows for each image, abduction included."""
-        return self.trajectory.evaluations
 
 
 class CounterfactualPipeline:

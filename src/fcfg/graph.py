@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import networkx as nx
 
-from fcfg.attributes import check_name
 from fcfg.errors import InputError, check_is, nearest, quoted, short
+from fcfg.names import check_name
 
 if TYPE_CHECKING:
     DiGraph: TypeAlias = nx.DiGraph[str]

@@ -62,7 +62,7 @@ def _from_numbers(images: ImagesLike) -> Tensor:
             return torch.from_numpy(native)
         check_is("images", images, Tensor, "a tensor, an array or PIL pictures")
         return cast(Tensor, images).detach().cpu()
-    except (TypeError, NotImplementedError) as error:
+    except (TypeError, RuntimeError) as error:  # texts, objects; tensors without numbers
         raise _refusal("numbers", short(images), "pass a float32 array or tensor") from error
 
 

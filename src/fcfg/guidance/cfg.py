@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fcfg.denoise import Images, Prediction, State, Step
-from fcfg.guidance.rule import AbstractRule, along_groups
+from fcfg.guidance.rule import AbstractRule, pushed
 from fcfg.schedule import NoiseSchedule
 
 
@@ -37,7 +37,7 @@ class CFG(AbstractRule):
         state: State,
     ) -> tuple[Prediction, State]:
         """Guide one step: one noise for both uses."""
-        eps = null + (along_groups(weights) * (groups - null)).sum(dim=0)
+        eps = pushed(null, groups, weights)
         return Prediction(clean=eps, renoise=eps), state
 
     def weights_on_grid(

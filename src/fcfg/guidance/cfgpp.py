@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fcfg.denoise import Images, Prediction, State, Step
-from fcfg.guidance.rule import AbstractRule, along_groups
+from fcfg.guidance.rule import AbstractRule, pushed
 from fcfg.schedule import NoiseSchedule
 
 
@@ -50,7 +50,7 @@ class CFGPlusPlus(AbstractRule):
         state: State,
     ) -> tuple[Prediction, State]:
         """Guide one step: two noises."""
-        eps = null + (along_groups(weights) * (groups - null)).sum(dim=0)
+        eps = pushed(null, groups, weights)
         return Prediction(clean=eps, renoise=null), state
 
     def weights_on_grid(

@@ -54,6 +54,18 @@ class AbstractRule(ABC):
         """Turn the weights a user states into those of the steps t → s."""
 
 
+def pushed(
+    null: Images,
+    groups: Float[Tensor, "groups batch channel height width"],
+    weights: Float[Tensor, "groups"],
+) -> Images:
+    r"""Noise pushed along the difference that each group makes.
+
+    .. math:: \epsilon_\varnothing + \sum_m \omega_m (\epsilon_m - \epsilon_\varnothing)
+    """
+    return null + (along_groups(weights) * (groups - null)).sum(dim=0)
+
+
 def along_groups(weights: Float[Tensor, "groups"]) -> Float[Tensor, "groups 1 1 1 1"]:
     """Weights in the shape that multiplies one prediction for each group."""
     return weights.view(-1, 1, 1, 1, 1)

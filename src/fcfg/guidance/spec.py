@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.attributes import RESERVED, check_name
 from fcfg.errors import InputError, nearest, quoted, short
 from fcfg.graph import CausalGraph, Partition
 from fcfg.guidance.apg import APG
@@ -22,6 +21,7 @@ from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.rule import AbstractRule
 from fcfg.guidance.text import GLOBAL, is_number, read_text, value_text
+from fcfg.names import RESERVED, check_name
 from fcfg.schedule import NoiseSchedule
 
 Weight: TypeAlias = float | Callable[[float], float]
