@@ -103,7 +103,7 @@ def test_a_cycle_is_refused_and_named() -> None:
         ({"a": "b", "b": []}, "a list of names, got str 'b'"),
         ({"a": None}, "a list of names"),
         ([("a", "b")], "lists of parents by node"),
-        (nx.Graph([("a", "b")]), "DiGraph"),
+        (nx.path_graph(2), "DiGraph"),
     ],
 )
 def test_illegal_parents_are_refused(parents, fragment) -> None:
