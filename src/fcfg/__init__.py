@@ -59,7 +59,13 @@ _HOME = {
     "StructuralCausalModel": "scm",
 }
 
-_ROOMS = {*_HOME.values(), "batching", "images", "mechanisms"}  # fcfg.networks and so on
+_ROOMS = {
+    *_HOME.values(),
+    "batching",
+    "datasets",
+    "images",
+    "mechanisms",
+}  # fcfg.networks and so on
 
 __all__ = [
     "DDIM",

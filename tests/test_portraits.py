@@ -1,0 +1,184 @@
+"""The drawn world: exact counterfactuals, and hard enough to be worth anything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import rankdata
+from torch.nn import functional
+
+import fcfg
+from fcfg.datasets import portraits
+from refusal import refused
+
+VARIANTS = ["portraits", "portraits-causal"]
+
+
+def auroc(score: np.ndarray, label: np.ndarray) -> float:
+    positives = label.sum()
+    ranks = rankdata(score)[label == 1].sum() - positives * (positives + 1) / 2
+    return ranks / (positives * (len(label) - positives))
+
+
+@pytest.fixture(scope="module")
+def faces() -> portraits.Portraits:
+    return portraits.sample(400, seed=portraits.EVALUATION_SEED)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_sample_is_images_in_range_and_a_legal_table(variant: str) -> None:
+    record = portraits.sample(5, seed=1, size=24, variant=variant)
+    space, graph = portraits.space(variant), portraits.graph(variant)
+    assert record.images.shape == (5, 3, 24, 24)
+    assert record.images.dtype == torch.float32
+    assert record.images.abs().max() <= 1
+    assert list(space.parse(record.attributes)) == list(record.attributes) == list(space.names)
+    assert set(record.factors) == set(space.names) == set(graph.nodes)
+    assert "tensor" not in repr(record)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_seed_says_it_all_and_the_first_do_not_depend_on_how_many_follow(variant: str) -> None:
+    few, many = (portraits.sample(n, seed=3, size=16, variant=variant) for n in (3, 1100))
+    assert torch.allclose(few.images, many.images[:3], atol=1e-6)
+    for name in few.attributes:
+        assert np.array_equal(few.attributes[name], many.attributes[name][:3])
+    other = portraits.sample(3, seed=4, size=16, variant=variant)
+    assert (few.images - other.images).abs().mean() > 0.05
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_nothing_changes_under_the_factual_values(variant: str) -> None:
+    record = portraits.sample(20, variant=variant)
+    for do in ({}, record.attributes):
+        same = portraits.counterfactual(record, do)
+        assert torch.equal(same.images, record.images)
+        assert all(np.array_equal(same.factors[n], record.factors[n]) for n in record.factors)
+
+
+@settings(max_examples=15)
+@given(
+    st.dictionaries(st.sampled_from(["smiling", "sex", "glasses"]), st.just("flip")),
+    st.dictionaries(st.sampled_from(["age"]), st.floats(20, 80)),
+    st.dictionaries(st.sampled_from(["hair"]), st.sampled_from(["dark", "red", "grey"])),
+)
+def test_only_descendants_change_and_the_way_back_is_exact(flips, ages, hairs) -> None:
+    do = flips | ages | hairs
+    record = portraits.sample(30, seed=5, size=16, variant="portraits-causal")
+    changed = portraits.counterfactual(record, do)
+    affected = portraits.graph("portraits-causal").affected(do)
+    for name in record.attributes:
+        if name not in affected:
+            assert np.array_equal(changed.attributes[name], record.attributes[name])
+            assert np.array_equal(changed.factors[name], record.factors[name])
+    back = portraits.counterfactual(changed, {name: record.attributes[name] for name in do})
+    assert torch.equal(back.images, record.images)
+
+
+def test_age_brings_glasses_and_grey_hair_by_their_stated_probabilities() -> None:
+    record = portraits.sample(4000, size=8, variant="portraits-causal")
+    for age in (30, 50, 75):
+        table = portraits.counterfactual(record, {"age": age}).attributes
+        assert abs(table["glasses"].mean() - 1 / (1 + np.exp(-(age - 50) / 10))) < 0.03
+        logits = np.array([0.6, 0.3, -0.6, (age - 55) / 6])
+        wanted = np.exp(logits) / np.exp(logits).sum()
+        assert np.abs(np.bincount(table["hair"], minlength=4) / 4000 - wanted).max() < 0.03
+    assert abs(record.attributes["age"].mean() - 50) < 1
+    older = portraits.counterfactual(
+        record, {"age": np.minimum(record.attributes["age"] + 20, 80)}
+    )
+    had = record.attributes["glasses"] == 1
+    assert (older.attributes["glasses"][had] == 1).all()  # age never takes glasses away
+
+
+def test_attributes_go_together_as_in_celeba_and_do_not_cause_each_other() -> None:
+    record = portraits.sample(20_000, size=8)
+    male, young, smiling = (record.attributes[name] for name in ("male", "young", "smiling"))
+    assert abs(np.corrcoef(male, young)[0, 1] + 0.3) < 0.02
+    assert abs(np.corrcoef(smiling, male)[0, 1]) < 0.02
+    assert all(abs(column.mean() - 0.5) < 0.02 for column in (male, young, smiling))
+
+
+def test_even_a_perfect_reader_mistakes_some() -> None:
+    record = portraits.sample(20_000, size=8)
+    for name in record.attributes:
+        assert abs(auroc(record.factors[name], record.attributes[name]) - 0.95) < 0.01
+
+
+def changed_pixels(record: portraits.Portraits, name: str) -> torch.Tensor:
+    other = portraits.counterfactual(record, {name: "flip"})
+    return (other.images - record.images).abs().amax(dim=1) > 0.05
+
+
+def test_the_world_is_not_easy(faces) -> None:
+    """Every attribute shows, and male and young show in the same places."""
+    regions = {name: changed_pixels(faces, name) for name in faces.attributes}
+    for region in regions.values():
+        assert region.float().mean() > 0.02
+    both, either = regions["male"] & regions["young"], regions["male"] | regions["young"]
+    overlap = both.sum(dim=(1, 2)) / either.sum(dim=(1, 2))
+    assert overlap.mean() > 0.25
+
+
+def test_people_differ_more_than_their_attributes_do(faces) -> None:
+    """What makes the person dominates the picture, as in photographs."""
+    between = (faces.images - faces.images.roll(1, dims=0)).abs().mean()
+    for name in faces.attributes:
+        within = (
+            (portraits.counterfactual(faces, {name: "flip"}).images - faces.images).abs().mean()
+        )
+        assert within < between / 4
+
+
+def test_drawings_are_anti_aliased() -> None:
+    """A drawing at half the size is nearly the average of the one at full size."""
+    large, small = (portraits.sample(50, seed=2, size=size) for size in (64, 32))
+    assert (functional.avg_pool2d(large.images, 2) - small.images).abs().mean() < 0.01
+
+
+def test_every_factor_of_a_person_shows() -> None:
+    record = portraits.sample(30, seed=6)
+    for name in portraits._PERSON:
+        noise = record.noise | {name: record.noise[name] + 1}
+        other = portraits._drawn(portraits._world("portraits"), noise, {}, "portraits", 32)
+        assert (other.images - record.images).abs().max() > 0.02, name
+
+
+def test_drawings_go_straight_into_a_pipeline() -> None:
+    record = portraits.sample(2, size=16)
+    space = portraits.space()
+    embedder = fcfg.AttributeEmbedder(space)
+    config = fcfg.UNetConfig(size=16, base=8, multipliers=(1, 2), attention=())
+    denoiser = fcfg.Denoiser(fcfg.UNet(config), embedder, fcfg.NoiseSchedule())
+    scm = fcfg.StructuralCausalModel(space, portraits.graph())
+    pipeline = fcfg.CounterfactualPipeline(denoiser, scm)
+    pair = pipeline.counterfactual(record.images, record.attributes, {"smiling": 1}, steps=2)
+    truth = portraits.counterfactual(record, {"smiling": 1})
+    assert pair.images.shape == truth.images.shape
+    assert np.array_equal(pair.attributes["smiling"], truth.attributes["smiling"])
+
+
+@pytest.mark.parametrize(
+    ("call", "subject", "fragments"),
+    [
+        (lambda: portraits.sample(0), "portraits, n", ["from 1"]),
+        (lambda: portraits.sample(1, seed=-1), "portraits, seed", ["from 0"]),
+        (lambda: portraits.sample(1, size=4), "portraits, size", ["from 8"]),
+        (lambda: portraits.sample(1, variant="portrait"), "variant", ["did you mean 'portraits'"]),
+        (lambda: ask({"hat": 1}), "intervention", ["'hat'"]),
+        (lambda: ask(["smiling"]), "intervention", ["a mapping"]),
+        (lambda: ask({"smiling": 2}), "attribute 'smiling'", ["0 or 1"]),
+        (lambda: ask({"smiling": [0, 1]}), "intervention on 'smiling'", ["one value or 3"]),
+        (lambda: ask({"age": "flip"}, "portraits-causal"), "attribute 'age'", ["20 to 80"]),
+    ],
+)
+def test_illegal_questions_are_refused(call, subject: str, fragments: list[str]) -> None:
+    with refused(subject, *fragments):
+        call()
+
+
+def ask(do, variant: str = "portraits") -> portraits.Portraits:
+    return portraits.counterfactual(portraits.sample(3, size=8, variant=variant), do)
