@@ -73,7 +73,7 @@ def test_every_page_with_code_runs(tmp_path: Path) -> None:
     out = run("\n".join(blocks("docs/howto.md", "python")), tmp_path)
     assert "['black', 'black', 'black', 'black']" in out
     assert "100%" in out
-    assert len(list(tmp_path.glob("*.png"))) == 4
+    assert len(list(tmp_path.glob("*.png"))) == 5
 
 
 def test_the_readme_runs_and_prints_what_it_says(tmp_path: Path) -> None:

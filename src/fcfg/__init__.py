@@ -59,13 +59,8 @@ _HOME = {
     "StructuralCausalModel": "scm",
 }
 
-_ROOMS = {
-    *_HOME.values(),
-    "batching",
-    "datasets",
-    "images",
-    "mechanisms",
-}  # fcfg.networks and so on
+# Rooms that can be named after a plain import, such as fcfg.datasets.
+_ROOMS = {*_HOME.values(), "batching", "datasets", "images", "mechanisms", "sheet"}
 
 __all__ = [
     "DDIM",
