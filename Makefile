@@ -51,7 +51,7 @@ docs: $(READY)  ## build the documentation, warnings as errors
 
 demo:  ## (not yet: comes with the first shipped model)
 	@echo "make demo: there is no shipped model yet, so nothing to show; it comes with the next releases."
-	@echo "Until then, README.md has an example that runs in a second."
+	@echo "Until then, README.md has an example that runs in seconds."
 	@exit 1
 
 clean:  ## remove environments, caches and builds
