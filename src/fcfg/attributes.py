@@ -13,12 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fcfg.errors import InputError, check_is, nearest, quoted, short
+from fcfg.errors import InputError, check_among, check_is, nearest, quoted, short
 from fcfg.names import RESERVED, check_name
 
 Column: TypeAlias = NDArray[Any]  # int64 codes or float64 values, one dimension
@@ -30,6 +30,7 @@ class AbstractAttribute(ABC):
     """One attribute: a name and a kind, which knows its legal values and their scaling."""
 
     name: str
+    _advice: ClassVar[str]  # what to do about an illegal value
 
     def __post_init__(self) -> None:
         """Refuse a name that means something else."""
@@ -97,10 +98,6 @@ class AbstractAttribute(ABC):
     def _refusal(self, expected: str, got: object) -> InputError:
         return InputError(f"attribute '{self.name}'", expected=expected, got=got, do=self._advice)
 
-    @property
-    def _advice(self) -> str:
-        return "correct the value"
-
 
 @dataclass(frozen=True)
 class Binary(AbstractAttribute):
@@ -110,14 +107,12 @@ class Binary(AbstractAttribute):
     array([1, 0, 1])
     """
 
+    _advice = "write 0 and 1, or declare it Categorical with the names of its levels"
+
     @property
     def width(self) -> int:
         """One number, 0 or 1 as it is."""
         return 1
-
-    @property
-    def _advice(self) -> str:
-        return "write 0 and 1, or declare it Categorical with the names of its levels"
 
     def parse(self, values: ArrayLike) -> NDArray[np.int64]:
         """Accept 0 and 1."""
@@ -147,6 +142,7 @@ class Categorical(AbstractAttribute):
     """
 
     levels: Sequence[str]
+    _advice = "use the names of the levels, or their positions"
 
     def __post_init__(self) -> None:
         """Freeze the levels and refuse doubles."""
@@ -212,6 +208,7 @@ class Continuous(AbstractAttribute):
 
     low: float
     high: float
+    _advice = "correct the value, or widen the range"
 
     def __post_init__(self) -> None:
         """Refuse an empty or infinite range."""
@@ -257,13 +254,7 @@ def attribute_from_config(name: str, config: Mapping[str, Any]) -> AbstractAttri
     """
     arguments = dict(config)
     kind = str(arguments.pop("kind", None))
-    if kind not in _KINDS:
-        raise InputError(
-            f"attribute '{name}'",
-            expected=f"a kind, one of {quoted(_KINDS)}",
-            got=repr(kind),
-            do=nearest(kind, _KINDS),
-        )
+    check_among(f"attribute '{name}', kind", kind, _KINDS)
     try:
         return _KINDS[kind](name, **arguments)
     except TypeError as error:
@@ -331,13 +322,7 @@ class AttributeSpace:
     def check_known(self, names: Iterable[str], subject: str = "attributes") -> None:
         """Refuse names that are not attributes."""
         for name in names:
-            if name not in self.names:
-                raise InputError(
-                    subject,
-                    expected=f"names among {quoted(self.names)}",
-                    got=repr(name),
-                    do=nearest(str(name), self.names),
-                )
+            check_among(subject, name, self.names)
 
     def parse(self, table: Mapping[str, ArrayLike]) -> Table:
         """Return a whole table with columns in this order, or refuse it."""

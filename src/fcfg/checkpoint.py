@@ -25,7 +25,7 @@ from fcfg.attributes import AttributeSpace
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.denoise import Denoiser
 from fcfg.embedder import AttributeEmbedder
-from fcfg.errors import InputError, nearest, quoted
+from fcfg.errors import InputError, check_among
 from fcfg.graph import CausalGraph
 from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.schedule import Kind, NoiseSchedule, Parameterisation
@@ -84,13 +84,7 @@ def save(
     stale: set[str] = set()
     if (folder / _CONFIG).exists():  # what is not a checkpoint is never replaced
         stale = set(_read_config(folder).files.values())
-    if storage not in get_args(Storage):
-        raise InputError(
-            "storage",
-            expected=f"one of {quoted(get_args(Storage))}",
-            got=repr(storage),
-            do=nearest(str(storage), get_args(Storage)),
-        )
+    check_among("storage", storage, get_args(Storage))
     parts = {
         "network": _stored(denoiser.network, storage),
         "embedder": _stored(denoiser.embedder, storage),

@@ -25,9 +25,10 @@ from fcfg.errors import InputError, check_is, check_whole, short
 from fcfg.graph import CausalGraph, Partition
 from fcfg.guidance import Guidance, GuidedPredictor, WeightTable
 from fcfg.images import ImagesLike, image_keys, read_images
+from fcfg.intervention import Intervention
 from fcfg.records import Abduction, Action, Counterfactual
 from fcfg.sampling import DDIM, AbstractSolver, OnStep, Plan, Trajectory, time_grid
-from fcfg.scm import Intervention, Keys, StructuralCausalModel
+from fcfg.scm import Keys, StructuralCausalModel
 
 DEFAULT_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
 

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from fcfg.attributes import Column
 from fcfg.embedder import AttributeEmbedder
-from fcfg.errors import InputError, check_whole, nearest, quoted
+from fcfg.errors import InputError, check_among, check_whole
 from fcfg.graph import Partition
 from fcfg.networks import UNet
 from fcfg.schedule import NoiseSchedule, Parameterisation, noise_from_output, training_target
@@ -126,13 +126,7 @@ class Denoiser(nn.Module):
         parameterisation: Parameterisation = "noise",
     ) -> None:
         super().__init__()
-        if parameterisation not in get_args(Parameterisation):
-            raise InputError(
-                "parameterisation",
-                expected=f"one of {quoted(get_args(Parameterisation))}",
-                got=repr(parameterisation),
-                do=nearest(str(parameterisation), get_args(Parameterisation)),
-            )
+        check_among("parameterisation", parameterisation, get_args(Parameterisation))
         if isinstance(network, UNet):
             known = network.config
             channels, stride = channels or known.channels, stride or known.stride

@@ -63,6 +63,24 @@ def check_whole(subject: str, value: object, low: int, high: int, do: str) -> in
     )
 
 
+def check_among(subject: str, name: object, known: Iterable[str]) -> None:
+    """Refuse a name that is not a known one.
+
+    >>> check_among("unit", "kelivn", ["celsius", "kelvin"])
+    Traceback (most recent call last):
+    fcfg.errors.InputError: unit: expected one of 'celsius', 'kelvin', got 'kelivn'; did you mean
+    'kelvin'?
+    """
+    known = list(known)
+    if name not in known:
+        raise InputError(
+            subject,
+            expected=f"one of {quoted(known)}",
+            got=repr(name),
+            do=nearest(str(name), known),
+        )
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Advice for an unknown name: the closest known one, or the list of all.
 

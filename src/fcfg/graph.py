@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import networkx as nx
 
-from fcfg.errors import InputError, check_is, nearest, quoted, short
+from fcfg.errors import InputError, check_among, check_is, nearest, quoted, short
 from fcfg.names import check_name
 
 if TYPE_CHECKING:
@@ -92,13 +92,7 @@ class CausalGraph:
         """Nodes that an intervention can change: the targets and all their descendants."""
         reached: set[str] = set()
         for target in _names("intervention", targets):
-            if target not in self._parents:
-                raise InputError(
-                    "intervention",
-                    expected=f"nodes among {quoted(self._parents)}",
-                    got=repr(target),
-                    do=nearest(str(target), self._parents),
-                )
+            check_among("intervention", target, self._parents)
             reached |= {target} | nx.descendants(self._graph, target)
         return reached
 
@@ -179,13 +173,7 @@ class Partition:
         return dict(self._groups)
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
-        if name not in self._groups:
-            raise InputError(
-                "partition",
-                expected=f"a group among {quoted(self._groups)}",
-                got=repr(name),
-                do=nearest(str(name), self._groups),
-            )
+        check_among("partition", name, self._groups)
         return self._groups[name]
 
     def check_covers(self, names: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fcfg.errors import InputError, check_whole, nearest, quoted
+from fcfg.errors import check_among, check_whole
 
 Kind: TypeAlias = Literal["linear", "cosine"]
 Parameterisation: TypeAlias = Literal["noise", "image", "velocity"]
@@ -50,13 +50,7 @@ class NoiseSchedule:
 
     def __post_init__(self) -> None:
         """Refuse an unknown kind, and too few steps for a legal variance; compute the levels."""
-        if self.kind not in get_args(Kind):
-            raise InputError(
-                "noise schedule",
-                expected=f"a kind, one of {quoted(get_args(Kind))}",
-                got=repr(self.kind),
-                do=nearest(str(self.kind), get_args(Kind)),
-            )
+        check_among("noise schedule", self.kind, get_args(Kind))
         check_whole("noise schedule, steps", self.steps, 25, 100_000, do="the paper has 1000")
         object.__setattr__(self, "alpha", self._alpha())
         object.__setattr__(self, "_levels", {})

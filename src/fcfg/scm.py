@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from fcfg.attributes import AttributeSpace, Column, Continuous, Table
 from fcfg.errors import InputError, check_is, check_whole, short
 from fcfg.graph import CausalGraph
+from fcfg.intervention import Intervention, intervened
 from fcfg.mechanisms import AbstractMechanism, FlowMechanism, GumbelMechanism
 
-Intervention: TypeAlias = ArrayLike | Callable[[Column], ArrayLike]
 Keys: TypeAlias = Sequence[int] | Sequence[str] | NDArray[np.integer]
 OnFit: TypeAlias = Callable[[str, int, float], None]
 
@@ -224,32 +224,12 @@ class StructuralCausalModel(nn.Module):
         result = dict(factual)
         for node in self.graph.order:
             if node in do:
-                result[node] = self._intervene(node, do[node], factual[node])
+                result[node] = intervened(self.space[node], do[node], factual[node])
             elif node in affected:
                 mechanism = self._mechanism(node)
                 values = mechanism.predict(noise[node], self._context(node, result)).numpy()
                 result[node] = values.astype(factual[node].dtype)
         return result
-
-    def _intervene(self, node: str, value: Intervention, factual: Column) -> Column:
-        if callable(value):
-            value = value(factual.copy())
-        try:
-            column = self.space[node].parse(value)
-        except InputError as error:
-            raise error.about(
-                f"intervention on '{node}'", "correct what do= gives, or clip it"
-            ) from error
-        if np.ndim(value) == 0:
-            column = np.repeat(column, len(factual))
-        if len(column) != len(factual):
-            raise InputError(
-                f"intervention on '{node}'",
-                expected=f"one value or {len(factual)}",
-                got=len(column),
-                do="give one value for each image",
-            )
-        return column
 
     def _mechanism(self, node: str) -> AbstractMechanism:
         fitted, wanted = self.fitted_parents.get(node), self.graph.parents[node]

@@ -24,13 +24,14 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fcfg.attributes import AttributeSpace, Binary, Categorical, Column, Continuous, Table
 from fcfg.datasets.drawing import draw_portraits
-from fcfg.errors import InputError, check_is, check_whole, nearest, quoted
+from fcfg.errors import check_among, check_is, check_whole
 from fcfg.graph import CausalGraph
+from fcfg.intervention import Intervention, intervened
 
 Columns: TypeAlias = dict[str, NDArray[np.float64]]
 
@@ -91,7 +92,7 @@ def sample(n: int, seed: int = 0, size: int = 32, variant: str = "portraits") ->
     return _drawn(world, noise, {}, variant, size)
 
 
-def counterfactual(record: Portraits, do: Mapping[str, ArrayLike]) -> Portraits:
+def counterfactual(record: Portraits, do: Mapping[str, Intervention]) -> Portraits:
     """The true counterfactual: the same noise under an intervention.
 
     >>> faces = sample(4)
@@ -101,25 +102,17 @@ def counterfactual(record: Portraits, do: Mapping[str, ArrayLike]) -> Portraits:
 
     Args:
         record: What :func:`sample` gave.
-        do: For every target a value, a column, or 'flip' for a binary attribute.
+        do: For every target a value, a column, a function of the factual column, or 'flip' for
+            a binary attribute.
     """
     check_is("intervention", do, Mapping, "a mapping from names to values")
     world, attributes = _world(record.variant), space(record.variant)
-    targets: Table = {}
     attributes.check_known(do, "intervention")
+    targets: Table = {}
     for name, value in do.items():
         kind, factual = attributes[name], record.attributes[name]
-        if isinstance(value, str) and value == "flip" and isinstance(kind, Binary):
-            value = 1 - factual
-        column = kind.parse(value)
-        if len(column) not in (1, len(factual)):
-            raise InputError(
-                f"intervention on '{name}'",
-                expected=f"one value or {len(factual)}",
-                got=len(column),
-                do="give one value for each drawing",
-            )
-        targets[name] = np.broadcast_to(column, factual.shape).copy()
+        flips = isinstance(value, str) and value == "flip" and isinstance(kind, Binary)
+        targets[name] = intervened(kind, 1 - factual if flips else value, factual)
     return _drawn(world, record.noise, targets, record.variant, record.size)
 
 
@@ -135,13 +128,7 @@ class _World:
 
 
 def _world(variant: str) -> _World:
-    if variant not in _WORLDS:
-        raise InputError(
-            "portraits, variant",
-            expected=f"one of {quoted(_WORLDS)}",
-            got=repr(variant),
-            do=nearest(str(variant), _WORLDS),
-        )
+    check_among("portraits, variant", variant, _WORLDS)
     return _WORLDS[variant]
 
 
