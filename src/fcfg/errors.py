@@ -101,3 +101,15 @@ def quoted(names: Iterable[str]) -> str:
     "'age', 'sex'"
     """
     return ", ".join(f"'{name}'" for name in names) or "nothing"
+
+
+def complaint(*parts: tuple[str, Iterable[str]]) -> str:
+    """What is wrong with several lists of names, without the lists that are empty.
+
+    >>> complaint(("none for", ["age"]), ("one for", []))
+    "none for 'age'"
+    >>> complaint(("none for", ["age"]), ("one for", ["aeg"]))
+    "none for 'age' and one for 'aeg'"
+    """
+    listed = [(what, list(names)) for what, names in parts]
+    return " and ".join(f"{what} {quoted(names)}" for what, names in listed if names)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import networkx as nx
 
-from fcfg.errors import InputError, check_among, check_is, nearest, quoted, short
+from fcfg.errors import InputError, check_among, check_is, complaint, nearest, quoted, short
 from fcfg.names import check_name
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class Partition:
             raise InputError(
                 "partition",
                 expected=f"groups that cover exactly {quoted(names)}",
-                got=f"no group for {quoted(missing)} and the unknown {quoted(unknown)}",
+                got=complaint(("no group for", missing), ("the unknown", unknown)),
                 do=nearest(unknown[0], names) if unknown else "put every attribute in one group",
             )
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.errors import InputError, nearest, quoted, short
+from fcfg.errors import InputError, complaint, nearest, quoted, short
 from fcfg.graph import CausalGraph, Partition
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
@@ -270,7 +270,7 @@ class Guidance:
             raise InputError(
                 f"guidance {self!r}",
                 expected=f"a weight for each of the groups {quoted(given)}",
-                got=f"none for {quoted(missing)} and one for {quoted(unknown)}",
+                got=complaint(("none for", missing), ("one for", unknown)),
                 do="name every group once; the weight 0 leaves one out",
             )
         return given
