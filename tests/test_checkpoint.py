@@ -17,6 +17,7 @@ from fcfg.denoise import Denoiser
 from fcfg.embedder import AttributeEmbedder
 from fcfg.graph import CausalGraph
 from fcfg.guidance import Guidance
+from fcfg.judging import AttributeJudge
 from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.schedule import NoiseSchedule
 from fcfg.scm import StructuralCausalModel
@@ -58,7 +59,10 @@ def pipeline() -> CounterfactualPipeline:
     )
     scm = StructuralCausalModel(SPACE, GRAPH)
     scm.fit(table(200), steps=20)
-    judge = Judge(JudgeConfig(channels=1, outputs=5, width=4)).eval()
+    factors = {"age": (50.0, 17.0)}
+    outputs = sum(SPACE.widths) + len(factors)
+    network = Judge(JudgeConfig(channels=1, outputs=outputs, width=4))
+    judge = AttributeJudge(network, SPACE, factors).eval()
     return CounterfactualPipeline(denoiser, scm, judge=judge, provenance={"seed": 3})
 
 
@@ -323,5 +327,5 @@ def test_a_path_that_cannot_be_written_is_refused(pipeline, tmp_path: Path) -> N
 
 def test_another_judge_is_refused(pipeline, tmp_path: Path) -> None:
     other = CounterfactualPipeline(pipeline.denoiser, pipeline.scm, judge=nn.Linear(1, 1))
-    with refused("judge", "fcfg.networks.Judge", "Linear"):
+    with refused("judge", "fcfg.AttributeJudge", "Linear"):
         save(other, tmp_path)

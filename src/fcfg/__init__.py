@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fcfg.graph import CausalGraph, Partition
     from fcfg.guidance import Guidance
     from fcfg.images import to_pictures
+    from fcfg.judging import AttributeJudge, Reading
     from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
     from fcfg.records import Abduction, Action, Counterfactual
     from fcfg.sampling import DDIM, FixedPointDDIM, StepRecord
@@ -45,6 +46,8 @@ _HOME = {
     "AttributeEmbedder": "embedder",
     "InputError": "errors",
     "to_pictures": "images",
+    "AttributeJudge": "judging",
+    "Reading": "judging",
     "CausalGraph": "graph",
     "Partition": "graph",
     "Guidance": "guidance",
@@ -60,13 +63,14 @@ _HOME = {
 }
 
 # Rooms that can be named after a plain import, such as fcfg.datasets.
-_ROOMS = {*_HOME.values(), "batching", "datasets", "images", "mechanisms", "sheet"}
+_ROOMS = {*_HOME.values(), "batching", "datasets", "files", "images", "mechanisms", "sheet"}
 
 __all__ = [
     "DDIM",
     "Abduction",
     "Action",
     "AttributeEmbedder",
+    "AttributeJudge",
     "AttributeSpace",
     "Binary",
     "Categorical",
@@ -82,6 +86,7 @@ __all__ = [
     "JudgeConfig",
     "NoiseSchedule",
     "Partition",
+    "Reading",
     "StepRecord",
     "StructuralCausalModel",
     "UNet",

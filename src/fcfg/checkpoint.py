@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -26,7 +25,9 @@ from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.denoise import Denoiser
 from fcfg.embedder import AttributeEmbedder
 from fcfg.errors import InputError, check_among
+from fcfg.files import write_atomically
 from fcfg.graph import CausalGraph
+from fcfg.judging import AttributeJudge
 from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.schedule import Kind, NoiseSchedule, Parameterisation
 from fcfg.scm import StructuralCausalModel
@@ -56,6 +57,7 @@ class CheckpointConfig(BaseModel):
     graph: dict[str, list[str]]
     mechanisms: dict[str, list[str]]  #: node to the parents its mechanism was fitted on
     judge: JudgeConfig | None
+    factors: dict[str, tuple[float, float]] = {}  #: that the judge reads: mean, deviation
     files: dict[str, str]  #: part to file name
     provenance: dict[str, Any]
 
@@ -74,10 +76,10 @@ def save(
     """
     folder = Path(path)
     denoiser, scm, judge = pipeline.denoiser, pipeline.scm, pipeline.judge
-    if judge is not None and not isinstance(judge, Judge):
+    if judge is not None and not isinstance(judge, AttributeJudge):
         raise InputError(
             "judge",
-            expected="a fcfg.networks.Judge, which a config can describe",
+            expected="a fcfg.AttributeJudge, which a config can describe",
             got=type(judge).__name__,
             do="save another judge by yourself, and set pipeline.judge after loading",
         )
@@ -91,7 +93,7 @@ def save(
         "scm": _tensors(scm),
     }
     if judge is not None:
-        parts["judge"] = _stored(judge, storage)
+        parts["judge"] = _stored(judge.network, storage)
     contents = {part: safetensors.save(tensors) for part, tensors in parts.items()}
     network = denoiser.network
     config = CheckpointConfig(
@@ -108,7 +110,8 @@ def save(
         attributes=pipeline.space.to_config(),
         graph={node: list(parents) for node, parents in pipeline.graph.parents.items()},
         mechanisms={node: list(parents) for node, parents in scm.fitted_parents.items()},
-        judge=None if judge is None else judge.config,
+        judge=None if judge is None else judge.network.config,
+        factors={} if judge is None else judge.factors,
         files={part: f"{part}-{_digest(data)}.safetensors" for part, data in contents.items()},
         provenance=_json_values(pipeline.provenance),
     )
@@ -116,8 +119,8 @@ def save(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for part, data in contents.items():
-            _write(folder / config.files[part], data)
-        _write(folder / _CONFIG, described)
+            write_atomically(folder / config.files[part], data)
+        write_atomically(folder / _CONFIG, described)
         for name in stale - set(config.files.values()):
             (folder / Path(name).name).unlink(missing_ok=True)
     except OSError as error:
@@ -177,7 +180,6 @@ def _build(
     _fill(network, folder, config, "network")
     if judge is not None:
         _fill(judge, folder, config, "judge")
-        judge.eval()
     denoiser = Denoiser(
         network,
         embedder,
@@ -187,7 +189,8 @@ def _build(
         parameterisation=config.parameterisation,
     )
     denoiser.eval()
-    return CounterfactualPipeline(denoiser, scm, judge=judge, provenance=config.provenance)
+    reader = None if judge is None else AttributeJudge(judge, space, config.factors).eval()
+    return CounterfactualPipeline(denoiser, scm, judge=reader, provenance=config.provenance)
 
 
 def _read_config(folder: Path) -> CheckpointConfig:
@@ -277,24 +280,6 @@ def _widened(tensor: Tensor) -> Tensor:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:12]
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)  # the rename itself must last, too
-        os.fsync(folder)
-        os.close(folder)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _refusal(folder: Path, expected: str, got: object) -> InputError:
