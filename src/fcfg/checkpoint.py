@@ -36,6 +36,7 @@ from fcfg.version import __version__
 FORMAT = 1
 Storage: TypeAlias = Literal["float32", "float16"]
 _CONFIG = "config.json"
+_MODELS = Path(__file__).parent / "models"
 
 
 class CheckpointConfig(BaseModel):
@@ -135,14 +136,15 @@ def save(
 def load(
     path: str | os.PathLike[str], *, network: nn.Module | None = None
 ) -> CounterfactualPipeline:
-    """Read a pipeline from a folder that :func:`save` wrote, onto the CPU.
+    """Read a pipeline that :func:`save` wrote, onto the CPU.
 
     Args:
-        path: The folder.
+        path: A folder, or the name of a model that comes with the package (see
+            :func:`shipped`); a folder of that name is ``./name``.
         network: The module the weights belong to, where it is not a
             :class:`fcfg.networks.UNet`.
     """
-    folder = Path(path)
+    folder = _MODELS / str(path) if str(path) in shipped() else Path(path)
     config = _read_config(folder)
     if (network is None) == isinstance(config.network, str):
         raise InputError(
@@ -159,6 +161,11 @@ def load(
         if isinstance(error, InputError) and str(folder) in str(error):
             raise
         raise _refusal(folder, f"a {_CONFIG} that makes sense", error) from error
+
+
+def shipped() -> tuple[str, ...]:
+    """Names of the models that come with the package."""
+    return tuple(sorted(config.parent.name for config in _MODELS.glob(f"*/{_CONFIG}")))
 
 
 def _build(
@@ -199,7 +206,9 @@ def _read_config(folder: Path) -> CheckpointConfig:
         version = json.loads(text)["format"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         found = error.strerror if isinstance(error, OSError) else "something else"
-        raise _refusal(folder, f"a folder with a {_CONFIG} that fcfg wrote", found) from error
+        names = f", or one of the shipped models ({', '.join(shipped())})" if shipped() else ""
+        expected = f"a folder with a {_CONFIG} that fcfg wrote{names}"
+        raise _refusal(folder, expected, found) from error
     if not isinstance(version, int) or version > FORMAT:
         raise InputError(
             f"checkpoint {folder}",

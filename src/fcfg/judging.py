@@ -63,7 +63,7 @@ class AttributeJudge(nn.Module):
         if network.config.outputs != wanted:
             raise InputError(
                 "judge",
-                expected=f"{wanted} outputs, for {list(space.names)} and {len(self.factors)} factors",
+                expected=f"{wanted} outputs, for {list(space.names)} and its factors",
                 got=network.config.outputs,
                 do="build its network with that many",
             )

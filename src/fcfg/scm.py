@@ -12,7 +12,6 @@ References:
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, TypeAlias, cast
@@ -28,6 +27,7 @@ from fcfg.errors import InputError, check_is, check_whole, short
 from fcfg.graph import CausalGraph
 from fcfg.intervention import Intervention, intervened
 from fcfg.mechanisms import AbstractMechanism, FlowMechanism, GumbelMechanism
+from fcfg.seeds import stream
 
 Keys: TypeAlias = Sequence[int] | Sequence[str] | NDArray[np.integer]
 OnFit: TypeAlias = Callable[[str, int, float], None]
@@ -139,11 +139,11 @@ class StructuralCausalModel(nn.Module):
     ) -> float:
         values, context = _tensor(columns[node]), self._context(node, columns)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_stream(seed, node))
+            torch.manual_seed(stream(seed, node))
             mechanism = self._new_mechanism(node, self.graph.parents[node])
         if isinstance(mechanism, FlowMechanism):
             mechanism.standardise(values)
-        generator = torch.Generator().manual_seed(_stream(seed, node))
+        generator = torch.Generator().manual_seed(stream(seed, node))
         optimiser = torch.optim.Adam(mechanism.parameters(), lr=learning_rate)
         decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
         for step in range(steps):
@@ -187,7 +187,7 @@ class StructuralCausalModel(nn.Module):
         noise: dict[str, Tensor] = {}
         for node in nodes:
             mechanism = self._mechanism(node)
-            uniform = _uniform(_stream(seed, node), row_keys, mechanism.noise_draws)
+            uniform = _uniform(stream(seed, node), row_keys, mechanism.noise_draws)
             values, context = _tensor(columns[node]), self._context(node, columns)
             noise[node] = mechanism.abduct(values, context, uniform)
         return noise
@@ -255,12 +255,6 @@ def _tensor(array: NDArray[np.generic]) -> Float64[Tensor, "*shape"]:
     return torch.from_numpy(array.astype(np.float64))
 
 
-def _stream(seed: int, node: str) -> int:
-    """A number for a seed and a name, the same on every machine."""
-    digest = hashlib.blake2b(f"{seed}/{node}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
-
-
 def _checked_keys(keys: Keys | None, rows: int) -> list[int | str]:
     if keys is None:
         return list(range(rows))
@@ -276,11 +270,13 @@ def _checked_keys(keys: Keys | None, rows: int) -> list[int | str]:
     return listed
 
 
-def _uniform(stream: int, keys: Sequence[int | str], draws: int) -> Float64[Tensor, "batch draws"]:
+def _uniform(
+    key_stream: int, keys: Sequence[int | str], draws: int
+) -> Float64[Tensor, "batch draws"]:
     """Uniform numbers, each row from a counter-based generator of its own."""
     rows = np.empty((len(keys), draws))
     for row, key in enumerate(keys if draws else ()):
-        word = _stream(0, key) if isinstance(key, str) else int(key) % 2**64
-        philox = np.random.Philox(key=np.array([stream, word], dtype=np.uint64))
+        word = stream(0, key) if isinstance(key, str) else int(key) % 2**64
+        philox = np.random.Philox(key=np.array([key_stream, word], dtype=np.uint64))
         rows[row] = np.random.Generator(philox).random(draws)
     return torch.from_numpy(rows)

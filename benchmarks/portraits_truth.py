@@ -1,0 +1,298 @@
+r"""How far a model of the drawn world is from the truth, which is known there.
+
+    python benchmarks/portraits_truth.py portraits --compile --batch-size 1000 \
+        --sheet docs/figures/portraits-counterfactuals.png
+    python benchmarks/portraits_truth.py --table docs/results/portraits-truth.json
+
+For held-out drawings and each intervention, the counterfactuals of a model (a folder, or the name
+of a shipped one) are compared with the true ones, for five settings of the guidance:
+
+- error where it truly changes: mean |generated - truth| over the pixels that differ by more than
+  0.05 between truth and factual image, over mean |truth - factual| on them; 1 is nothing done;
+- signed factor error: what the judge reads from the generated image, minus what it reads from
+  the true counterfactual, in standard deviations of the factor, positive toward the attribute's
+  value. Off target its positive part is amplification, its negative part attenuation.
+
+For ``portraits-causal`` (known by the attributes of the model) the one intervention permutes the
+age; the share of attributes that follow as they truly do is reported as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from portraits_table import CFG, FCFG, UNGUIDED, insert, markdown, verdicts
+from torch import Tensor
+
+import fcfg
+from fcfg.attributes import Binary, Column
+from fcfg.datasets import portraits
+from fcfg.datasets.portraits import Portraits
+from fcfg.files import write_atomically
+from fcfg.sheet import sheet
+
+Array: TypeAlias = NDArray[np.float64]
+ROOT = Path(__file__).parents[1]
+LESS, MORE = (f"fcfg:affected=3.0,invariant={weight}" for weight in (1.0, 1.5))
+SETTINGS = (UNGUIDED, CFG, LESS, FCFG, MORE)
+SHOWN = {UNGUIDED: "unguided", CFG: "CFG 3.0", FCFG: "FCFG 3.0, 1.2"}  # on the sheet
+TARGETS = {"portraits": ("smiling", "male", "young"), "portraits-causal": ("age",)}
+CHANGED = 0.05  # a pixel truly changes where truth and factual image differ by more
+RESAMPLES, BOOTSTRAP_SEED = 2000, 0
+COLUMNS = 8  # drawings on the sheet: the first ones, whatever they look like
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One intervention, with its true answer and what the judge reads from that."""
+
+    factual: Portraits
+    truth: Portraits
+    reading: fcfg.Reading
+
+
+def ask(record: Portraits, target: str, judge: fcfg.AttributeJudge, seed: int = 0) -> Question:
+    """Flip a binary attribute, or permute a continuous one, and draw what truly follows."""
+    factual, kind = record.attributes[target], portraits.space(record.variant)[target]
+    permuted = np.random.default_rng(seed).permutation(factual)
+    value = 1 - factual if isinstance(kind, Binary) else permuted
+    truth = portraits.counterfactual(record, {target: value})
+    return Question(record, truth, judge.read(truth.images))
+
+
+def resampled(n: int) -> Array:
+    """How often each image is drawn in each resample: (resamples, n), the same for every row."""
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    return rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES).astype(np.float64)
+
+
+def interval(values: Array, weights: Array, draws: Array) -> dict[str, float]:
+    """A ratio of sums over images with its 95 % bootstrap interval; weights of 1 give a mean."""
+    low, high = np.quantile((draws @ values) / (draws @ weights), [0.025, 0.975])
+    mean = values.sum() / weights.sum()
+    return {"mean": float(mean), "low": float(low), "high": float(high)}
+
+
+def auroc(score: Array, label: Column) -> float | None:
+    """Area under the ROC curve, ties counted half; None where there is one class only."""
+    ones, zeros = score[label == 1], np.sort(score[label == 0])
+    if not (len(ones) and len(zeros)):
+        return None
+    below = np.searchsorted(zeros, ones, "left") + np.searchsorted(zeros, ones, "right")
+    return float(below.sum() / (2 * len(ones) * len(zeros)))
+
+
+def measure(
+    images: Tensor, question: Question, judge: fcfg.AttributeJudge, draws: Array
+) -> dict[str, Any]:
+    """Compare generated images with the true counterfactuals."""
+    factual, truth = question.factual, question.truth
+    change, wrong = (truth.images - factual.images).abs(), (images - truth.images).abs()
+    changed = change > CHANGED
+    missed, wanted = (
+        (x * changed).double().flatten(1).sum(dim=1).numpy() for x in (wrong, change)
+    )
+    reading = judge.read(images)
+    binary = [a.name for a in portraits.space(factual.variant) if isinstance(a, Binary)]
+    shifts = {
+        name: (2 * truth.attributes[name] - 1)
+        * (reading.factors[name] - question.reading.factors[name])
+        / factual.factors[name].std()
+        for name in binary
+    }
+    once = np.ones(len(images))
+    return {
+        "changed_error": interval(missed, wanted, draws),
+        "image_mae": wrong.double().mean().item(),
+        "factor_error": {name: interval(shift, once, draws) for name, shift in shifts.items()},
+        "auroc": {name: auroc(reading.scores[name], truth.attributes[name]) for name in binary},
+    }
+
+
+def evaluate(
+    pipeline: fcfg.CounterfactualPipeline, record: Portraits, args: argparse.Namespace
+) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
+    """Rows of the table, and of the sheet; the abduction is shared by all of them."""
+    judge, start = pipeline.judge, time.perf_counter()
+    abduction = pipeline.abduct(
+        record.images, record.attributes, steps=args.steps, batch_size=chunk(args, rows=1)
+    )
+    print(f"abduction {time.perf_counter() - start:.1f} s", flush=True)
+    draws, rows = resampled(args.n), []
+    shown = {"factual": record.images[:COLUMNS]}
+    for target in TARGETS[record.variant]:
+        question = ask(record, target, judge)
+        truth = question.truth
+        shown[f"do({target}): truth"] = truth.images[:COLUMNS]
+        do = {target: truth.attributes[target]}
+        action = pipeline.act(record.attributes, do, keys=abduction.keys)
+        derived = sorted(pipeline.graph.affected(do) - set(do))
+        for setting in SETTINGS:
+            start = time.perf_counter()
+            guidance = fcfg.Guidance.parse(setting)
+            size = chunk(args, rows=len(guidance.weights) + 1)
+            pair = pipeline.predict(abduction, action, guidance, batch_size=size)
+            row = {"do": target, "guidance": setting, "reversal_mae": None}
+            row |= measure(pair.images, question, judge, draws)
+            row["attribute_accuracy"] = {
+                name: float((action.attributes[name] == truth.attributes[name]).mean())
+                for name in derived
+            }
+            if args.reverse:
+                back = pipeline.reverse(pair, batch_size=size).images
+                row["reversal_mae"] = (back - record.images).abs().double().mean().item()
+            if setting in SHOWN:
+                shown[f"do({target}): {SHOWN[setting]}"] = pair.images[:COLUMNS]
+            row["seconds"] = round(time.perf_counter() - start, 2)
+            rows.append(row)
+            name, error = f"do({target}) {setting}", row["changed_error"]["mean"]
+            print(f"{name:44} {error:.3f} {row['seconds']:7.1f} s", flush=True)
+    return rows, shown
+
+
+def chunk(args: argparse.Namespace, rows: int) -> int:
+    """Network rows at once; for a compiled network so that all chunks have one shape."""
+    if not args.compile:
+        return args.batch_size
+    most = max(1, min(args.batch_size // rows, args.n))
+    return rows * next(images for images in range(most, 0, -1) if args.n % images == 0)
+
+
+def prepare(folder: Path, args: argparse.Namespace) -> fcfg.CounterfactualPipeline:
+    """Load a pipeline of the drawn world, and make it fast on its device."""
+    pipeline = fcfg.load(folder)
+    judge, names = pipeline.judge, set(pipeline.space.names)
+    if not isinstance(judge, fcfg.AttributeJudge) or set(judge.factors) != names:
+        raise SystemExit(f"{folder}: expected a judge that reads a factor for each attribute")
+    device = torch.device(args.device)
+    network = pipeline.to(device).denoiser.network
+    if device.type == "cuda":
+        tf32 = args.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cudnn.benchmark = True
+        network.memory_format = torch.channels_last
+        network.to(memory_format=torch.channels_last)
+    if args.precision == "bf16":  # of the network alone; the sampler stays in float32
+        network.to(torch.bfloat16)
+    if args.compile:
+        pipeline.denoiser.network = torch.compile(network, dynamic=False)
+    return pipeline
+
+
+def find(model: str) -> Path:
+    """The folder of a model: a path, or the name of one that is shipped."""
+    shipped = Path(fcfg.__file__).parent / "models" / model
+    is_name = Path(model).name == model and (shipped / "config.json").is_file()
+    return shipped if is_name else Path(model)
+
+
+def git(*words: str) -> str | None:
+    """What git says of this tree, or None where there is none to ask."""
+    command = ["git", "-C", str(ROOT), *words]
+    done = subprocess.run(command, capture_output=True, text=True) if which("git") else None
+    return done.stdout.strip() if done is not None and done.returncode == 0 else None
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("model", nargs="?", help="folder, or name of a shipped model")
+    add("--n", type=int, default=1000, help="drawings")
+    add("--steps", type=int, default=100, help="from image to noise, and back")
+    add("--seed", type=int, default=portraits.EVALUATION_SEED, help="of the drawings")
+    add("--device", default="auto", help="auto, cuda or cpu")
+    add("--batch-size", type=int, default=4096, help="network rows at once")
+    add("--precision", choices=("float32", "tf32", "bf16"), default="tf32")
+    add("--compile", action="store_true", help="compile the network, once for each shape")
+    add("--reverse", action="store_true", help="also go back, and say how far one lands")
+    add("--commit", help="of the code, where git cannot be asked")
+    add("--out", type=Path, default=ROOT / "docs/results/portraits-truth.json")
+    add("--sheet", type=Path, help="write pictures of the first drawings to this PNG file")
+    add("--table", type=Path, help="only print the table of this result file")
+    add("--card", type=Path, help="with --table: put the table into this Markdown file")
+    args = parser.parse_args()
+    if (args.model is None) == (args.table is None):
+        parser.error("give a model, or --table with a result file")
+    if args.seed < portraits.EVALUATION_SEED:
+        parser.error(f"--seed {args.seed}: below {portraits.EVALUATION_SEED} models are trained")
+    if args.device == "auto":
+        args.device = "cuda" if torch.cuda.is_available() else "cpu"
+    if args.precision == "tf32" and not args.device.startswith("cuda"):
+        args.precision = "float32"  # what it means where there is no TF32
+    return args
+
+
+def main() -> None:
+    """Measure and write, or print what was written."""
+    args = arguments()
+    if args.table is not None:
+        table = markdown(json.loads(args.table.read_text(encoding="utf-8")))
+        print(table, end="")
+        if args.card is not None:
+            card = insert(args.card.read_text(encoding="utf-8"), table)
+            write_atomically(args.card, card.encode())
+        return
+    start, folder = time.perf_counter(), find(args.model)
+    pipeline = prepare(folder, args)
+    variant = next((v for v in TARGETS if portraits.space(v) == pipeline.space), None)
+    if variant is None:
+        raise SystemExit(f"{folder}: expected a model of {' or '.join(TARGETS)}")
+    size = pipeline.denoiser.network.config.size
+    record = portraits.sample(args.n, seed=args.seed, size=size, variant=variant)
+    read = pipeline.judge.read(record.images).factors
+    rows, shown = evaluate(pipeline, record, args)
+    device = pipeline.denoiser.device
+    changes = None if args.commit else git("status", "--porcelain")
+    result = {
+        "command": shlex.join(["python", "benchmarks/portraits_truth.py", *sys.argv[1:]]),
+        "fcfg": fcfg.__version__,
+        "commit": args.commit or git("rev-parse", "HEAD"),
+        "dirty": None if changes is None else changes != "",
+        "environment": {
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+            "torch": torch.__version__,
+        },
+        "precision": args.precision,
+        "compiled": args.compile,
+        "model": {
+            "name": folder.name,
+            "config_sha256": hashlib.sha256((folder / "config.json").read_bytes()).hexdigest(),
+            "provenance": pipeline.provenance,
+            "judge_r2": {
+                name: 1 - float(((read[name] - factor) ** 2).mean() / factor.var())
+                for name, factor in record.factors.items()
+            },
+        },
+        "variant": variant,
+        **{name: getattr(args, name) for name in ("n", "steps", "seed")},
+        "bootstrap": {"resamples": RESAMPLES, "seed": BOOTSTRAP_SEED, "level": 0.95},
+        "seconds": round(time.perf_counter() - start, 1),
+        "rows": rows,
+        "verdicts": verdicts(rows),
+    }
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(args.out, json.dumps(result, indent=2, allow_nan=False).encode() + b"\n")
+    if args.sheet is not None:
+        page = sheet(shown, scale=2)
+        args.sheet.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(args.sheet, lambda file: page.save(file, format="PNG"))
+    print(markdown(result), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""``fcfg generate``: counterfactuals of pictures, with a record and a table to look at."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fcfg.errors import InputError, check_among
+
+if TYPE_CHECKING:  # torch is not needed for help
+    from collections.abc import Callable
+
+    from fcfg.generation import Question, Result
+
+_SHOWN = 20  # rows of the table; the record has all
+
+
+def generate(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A folder written by 'fcfg train' or fcfg.save, or the name of a shipped model.",
+            show_default=False,
+        ),
+    ],
+    images: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="IMAGE",
+            help="Pictures (PNG, JPEG, DICOM, ...), or folders of them.",
+            show_default=False,
+        ),
+    ],
+    do: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=VALUE[,...]",
+            help="What to change; 'flip' is the other value of a binary attribute. "
+            "May be given several times.",
+            show_default=False,
+        ),
+    ],
+    attributes: Annotated[
+        str,
+        typer.Option(
+            metavar="TABLE.csv|NAME=VALUE,...|auto",
+            help="The attributes that the pictures have: a table with a column 'file_name', "
+            "pairs that hold for every picture, or what the model's judge reads.",
+        ),
+    ] = "auto",
+    guidance: Annotated[
+        str,
+        typer.Option(
+            metavar="RULE:WEIGHTS",
+            help="How strongly to push each group of attributes; 'none' for the plain model.",
+        ),
+    ] = "fcfg:affected=3,invariant=1.2",
+    steps: Annotated[
+        int, typer.Option(metavar="N", help="From picture to noise, and back.")
+    ] = 100,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Of what discrete attributes leave open.")
+    ] = 0,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write.")] = Path(
+        "counterfactuals"
+    ),
+    reverse: Annotated[
+        bool,
+        typer.Option(help="Go back to the factual attributes, too, and say what was lost."),
+    ] = True,
+    batch_size: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="The most network rows at once; pictures are finished so many at a time.",
+        ),
+    ] = 256,
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to run.")] = "auto",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace outputs that exist.")
+    ] = False,
+) -> None:
+    """Make counterfactuals of pictures: what if an attribute had been different?
+
+    For every picture, the folder gets NAME.png, where the picture stands beside its
+    counterfactual, the way back and the difference; NAME-counterfactual.png, at the size of the
+    model; and an entry in record.json. Pictures of another size are made to fit as in training.
+
+    Examples:
+      fcfg generate portraits face.png --do smiling=1
+      fcfg generate model faces/ --attributes faces/labels.csv --do smiling=flip
+      fcfg generate model scan.png --attributes 'age=40,sex=1' --do age=75 --steps 1000
+      fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:3 --out cfg3
+    """
+    from fcfg.checkpoint import load
+    from fcfg.generation import parse_do, prepare, run
+    from fcfg.guidance import Guidance
+
+    rule, place = Guidance.parse(guidance), _device(device)
+    pipeline = load(model).to(place)
+    question = prepare(
+        pipeline,
+        images,
+        attributes,
+        parse_do(do, pipeline.space),
+        rule,
+        steps=steps,
+        seed=seed,
+        out=out,
+        reverse=reverse,
+        batch_size=batch_size,
+        overwrite=overwrite,
+        model=model,
+    )
+    _announce(question, place)
+    finished: list[Result] = []
+    try:
+        with _bar() as told:
+            run(question, on_chunk=finished.extend, on_progress=told)
+    except KeyboardInterrupt:
+        done = f"{len(finished)} of {len(question.pictures)} pictures are finished"
+        raise KeyboardInterrupt(f"interrupted; {done}, in {out}") from None
+    _show(finished, question)
+    print(f"Written to {out}")
+
+
+def _device(name: str) -> str:
+    import torch
+
+    check_among("device", name, ("auto", "cpu", "cuda"))
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError(
+            "device",
+            expected="cpu or auto, since torch finds no GPU here",
+            got=repr(name),
+            do="leave --device out",
+        )
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def _announce(question: Question, device: str) -> None:
+    """Say what will be done, and what was done to the pictures already."""
+    count = len(question.pictures)
+    print(f"{count} {'picture' if count == 1 else 'pictures'}, {question.guidance}, on {device}")
+    notes = Counter(note for picture in question.pictures for note in picture.notes)
+    for note, times in notes.items():
+        print(f"  {times} of {count}: {note}")
+    print(f"  {question.factual.note}", flush=True)
+
+
+@contextmanager
+def _bar() -> Generator[Callable[[float], None] | None]:
+    """A progress bar with the time that is left, where somebody can see it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=1.0)
+        yield lambda share: progress.update(task, completed=share)
+
+
+def _show(results: Sequence[Result], question: Question) -> None:
+    """A short table; the record says more."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    targets = question.action.targets
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("image", overflow="fold")
+    table.add_column("factual → counterfactual", overflow="fold")
+    if results[0].judged:
+        table.add_column("judge before → after", overflow="fold")
+    if question.reverse:
+        table.add_column("reversal error", justify="right")
+    for result in results[:_SHOWN]:
+        cells = [Path(result.file).name, _change(result)]
+        if result.judged:
+            cells.append("\n".join(_judged(result, name) for name in targets))
+        if question.reverse:
+            error = result.reversal_error
+            cells.append("none" if error is None else f"{error:.4f}")
+        table.add_row(*cells)
+    Console(highlight=False, markup=False).print(table)
+    if len(results) > _SHOWN:
+        print(f"and {len(results) - _SHOWN} more, in record.json")
+
+
+def _change(result: Result) -> str:
+    """What changes, line by line, then what is kept; and how sure a judge that read it is."""
+    from fcfg.generation.results import value_text
+
+    changed: list[str] = []
+    kept: list[str] = []
+    for name, value in result.factual.items():
+        sure = result.sure(name) if result.attributes_from == "judge" else None
+        read = f"{name} {value_text(value)}" + ("" if sure is None else f" ({sure:.2f})")
+        if name in result.changed:
+            changed.append(f"{read} → {value_text(result.counterfactual[name])}")
+        else:
+            kept.append(read)
+    return "\n".join([*changed, *([f"kept: {', '.join(kept)}"] if kept else [])])
+
+
+def _judged(result: Result, name: str) -> str:
+    """What the judge thinks of a target before and after."""
+    value, sure = result.counterfactual[name], result.judged_as(name)
+    level = f" {value}" if isinstance(value, str) else ""
+    digits = 1 if isinstance(value, float) else 2
+    return f"{name}{level} {sure['factual']:.{digits}f} → {sure['counterfactual']:.{digits}f}"

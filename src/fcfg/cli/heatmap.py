@@ -1,0 +1,74 @@
+"""A matrix of correlations as a picture: labelled rows and columns, a number in every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+_CELL, _FONT, _MARGIN = 52, 13, 14
+_COLD, _HOT = (59, 104, 178), (190, 64, 54)  # of -1 and 1; white is 0
+
+
+def heatmap(labels: Sequence[str], matrix: NDArray[np.float64]) -> Image.Image:
+    """Draw a matrix of numbers from -1 to 1; what is not a number stays grey.
+
+    >>> heatmap(["age", "sex"], np.array([[1.0, -0.2], [-0.2, 1.0]])).mode
+    'RGB'
+
+    Args:
+        labels: Of the rows, and of the columns.
+        matrix: As many rows and columns as labels.
+    """
+    font = ImageFont.load_default(_FONT)
+    longest = max(int(font.getlength(label)) for label in labels)
+    start = longest + 2 * _MARGIN
+    side = start + len(labels) * _CELL + _MARGIN
+    page = Image.new("RGB", (side, side), "white")
+    pen = ImageDraw.Draw(page)
+    for row, label in enumerate(labels):
+        middle = start + row * _CELL + _CELL // 2
+        pen.text((start - _MARGIN // 2, middle), label, fill="black", font=font, anchor="rm")
+        _write_upwards(page, label, middle, start - _MARGIN // 2, font)
+        for column in range(len(labels)):
+            _draw_cell(pen, start, row, column, float(matrix[row, column]), font)
+    return page
+
+
+def _draw_cell(
+    pen: ImageDraw.ImageDraw,
+    start: int,
+    row: int,
+    column: int,
+    value: float,
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+) -> None:
+    left, upper = start + column * _CELL, start + row * _CELL
+    known = not np.isnan(value)
+    fill = _colour(value) if known else (225, 225, 225)
+    pen.rectangle((left, upper, left + _CELL - 2, upper + _CELL - 2), fill=fill)
+    ink = "white" if known and abs(value) > 0.6 else "black"
+    text = f"{value:.2f}".replace("-0.00", "0.00") if known else "–"
+    pen.text((left + _CELL // 2, upper + _CELL // 2), text, fill=ink, font=font, anchor="mm")
+
+
+def _colour(value: float) -> tuple[int, int, int]:
+    """From white towards red for positive numbers, towards blue for negative ones."""
+    share = min(1.0, abs(value))
+    red, green, blue = (round(255 + share * (end - 255)) for end in (_HOT if value > 0 else _COLD))
+    return red, green, blue
+
+
+def _write_upwards(
+    page: Image.Image,
+    text: str,
+    middle: int,
+    bottom: int,
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+) -> None:
+    strip = Image.new("RGB", (int(font.getlength(text)) + 2, _FONT + 6), "white")
+    ImageDraw.Draw(strip).text((0, 1), text, fill="black", font=font)
+    turned = strip.rotate(90, expand=True)
+    page.paste(turned, (middle - turned.width // 2, bottom - turned.height))

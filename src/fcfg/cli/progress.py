@@ -1,0 +1,82 @@
+"""Progress on a terminal: a bar with rate, remaining time and loss; plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from fcfg.training.log import AbstractReporter
+
+_SECONDS = 30  # between two lines where there is no terminal
+
+
+class _Rate(ProgressColumn):
+    """Steps in a second."""
+
+    def render(self, task: Task) -> Text:
+        """Nothing until there is something to divide."""
+        return Text("" if task.speed is None else f"{task.speed:.1f} it/s", style="cyan")
+
+
+class ProgressReporter(AbstractReporter):
+    """Shows how a training run goes, on standard error.
+
+    Args:
+        console: Where to; standard error by default.
+        quiet: Show nothing, as all processes but the first should.
+    """
+
+    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+        self.console = console if console is not None else Console(stderr=True, quiet=quiet)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("loss {task.fields[loss]}"),
+            console=self.console,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self._task = self._bar.add_task("", start=False, visible=False, loss="")
+        self._total, self._said = 0, 0.0
+
+    def __enter__(self) -> ProgressReporter:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def begin(self, part: str, done: int, total: int) -> None:
+        """A new bar."""
+        self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(part, total=total, completed=done, loss="")
+        self._total, self._said = total, time.monotonic()
+        if done:
+            self.say(f"{part}: going on at step {done} of {total}")
+
+    def progress(self, part: str, done: int, loss: float) -> None:
+        """Move the bar, or write a line now and then."""
+        self._bar.update(self._task, completed=done, loss=f"{loss:.4f}")
+        late = time.monotonic() - self._said > _SECONDS
+        if not self.console.is_terminal and (late or done == self._total):
+            self.say(f"{part}: step {done} of {self._total}, loss {loss:.4f}")
+            self._said = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """A line above the bar."""
+        self.console.print(text, highlight=False, soft_wrap=True)

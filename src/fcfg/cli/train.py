@@ -1,0 +1,71 @@
+"""``fcfg train``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+# Inside the function, so that `fcfg train --help` does not wait for torch.
+
+
+def train(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="PRESET_OR_YAML", help="A preset's name, or your own YAML file."),
+    ],
+    part: Annotated[
+        Literal["all", "scm", "judge", "diffusion"],
+        typer.Option(help="What to train: attributes, judge, image model, or all of it."),
+    ] = "all",
+    data: Annotated[
+        Path | None, typer.Option(help="Where the data lie, instead of data.path.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the pipeline; runs/NAME by default.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A.B=C", help="Change one value; can be repeated."),
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out images that cannot be read.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the configuration and what it takes; stop.")
+    ] = False,
+) -> None:
+    """Train a pipeline, or go on where an earlier run of the same command stopped.
+
+    Presets: portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr.
+
+    Examples:
+      fcfg train portraits --dry-run
+
+      fcfg train faces.yaml --out runs/faces
+
+      fcfg train celeba-hq --data /data/CelebAMask-HQ --set diffusion.batch=64
+
+      torchrun --nproc_per_node 4 -m fcfg train celeba-hq --data /data/CelebAMask-HQ
+    """
+    from fcfg.cli.progress import ProgressReporter
+    from fcfg.training import TrainingStopped, read_config
+    from fcfg.training import train as run
+    from fcfg.training.describe import describe
+    from fcfg.training.settings import to_yaml
+
+    config = read_config(source, set_ or (), data=data)
+    if dry_run:
+        typer.echo(to_yaml(config) + "\n".join(f"# {line}" for line in describe(config).lines()))
+        return
+    folder = out if out is not None else Path("runs") / config.name
+    first = os.environ.get("RANK", "0") == "0"  # of the processes torchrun started
+    try:
+        with ProgressReporter(quiet=not first) as reporter:
+            run(config, folder, part, skip_bad=skip_bad, reporter=reporter)
+            reporter.say(f"done: {folder}")
+    except TrainingStopped as stopped:
+        typer.echo(f"fcfg train: {stopped}.", err=True)
+        raise SystemExit(stopped.code) from None

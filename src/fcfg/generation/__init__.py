@@ -1,0 +1,26 @@
+"""Counterfactuals of picture files, in a folder: what ``fcfg generate`` does."""
+
+from fcfg.generation.comparison import compared, difference_map, difference_scale
+from fcfg.generation.pictures import Picture, find_pictures, model_pixels, read_files
+from fcfg.generation.results import Result
+from fcfg.generation.run import Question, generate, prepare, run
+from fcfg.generation.texts import Factual, find_attributes, flip, parse_do
+
+__all__ = [
+    "Factual",
+    "Picture",
+    "Question",
+    "Result",
+    "compared",
+    "difference_map",
+    "difference_scale",
+    "find_attributes",
+    "find_pictures",
+    "flip",
+    "generate",
+    "model_pixels",
+    "parse_do",
+    "prepare",
+    "read_files",
+    "run",
+]

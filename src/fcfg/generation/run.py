@@ -1,0 +1,360 @@
+"""From files to counterfactuals in a folder.
+
+:func:`prepare` reads and checks everything that is cheap, so that a bad question is refused
+before any work; :func:`run` does the work, some pictures at a time. What is finished is on disk,
+whole, and named in ``record.json``, whenever the run is stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fcfg.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.errors import InputError, check_is, check_whole
+from fcfg.files import write_atomically
+from fcfg.generation.comparison import compared
+from fcfg.generation.outputs import (
+    RECORD,
+    check_outputs,
+    make_folder,
+    output_files,
+    output_names,
+    save,
+)
+from fcfg.generation.pictures import Picture, find_pictures, model_pixels, read_files
+from fcfg.generation.results import (
+    Result,
+    attributes_text,
+    finite,
+    intervention_text,
+    rows_of,
+    scores_of,
+    value_text,
+    values_of,
+)
+from fcfg.generation.texts import AUTO, JUDGE, Attributes, Factual, find_attributes
+from fcfg.graph import Partition
+from fcfg.guidance import Guidance
+from fcfg.images import image_keys, to_pictures
+from fcfg.intervention import Intervention
+from fcfg.judging import AttributeJudge, Reading
+from fcfg.records import Action, Counterfactual
+from fcfg.sampling import OnStep, StepRecord, time_grid
+from fcfg.version import __version__
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Everything that was asked, read and checked; :func:`run` answers it."""
+
+    pipeline: CounterfactualPipeline
+    pictures: tuple[Picture, ...] = field(repr=False)
+    names: tuple[str, ...] = field(repr=False)  #: of the outputs, one for each picture
+    images: Float[Tensor, "batch channel height width"] = field(repr=False)
+    factual: Factual
+    reading: Reading | None  #: what the judge sees in the pictures
+    action: Action  #: the counterfactual attributes of all of them
+    do: dict[str, Any]  #: as JSON
+    guidance: Guidance
+    partition: Partition
+    rows: int  #: that a guided step needs for one image
+    steps: int
+    reverse: bool
+    batch_size: int
+    out: Path
+    model: str  #: how the caller calls it
+
+
+def generate(
+    pipeline: CounterfactualPipeline,
+    files: Iterable[str | os.PathLike[str]],
+    attributes: Attributes = AUTO,
+    do: Mapping[str, Intervention] | None = None,
+    guidance: Guidance = DEFAULT_GUIDANCE,
+    *,
+    steps: int = 100,
+    seed: int = 0,
+    out: str | os.PathLike[str] = "counterfactuals",
+    reverse: bool = True,
+    batch_size: int = 256,
+    overwrite: bool = False,
+    model: str = "",
+    on_chunk: Callable[[list[Result]], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
+) -> list[Result]:
+    """Make counterfactuals of picture files, in a folder: :func:`prepare`, then :func:`run`.
+
+    Args:
+        pipeline: The model, on the device that is to do the work.
+        files: Pictures and folders of pictures, cropped or padded as in the model's training.
+        attributes: 'auto', a CSV table, pairs such as ``smiling=0,male=1``, or columns.
+        do: For every target a value, a column, or a function of the factual column.
+        guidance: How strongly to push each group of attributes.
+        steps: From image to noise, and back.
+        seed: Of what discrete attributes leave open.
+        out: The folder to write to.
+        reverse: Whether to go back to the factual attributes, and measure what is lost.
+        batch_size: The most network rows at once.
+        overwrite: Whether to replace outputs that exist.
+        model: How the model is called in the record.
+        on_chunk: Told of the pictures that were just finished.
+        on_progress: Told which share of the whole work is done, after every step.
+    """
+    question = prepare(
+        pipeline,
+        files,
+        attributes,
+        do,
+        guidance,
+        steps=steps,
+        seed=seed,
+        out=out,
+        reverse=reverse,
+        batch_size=batch_size,
+        overwrite=overwrite,
+        model=model,
+    )
+    return run(question, on_chunk=on_chunk, on_progress=on_progress)
+
+
+def prepare(
+    pipeline: CounterfactualPipeline,
+    files: Iterable[str | os.PathLike[str]],
+    attributes: Attributes = AUTO,
+    do: Mapping[str, Intervention] | None = None,
+    guidance: Guidance = DEFAULT_GUIDANCE,
+    *,
+    steps: int = 100,
+    seed: int = 0,
+    out: str | os.PathLike[str] = "counterfactuals",
+    reverse: bool = True,
+    batch_size: int = 256,
+    overwrite: bool = False,
+    model: str = "",
+) -> Question:
+    """Read and check a question, writing nothing. The arguments are those of :func:`generate`."""
+    check_is("guidance", guidance, Guidance, "a fcfg.Guidance, such as Guidance.parse(text)")
+    if not do:
+        raise InputError(
+            "do", expected="at least one attribute to change", got="none", do="name it"
+        )
+    times = time_grid(pipeline.denoiser.schedule, steps)
+    check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
+    partition = guidance.partition(pipeline.graph, do)
+    rows = guidance.table(partition, times[::-1], pipeline.denoiser.schedule).rows
+    if batch_size < rows:
+        raise InputError(
+            "batch_size",
+            expected=f"at least {rows} network rows, what one image needs",
+            got=batch_size,
+            do="raise it, or use fewer groups",
+        )
+    pixels = model_pixels(pipeline)
+    paths, folder = find_pictures(files), Path(out)
+    names = output_names(paths)
+    check_outputs(folder, names, paths, overwrite=overwrite)
+    judge = pipeline.judge
+    pictures = read_files(paths, pixels)
+    images = torch.stack([picture.image for picture in pictures])
+    with _files_say_their_range():
+        reading = judge.read(images) if isinstance(judge, AttributeJudge) else None
+    factual = find_attributes(attributes, pipeline.space, paths, reading)
+    action = pipeline.act(factual.attributes, do, seed=seed, keys=image_keys(images))
+    return Question(
+        pipeline=pipeline,
+        pictures=tuple(pictures),
+        names=tuple(names),
+        images=images,
+        factual=factual,
+        reading=reading,
+        action=action,
+        do={name: intervention_text(value) for name, value in do.items()},
+        guidance=guidance,
+        partition=partition,
+        rows=rows,
+        steps=steps,
+        reverse=reverse,
+        batch_size=batch_size,
+        out=folder,
+        model=model,
+    )
+
+
+def run(
+    question: Question,
+    *,
+    on_chunk: Callable[[list[Result]], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
+) -> list[Result]:
+    """Answer a question: write the pictures and the record, and return what it says of each.
+
+    Args:
+        question: What :func:`prepare` gave.
+        on_chunk: Told of the pictures that were just finished, which are on disk by then.
+        on_progress: Told which share of the whole work is done, after every step.
+    """
+    make_folder(question.out)
+    results: list[Result] = []
+    count, size = len(question.images), question.batch_size // question.rows
+    for first in range(0, count, size):
+        rows = slice(first, min(first + size, count))
+        finished = _answer(question, rows, on_progress)
+        results += finished
+        text = json.dumps(_record(question, results), indent=2, default=str)
+        write_atomically(question.out / RECORD, text.encode())
+        if on_chunk is not None:
+            on_chunk(finished)
+    return results
+
+
+def _answer(
+    question: Question, rows: slice, on_progress: Callable[[float], None] | None
+) -> list[Result]:
+    """Work on some of the pictures, and write their files."""
+    pipeline, images = question.pipeline, question.images[rows]
+    work = _Progress(question, rows, on_progress)
+    with _files_say_their_range():
+        abduction = pipeline.abduct(
+            images,
+            rows_of(question.factual.attributes, rows),
+            steps=question.steps,
+            batch_size=question.batch_size,
+            on_step=work.phase(0, 1),
+        )
+    action = question.action
+    pair = pipeline.predict(
+        abduction,
+        Action(rows_of(action.attributes, rows), action.targets, action.seed),
+        question.guidance,
+        partition=question.partition if question.guidance.factored else None,
+        batch_size=question.batch_size,
+        on_step=work.phase(1, question.rows),
+    )
+    back = None
+    if question.reverse:
+        offset = 1 + question.rows
+
+        def on_step(step: StepRecord) -> None:
+            place, cost = (offset, 1) if step.ascending else (offset + 1, question.rows)
+            work.phase(place, cost)(step)
+
+        back = pipeline.reverse(pair, batch_size=question.batch_size, on_step=on_step)
+    return _write(question, rows, pair, back)
+
+
+class _Progress:
+    """The share of the whole work, in network rows, from the shares of its phases."""
+
+    def __init__(
+        self, question: Question, rows: slice, told: Callable[[float], None] | None
+    ) -> None:
+        self.total = (1 + question.rows) * (2 if question.reverse else 1)
+        self.first, self.count = rows.start, rows.stop - rows.start
+        self.all, self.told = len(question.images), told
+
+    def phase(self, before: int, cost: int) -> OnStep:
+        def on_step(step: StepRecord) -> None:
+            if self.told is not None:
+                share = (before + cost * step.share) / self.total
+                self.told((self.first + self.count * share) / self.all)
+
+        return on_step
+
+
+def _write(
+    question: Question, rows: slice, pair: Counterfactual, back: Counterfactual | None
+) -> list[Result]:
+    space, judge, factual = question.pipeline.space, question.pipeline.judge, question.factual
+    shown = {"factual": question.images[rows], "counterfactual": pair.images.float()}
+    spent = {"counterfactual": pair.evaluations}
+    errors: list[float | None] = [None] * len(shown["factual"])
+    if back is not None:
+        shown["reversed"] = back.images.float()
+        spent["reversal"] = back.evaluations
+        lost = (shown["reversed"] - shown["factual"]).abs().flatten(1).mean(dim=1)
+        errors = [finite(error) for error in lost.tolist()]
+    readings: dict[str, Reading] = {}
+    if isinstance(judge, AttributeJudge):
+        with _files_say_their_range():
+            readings = {name: judge.read(x.nan_to_num()) for name, x in shown.items()}
+    results: list[Result] = []
+    for i, row in enumerate(range(rows.start, rows.stop)):
+        picture, files = question.pictures[row], output_files(question.names[row])
+        result = Result(
+            file=str(picture.path),
+            stored=picture.stored,
+            prepared=picture.notes,
+            attributes_from=factual.source,
+            factual=values_of(space, factual.attributes, row),
+            counterfactual=values_of(space, pair.attributes, i),
+            judged={image: scores_of(space, r, i) for image, r in readings.items()},
+            network_rows=spent,
+            reversal_error=errors[i],
+            outputs=files,
+        )
+        images = {image: x[i].nan_to_num() for image, x in shown.items()}
+        captions = _captions(result, question.action.targets)
+        save(question.out / files["comparison"], compared(images, captions))
+        plain = to_pictures(images["counterfactual"][None])[0]
+        save(question.out / files["counterfactual"], plain)
+        results.append(result)
+    return results
+
+
+def _captions(result: Result, targets: Sequence[str]) -> dict[str, list[str]]:
+    """Lines below factual, counterfactual and reversed image."""
+    changed = {name: result.counterfactual[name] for name in result.changed}
+    read = " (read by the judge)" if result.attributes_from == JUDGE else ""
+    lines = {
+        "factual": [attributes_text(result.factual) + read],
+        "counterfactual": [attributes_text(changed) or "no attribute changes"],
+        "reversed": []
+        if result.reversal_error is None
+        else [f"error {result.reversal_error:.3f}"],
+    }
+    for name in targets:
+        for image, score in result.judged_as(name).items():
+            value = result.counterfactual[name]
+            sure = f"{score:.2f}" if isinstance(value, int | str) else value_text(score)
+            level = f"{name} {value}" if isinstance(value, str) else name
+            lines[image].append(f"judge: {level} {sure}")
+    return lines
+
+
+def _record(question: Question, results: Sequence[Result]) -> dict[str, Any]:
+    pipeline = question.pipeline
+    return {
+        "fcfg": __version__,
+        "model": question.model,
+        "network": repr(pipeline),
+        "provenance": pipeline.provenance,
+        "do": question.do,
+        "guidance": repr(question.guidance),
+        "groups": {group: sorted(question.partition[group]) for group in question.partition},
+        "steps": question.steps,
+        "seed": question.action.seed,
+        "batch_size": question.batch_size,
+        "device": str(pipeline.denoiser.device),
+        "asked": len(question.pictures),
+        "finished": len(results),
+        "images": [asdict(result) for result in results],
+    }
+
+
+@contextmanager
+def _files_say_their_range() -> Generator[None]:
+    """Bright pictures are bright: their files say what their numbers mean, unlike arrays."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="images: all pixels are in")
+        yield

@@ -1,0 +1,224 @@
+"""Attributes as users write them: ``smiling=0,male=1``, a table of files, or what a judge sees."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fcfg.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Column, Table
+from fcfg.errors import InputError, check_is, quoted
+from fcfg.intervention import Intervention, intervened
+from fcfg.judging import Reading
+
+AUTO = "auto"
+FLIP = "flip"
+JUDGE = "judge"
+FILE = "file_name"  # the column of a table that names the pictures
+Attributes: TypeAlias = str | os.PathLike[str] | Mapping[str, ArrayLike]
+
+_SEPARATOR = re.compile(r",(?=[^,=]*=)")  # a comma before the next name; levels may hold others
+_WANTED = "'auto', a table that ends in .csv, or pairs such as smiling=0,male=1"
+
+
+@dataclass(frozen=True, eq=False)
+class Factual:
+    """The attributes of pictures, and who says so."""
+
+    attributes: Table = field(repr=False)
+    source: str  #: 'judge', 'given', or the path of a table
+    note: str  #: the same as a sentence
+
+
+def parse_do(texts: Iterable[str], space: AttributeSpace) -> dict[str, Intervention]:
+    """Read an intervention: a value for each target, or ``flip`` for a binary one.
+
+    >>> space = AttributeSpace([Binary("smiling"), Categorical("hair", ["dark", "fair"])])
+    >>> parse_do(["smiling=1,hair=fair"], space)
+    {'smiling': 1.0, 'hair': 'fair'}
+
+    Args:
+        texts: Such as ``smiling=1`` or ``smiling=1,young=0``; every target once.
+        space: The attributes of the model.
+    """
+    written = _pairs("do", texts)
+    space.check_known(written, "do")
+    do: dict[str, Intervention] = {}
+    for name, text in written.items():
+        attribute = space[name]
+        if text == FLIP and isinstance(attribute, Binary):
+            do[name] = flip
+        else:
+            do[name] = _value(attribute, text)
+            intervened(attribute, do[name], np.zeros(1))  # refused now, not after the reading
+    return do
+
+
+def flip(column: Column) -> Column:
+    """The other value of a binary attribute."""
+    return 1 - column
+
+
+def find_attributes(
+    given: Attributes, space: AttributeSpace, files: Sequence[Path], reading: Reading | None
+) -> Factual:
+    """The factual attributes of files, one row for each.
+
+    Args:
+        given: 'auto' for what the judge sees; the path of a CSV table with a column
+            ``file_name`` and one for each attribute; pairs such as ``smiling=0,male=1``, which
+            hold for every file; or a mapping from names to columns.
+        space: The attributes of the model.
+        files: The pictures.
+        reading: What the judge sees in them, if there is one.
+    """
+    if isinstance(given, Mapping):
+        return Factual(_columns(given, space, len(files)), "given", "the attributes were given")
+    check_is("attributes", given, (str, os.PathLike), _WANTED)
+    text = os.fspath(given)
+    if text == AUTO:
+        return _judged(reading)
+    if text.lower().endswith(".csv"):
+        return _from_table(Path(text), space, files)
+    if "=" not in text:
+        raise InputError("attributes", expected=_WANTED, got=repr(text), do="write one of these")
+    written = _pairs("attributes", [text])
+    space.check_known(written)
+    values = {name: [_value(space[name], value)] for name, value in written.items()}
+    columns = {name: np.repeat(column, len(files)) for name, column in space.parse(values).items()}
+    return Factual(columns, "given", f"all pictures have {text}, as given")
+
+
+def _columns(given: Mapping[str, ArrayLike], space: AttributeSpace, count: int) -> Table:
+    columns = space.parse(given)
+    length = len(columns[space.names[0]])
+    if length != count:
+        raise InputError(
+            "attributes",
+            expected=f"{count} values in each column, one for each picture",
+            got=length,
+            do="give them in the order of the pictures",
+        )
+    return columns
+
+
+def _judged(reading: Reading | None) -> Factual:
+    if reading is None:
+        raise InputError(
+            "attributes",
+            expected="a table or pairs, since the model has no judge to read them",
+            got=f"'{AUTO}', or nothing",
+            do="give --attributes table.csv, or --attributes 'name=value,...'",
+        )
+    return Factual(
+        reading.attributes,
+        JUDGE,
+        "the attributes were read by the judge; in brackets: how sure it is",
+    )
+
+
+def _from_table(path: Path, space: AttributeSpace, files: Sequence[Path]) -> Factual:
+    subject = f"table {path}"
+    rows = _rows(path, subject, space)
+    found: list[int] = []
+    missing: list[str] = []
+    for file in files:
+        matching = _matching(rows, path.parent, file)
+        if len(matching) > 1:
+            raise InputError(
+                subject,
+                expected=f"one row for '{file}'",
+                got=f"{len(matching)} in the lines {[row + 2 for row in matching]}",
+                do="keep one, or write file names with their folders",
+            )
+        found += matching
+        missing += [] if matching else [str(file)]
+    if missing:
+        raise InputError(
+            subject,
+            expected=f"a row for every picture, by its {FILE}",
+            got=f"none for {quoted(missing)}",
+            do="add the rows; names are relative to the table, or without a folder",
+        )
+    claimed = [row for row, count in Counter(found).items() if count > 1]
+    if claimed:
+        raise InputError(
+            subject,
+            expected="a row of its own for every picture",
+            got=f"one '{rows[claimed[0]][FILE]}' for several",
+            do="write file names with their folders, relative to the table",
+        )
+    columns: dict[str, Any] = {name: [] for name in space.names}
+    for row in found:
+        for name, column in columns.items():
+            value = _value(space[name], rows[row][name])
+            try:
+                space[name].parse(value)
+            except InputError as error:
+                raise error.about(f"{subject}, line {row + 2}, '{name}'", error.do) from error
+            column.append(value)
+    return Factual(space.parse(columns), str(path), f"the attributes are those of {path}")
+
+
+def _rows(path: Path, subject: str, space: AttributeSpace) -> list[dict[str, str]]:
+    """Lines of a table; missing cells are empty texts."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, restval="")
+            names = list(reader.fieldnames or [])
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        got = error.strerror if isinstance(error, OSError) else error
+        raise InputError(
+            subject, expected="a CSV file that can be read", got=got, do="check the path"
+        ) from error
+    missing = [name for name in (FILE, *space.names) if name not in names]
+    if missing:
+        raise InputError(
+            subject,
+            expected=f"the columns {quoted([FILE, *space.names])}",
+            got=f"no {quoted(missing)} among {quoted(names)}",
+            do="name every column in the first line",
+        )
+    return rows
+
+
+def _matching(rows: Sequence[Mapping[str, str]], folder: Path, file: Path) -> list[int]:
+    """Rows of a file: those with its path, or else those with its name."""
+    place = file.resolve()
+    whole = [i for i, row in enumerate(rows) if (folder / row[FILE]).resolve() == place]
+    return whole or [i for i, row in enumerate(rows) if Path(row[FILE]).name == file.name]
+
+
+def _pairs(subject: str, texts: Iterable[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        for part in _SEPARATOR.split(text):
+            name, equals, value = (piece.strip() for piece in part.partition("="))
+            if not (name and equals and value) or name in pairs:
+                raise InputError(
+                    subject,
+                    expected="name=value, every name once",
+                    got=repr(part),
+                    do="write for example smiling=1,male=0",
+                )
+            pairs[name] = value
+    return pairs
+
+
+def _value(attribute: AbstractAttribute, text: str) -> float | str:
+    """A level by its name, anything else as a number where it is one."""
+    if isinstance(attribute, Categorical):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,104 @@
+"""What a run would be, before it is: sizes, steps, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from fcfg.networks import Judge
+from fcfg.training.config import TrainingConfig
+from fcfg.training.objectives import DenoisingObjective
+from fcfg.training.workspace import new_denoiser
+
+# Bytes for each parameter: weights, gradients, two moments and the moving average in float32.
+_PARAMETER = 5 * 4
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a training run will take."""
+
+    parameters: int  #: of the network
+    embedder_parameters: int
+    judge_parameters: int
+    steps: int | None  #: of the denoiser; none where the number of images is not known
+    images: int | None  #: for training
+    flops: int  #: of one step, forward and backward
+    weights_bytes: int  #: weights, gradients, optimiser, moving average
+    activation_bytes: int  #: kept for the backward pass of one piece of a batch, in float32
+
+    def lines(self) -> list[str]:
+        """For people."""
+        steps = "unknown until the data are there (epochs × images / batch)"
+        if self.steps is not None:
+            steps = f"{self.steps:,}"
+            if self.images is not None:
+                steps += f" on {self.images:,} images"
+        activations = self.activation_bytes / _MIB
+        total = self.weights_bytes / _MIB + activations
+        others = (
+            f"embedder {self.embedder_parameters:,}, judge {self.judge_parameters / 1e6:.1f} M"
+        )
+        return [
+            f"parameters: {self.parameters / 1e6:.1f} M (beside it: {others})",
+            f"steps: {steps}",
+            f"computation: {self.flops / 1e12:.2f} TFLOP a step",
+            f"memory: about {total:,.0f} MiB in float32, {activations:,.0f} MiB of it activations;"
+            " bf16 halves these; the images come on top",
+        ]
+
+
+def describe(config: TrainingConfig, images: int | None = None) -> Description:
+    """Count what a configuration stands for, without memory or computation.
+
+    Args:
+        config: What would be trained.
+        images: For training, where that is known; the preset's own number otherwise.
+    """
+    if images is None and config.promise is not None:
+        images = config.promise.images
+    known = config.diffusion.steps is not None or images is not None
+    saved = 0
+
+    def count(tensor: Tensor) -> Tensor:
+        nonlocal saved
+        saved += tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.device("meta"):
+        denoiser = new_denoiser(config)
+        objective = DenoisingObjective(denoiser, p_null=0.5, p_group=0.0)
+        judge = Judge(config.judge_network(0))
+        shape = (1, config.data.channels, config.data.size, config.data.size)
+        inputs: dict[str, Any] = {
+            "images": torch.empty(shape),
+            "values": torch.empty(1, sum(config.space.widths)),
+            "t": torch.empty(1, dtype=torch.int64),
+            "noise": torch.empty(shape),
+            "keep": torch.empty(1, len(config.space), dtype=torch.bool),
+        }
+        hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
+        with FlopCounterMode(display=False) as flops, hooks:
+            objective.loss_of(**inputs).backward()
+    all_parameters = _count(denoiser)
+    held = 4 * all_parameters  # parameters are among what autograd keeps, once for all rows
+    piece = config.diffusion.batch // config.diffusion.accumulate
+    return Description(
+        parameters=_count(denoiser.network),
+        embedder_parameters=_count(denoiser.embedder),
+        judge_parameters=_count(judge),
+        steps=config.diffusion_steps(images or 0) if known else None,
+        images=images,
+        flops=flops.get_total_flops() * config.diffusion.batch,
+        weights_bytes=_PARAMETER * all_parameters,
+        activation_bytes=max(0, saved - held) * piece,
+    )
+
+
+def _count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -1,0 +1,148 @@
+"""Batches in an order that depends on the seed and the step alone, never late.
+
+Resuming and the number of processes change nothing: the rows of a step follow from (seed, step),
+and each process takes its share of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fcfg.attributes import AttributeSpace
+from fcfg.datasets.examples import Examples
+from fcfg.seeds import stream
+
+_AHEAD = 4  # batches that are made ready in advance
+_SHARE = 0.3  # of the free memory of a GPU: what images may take to be kept there
+_HOST = 2**30  # bytes of images that are kept in memory without a GPU
+
+
+def rows_of_step(seed: int, step: int, batch: int, count: int) -> NDArray[np.int64]:
+    """Rows of a batch: every epoch is a permutation of its own, and batches run through them.
+
+    >>> rows = [rows_of_step(0, step, batch=4, count=6) for step in range(3)]
+    >>> sorted(np.concatenate(rows)[:6].tolist())
+    [0, 1, 2, 3, 4, 5]
+
+    Args:
+        seed: Of the order.
+        step: From 0.
+        batch: Rows in every step.
+        count: Of the examples.
+    """
+    positions = step * batch + np.arange(batch)
+    rows = np.empty(batch, dtype=np.int64)
+    for epoch in np.unique(positions // count):
+        here = positions // count == epoch
+        rows[here] = _permutation(seed, int(epoch), count)[positions[here] % count]
+    return rows
+
+
+@lru_cache(maxsize=4)  # this epoch and the next, of two feeds
+def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
+    return np.random.default_rng(stream(seed, "order", epoch)).permutation(count)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A share of a batch, on the device."""
+
+    images: Float[Tensor, "batch channel height width"]  #: in [-1, 1]
+    values: Float[Tensor, "batch values"]  #: encoded attributes
+    factors: Float[Tensor, "batch factors"]  #: standardised; no columns where none is known
+
+
+class Feed:
+    """Examples on their way to the device.
+
+    Images are kept on the device whole where they fit well, as bytes. Otherwise a thread gathers
+    the next batches from the (memory-mapped) file while the device works.
+
+    Args:
+        examples: What to feed.
+        space: Encodes the attributes.
+        scales: Mean and standard deviation of each factor that is fed.
+        device: Where to.
+        seed: Of the order.
+        batch: Rows in a step, over all processes.
+        share: Which of them this process takes.
+        resident: Whether to keep all images on the device; where they fit well by default.
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        space: AttributeSpace,
+        scales: dict[str, tuple[float, float]],
+        *,
+        device: torch.device,
+        seed: int,
+        batch: int,
+        share: slice,
+        resident: bool | None = None,
+    ) -> None:
+        self._count, self._seed, self._batch, self._share = len(examples), seed, batch, share
+        self._device = device
+        columns = [(examples.factors[name] - mean) / sd for name, (mean, sd) in scales.items()]
+        factors = np.stack(columns, axis=1) if columns else np.empty((len(examples), 0))
+        self._values = torch.from_numpy(space.encode(examples.attributes)).float().to(device)
+        self._factors = torch.from_numpy(factors).float().to(device)
+        self._bytes = examples.images
+        self.resident = _fits(examples.images.nbytes, device) if resident is None else resident
+        self._images = (
+            torch.from_numpy(np.array(self._bytes)).to(device) if self.resident else None
+        )
+        self._pool = None if self.resident else ThreadPoolExecutor(1, "fcfg-feed")
+        self._ready: deque[tuple[int, Future[Tensor]]] = deque()
+        self.waited = 0.0  #: seconds that steps have waited for images so far
+
+    def at(self, step: int) -> Batch:
+        """This process's share of the batch of a step."""
+        before = time.perf_counter()
+        rows = self._rows(step)
+        index = torch.from_numpy(rows).to(self._device, non_blocking=True)
+        raw = self._images[index] if self._images is not None else self._streamed(step)
+        self.waited += time.perf_counter() - before
+        return Batch(raw.float() / 127.5 - 1, self._values[index], self._factors[index])
+
+    def close(self) -> None:
+        """Let the thread go."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _rows(self, step: int) -> NDArray[np.int64]:
+        return rows_of_step(self._seed, step, self._batch, self._count)[self._share]
+
+    def _gather(self, step: int) -> Tensor:
+        images = torch.from_numpy(self._bytes[self._rows(step)])
+        return images.pin_memory() if self._device.type == "cuda" else images
+
+    def _streamed(self, step: int) -> Tensor:
+        assert self._pool is not None
+        if not self._ready or self._ready[0][0] != step:
+            self._ready.clear()
+        following = self._ready[-1][0] + 1 if self._ready else step
+        for ahead in range(following, step + 1 + _AHEAD):
+            self._ready.append((ahead, self._pool.submit(self._gather, ahead)))
+        return self._ready.popleft()[1].result().to(self._device, non_blocking=True)
+
+
+def _fits(size: int, device: torch.device) -> bool:
+    """Whether images may stay on the device."""
+    on_gpu = device.type == "cuda"
+    return size < (_SHARE * torch.cuda.mem_get_info(device)[0] if on_gpu else _HOST)
+
+
+def scales_of(examples: Examples) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation of every factor."""
+    return {name: (float(c.mean()), float(c.std())) for name, c in examples.factors.items()}

@@ -1,0 +1,131 @@
+"""What the two networks of a pipeline learn: a loss of a batch, and what it draws.
+
+An objective is a module whose call is the loss, so that whatever wraps modules (data parallelism,
+autocast) wraps the loss. Randomness is drawn for the whole batch of a step, whatever the number of
+processes, and each takes its share.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from fcfg.denoise import Corruption, Denoiser
+from fcfg.judging import AttributeJudge
+from fcfg.training.feed import Batch
+
+Draws = tuple[Tensor, ...]
+
+
+class AbstractObjective(nn.Module, ABC):
+    """A trainable module and its loss."""
+
+    @property
+    @abstractmethod
+    def subject(self) -> nn.Module:
+        """The module that is trained."""
+
+    @abstractmethod
+    def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
+        """Draw what the loss of a whole batch needs, row by row."""
+
+    @abstractmethod
+    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
+        """The loss."""
+
+    @abstractmethod
+    def over(self, subject: nn.Module) -> AbstractObjective:
+        """The same objective for other weights of the same module, as it is."""
+
+    @abstractmethod
+    def fuse(self) -> None:
+        """Make :meth:`forward` faster from now on."""
+
+
+class DenoisingObjective(AbstractObjective):
+    """The noise that was added to an image, under its attributes or the null token.
+
+    Args:
+        denoiser: What is trained.
+        p_null: Probability of dropping the whole condition.
+        p_group: Probability of dropping each attribute.
+    """
+
+    def __init__(self, denoiser: Denoiser, *, p_null: float, p_group: float) -> None:
+        super().__init__()
+        self.denoiser = denoiser
+        self._p_null, self._p_group = p_null, p_group
+        self._loss: Callable[..., Tensor] = self.loss_of
+
+    @property
+    def subject(self) -> Denoiser:
+        """The denoiser."""
+        return self.denoiser
+
+    def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
+        """Times, noise, and which attributes stay visible."""
+        corruption = self.denoiser.draw(
+            shape, generator, p_null=self._p_null, p_group=self._p_group
+        )
+        return corruption.t, corruption.noise, corruption.keep
+
+    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
+        """Squared error of the prediction."""
+        return self._loss(batch.images, batch.values, *draws)
+
+    def over(self, subject: nn.Module) -> DenoisingObjective:
+        """The objective of another denoiser."""
+        denoiser = cast(Denoiser, subject)
+        return DenoisingObjective(denoiser, p_null=self._p_null, p_group=self._p_group)
+
+    def fuse(self) -> None:
+        """Fuse noising, network and error into few kernels."""
+        self._loss = torch.compile(self.loss_of)
+
+    def loss_of(
+        self, images: Tensor, values: Tensor, t: Tensor, noise: Tensor, keep: Tensor
+    ) -> Float[Tensor, ""]:
+        """The loss of tensors alone, which a compiler can follow."""
+        return self.denoiser.loss(images, values, Corruption(t, noise, keep))
+
+
+class ReadingObjective(AbstractObjective):
+    """The attributes of an image, and its factors where they are known.
+
+    Args:
+        judge: What is trained.
+    """
+
+    def __init__(self, judge: AttributeJudge) -> None:
+        super().__init__()
+        self.judge = judge
+        self._outputs: Callable[[Tensor], Tensor] = self._eager
+
+    @property
+    def subject(self) -> AttributeJudge:
+        """The judge."""
+        return self.judge
+
+    def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
+        """Nothing."""
+        return ()
+
+    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
+        """Cross-entropies and squared errors of its heads."""
+        return self.judge.loss(self._outputs(batch.images).float(), batch.values, batch.factors)
+
+    def over(self, subject: nn.Module) -> ReadingObjective:
+        """The objective of another judge."""
+        return ReadingObjective(cast(AttributeJudge, subject))
+
+    def fuse(self) -> None:
+        """Fuse the network into few kernels."""
+        self._outputs = torch.compile(self._eager)
+
+    def _eager(self, images: Tensor) -> Tensor:
+        return self.judge(images)

@@ -1,0 +1,291 @@
+"""One command: data in, a pipeline folder out.
+
+The parts follow each other: the causal model of the attributes, the judge, the denoiser. Each goes
+on from its own checkpoints, so that the same command finishes what an earlier one began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from fcfg.datasets.examples import Examples, Splits
+from fcfg.datasets.registry import load_data
+from fcfg.denoise import Denoiser
+from fcfg.errors import InputError, check_among
+from fcfg.files import write_atomically
+from fcfg.seeds import stream
+from fcfg.training.config import Part, Run, TrainingConfig
+from fcfg.training.feed import Batch, Feed, scales_of
+from fcfg.training.log import AbstractReporter, Quiet, RunLog
+from fcfg.training.loop import Course, Loop, share_of
+from fcfg.training.objectives import AbstractObjective, DenoisingObjective, ReadingObjective
+from fcfg.training.pictures import counterfactual_sheet
+from fcfg.training.state import Checkpoint, single_writer
+from fcfg.training.stopping import StopRequest
+from fcfg.training.workspace import Workspace, new_denoiser, new_judge
+
+
+def train(
+    config: TrainingConfig,
+    out: Path,
+    part: Part = "all",
+    *,
+    skip_bad: bool = False,
+    reporter: AbstractReporter | None = None,
+) -> Path:
+    """Train the parts of a pipeline into a folder, or go on where an earlier run stopped.
+
+    Args:
+        config: What to do.
+        out: The pipeline folder, for :func:`fcfg.load`.
+        part: 'all', or only 'scm', 'judge' or 'diffusion'.
+        skip_bad: Leave images out that cannot be read, instead of refusing them.
+        reporter: Is told how it goes.
+
+    Returns:
+        The folder.
+
+    Raises:
+        TrainingStopped: After Ctrl-C and the like; what was done is kept.
+    """
+    check_among("part", part, get_args(Part))
+    accelerator = accelerator_for(config.run)
+    check_shares(config, accelerator)
+    reporter = reporter if reporter is not None and accelerator.is_main_process else Quiet()
+    workspace, stop = Workspace(out, config), StopRequest()
+    workspace.prepare()
+    main = accelerator.is_main_process
+    with single_writer(workspace.folder) if main else nullcontext(), stop.listening():
+        if main:
+            workspace.claim()
+        log = RunLog(workspace.log, workspace.board if main else None)
+        with accelerator.main_process_first():  # which fills the cache of images
+            splits = load_data(config.data, config.space, skip_bad=skip_bad)
+        reporter.say(
+            "images: " + ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
+        )
+        session = Session(config, workspace, splits, accelerator, log, reporter, stop)
+        try:
+            with torch.random.fork_rng():
+                for name, work in session.parts().items():
+                    if part in ("all", name):
+                        work()
+        finally:
+            log.close()
+    return out
+
+
+def accelerator_for(run: Run) -> Accelerator:
+    """Placement, data parallelism and autocast, as the machine and the settings have it."""
+    on_gpu = torch.cuda.is_available() and run.device == "auto"
+    bf16 = run.precision == "bf16" or (run.precision == "auto" and on_gpu)
+    return Accelerator(mixed_precision="bf16" if bf16 else "no", cpu=not on_gpu)
+
+
+def check_shares(config: TrainingConfig, accelerator: Accelerator) -> None:
+    """Refuse batches that do not divide evenly among the processes."""
+    parts = {
+        "diffusion.batch": (config.diffusion.batch, config.diffusion.accumulate),
+        "judge.batch": (config.judge.batch, 1),
+    }
+    for key, (batch, pieces) in parts.items():
+        divisor = accelerator.num_processes * pieces
+        if batch % divisor:
+            raise InputError(
+                key,
+                expected=f"a multiple of {divisor}, for {accelerator.num_processes} processes",
+                got=batch,
+                do=f"--set {key}={max(divisor, batch // divisor * divisor)}",
+            )
+
+
+def denoising_optimiser(
+    denoiser: Denoiser, learning_rate: float, weight_decay: float
+) -> torch.optim.Adam:
+    """Adam, in one kernel where there is a GPU."""
+    on_gpu = denoiser.device.type == "cuda"
+    return torch.optim.Adam(
+        denoiser.parameters(), learning_rate, weight_decay=weight_decay, fused=on_gpu
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """A run of the command: everything the parts share."""
+
+    config: TrainingConfig
+    workspace: Workspace
+    splits: Splits
+    accelerator: Accelerator
+    log: RunLog
+    reporter: AbstractReporter
+    stop: StopRequest
+
+    def parts(self) -> dict[str, Callable[[], None]]:
+        """What to do, in order."""
+        return {"scm": self.fit_scm, "judge": self.train_judge, "diffusion": self.train_denoiser}
+
+    def fit_scm(self) -> None:
+        """Fit the mechanisms of attributes that have parents; quick, and so never resumed."""
+        checkpoints, settings = self.workspace.checkpoints("scm"), self.config.scm
+        children = [node for node, parents in self.config.graph.items() if parents]
+        if checkpoints.steps() or not self.accelerator.is_main_process:
+            return
+        scm = self.workspace.scm()
+        total = settings.steps * len(children)
+        if children:
+            self.reporter.begin("scm", 0, total)
+
+        def on_step(node: str, step: int, loss: float) -> None:
+            done = children.index(node) * settings.steps + step + 1
+            if done % self.config.run.log_steps == 0 or done == total:
+                self.log.write("scm", done, loss=loss)
+                self.reporter.progress("scm", done, loss)
+
+        scm.fit(
+            self.splits["train"].attributes,
+            seed=self.config.seed,
+            steps=settings.steps,
+            batch_size=settings.batch,
+            learning_rate=settings.learning_rate,
+            on_step=on_step,
+        )
+        mechanisms = {node: list(parents) for node, parents in scm.fitted_parents.items()}
+        facts = {"mechanisms": mechanisms, "best": None}
+        checkpoints.write(Checkpoint(total, dict(scm.state_dict()), facts))
+        self._publish()
+
+    def train_judge(self) -> None:
+        """Train the network that reads attributes."""
+        settings, scales = self.config.judge, scales_of(self.splits["train"])
+        if self.accelerator.is_main_process:
+            self.workspace.keep_factors(scales)
+        judge = new_judge(self.config, scales).to(self.accelerator.device)
+        optimiser = torch.optim.AdamW(
+            judge.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        course = Course(
+            part="judge",
+            seed=self.config.seed,
+            steps=settings.steps,
+            batch=settings.batch,
+            learning_rate=settings.learning_rate,
+            warmup=settings.warmup,
+            decay="cosine",
+        )
+        self._run(course, ReadingObjective(judge), optimiser, scales, lambda step: None)
+
+    def train_denoiser(self) -> None:
+        """Train the image model."""
+        settings, on_gpu = self.config.diffusion, self.accelerator.device.type == "cuda"
+        denoiser = new_denoiser(self.config, channels_last=on_gpu).to(self.accelerator.device)
+        optimiser = denoising_optimiser(denoiser, settings.learning_rate, settings.weight_decay)
+        steps = self.config.diffusion_steps(len(self.splits["train"]))
+        course = Course(
+            part="diffusion",
+            seed=self.config.seed,
+            steps=steps,
+            batch=settings.batch,
+            learning_rate=settings.learning_rate,
+            warmup=settings.warmup,
+            decay=settings.decay,
+            clip=settings.clip,
+            ema=settings.ema,
+            accumulate=settings.accumulate,
+        )
+        objective = DenoisingObjective(denoiser, p_null=settings.p_null, p_group=settings.p_group)
+
+        def draw_sheet(step: int) -> None:
+            pipeline = self.workspace.pipeline().to(self.accelerator.device)
+            page = counterfactual_sheet(pipeline, self.splits["val"])
+            path = self.workspace.sheet(step)
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, lambda file: page.save(file, "PNG"))
+            self.reporter.say(f"sheet of counterfactuals: {path}")
+
+        self._run(course, objective, optimiser, {}, draw_sheet)
+
+    def _publish(self) -> None:
+        """Save the pipeline as it is now; a run that is not finished can be tried out, too."""
+        steps = self.config.diffusion_steps(len(self.splits["train"]))
+        self.workspace.publish({"judge": self.config.judge.steps, "diffusion": steps})
+
+    def _run(
+        self,
+        course: Course,
+        objective: AbstractObjective,
+        optimiser: torch.optim.Optimizer,
+        scales: dict[str, tuple[float, float]],
+        on_sheet: Callable[[int], None],
+    ) -> None:
+        accelerator, run, space = self.accelerator, self.config.run, self.config.space
+        if run.compile or (run.compile is None and accelerator.device.type == "cuda"):
+            objective.fuse()
+        feed = Feed(
+            self.splits["train"],
+            space,
+            scales,
+            device=accelerator.device,
+            seed=stream(course.seed, course.part),
+            batch=course.batch,
+            share=share_of(course.batch, accelerator),
+        )
+        loop = Loop(
+            course,
+            objective,
+            optimiser,
+            feed,
+            self._validation(course.batch, scales),
+            accelerator=accelerator,
+            checkpoints=self.workspace.checkpoints(course.part),
+            log=self.log,
+            run=run,
+            reporter=self.reporter,
+            stop=self.stop,
+        )
+        loop.resume()
+        if accelerator.is_main_process:
+            self.log.rewind(course.part, loop.step)
+        with closing(feed):
+            if loop.step >= course.steps:
+                self.reporter.say(f"{course.part}: all {course.steps} steps are done")
+            else:
+                loop.run(self._publish, on_sheet)
+
+    def _validation(self, size: int, scales: dict[str, tuple[float, float]]) -> list[Batch]:
+        """The first validation images, in batches, on the device."""
+        examples, limit = self.splits["val"], self.config.run.validation_images
+        count = min(limit, len(examples))
+        feed = Feed(
+            first(examples, count),
+            self.config.space,
+            scales,
+            device=self.accelerator.device,
+            seed=0,
+            batch=count,
+            share=slice(None),
+        )
+        whole = feed.at(0)
+        feed.close()
+        pieces = zip(
+            *(t.split(size) for t in (whole.images, whole.values, whole.factors)), strict=True
+        )
+        return [Batch(*piece) for piece in pieces]
+
+
+def first(examples: Examples, count: int) -> Examples:
+    """The first examples of a split."""
+    return Examples(
+        np.array(examples.images[:count]),
+        {name: column[:count] for name, column in examples.attributes.items()},
+        examples.names[:count],
+        {name: column[:count] for name, column in examples.factors.items()},
+    )

@@ -1,0 +1,207 @@
+"""From what users type to a :class:`fcfg.training.config.TrainingConfig`.
+
+A preset's name or a YAML file, then ``--set a.b=c`` on top. Whatever is wrong comes back as one
+line that names the key, and the nearest key that exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, cast, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from fcfg.errors import InputError, nearest, quoted, short
+from fcfg.training.config import TrainingConfig
+
+
+def presets() -> tuple[str, ...]:
+    """Names of the configurations that come with the package."""
+    folder = resources.files("fcfg.training") / "presets"
+    names = (entry.name for entry in folder.iterdir())
+    return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
+
+
+def read_config(
+    source: str, overrides: Sequence[str] = (), *, data: Path | None = None
+) -> TrainingConfig:
+    """Read a configuration.
+
+    >>> read_config("portraits", ["diffusion.batch=64"]).diffusion.batch
+    64
+
+    Args:
+        source: Name of a preset, or a YAML file. Relative paths in a file start at its folder.
+        overrides: Texts ``a.b=c``, whose values are YAML, too.
+        data: Where the data lie, instead of ``data.path``.
+    """
+    if source in presets():
+        text = (resources.files("fcfg.training") / "presets" / f"{source}.yaml").read_text("utf-8")
+        base = Path.cwd()
+    else:
+        text, base = _read_file(source)
+    values = _yaml(f"configuration {source}", text)
+    values.setdefault("name", Path(source).stem)
+    for override in overrides:
+        _set(values, override)
+    _absolute(values, base)
+    config = validated(values, f"configuration {source}")
+    return config if data is None else config.with_data(data.absolute())
+
+
+def validated(values: Mapping[str, Any], subject: str = "configuration") -> TrainingConfig:
+    """Check a configuration, and refuse it in one line where it is not legal."""
+    try:
+        return TrainingConfig.model_validate(values)
+    except ValidationError as error:
+        raise _refusal(error, subject) from None
+
+
+def to_yaml(config: TrainingConfig) -> str:
+    """A configuration as a file that :func:`read_config` reads back."""
+    return yaml.safe_dump(config.model_dump(mode="json", exclude_none=True), sort_keys=False)
+
+
+def _read_file(source: str) -> tuple[str, Path]:
+    path = Path(source)
+    try:
+        return path.read_text("utf-8"), path.absolute().parent
+    except (OSError, UnicodeDecodeError) as error:
+        looks_like_a_file = path.suffix in (".yaml", ".yml") or path.exists()
+        raise InputError(
+            f"configuration '{source}'",
+            expected=f"a preset ({', '.join(presets())}) or a YAML file",
+            got=getattr(error, "strerror", None) or "no text" if looks_like_a_file else "neither",
+            do="check the path" if looks_like_a_file else nearest(source, presets()),
+        ) from error
+
+
+def _yaml(subject: str, text: str) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(
+            subject, expected="YAML", got=" ".join(str(error).split()), do="mend that line"
+        ) from error
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise InputError(
+            subject,
+            expected="a mapping with keys such as data, attributes, graph",
+            got=short(values),
+            do="see the presets, or `fcfg data check DIR --init my.yaml`",
+        )
+    return cast(dict[str, Any], values)
+
+
+def _set(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    path = key.strip().split(".")
+    if not equals or not all(path):
+        raise InputError(
+            "--set", expected="key.key=value", got=repr(override), do="write diffusion.batch=64"
+        )
+    section: Any = values
+    for name in path[:-1]:
+        section = section.setdefault(name, {})
+        if not isinstance(section, dict):
+            raise InputError(
+                f"--set {key}",
+                expected=f"'{name}' to hold keys",
+                got=short(section),
+                do="shorten it",
+            )
+    try:
+        section[path[-1]] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(
+            f"--set {key}", expected="a YAML value", got=repr(text), do="quote it"
+        ) from error
+    rival = {"steps": "epochs", "epochs": "steps"}.get(path[-1])
+    if path[:-1] == ["diffusion"] and rival:  # one of the two replaces the other
+        section.pop(rival, None)
+
+
+def _absolute(values: dict[str, Any], base: Path) -> None:
+    """Let paths in a file start at its folder, wherever the command is run."""
+    data = values.get("data")
+    if isinstance(data, dict):
+        for key in ("path", "cache"):
+            if isinstance(data.get(key), str):
+                data[key] = str(base / Path(data[key]).expanduser())
+
+
+def _refusal(error: ValidationError, subject: str) -> InputError:
+    first = error.errors()[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InputError):
+        return cause.about(f"{subject}, {str(cause).split(':')[0]}", cause.do)
+    loc = [str(key) for key in first["loc"]]
+    where = ".".join(_without_tags(loc)) or "the whole"
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(loc[:-1])
+        return InputError(
+            f"{subject}, '{where}'",
+            expected=f"one of {quoted(known)}",
+            got=repr(loc[-1]),
+            do=nearest(loc[-1], known),
+        )
+    if first["type"] == "missing":
+        return InputError(
+            f"{subject}, '{where}'", expected="a value", got="none", do="add this key"
+        )
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error":
+        return InputError(
+            f"{subject}, '{where}'",
+            expected="values that fit together",
+            got=message,
+            do="correct one of them",
+        )
+    return InputError(
+        f"{subject}, '{where}'",
+        expected=message.removeprefix("Input should be "),
+        got=short(first["input"]),
+        do="correct it",
+    )
+
+
+def _models(annotation: object) -> list[type[BaseModel]]:
+    """The sections an annotation speaks of, however it is wrapped."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (Union, UnionType) or get_args(annotation):
+        return [model for part in get_args(annotation) for model in _models(part)]
+    return []
+
+
+def _section_at(loc: Sequence[str]) -> list[type[BaseModel]]:
+    found: list[type[BaseModel]] = [TrainingConfig]
+    for key in loc:
+        tagged = [model for model in found if key in _tags(model)]
+        if tagged and len(found) > 1:
+            found = tagged
+        else:
+            fields = [model.model_fields[key] for model in found if key in model.model_fields]
+            found = [model for field in fields for model in _models(field.annotation)]
+    return found
+
+
+def _fields_at(loc: Sequence[str]) -> list[str]:
+    return sorted({name for model in _section_at(loc) for name in model.model_fields})
+
+
+def _tags(model: type[BaseModel]) -> tuple[object, ...]:
+    """Values of the key that tells members of a union apart."""
+    field = model.model_fields.get("format")
+    return () if field is None else get_args(field.annotation)
+
+
+def _without_tags(loc: Sequence[str]) -> list[str]:
+    """A location as it stands in the file: pydantic names the chosen member of a union, too."""
+    return [
+        key for i, key in enumerate(loc) if i == 0 or loc[i - 1] != "data" or i == len(loc) - 1
+    ]

@@ -1,0 +1,64 @@
+"""A training run small enough for a test: drawings of 8×8 pixels, a network of one level."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fcfg.training.config import TrainingConfig
+from fcfg.training.log import AbstractReporter
+from fcfg.training.settings import validated
+
+TINY: dict[str, Any] = {
+    "name": "tiny",
+    "data": {"format": "portraits", "size": 8, "count": 48, "val": 16},
+    "attributes": {name: {"kind": "binary"} for name in ("smiling", "male", "young")},
+    "graph": {"smiling": [], "male": [], "young": []},
+    "network": {"base": 8, "multipliers": [1]},
+    "diffusion": {"batch": 8, "steps": 12, "learning_rate": 1e-3, "ema": 0.9},
+    "judge": {"width": 4, "batch": 8, "steps": 6},
+    "run": {"checkpoint_steps": 4, "log_steps": 1, "validations": 2, "sheets": 0},
+}
+
+
+def tiny(**sections: Any) -> TrainingConfig:
+    """The tiny configuration with some keys of its sections changed."""
+    values = {
+        key: dict(value) if isinstance(value, dict) else value for key, value in TINY.items()
+    }
+    for name, section in sections.items():
+        values[name] = (
+            {**values.get(name, {}), **section} if isinstance(section, dict) else section
+        )
+    return validated(values)
+
+
+def tiny_file(folder: Path, **sections: Any) -> Path:
+    """The same as a file."""
+    path = folder / "tiny.yaml"
+    config = tiny(**sections).model_dump(mode="json", exclude_none=True)
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return path
+
+
+class Recorder(AbstractReporter):
+    """Remembers what it was told, and does something at a step."""
+
+    def __init__(self, at: tuple[str, int] | None = None, act: Any = None) -> None:
+        self.begun: list[tuple[str, int, int]] = []
+        self.losses: dict[str, list[float]] = {}
+        self.said: list[str] = []
+        self.at, self.act = at, act
+
+    def begin(self, part: str, done: int, total: int) -> None:
+        self.begun.append((part, done, total))
+
+    def progress(self, part: str, done: int, loss: float) -> None:
+        self.losses.setdefault(part, []).append(loss)
+        if (part, done) == self.at:
+            self.act()
+
+    def say(self, text: str) -> None:
+        self.said.append(text)

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import runpy
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+import typer
+
+import fcfg
+from fcfg.cli import main
+from fcfg.errors import InputError
+from fcfg.generation import Result
+from test_generation import GIVEN, draw, tiny_pipeline
+
+COMMANDS = ("train", "generate", "data")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("model")
+    fcfg.save(tiny_pipeline(), folder)
+    return str(folder)
+
+
+@pytest.fixture
+def faces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    monkeypatch.chdir(tmp_path)  # where 'counterfactuals' goes
+    return draw(tmp_path / "faces", ["anna.png", "ben.png", "carl.png"])
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run what must be refused; return the one line."""
+    assert main(words) == 2
+    out, line = capsys.readouterr()
+    assert out == ""
+    assert line.endswith("\n")
+    assert line.count("\n") == 1
+    return line[:-1]
+
+
+def command(monkeypatch: pytest.MonkeyPatch, name: str, loaded: object) -> None:
+    """Put a small command where a module of the package would be."""
+    module = ModuleType(f"fcfg.cli.{name}")
+    setattr(module, name, loaded)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+# The frame --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], []])
+def test_help_and_version_come_without_torch(words: list[str]) -> None:
+    code = f"import sys; from fcfg.cli import main; code = main({words}); "
+    code += "assert not {'torch', 'numpy', 'PIL'} & set(sys.modules); sys.exit(code)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    expected = (f"fcfg {fcfg.__version__}",) if words == ["--version"] else COMMANDS
+    assert all(text in done.stdout for text in expected)
+
+
+def test_the_module_is_the_command(monkeypatch, capsys) -> None:
+    monkeypatch.delitem(sys.modules, "fcfg.__main__", raising=False)
+    monkeypatch.setattr(sys, "argv", ["fcfg", "--version"])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_module("fcfg", run_name="__main__")
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"fcfg {fcfg.__version__}\n"
+
+
+def test_what_is_unknown_is_one_line_with_the_nearest(capsys) -> None:
+    line = refusal(capsys, "generat")
+    assert line.startswith("fcfg: command: expected one of 'train', 'generate', 'data', got")
+    assert line.endswith("did you mean 'generate'?")
+    assert "--version" in refusal(capsys, "--versoin")
+    line = refusal(capsys, "generate", "m", "i", "--do", "a=1", "--guidence", "cfg:3")
+    assert line.startswith("fcfg generate: no such option")
+    assert "--guidance" in line
+    assert line.endswith("see 'fcfg generate --help'.")
+
+
+def test_what_is_missing_or_no_number_is_one_line(capsys) -> None:
+    assert "missing argument 'MODEL'" in refusal(capsys, "generate")
+    assert "missing option '--do'" in refusal(capsys, "generate", "model", "image.png")
+    line = refusal(capsys, "generate", "m", "i", "--do", "a=1", "--steps", "ten")
+    assert "invalid value for '--steps'" in line
+
+
+def test_help_of_a_command_has_examples_line_by_line(capsys) -> None:
+    assert main(["generate", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "\n    fcfg generate portraits face.png --do smiling=1\n" in out
+    for option in ("--attributes", "--do", "--guidance", "--no-reverse", "--overwrite"):
+        assert option in out
+
+
+def group() -> typer.Typer:
+    app = typer.Typer(help="Data of all kinds.")
+
+    @app.command()
+    def check(folder: str) -> None:
+        """Look for errors.
+
+        Examples:
+          fcfg data check faces
+          fcfg data check scans
+        """
+        raise InputError("table", expected="rows", got=folder, do="add some")
+
+    @app.command(help="Draw.")
+    def draw() -> None:
+        print("drawn")
+
+    return app
+
+
+def test_a_group_holds_further_commands(monkeypatch, capsys) -> None:
+    command(monkeypatch, "data", group())
+    assert main(["data", "draw"]) == 0
+    assert capsys.readouterr().out == "drawn\n"
+    line = refusal(capsys, "data", "check", "none")
+    assert line == "fcfg data check: table: expected rows, got none; add some."
+    line = refusal(capsys, "data", "chek", "none")
+    assert line.startswith("fcfg data: no such command 'chek'")
+    assert "missing argument" in refusal(capsys, "data", "check")
+
+
+@pytest.mark.parametrize("words", [["data"], ["data", "--help"]])
+def test_a_group_alone_shows_its_help(monkeypatch, capsys, words: list[str]) -> None:
+    command(monkeypatch, "data", group())
+    assert main(words) == 0
+    assert "Data of all kinds." in capsys.readouterr().out
+    assert main(["data", "check", "--help"]) == 0
+    assert "\n    fcfg data check faces\n    fcfg data check scans\n" in capsys.readouterr().out
+
+
+def raising(error: BaseException) -> object:
+    def train() -> None:
+        """Train."""
+        raise error
+
+    return train
+
+
+def test_a_command_chooses_its_exit_code(monkeypatch) -> None:
+    command(monkeypatch, "train", raising(SystemExit(75)))
+    with pytest.raises(SystemExit) as stop:
+        main(["train"])
+    assert stop.value.code == 75
+    command(monkeypatch, "train", raising(typer.Exit(3)))
+    assert main(["train"]) == 3
+
+
+def test_an_interruption_is_one_line(monkeypatch, capsys) -> None:
+    command(monkeypatch, "train", raising(KeyboardInterrupt()))
+    assert main(["train"]) == 130
+    assert capsys.readouterr().err == "fcfg train: interrupted\n"
+    command(monkeypatch, "train", raising(KeyboardInterrupt("stopped at step 3")))
+    assert main(["train"]) == 130
+    assert capsys.readouterr().err == "fcfg train: stopped at step 3\n"
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch) -> None:
+    command(monkeypatch, "train", raising(ZeroDivisionError("a bug")))
+    with pytest.raises(ZeroDivisionError):
+        main(["train"])
+    command(monkeypatch, "train", raising(OSError(errno.EBADF, "a bug")))
+    with pytest.raises(OSError, match="a bug"):
+        main(["train"])
+
+
+def test_a_file_that_cannot_be_used_is_one_line(monkeypatch, capsys) -> None:
+    command(
+        monkeypatch, "train", raising(FileNotFoundError(errno.ENOENT, "No such file", "x.yaml"))
+    )
+    line = refusal(capsys, "train")
+    assert line.startswith(
+        "fcfg train: x.yaml: expected a file or folder that can be used, got No"
+    )
+    command(monkeypatch, "train", raising(OSError(errno.ENOSPC, "No space left on device")))
+    assert "fcfg train: file: expected" in refusal(capsys, "train")
+
+
+def test_a_usage_error_of_a_command_itself_is_one_line(monkeypatch, capsys) -> None:
+    command(monkeypatch, "train", raising(typer.BadParameter("both\n  of them.")))
+    line = refusal(capsys, "train")
+    assert line == "fcfg train: invalid value: both of them; see 'fcfg train --help'."
+
+
+def test_warnings_are_one_line(monkeypatch, capsys) -> None:
+    def train() -> None:
+        warnings.warn("the disk is\nnearly full", stacklevel=1)
+
+    command(monkeypatch, "train", train)
+    shown = warnings.showwarning
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(["train"]) == 0
+    assert capsys.readouterr().err == "fcfg: warning: the disk is nearly full\n"
+    assert warnings.showwarning is shown
+
+
+def test_a_closed_pipe_is_quiet(monkeypatch, capsys) -> None:
+    end, start = os.pipe()
+    os.close(end)
+    with os.fdopen(start, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert main(["--help"]) == 141
+        monkeypatch.undo()
+    assert capsys.readouterr().err == ""
+
+
+# fcfg generate ----------------------------------------------------------------------------------
+
+
+def test_generate_writes_and_says_what_it_did(model, tmp_path: Path, faces, capsys) -> None:
+    draw(tmp_path / "faces", ["ben.png"], size=11)
+    words = ["generate", model, "faces", "--do", "age=80", "--do", "smiling=flip", "--steps", "2"]
+    assert main([*words, "--device", "cpu"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""  # no bar where nobody looks
+    assert "3 pictures, fcfg:affected=3.0,invariant=1.2, on cpu" in out
+    assert "1 of 3: resized to 8 x 8" in out
+    assert "read by the judge" in out
+    assert all(name in out for name in ("anna.png", "ben.png", "carl.png"))
+    assert "→ 80" in out
+    assert out.endswith("Written to counterfactuals\n")
+    record = json.loads((tmp_path / "counterfactuals" / "record.json").read_text())
+    assert record["model"] == model
+    assert record["do"] == {"age": 80.0, "smiling": "flip"}
+    for image in record["images"]:
+        assert (tmp_path / "counterfactuals" / image["outputs"]["comparison"]).exists()
+
+
+def test_generate_takes_tables_levels_and_other_guidance(model, faces, tmp_path, capsys) -> None:
+    rows = ["file_name,smiling,age,hair", *(f"{path.name},1,40,dark" for path in faces)]
+    (tmp_path / "faces" / "labels.csv").write_text("\n".join(rows))
+    words = ["generate", model, str(faces[0]), "--attributes", "faces/labels.csv"]
+    words += ["--do", "hair=red", "--guidance", "none", "--steps", "2", "--no-reverse"]
+    assert main([*words, "--out", "red"]) == 0
+    out = capsys.readouterr().out
+    assert "1 picture, none" in out
+    assert "the attributes are those of faces/labels.csv" in out
+    assert "dark → red" in out
+    assert "reversal" not in out
+    assert json.loads((tmp_path / "red" / "record.json").read_text())["guidance"] == "none"
+
+
+def test_generate_shows_a_part_of_many(model, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw(tmp_path / "many", [f"{number:02}.png" for number in range(23)])
+    words = ["generate", model, "many", "--attributes", GIVEN, "--do", "smiling=1"]
+    assert main([*words, "--steps", "1", "--no-reverse"]) == 0
+    out = capsys.readouterr().out
+    assert "19.png" in out
+    assert "20.png" not in out
+    assert "and 3 more, in record.json" in out
+
+
+def test_generate_works_without_a_judge(faces, tmp_path: Path, capsys) -> None:
+    fcfg.save(tiny_pipeline(judge=False), tmp_path / "blind")
+    words = ["generate", "blind", "faces", "--do", "smiling=1", "--steps", "1"]
+    assert "no judge" in refusal(capsys, *words)
+    assert main([*words, "--attributes", GIVEN]) == 0
+    assert "judge" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["gone", "faces", "--do", "age=1"], "checkpoint gone: expected"),
+        (["{model}", "gone.png", "--do", "age=1"], "images: expected"),
+        (["{model}", "faces", "--do", "agee=1"], "did you mean 'age'?"),
+        (["{model}", "faces", "--do", "age=1", "--guidance", "cgf:3"], "did you mean 'cfg'?"),
+        (["{model}", "faces", "--do", "age=1", "--device", "gpu"], "device: expected one of"),
+        (["{model}", "faces", "--do", "age=1", "--attributes", "gone.csv"], "table gone.csv"),
+        (["{model}", "faces", "--do", "age=1", "--out", "faces"], "out faces: expected"),
+        (["{model}", "faces", "--do", "age=1", "--steps", "0"], "steps: expected"),
+    ],
+)
+def test_generate_refuses_in_one_line(model, faces, capsys, words, fragment: str) -> None:
+    line = refusal(capsys, "generate", *(word.format(model=model) for word in words))
+    assert line.startswith("fcfg generate: ")
+    assert fragment in line
+    assert not Path("counterfactuals").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="refused only where there is no GPU")
+def test_a_gpu_that_is_not_there_is_refused(model, faces, capsys) -> None:
+    line = refusal(capsys, "generate", model, "faces", "--do", "age=1", "--device", "cuda")
+    assert "torch finds no GPU here" in line
+
+
+def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, monkeypatch) -> None:
+    replace, count = os.replace, 0
+
+    def interrupted(*arguments: str) -> None:
+        nonlocal count
+        count += 1
+        if count == 5:  # a test of the folder, two pictures, the record, and then
+            raise KeyboardInterrupt
+        replace(*arguments)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=1", "--steps", "1"]
+    assert main([*words, "--batch-size", "3"]) == 130
+    err = capsys.readouterr().err
+    assert err == "fcfg generate: interrupted; 1 of 3 pictures are finished, in counterfactuals\n"
+    record = json.loads(Path("counterfactuals/record.json").read_text())
+    assert [Path(image["file"]).name for image in record["images"]] == ["anna.png"]
+    monkeypatch.setattr(os, "replace", replace)
+    assert main([*words, "--overwrite"]) == 0
+
+
+def test_a_terminal_gets_a_bar(model, faces, monkeypatch) -> None:
+    screen, terminal = os.openpty()
+    words = ["generate", model, str(faces[0]), "--do", "age=1", "--steps", "2"]
+    with os.fdopen(terminal, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert main(words) == 0
+        stream.flush()
+        shown = os.read(screen, 100_000).decode()
+        monkeypatch.undo()
+    os.close(screen)
+    assert "%" in shown
+
+
+def test_how_sure_the_judge_is_of_what_it_read() -> None:
+    seen = {"smiling": 0.2, "hair": {"dark": 0.7, "red": 0.3}, "age": 33.0}
+    factual = {"smiling": 0, "hair": "red", "age": 33.0}
+    result = Result("x.png", (8, 8), (), "judge", factual, factual, {"factual": seen})
+    sure = [result.sure(name) for name in factual]
+    assert np.allclose(sure[:2], [0.8, 0.3])
+    assert sure[2] is None

@@ -1,0 +1,83 @@
+"""Batches: what is in them depends on the seed and the step alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcfg.attributes import AttributeSpace, Binary
+from fcfg.datasets.examples import Examples
+from fcfg.training.feed import Feed, rows_of_step, scales_of
+
+SPACE = AttributeSpace([Binary("smiling")])
+
+
+@given(
+    seed=st.integers(0, 2**40),
+    batch=st.integers(1, 9),
+    count=st.integers(1, 12),
+    epochs=st.integers(1, 3),
+)
+def test_every_epoch_shows_every_example_once(seed, batch, count, epochs) -> None:
+    steps = -(-epochs * count // batch)
+    rows = np.concatenate([rows_of_step(seed, step, batch, count) for step in range(steps)])
+    for epoch in range(epochs):
+        assert sorted(rows[epoch * count : (epoch + 1) * count]) == list(range(count))
+
+
+def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+    orders = [rows_of_step(seed, step, 50, 50).tolist() for seed in (0, 1) for step in (0, 1)]
+    assert len({tuple(order) for order in orders}) == 4
+
+
+def examples(count: int = 10) -> Examples:
+    generator = np.random.default_rng(0)
+    return Examples(
+        generator.integers(0, 256, (count, 1, 4, 4), dtype=np.uint8),
+        {"smiling": generator.integers(0, 2, count)},
+        tuple(f"{i}.png" for i in range(count)),
+        {"smiling": generator.normal(3.0, 2.0, count)},
+    )
+
+
+def feed(share: slice = slice(None), resident: bool | None = None) -> Feed:
+    data = examples()
+    options = {"device": torch.device("cpu"), "seed": 3, "batch": 4, "share": share}
+    return Feed(data, SPACE, scales_of(data), resident=resident, **options)
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_a_batch_holds_the_rows_of_its_step_in_any_order_of_asking(resident: bool) -> None:
+    data, made = examples(), feed(resident=resident)
+    (mean, sd) = scales_of(data)["smiling"]
+    for step in (5, 6, 7, 2, 3, 30):
+        rows, batch = rows_of_step(3, step, 4, 10), made.at(step)
+        expected = torch.from_numpy(data.images[rows]).float() / 127.5 - 1
+        assert torch.equal(batch.images, expected)
+        assert batch.values[:, 0].tolist() == data.attributes["smiling"][rows].tolist()
+        expected_factors = (data.factors["smiling"][rows] - mean) / sd
+        np.testing.assert_allclose(batch.factors[:, 0].numpy(), expected_factors, rtol=1e-6)
+    assert made.waited > 0
+    made.close()
+
+
+def test_shares_of_processes_make_the_batch() -> None:
+    whole = feed().at(1)
+    parts = [feed(slice(start, start + 2)).at(1) for start in (0, 2)]
+    assert torch.equal(torch.cat([part.images for part in parts]), whole.images)
+    assert torch.equal(torch.cat([part.values for part in parts]), whole.values)
+
+
+def test_bytes_become_the_whole_range() -> None:
+    extremes = Examples(
+        np.array([0, 255], dtype=np.uint8).reshape(2, 1, 1, 1),
+        {"smiling": np.array([0, 1])},
+        ("a", "b"),
+    )
+    options = {"device": torch.device("cpu"), "seed": 0, "batch": 2, "share": slice(None)}
+    batch = Feed(extremes, SPACE, {}, **options).at(0)
+    assert sorted(batch.images.flatten().tolist()) == [-1.0, 1.0]
+    assert batch.factors.shape == (2, 0)

@@ -1,0 +1,718 @@
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.datasets.pixels import Pixels
+from fcfg.denoise import Denoiser
+from fcfg.embedder import AttributeEmbedder
+from fcfg.errors import InputError
+from fcfg.generation import (
+    Result,
+    compared,
+    difference_map,
+    difference_scale,
+    find_attributes,
+    find_pictures,
+    flip,
+    generate,
+    model_pixels,
+    parse_do,
+    prepare,
+    read_files,
+    run,
+)
+from fcfg.generation.comparison import NEUTRAL, SCALES
+from fcfg.generation.results import finite, intervention_text
+from fcfg.graph import CausalGraph
+from fcfg.guidance import Guidance
+from fcfg.images import image_keys, read_images
+from fcfg.judging import AttributeJudge
+from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.schedule import NoiseSchedule
+from fcfg.scm import StructuralCausalModel
+from refusal import refused
+
+SPACE = AttributeSpace(
+    [Binary("smiling"), Continuous("age", 0, 100), Categorical("hair", ["dark", "grey", "red"])]
+)
+GRAPH = CausalGraph({"smiling": [], "age": [], "hair": ["age"]})
+GIVEN = "smiling=0,age=40,hair=dark"
+SIZE = 8
+
+
+def tiny_pipeline(channels: int = 3, *, judge: bool = True) -> CounterfactualPipeline:
+    """A model that answers in milliseconds; the command line is tested with it, too."""
+    torch.manual_seed(0)
+    shape = UNetConfig(
+        channels=channels,
+        size=SIZE,
+        base=8,
+        multipliers=(1, 2),
+        attention=(),
+        blocks=1,
+        condition=24,
+    )
+    network = UNet(shape)
+    for parameter in network.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    network.head[-1].weight.data *= 0.01
+    embedder, schedule = AttributeEmbedder(SPACE, width=8), NoiseSchedule("linear", 100)
+    denoiser = Denoiser(network, embedder, schedule, channels=channels, stride=2).eval()
+    scm = StructuralCausalModel(SPACE, GRAPH)
+    rng = np.random.default_rng(0)
+    columns = {"smiling": rng.integers(0, 2, 200), "age": rng.uniform(0, 100, 200)}
+    scm.fit(columns | {"hair": rng.integers(0, 3, 200)}, steps=5)
+    reader = None
+    if judge:
+        config = JudgeConfig(channels=channels, outputs=sum(SPACE.widths), width=4)
+        reader = AttributeJudge(Judge(config), SPACE).eval()
+    return CounterfactualPipeline(denoiser, scm, judge=reader, provenance={"seed": 3})
+
+
+def draw(folder: Path, names: list[str], size: int = SIZE) -> list[Path]:
+    """Write pictures of noise, each its own."""
+    paths = [folder / name for name in names]
+    for number, path in enumerate(paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        bytes_ = np.random.default_rng(number).integers(0, 256, (size, size, 3), dtype=np.uint8)
+        Image.fromarray(bytes_).save(path)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> CounterfactualPipeline:
+    return tiny_pipeline()
+
+
+@pytest.fixture
+def faces(tmp_path: Path) -> list[Path]:
+    return draw(tmp_path / "faces", ["anna.png", "ben.png", "carl.png"])
+
+
+def ask(
+    pipeline: CounterfactualPipeline, files: list[Path], out: Path, **options: object
+) -> list[Result]:
+    return generate(
+        pipeline,
+        files,
+        **{"do": {"age": 90}, "attributes": GIVEN, "steps": 3, "out": out} | options,
+    )
+
+
+# Pictures ---------------------------------------------------------------------------------------
+
+
+def read(path: Path, channels: int = 3, **options: str) -> tuple[Tensor, tuple[str, ...]]:
+    (picture,) = read_files([path], Pixels(SIZE, channels, **options))
+    assert picture.image.shape == (channels, SIZE, SIZE)
+    return picture.image, picture.notes
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_a_picture_that_fits_is_read_as_it_is(tmp_path: Path, mode: str) -> None:
+    (path,) = draw(tmp_path, ["a.png"])
+    Image.open(path).convert(mode).save(path)
+    channels = len(mode)
+    image, notes = read(path, channels)
+    assert torch.equal(image[None], read_images(Image.open(path), channels=channels))
+    assert notes == ()
+
+
+def test_channels_are_converted_and_it_is_said(tmp_path: Path) -> None:
+    (path,) = draw(tmp_path, ["a.png"])
+    grey, notes = read(path, channels=1)
+    assert notes == ("colours weighted to grey (ITU-R 601)",)
+    assert torch.equal(grey, read_images(Image.open(path).convert("L"), channels=1)[0])
+    Image.open(path).convert("L").save(tmp_path / "grey.png")
+    image, notes = read(tmp_path / "grey.png")
+    assert notes == ("grey repeated in 3 channels",)
+    assert torch.equal(image, grey.expand(3, -1, -1))
+
+
+@pytest.mark.parametrize("mode", ["P", "RGBA", "LA", "1", "CMYK"])
+def test_other_modes_are_converted_and_it_is_said(tmp_path: Path, mode: str) -> None:
+    picture = Image.new("RGB", (SIZE, SIZE), (255, 255, 255)).convert(mode)
+    path = tmp_path / ("a.jpg" if mode == "CMYK" else "a.png")
+    picture.save(path)
+    image, notes = read(path, channels=1 if mode in ("1", "LA") else 3)
+    assert image.min() > 0.97
+    assert len(notes) == 1
+    assert mode in notes[0] or "alpha channel dropped" in notes[0]
+
+
+@pytest.mark.parametrize(("intensity", "top"), [("full", -0.5), ("minmax", 1.0)])
+def test_deep_pixels_are_scaled_as_in_training(tmp_path: Path, intensity: str, top: float) -> None:
+    numbers = np.linspace(0, 16384, SIZE * SIZE).astype(np.uint16).reshape(SIZE, SIZE)
+    Image.fromarray(numbers).save(tmp_path / "deep.png")
+    image, notes = read(tmp_path / "deep.png", channels=1, intensity=intensity)
+    assert len(notes) == 1
+    assert ("65535" in notes[0]) == (intensity == "full")
+    assert image.max() == pytest.approx(top, abs=0.01)
+
+
+def test_a_picture_is_turned_upright(tmp_path: Path) -> None:
+    bytes_ = np.zeros((SIZE, SIZE), dtype=np.uint8)
+    bytes_[0] = 255  # the top row
+    exif = Image.Exif()
+    exif[0x0112] = 3  # stored upside down
+    Image.fromarray(bytes_).save(tmp_path / "a.png", exif=exif)
+    image, notes = read(tmp_path / "a.png", channels=1)
+    assert notes == ("turned upright as its EXIF says",)
+    assert (image[0, -1] == 1).all()
+    assert (image[0, :-1] == -1).all()
+
+
+def test_dicom_is_read_with_its_window(tmp_path: Path) -> None:
+    from pydicom.dataset import FileDataset, FileMetaDataset
+    from pydicom.uid import ExplicitVRLittleEndian
+
+    meta = FileMetaDataset()
+    meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    record = FileDataset(None, {}, file_meta=meta, preamble=b"\0" * 128)
+    record.PhotometricInterpretation, record.SamplesPerPixel = "MONOCHROME2", 1
+    record.Rows, record.Columns = SIZE + 2, SIZE
+    record.BitsAllocated, record.BitsStored, record.HighBit = 16, 12, 11
+    record.PixelRepresentation = 0
+    record.PixelData = np.arange(SIZE * (SIZE + 2), dtype=np.uint16).tobytes()
+    record.save_as(tmp_path / "scan.dcm", enforce_file_format=False)
+    image, notes = read(tmp_path / "scan.dcm", channels=1)
+    expected = ["window of the DICOM file applied", "centre-cropped to a square"]
+    assert list(notes) == [*expected, "resized to 8 x 8"]
+    assert image.min() < -0.7
+    assert image.max() > 0.7
+
+
+@pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
+def test_pictures_become_square_as_in_training_and_it_is_said(tmp_path: Path, fit: str) -> None:
+    bytes_ = np.full((2 * SIZE, SIZE), 255, dtype=np.uint8)
+    bytes_[:2] = 0  # which the crop cuts off
+    Image.fromarray(bytes_).save(tmp_path / "a.png")
+    image, notes = read(tmp_path / "a.png", channels=1, fit=fit)
+    word = {"crop": "cropped", "pad": "padded", "stretch": "stretched"}[fit]
+    assert word in notes[0]
+    assert "to a square" in notes[0]
+    assert notes[1:] == ("resized to 8 x 8",)
+    assert bool((image > 0.99).all()) == (fit == "crop")
+    assert bool((image[0, :, 0] < -0.99).all()) == (fit == "pad")
+
+
+def test_how_a_model_was_trained_says_how_its_pictures_are_read() -> None:
+    pipeline = tiny_pipeline(channels=1)
+    assert model_pixels(pipeline) == Pixels(SIZE, 1, "full", "crop")
+    pipeline.provenance["training"] = {"data": {"name": "scans"}}
+    assert model_pixels(pipeline) == Pixels(SIZE, 1, "full", "crop")
+    pipeline.provenance["training"] = {"data": {"fit": "pad", "intensity": "minmax"}}
+    assert model_pixels(pipeline) == Pixels(SIZE, 1, "minmax", "pad")
+    pipeline.provenance["training"] = {"data": {"fit": "squeeze"}}
+    with refused("model, fit of its training data", "'crop'", "'squeeze'"):
+        model_pixels(pipeline)
+
+
+class Own(nn.Module):
+    """A network that is no U-Net, and so has no size."""
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        return x
+
+
+def test_a_model_without_a_size_is_refused(pipeline, faces, tmp_path: Path) -> None:
+    denoiser = Denoiser(Own(), AttributeEmbedder(SPACE, 8), NoiseSchedule(), channels=3)
+    own = CounterfactualPipeline(denoiser, pipeline.scm)
+    with refused("model", "a fcfg.UNet", "Own for 3 channels"):
+        ask(own, faces, tmp_path / "out")
+
+
+def test_all_broken_files_are_named(tmp_path: Path, faces: list[Path]) -> None:
+    (tmp_path / "text.png").write_text("not a picture")
+    whole = faces[1].read_bytes()
+    (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
+    Image.new("RGBA", (SIZE, SIZE)).save(tmp_path / "clear.png")
+    bad = [tmp_path / name for name in ("text.png", "half.png", "clear.png")]
+    with refused("images", *(f"'{path}'" for path in bad), "transparent pixels"):
+        read_files([faces[0], *bad], Pixels(SIZE, 3))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path: Path, suffix: str) -> None:
+    (path,) = draw(tmp_path, [f"a{suffix}"])
+    whole, rng, refusals = path.read_bytes(), np.random.default_rng(0), 0
+    damaged = [whole[:keep] for keep in range(0, len(whole), 23)]
+    for place in rng.integers(0, len(whole), 100):
+        damaged.append(
+            whole[:place] + bytes(rng.integers(0, 256, 2).tolist()) + whole[place + 2 :]
+        )
+    for data in damaged:
+        path.write_bytes(data)
+        try:
+            read_files([path], Pixels(SIZE, 3))
+        except InputError:
+            with refused("images", f"'{path}'"):
+                read(path)
+            refusals += 1
+    assert refusals > len(whole) // 23 - 5
+
+
+def test_folders_are_read_in_order_without_what_is_hidden(tmp_path: Path) -> None:
+    draw(tmp_path / "in", ["c.png", "a.JPG", "b.jpeg", ".hidden.png", "below/d.png"])
+    (tmp_path / "in" / "notes.txt").write_text("")
+    (extra,) = draw(tmp_path, ["z.png"])
+    found = find_pictures([extra, tmp_path / "in"])
+    assert [path.name for path in found] == ["z.png", "a.JPG", "b.jpeg", "c.png"]
+
+
+def test_files_that_are_not_there_or_twice_are_refused(tmp_path: Path, faces: list[Path]) -> None:
+    with refused("images", "no such file: 'gone.png', 'lost.png'"):
+        find_pictures(["gone.png", faces[0], "lost.png"])
+    with refused("images", "at least one file"):
+        find_pictures([])
+    (tmp_path / "empty").mkdir()
+    with refused("images", "none in", "empty"):
+        find_pictures([tmp_path / "empty"])
+    with refused("images", "every file once", "anna.png"):
+        find_pictures([faces[0], tmp_path / "faces"])
+
+
+# Attributes -------------------------------------------------------------------------------------
+
+
+def test_an_intervention_is_read_by_the_kind_of_its_target() -> None:
+    assert parse_do(["smiling=1, age=60", "hair = grey"], SPACE) == {
+        "smiling": 1.0,
+        "age": 60.0,
+        "hair": "grey",
+    }
+    assert parse_do(["smiling=flip"], SPACE) == {"smiling": flip}
+    assert flip(np.array([0, 1])).tolist() == [1, 0]
+    commas = AttributeSpace([Categorical("hair", ["dark, brown", "fair"]), Binary("male")])
+    assert parse_do(["hair=dark, brown,male=1"], commas) == {"hair": "dark, brown", "male": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("texts", "subject", "fragments"),
+    [
+        (["smilling=1"], "do", ["did you mean 'smiling'?"]),
+        (["smiling"], "do", ["name=value", "'smiling'"]),
+        (["smiling="], "do", ["name=value"]),
+        (["smiling=1", "smiling=0"], "do", ["every name once"]),
+        (["smiling=2"], "intervention on 'smiling'", ["0 or 1"]),
+        (["smiling=yes"], "intervention on 'smiling'", ["0 or 1", "'yes'"]),
+        (["age=flip"], "intervention on 'age'", ["numbers from 0 to 100", "'flip'"]),
+        (["age=101"], "intervention on 'age'", ["numbers from 0 to 100"]),
+        (["hair=gray"], "intervention on 'hair'", ["'gray'", "'grey'"]),
+        (["hair=1"], "intervention on 'hair'", ["one of 'dark'"]),
+    ],
+)
+def test_an_impossible_intervention_is_refused(texts, subject: str, fragments: list[str]) -> None:
+    with refused(subject, *fragments):
+        parse_do(texts, SPACE)
+
+
+def test_pairs_hold_for_every_file(faces: list[Path]) -> None:
+    factual = find_attributes("hair=red,age=41.5,smiling=1", SPACE, faces, None)
+    assert factual.source == "given"
+    assert {name: column.tolist() for name, column in factual.attributes.items()} == {
+        "smiling": [1] * 3,
+        "age": [41.5] * 3,
+        "hair": [2] * 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ("smiling=0,age=1", ["no column for 'hair'"]),
+        ("smiling=0,age=1,hare=red", ["did you mean 'hair'?"]),
+        ("smiling=0,age=old,hair=red", ["numbers from 0 to 100"]),
+        ("smiling", ["'auto'", ".csv"]),
+        ("auto", ["no judge"]),
+        (7, ["'auto'", "int 7"]),
+    ],
+)
+def test_attributes_that_say_too_little_are_refused(faces, text, fragments: list[str]) -> None:
+    with refused("attribute", *fragments):
+        find_attributes(text, SPACE, faces, None)
+
+
+def table(
+    path: Path, *rows: list[object], names: str = "file_name,smiling,age,hair,extra"
+) -> Path:
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file).writerows([names.split(","), *rows])
+    return path
+
+
+def test_rows_are_found_by_path_or_by_name_in_any_order(tmp_path: Path) -> None:
+    files = draw(tmp_path, ["one/x.png", "two/x.png", "two/y.png"])
+    path = table(
+        tmp_path / "labels.CSV",
+        ["other/z.png", 0, 1, "red", ""],
+        ["y.png", 0, 3, "grey", ""],
+        ["two/x.png", 1, 2, "dark", ""],
+        ["one/x.png", 1, 1, "red", "junk"],
+    )
+    factual = find_attributes(path, SPACE, files, None)
+    assert factual.source == str(path)
+    assert factual.attributes["age"].tolist() == [1, 2, 3]
+    assert factual.attributes["hair"].tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "fragments"),
+    [
+        ([["anna.png", 1, 1, "red"]], ["none for", "ben.png'", "carl.png'"]),
+        ([["anna.png", 1, 1, "red"]] * 2, ["one row for", "anna.png", "lines [2, 3]"]),
+        ([[f"{n}.png", 1, 1, "rde"] for n in ("anna", "ben", "carl")], ["line 2, 'hair'", "red"]),
+        ([[f"{n}.png", 1, "", "red"] for n in ("anna", "ben", "carl")], ["line 2, 'age'"]),
+        ([[f"{n}.png", -1, 1, "red"] for n in ("anna", "ben", "carl")], ["'smiling'", "0 or 1"]),
+        ([[f"{n}.png", 1] for n in ("anna", "ben", "carl")], ["line 2, 'age'"]),
+    ],
+)
+def test_a_table_that_does_not_answer_is_refused(tmp_path, faces, rows, fragments) -> None:
+    path = table(tmp_path / "t.csv", *rows)
+    with refused(f"table {path}", *fragments):
+        find_attributes(str(path), SPACE, faces, None)
+
+
+def test_a_table_that_cannot_be_used_is_refused(tmp_path: Path, faces: list[Path]) -> None:
+    with refused("table", "can be read", "No such file"):
+        find_attributes(tmp_path / "gone.csv", SPACE, faces, None)
+    (tmp_path / "bytes.csv").write_bytes(b"file_name,\xff\xfe")
+    with refused("table", "can be read", "utf-8"):
+        find_attributes(tmp_path / "bytes.csv", SPACE, faces, None)
+    with refused("table", "no 'file_name', 'hair' among 'name', 'smiling', 'age'"):
+        find_attributes(table(tmp_path / "t.csv", names="name,smiling,age"), SPACE, faces, None)
+    (tmp_path / "empty.csv").write_text("")
+    with refused("table", "among nothing"):
+        find_attributes(tmp_path / "empty.csv", SPACE, faces, None)
+    files = draw(tmp_path, ["one/x.png", "two/x.png"])
+    with refused("table", "a row of its own", "'x.png' for several"):
+        find_attributes(table(tmp_path / "x.csv", ["x.png", 1, 1, "red"]), SPACE, files, None)
+
+
+# Difference maps --------------------------------------------------------------------------------
+
+
+def test_no_change_is_neutral_whatever_the_image() -> None:
+    image = torch.rand(3, 5, 6, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    for scale in SCALES:
+        assert (difference_map(image, image, scale) == NEUTRAL).all()
+    assert difference_scale(image, image) == SCALES[0]
+
+
+def test_the_sign_is_the_hue_and_the_size_the_strength() -> None:
+    flat, changes = torch.zeros(1, 1, 41), torch.arange(-20, 21) / 20
+    colours = difference_map(flat, changes[None, None], scale=1.0)[0].astype(int)
+    red, blue = colours[:, 0], colours[:, 2]
+    assert (red - blue)[changes > 0].min() > 0
+    assert (blue - red)[changes < 0].min() > 0
+    away = np.abs(colours - np.array(NEUTRAL)).sum(axis=1)
+    assert (np.diff(away[20:]) > 0).all()
+    assert (np.diff(away[20::-1]) > 0).all()
+
+
+def test_what_exceeds_the_scale_looks_like_the_scale() -> None:
+    flat = torch.zeros(1, 1, 1)
+    for sign in (-1, 1):
+        ends = [difference_map(flat, flat + sign * size, 0.25) for size in (0.25, 0.3, 2.0)]
+        assert np.array_equal(ends[0], ends[1])
+        assert np.array_equal(ends[0], ends[2])
+
+
+def test_the_channel_that_changed_most_decides() -> None:
+    change = torch.tensor([0.2, -0.5, 0.3]).view(3, 1, 1)  # whose mean is no change
+    flat = torch.zeros(3, 1, 1)
+    assert np.array_equal(
+        difference_map(flat, change, 1.0), difference_map(flat[:1], flat[:1] - 0.5, 1.0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "scale"), [(0.0, 0.1), (0.2, 0.25), (0.9, 1.0), (1.2, 1.5), (2.0, 2.0)]
+)
+def test_the_scale_is_the_smallest_round_one_that_holds_the_change(size, scale) -> None:
+    flat = torch.zeros(1, 10, 10)
+    assert difference_scale(flat, flat + size) == scale
+
+
+def test_a_scale_that_means_nothing_is_refused() -> None:
+    for scale in (0.0, -1.0, float("nan")):
+        with refused("difference map, scale", "above 0"):
+            difference_map(torch.zeros(1, 1, 1), torch.zeros(1, 1, 1), scale)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_stand_side_by_side_as_they_are(channels: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = {
+        name: torch.randint(0, 256, (channels, 16, 16), generator=generator) / 127.5 - 1
+        for name in ("factual", "counterfactual", "reversed")
+    }
+    captions = {name: [f"{name} " * 12] for name in images}
+    page = np.asarray(compared(images, captions))
+    factor = 16
+    assert page.shape[1] == 12 + 4 * (16 * factor + 12)
+    for column, image in enumerate(images.values()):
+        left = 12 + column * (16 * factor + 12)
+        small = page[35 : 35 + 16 * factor : factor, left : left + 16 * factor : factor]
+        expected = ((image + 1) * 127.5).round().expand(3, -1, -1).permute(1, 2, 0)
+        assert np.array_equal(small, expected.numpy())
+
+
+# Runs -------------------------------------------------------------------------------------------
+
+
+def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
+    pipeline, faces: list[Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "new" / "out"
+    results = ask(pipeline, faces, out, seed=5, model="tiny", guidance=Guidance.cfg(2.0))
+    images = torch.cat([read_images(Image.open(path), channels=3) for path in faces])
+    pair = pipeline.counterfactual(
+        images,
+        {"smiling": [0] * 3, "age": [40] * 3, "hair": ["dark"] * 3},
+        {"age": 90},
+        guidance=Guidance.cfg(2.0),
+        steps=3,
+        seed=5,
+    )
+    back = pipeline.reverse(pair)
+    names = {"anna", "ben", "carl"}
+    files = {f"{name}{end}" for name in names for end in (".png", "-counterfactual.png")}
+    assert {path.name for path in out.iterdir()} == files | {"record.json"}
+    for i, result in enumerate(results):
+        written = read_images(Image.open(out / result.outputs["counterfactual"]), channels=3)
+        assert (written[0] - pair.images[i]).abs().max() < 1.01 / 255
+        hair = SPACE["hair"].labels(pair.attributes["hair"])[i]
+        assert result.factual == {"smiling": 0, "age": 40.0, "hair": "dark"}
+        assert result.counterfactual == {"smiling": 0, "age": 90.0, "hair": hair}
+        assert result.changed == ["age"] + (["hair"] if hair != "dark" else [])
+        assert result.network_rows == {"counterfactual": 9, "reversal": 9}
+        lost = (back.images[i] - images[i]).abs().mean().item()
+        assert result.reversal_error == pytest.approx(lost, abs=1e-5)
+        seen = pipeline.judge.read(images).scores
+        assert result.judged["factual"]["age"] == pytest.approx(seen["age"][i])
+        assert result.judged["factual"]["hair"]["red"] == pytest.approx(seen["hair"][i, 2])
+        assert result.judged_as("hair")["factual"] == result.judged["factual"]["hair"][hair]
+        assert result.judged_as("smiling")["reversed"] == result.judged["reversed"]["smiling"]
+    record = json.loads((out / "record.json").read_text())
+    assert record["model"] == "tiny"
+    assert record["do"] == {"age": 90}
+    assert (record["guidance"], record["steps"], record["seed"]) == ("cfg:2.0", 3, 5)
+    assert record["provenance"] == {"seed": 3}
+    assert (record["asked"], record["finished"]) == (3, 3)
+    assert [image["file"] for image in record["images"]] == [str(path) for path in faces]
+    assert record["images"][0]["attributes_from"] == "given"
+
+
+def test_the_number_at_once_changes_nothing(pipeline, faces, tmp_path: Path) -> None:
+    few, many = (ask(pipeline, faces, tmp_path / str(n), batch_size=n) for n in (3, 256))
+    for one, other in zip(few, many, strict=True):
+        assert one.counterfactual == other.counterfactual
+        assert one.reversal_error == pytest.approx(other.reversal_error, abs=1e-5)
+        for file in one.outputs.values():
+            pictures = [
+                np.asarray(Image.open(tmp_path / n / file)).astype(int) for n in ("3", "256")
+            ]
+            assert np.abs(pictures[0] - pictures[1]).max() <= 2
+
+
+def test_the_judge_reads_attributes_unless_told_otherwise(pipeline, faces, tmp_path: Path) -> None:
+    results = generate(pipeline, faces, do={"smiling": flip}, steps=2, out=tmp_path / "out")
+    seen = pipeline.judge.read([Image.open(path) for path in faces])
+    for i, result in enumerate(results):
+        assert result.attributes_from == "judge"
+        assert result.factual["smiling"] == seen.attributes["smiling"][i]
+        assert result.counterfactual["smiling"] == 1 - result.factual["smiling"]
+    assert json.loads((tmp_path / "out" / "record.json").read_text())["do"] == {"smiling": "flip"}
+
+
+def test_without_a_judge_attributes_must_be_given(faces: list[Path], tmp_path: Path) -> None:
+    blind = tiny_pipeline(judge=False)
+    with refused("attributes", "no judge", "table.csv"):
+        generate(blind, faces, do={"smiling": 1}, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    results = ask(blind, faces, tmp_path / "out", reverse=False)
+    assert (results[0].judged, results[0].reversal_error) == ({}, None)
+    assert results[0].network_rows == {"counterfactual": 12}
+
+
+def test_what_was_done_to_the_pictures_is_in_the_record(pipeline, tmp_path: Path) -> None:
+    files = draw(tmp_path, ["big.png"], size=20)
+    (result,) = ask(pipeline, files, tmp_path / "out")
+    assert (result.stored, result.prepared) == ((20, 20), ("resized to 8 x 8",))
+    with Image.open(tmp_path / "out" / "big-counterfactual.png") as picture:
+        assert picture.size == (8, 8)
+
+
+def test_columns_and_functions_are_cut_with_their_pictures(pipeline, faces, tmp_path) -> None:
+    """A column of values belongs to the pictures, however many are worked on at once."""
+    columns = {"smiling": [0, 1, 1], "age": [10, 20, 30], "hair": ["dark", "grey", "red"]}
+    do = {"age": [50, 60, 70], "smiling": lambda smiling: 1 - smiling}
+    results = ask(pipeline, faces, tmp_path, attributes=columns, do=do, batch_size=3)
+    assert [r.counterfactual["age"] for r in results] == [50, 60, 70]
+    assert [r.counterfactual["smiling"] for r in results] == [1, 0, 0]
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert record["do"] == {"age": [50, 60, 70], "smiling": "<lambda>"}
+
+
+def test_progress_grows_to_the_whole_and_chunks_are_told(pipeline, faces, tmp_path) -> None:
+    for reverse in (True, False):
+        shares: list[float] = []
+        chunks: list[list[Result]] = []
+        results = ask(
+            pipeline,
+            faces,
+            tmp_path / str(reverse),
+            batch_size=6,
+            reverse=reverse,
+            on_progress=shares.append,
+            on_chunk=chunks.append,
+        )
+        assert shares == sorted(shares)
+        assert shares[-1] == pytest.approx(1)
+        assert [len(chunk) for chunk in chunks] == [2, 1]
+        assert [r for chunk in chunks for r in chunk] == results
+
+
+def test_a_killed_run_keeps_what_is_finished(pipeline, faces, tmp_path: Path) -> None:
+    def die(_: list[Result]) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        ask(pipeline, faces, out, batch_size=3, on_chunk=die)
+    record = json.loads((out / "record.json").read_text())
+    assert (record["asked"], record["finished"]) == (3, 1)
+    assert {path.name for path in out.iterdir()} == {
+        "anna.png",
+        "anna-counterfactual.png",
+        "record.json",
+    }
+
+
+def test_existing_outputs_are_replaced_only_on_demand(pipeline, faces, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ask(pipeline, faces, out)
+    before = (out / "record.json").read_bytes()
+    with refused(f"out {out}", "'anna.png'", "and 4 more", "--overwrite"):
+        ask(pipeline, faces, out, steps=2)
+    assert (out / "record.json").read_bytes() == before
+    ask(pipeline, faces, out, steps=2, overwrite=True)
+    assert json.loads((out / "record.json").read_text())["steps"] == 2
+
+
+def test_inputs_are_never_replaced(pipeline, faces: list[Path], tmp_path: Path) -> None:
+    before = faces[0].read_bytes()
+    with refused("out", "other than that of the pictures", "anna.png"):
+        ask(pipeline, faces, tmp_path / "faces", overwrite=True)
+    assert faces[0].read_bytes() == before
+
+
+def test_equal_stems_are_told_apart_by_their_folder(pipeline, tmp_path: Path) -> None:
+    files = draw(tmp_path, ["one/x.png", "two/X.png", "two/y.png"])
+    results = ask(pipeline, files, tmp_path / "out", reverse=False)
+    assert [r.outputs["comparison"] for r in results] == ["one-x.png", "two-X.png", "y.png"]
+
+
+@pytest.mark.parametrize("names", [["x.png", "x.jpg"], ["x.png", "x-counterfactual.png"]])
+def test_outputs_that_would_replace_each_other_are_refused(pipeline, tmp_path, names) -> None:
+    files = draw(tmp_path / "in", names)
+    with refused("images", "different names", *names):
+        ask(pipeline, files, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("options", "subject", "fragments"),
+    [
+        ({"do": {}}, "do", ["at least one"]),
+        ({"do": {"agge": 1}}, "intervention", ["'age'"]),
+        ({"do": {"age": 1000}}, "intervention on 'age'", ["0 to 100"]),
+        ({"steps": 0}, "steps", ["1 to 100"]),
+        ({"batch_size": 0}, "batch_size", ["256"]),
+        ({"batch_size": 2}, "batch_size", ["at least 3 network rows", "got 2"]),
+        ({"guidance": "cfg:3"}, "guidance", ["fcfg.Guidance"]),
+        ({"guidance": Guidance.fcfg(old=1)}, "guidance", ["'old'"]),
+        ({"attributes": "smiling=0"}, "attributes", ["'age', 'hair'"]),
+        ({"attributes": {"smiling": [0], "age": [1], "hair": [0]}}, "attributes", ["3", "got 1"]),
+    ],
+)
+def test_a_bad_question_is_refused_before_anything_is_written(
+    pipeline, faces, tmp_path: Path, options: dict, subject: str, fragments: list[str]
+) -> None:
+    with refused(subject, *fragments):
+        ask(pipeline, faces, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_the_work(
+    pipeline, faces, tmp_path
+) -> None:
+    (tmp_path / "file").write_text("")
+    question = prepare(pipeline, faces, GIVEN, {"age": 1}, out=tmp_path / "file" / "below")
+    with refused("out", "can be written", "Not a directory", "--out"):
+        run(question)
+
+
+def test_bright_pictures_are_no_cause_for_a_warning(pipeline, tmp_path: Path) -> None:
+    Image.new("RGB", (SIZE, SIZE), (250, 240, 230)).save(tmp_path / "bright.png")
+    assert len(ask(pipeline, [tmp_path / "bright.png"], tmp_path / "out")) == 1
+
+
+def test_images_that_overflow_leave_a_record_that_json_can_hold(tmp_path: Path) -> None:
+    files, pipeline = draw(tmp_path, ["a.png"]), tiny_pipeline()
+    pipeline.denoiser.network.head[-1].bias.data.fill_(torch.nan)
+    with pytest.warns(UserWarning, match="NaN or infinity"):
+        (result,) = ask(pipeline, files, tmp_path / "out")
+    assert result.reversal_error is None
+    text = (tmp_path / "out" / "record.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)["finished"] == 1
+
+
+def test_small_words_of_the_record() -> None:
+    assert finite(float("inf")) is None
+    assert finite(0.5) == 0.5
+    assert intervention_text(np.array([1, 2])) == [1, 2]
+    assert intervention_text("grey") == "grey"
+
+
+def test_an_answer_depends_on_the_picture_and_the_seed_alone(pipeline, faces, tmp_path) -> None:
+    alone = ask(pipeline, faces[2:], tmp_path / "alone")
+    among = ask(pipeline, faces, tmp_path / "among")
+    assert alone[0].counterfactual == among[2].counterfactual
+    images = torch.stack([picture.image for picture in read_files(faces, Pixels(SIZE, 3))])
+    action = pipeline.act(
+        find_attributes(GIVEN, SPACE, faces, None).attributes, {"age": 90}, keys=image_keys(images)
+    )
+    hair = SPACE["hair"].labels(action.attributes["hair"])
+    assert [result.counterfactual["hair"] for result in among] == hair
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(
+    pipeline, faces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write: Callable[..., None] = os.replace
+    count = 0
+
+    def full(*arguments: str) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise OSError(28, "No space left on device")
+        write(*arguments)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        ask(pipeline, faces, tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["anna.png"]

@@ -1,0 +1,224 @@
+"""The comparison with the truth, on answers whose distance from it is known."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import fcfg
+from fcfg.datasets import portraits
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+table = import_module("portraits_table")
+truth = import_module("portraits_truth")
+
+VARIANTS = {"portraits": "smiling", "portraits-causal": "age"}
+SIZE = 8
+
+
+def tiny_judge(variant: str) -> fcfg.AttributeJudge:
+    torch.manual_seed(1)
+    space = portraits.space(variant)
+    outputs = sum(space.widths) + len(space)
+    network = fcfg.Judge(fcfg.JudgeConfig(outputs=outputs, width=4))
+    return fcfg.AttributeJudge(network, space, dict.fromkeys(space.names, (0.0, 1.0)))
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def asked(request) -> tuple:
+    variant = request.param
+    judge = tiny_judge(variant)
+    record = portraits.sample(12, seed=portraits.EVALUATION_SEED, size=SIZE, variant=variant)
+    return truth.ask(record, VARIANTS[variant], judge), judge, truth.resampled(12)
+
+
+def test_the_truth_itself_has_no_error_and_no_shift(asked) -> None:
+    question, judge, draws = asked
+    row = truth.measure(question.truth.images, question, judge, draws)
+    nothing = {"mean": 0.0, "low": 0.0, "high": 0.0}
+    assert row["changed_error"] == nothing
+    assert row["image_mae"] == 0
+    assert row["factor_error"]
+    assert all(error == nothing for error in row["factor_error"].values())
+
+
+def test_nothing_done_has_an_error_of_exactly_one(asked) -> None:
+    question, judge, draws = asked
+    row = truth.measure(question.factual.images, question, judge, draws)
+    assert row["changed_error"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
+    assert row["image_mae"] > 0
+    assert any(error["mean"] != 0 for error in row["factor_error"].values())
+
+
+def test_halfway_to_the_truth_is_half_the_error(asked) -> None:
+    question, judge, draws = asked
+    images = (question.factual.images + question.truth.images) / 2
+    row = truth.measure(images, question, judge, draws)
+    assert row["changed_error"]["mean"] == pytest.approx(0.5, abs=1e-6)
+
+
+def test_a_shift_is_counted_toward_the_value_and_in_deviations_of_the_factor() -> None:
+    judge = tiny_judge("portraits")
+    record = portraits.sample(12, seed=portraits.EVALUATION_SEED, size=SIZE)
+    question = truth.ask(record, "male", judge)
+    stronger = judge.read(question.truth.images).factors
+    for name, values in question.truth.attributes.items():  # the truth shows half a unit less
+        question.reading.factors[name] = stronger[name] - 0.5 * (2 * values - 1)
+    row = truth.measure(question.truth.images, question, judge, truth.resampled(12))
+    for name, error in row["factor_error"].items():
+        assert error["mean"] == pytest.approx(0.5 / record.factors[name].std())
+
+
+def test_an_interval_holds_its_mean_and_is_as_wide_as_theory_says() -> None:
+    rng = np.random.default_rng(0)
+    values, draws = rng.normal(3, 2, 1000), truth.resampled(1000)
+    found = truth.interval(values, np.ones(1000), draws)
+    assert found["mean"] == pytest.approx(values.mean())
+    assert found["low"] < found["mean"] < found["high"]
+    wanted = 2 * 1.96 * values.std() / np.sqrt(1000)
+    assert found["high"] - found["low"] == pytest.approx(wanted, rel=0.1)
+    weights = rng.uniform(1, 2, 1000)
+    exact = truth.interval(0.4 * weights, weights, draws)  # the same ratio in every image
+    assert all(value == pytest.approx(0.4) for value in exact.values())
+
+
+def test_the_auroc_counts_pairs_and_needs_both_classes() -> None:
+    rng = np.random.default_rng(0)
+    score, label = rng.integers(0, 5, 40).astype(float), rng.integers(0, 2, 40)
+    pairs = np.sign(score[label == 1][:, None] - score[label == 0][None])
+    assert truth.auroc(score, label) == pytest.approx(((pairs + 1) / 2).mean())
+    assert truth.auroc(score, np.ones(40, dtype=np.int64)) is None
+
+
+@pytest.mark.parametrize("n", [8, 1000, 1001])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_compiled_network_meets_one_shape_in_each_setting(n: int, rows: int) -> None:
+    args = argparse.Namespace(compile=True, batch_size=512, n=n)
+    size = truth.chunk(args, rows)
+    assert size <= max(512, rows)
+    assert size % rows == 0
+    assert n % (size // rows) == 0
+
+
+def row(do: str, guidance: str, changed: float, **factors: float) -> dict:
+    def around(mean: float) -> dict:
+        return {"mean": mean, "low": mean - 0.05, "high": mean + 0.05}
+
+    errors = {name: around(factors.get(name, 0.0)) for name in ("smiling", "male", "young")}
+    return {
+        "do": do,
+        "guidance": guidance,
+        "changed_error": around(changed),
+        "factor_error": errors,
+    }
+
+
+def test_verdicts_say_what_was_demanded_and_whether_it_is_met() -> None:
+    rows = [
+        row("smiling", table.UNGUIDED, 0.5),
+        row("smiling", table.CFG, 1.0, smiling=0.4, male=0.30, young=0.04),
+        row("smiling", table.FCFG, 1.0, smiling=0.3, male=0.07, young=0.9),
+        row("male", table.UNGUIDED, 0.66),
+        row("male", table.CFG, 1.0, smiling=0.30, male=0.2, young=-0.5),
+        row("male", table.FCFG, 1.0, smiling=0.09, male=0.2, young=0.1),
+    ]
+    met = [verdict["met"] for verdict in table.verdicts(rows)]
+    # Changed pixels, two amplifications, the target; CFG must amplify beyond its interval.
+    assert met == [True, False, None, False, False, True, None, True]
+    lines = [table.verdict_line(verdict) for verdict in table.verdicts(rows)]
+    assert "0.070, wanted at most 0.060: **not met**" in lines[1]
+    assert table.verdicts([row("age", table.UNGUIDED, 0.9)]) == []
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("truth")
+    torch.manual_seed(0)
+    space = portraits.space()
+    config = fcfg.UNetConfig(
+        size=SIZE, base=8, multipliers=(1,), blocks=1, attention=(), condition=96
+    )
+    denoiser = fcfg.Denoiser(
+        fcfg.UNet(config), fcfg.AttributeEmbedder(space), fcfg.NoiseSchedule()
+    )
+    scm = fcfg.StructuralCausalModel(space, portraits.graph())
+    pipeline = fcfg.CounterfactualPipeline(
+        denoiser, scm, judge=tiny_judge("portraits"), provenance={"steps": 0}
+    )
+    fcfg.save(pipeline, folder / "model", "float16")
+    command = [sys.executable, str(BENCHMARKS / "portraits_truth.py"), str(folder / "model")]
+    options = ["--n", "8", "--steps", "2", "--device", "cpu", "--reverse"]
+    paths = ["--out", str(folder / "new/result.json"), "--sheet", str(folder / "sheet.png")]
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}  # faster for so little work
+    done = subprocess.run(
+        command + options + paths, capture_output=True, text=True, env=one_thread
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_a_run_writes_rows_for_every_setting_and_says_where_they_come_from(run) -> None:
+    folder, _ = run
+    result = json.loads((folder / "new/result.json").read_text())
+    assert (result["n"], result["steps"], result["seed"]) == (8, 2, portraits.EVALUATION_SEED)
+    assert result["model"]["provenance"] == {"steps": 0}
+    assert len(result["model"]["config_sha256"]) == 64
+    assert result["precision"] == "float32"
+    assert "--reverse" in result["command"]
+    asked = [(found["do"], found["guidance"]) for found in result["rows"]]
+    assert asked == [(do, text) for do in portraits.space().names for text in truth.SETTINGS]
+    assert result["verdicts"] == table.verdicts(result["rows"])
+    with Image.open(folder / "sheet.png") as page:
+        assert page.height > 13 * 2 * SIZE
+
+
+def test_an_untrained_network_does_nothing_and_the_table_says_so(run) -> None:
+    folder, _ = run
+    for found in json.loads((folder / "new/result.json").read_text())["rows"]:
+        assert found["changed_error"]["mean"] == pytest.approx(1, abs=1e-3)
+        assert found["reversal_mae"] == pytest.approx(0, abs=1e-5)
+        for error in (found["changed_error"], *found["factor_error"].values()):
+            assert error["low"] - 1e-9 <= error["mean"] <= error["high"] + 1e-9
+
+
+def test_the_table_comes_from_the_file_alone_and_into_the_card(run, monkeypatch, capsys) -> None:
+    folder, printed = run
+    path, card = folder / "new/result.json", folder / "card.md"
+    card.write_text(f"# Card\n\n{table.START}\nold\n{table.END}\n\nAfter.\n")
+    arguments = ["portraits_truth.py", "--table", str(path), "--card", str(card)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    truth.main()
+    again = capsys.readouterr().out
+    assert again == table.markdown(json.loads(path.read_text()))
+    assert printed.endswith(again)
+    text = card.read_text()
+    assert "old" not in text
+    assert text.startswith("# Card\n")
+    assert text.endswith("\n\nAfter.\n")
+    assert again.strip() in text
+    assert table.insert(text, again) == text
+
+
+@pytest.mark.parametrize("card", ["", table.START, table.END + table.START, table.START * 2])
+def test_a_card_without_its_marks_is_refused(card: str) -> None:
+    with pytest.raises(ValueError, match="add both"):
+        table.insert(card, "table")
+
+
+@pytest.mark.parametrize("words", [[], ["model", "--table", "x"], ["model", "--seed", "5"]])
+def test_a_command_that_means_nothing_is_refused(words, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["portraits_truth.py", *words])
+    with pytest.raises(SystemExit):
+        truth.main()
+    assert "error" in capsys.readouterr().err

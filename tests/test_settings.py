@@ -1,0 +1,177 @@
+"""What a training run is told: presets, files, overrides, refusals."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fcfg.networks import PAPER
+from fcfg.training.describe import describe
+from fcfg.training.settings import presets, read_config, to_yaml, validated
+from refusal import refused
+from runs import TINY, tiny
+
+
+def test_there_is_a_preset_for_every_model_of_the_paper_and_of_ours() -> None:
+    assert set(presets()) == {
+        *("portraits", "portraits-causal", "celeba-hq", "celeba-64", "embed", "mimic-cxr"),
+    }
+
+
+@pytest.mark.parametrize("name", presets())
+def test_presets_are_legal_and_can_be_written_out(name: str, tmp_path: Path) -> None:
+    config = read_config(name)
+    (tmp_path / "copy.yaml").write_text(to_yaml(config))
+    assert read_config(str(tmp_path / "copy.yaml")) == config
+
+
+# The table of App. D: batch, epochs, schedule, training images, parameters in millions.
+TABLE = {
+    "celeba-hq": (128, 6000, "linear", 24_000, "60.5"),
+    "embed": (48, 5000, "cosine", 151_948, "29.0"),
+    "mimic-cxr": (48, 5000, "linear", 62_336, "16.1"),
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_presets_have_every_value_of_the_papers_table(name: str) -> None:
+    config = read_config(name)
+    batch, epochs, schedule, images, parameters = TABLE[name]
+    assert config.unet == PAPER[name]
+    assert (config.diffusion.batch, config.diffusion.epochs) == (batch, epochs)
+    assert (config.schedule.kind, config.schedule.steps) == (schedule, 1000)
+    assert (config.diffusion.learning_rate, config.diffusion.weight_decay) == (1e-4, 1e-4)
+    assert (config.diffusion.ema, config.diffusion.p_null, config.diffusion.p_group) == (
+        *(0.9999, 0.5, 0.0),
+    )
+    assert (config.diffusion.decay, config.diffusion.warmup, config.diffusion.clip) == (
+        *("constant", 0, None),
+    )
+    assert (config.network.embedding, config.judge.width) == (32, 64)
+    described = describe(config)
+    assert described.images == images
+    assert described.steps == epochs * images // batch
+    assert f"parameters: {parameters} M" in described.lines()[0]
+
+
+def test_the_smaller_celeba_network_is_about_22_million() -> None:
+    description = describe(read_config("celeba-64"))
+    assert round(description.parameters / 1e6) == 22
+    assert round(2 * description.parameters / 2**20) == 43
+
+
+def test_the_shipped_network_is_quick_on_a_cpu() -> None:
+    config = read_config("portraits")
+    row = describe(config).flops / config.diffusion.batch / 3  # forward is a third of a step
+    assert row < 1.1e9
+
+
+def test_memory_grows_with_the_batch_and_pieces_save_it() -> None:
+    one, two = describe(tiny()), describe(tiny(diffusion={"batch": 16}))
+    split = describe(tiny(diffusion={"batch": 16, "accumulate": 2}))
+    assert two.activation_bytes == 2 * one.activation_bytes == 2 * split.activation_bytes > 0
+    assert two.flops == 2 * one.flops == split.flops
+    assert one.weights_bytes == 20 * (one.parameters + one.embedder_parameters)
+
+
+def test_steps_in_epochs_need_the_number_of_images() -> None:
+    config = tiny(diffusion={"steps": None, "epochs": 3})
+    assert describe(config).steps is None
+    assert "unknown" in describe(config).lines()[1]
+    assert describe(config, images=48).steps == config.diffusion_steps(48) == 18
+    assert "18 on 48 images" in describe(config, images=48).lines()[1]
+    assert describe(tiny()).lines()[1] == "steps: 12"
+
+
+def test_overrides_are_yaml_and_epochs_replace_steps() -> None:
+    config = read_config("portraits", ["diffusion.epochs=2", "network.blocks=1", "seed=7"])
+    assert (config.diffusion.steps, config.diffusion.epochs) == (None, 2)
+    assert (config.network.blocks, config.seed) == (1, 7)
+
+
+def test_paths_in_a_file_start_at_its_folder_and_data_replaces_them(tmp_path: Path) -> None:
+    data = {"format": "folder", "path": "images", "size": 8}
+    file = tmp_path / "faces.yaml"
+    values = {**TINY, "data": data}
+    del values["name"]
+    file.write_text(yaml.safe_dump(values))
+    config = read_config(str(file))
+    assert config.name == "faces"
+    assert config.data.path == tmp_path / "images"
+    elsewhere = read_config(str(file), data=Path("/elsewhere"))
+    assert elsewhere.data.path == Path("/elsewhere")
+    with refused("--data", "none", "drawn"):
+        read_config("portraits", data=Path("/elsewhere"))
+
+
+def test_in_a_graph_nothing_means_no_parents() -> None:
+    assert tiny(graph={"smiling": None, "male": None, "young": ["male"]}).graph == {
+        "smiling": (),
+        "male": (),
+        "young": ("male",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("override", "subject", "fragments"),
+    [
+        ("diffusion.learning_rat=1", "'diffusion.learning_rat'", ("'learning_rate'",)),
+        ("difusion.batch=1", "'difusion'", ("did you mean 'diffusion'?",)),
+        ("data.cuont=5", "'data.cuont'", ("did you mean 'count'?",)),
+        ("diffusion.batch=0", "'diffusion.batch'", ("greater than 0", "int 0")),
+        ("diffusion.batch=many", "'diffusion.batch'", ("integer", "'many'")),
+        ("data.format=folders", "'data'", ("'folder'",)),
+        ("network.attention=[5]", "", ("not among the sizes",)),
+        ("diffusion.accumulate=3", "", ("divisible",)),
+        ("graph.age=[]", "graph", ("'smiling'", "'age'")),
+        ("graph.male=[female]", "graph", ("female",)),
+        ("attributes.male.kind=binery", "attribute 'male'", ("did you mean 'binary'?",)),
+        ("data.seed=1000000", "data, seed", ("for validation and evaluation",)),
+        ("diffusion", "--set", ("diffusion.batch=64",)),
+        ("diffusion.batch.deep=1", "--set diffusion.batch.deep", ("'batch' to hold keys",)),
+        ("name=[", "--set name", ("'['",)),
+        ("graph=5", "'graph'", ("dictionary",)),
+    ],
+)
+def test_whatever_is_wrong_is_refused_in_one_line(
+    override: str, subject: str, fragments: tuple[str, ...]
+) -> None:
+    with refused(subject, *fragments):
+        read_config("portraits", [override])
+
+
+def test_a_missing_key_is_named() -> None:
+    values = dict(TINY)
+    del values["data"]
+    with refused("'data'", "none", "add this key"):
+        validated(values)
+
+
+def test_both_or_neither_of_steps_and_epochs_is_refused() -> None:
+    for diffusion in ({"epochs": 3}, {"steps": None}):
+        with refused("'diffusion'", "exactly one of 'steps' and 'epochs'"):
+            tiny(diffusion=diffusion)
+
+
+def test_a_source_that_is_neither_preset_nor_file_is_refused(tmp_path: Path) -> None:
+    with refused("configuration 'portrait'", "did you mean 'portraits'?"):
+        read_config("portrait")
+    with refused("missing.yaml", "No such file", "check the path"):
+        read_config(str(tmp_path / "missing.yaml"))
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\xff")
+    with refused("bytes.yaml", "no text"):
+        read_config(str(tmp_path / "bytes.yaml"))
+    (tmp_path / "list.yaml").write_text("- 1")
+    with refused("list.yaml", "a mapping"):
+        read_config(str(tmp_path / "list.yaml"))
+    (tmp_path / "broken.yaml").write_text("a: [")
+    with refused("broken.yaml", "expected YAML"):
+        read_config(str(tmp_path / "broken.yaml"))
+
+
+def test_numbers_that_are_none_are_refused() -> None:
+    with refused("'diffusion.learning_rate'", "finite"):
+        tiny(diffusion={"learning_rate": math.nan})

@@ -1,0 +1,337 @@
+"""A training run from its configuration to a pipeline, and everything that may interrupt it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fcfg
+from fcfg.training import TrainingStopped, train
+from fcfg.training.loop import Course, averaged
+from fcfg.training.workspace import Workspace
+from refusal import refused
+from runs import Recorder, tiny, tiny_file
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    pipeline = fcfg.load(folder)
+    assert pipeline.judge is not None
+    modules = {"denoiser": pipeline.denoiser, "judge": pipeline.judge}
+    return {
+        f"{name}.{key}": tensor
+        for name, module in modules.items()
+        for key, tensor in module.state_dict().items()
+    }
+
+
+def same(one: Path, other: Path) -> bool:
+    a, b = weights(one), weights(other)
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody disturbed."""
+    return train(tiny(), tmp_path_factory.mktemp("runs") / "finished")
+
+
+def log_of(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "training/log.jsonl").read_text().splitlines()]
+
+
+def test_a_run_leaves_a_pipeline_a_log_and_its_configuration(finished: Path) -> None:
+    pipeline = fcfg.load(finished)
+    faces = fcfg.datasets.portraits.sample(2, size=8)
+    pair = pipeline.counterfactual(faces.images, faces.attributes, {"smiling": 1}, steps=2)
+    assert pair.images.shape == (2, 3, 8, 8)
+    reading = pipeline.judge.read(faces.images)
+    assert set(reading.factors) == set(pipeline.space.names)
+    steps = [entry["step"] for entry in log_of(finished) if "loss" in entry]
+    assert steps == [*range(1, 7), *range(1, 13)]  # judge, then diffusion
+    assert [e["step"] for e in log_of(finished) if "validation_loss" in e] == [3, 6, 6, 12]
+    assert pipeline.provenance["training"]["name"] == "tiny"
+    assert pipeline.provenance["steps"] == {"judge": "6 of 6", "diffusion": "12 of 12"}
+    assert fcfg.training.read_config(str(finished / "training/config.yaml")) == tiny()
+
+
+def test_the_same_seed_trains_the_same_pipeline_and_another_another(
+    finished: Path, tmp_path: Path
+) -> None:
+    assert same(finished, train(tiny(), tmp_path / "again"))
+    assert not same(finished, train(tiny(seed=1), tmp_path / "other"))
+
+
+def test_a_finished_run_is_not_run_again_and_a_longer_one_goes_on(
+    finished: Path, tmp_path: Path
+) -> None:
+    out = train(tiny(diffusion={"steps": 8}, judge={"steps": 3}), tmp_path / "run")
+    recorder = Recorder()
+    before = (out / "config.json").read_bytes()
+    train(tiny(diffusion={"steps": 8}, judge={"steps": 3}), out, reporter=recorder)
+    assert recorder.losses == {}
+    assert any("all 8 steps are done" in line for line in recorder.said)
+    assert (out / "config.json").read_bytes() == before
+    train(tiny(), out, "diffusion", reporter=recorder)
+    assert recorder.begun[-1] == ("diffusion", 8, 12)
+    a, b = weights(out), weights(finished)
+    assert all(torch.equal(a[key], b[key]) for key in a if key.startswith("denoiser"))
+
+
+def test_parts_can_be_trained_one_by_one(finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    for part in ("diffusion", "judge", "scm"):
+        train(tiny(), out, part)
+    assert same(out, finished)
+    with refused("part", "'judge'", "'jugde'"):
+        train(tiny(), out, "jugde")
+
+
+def test_a_graph_with_arrows_gets_its_mechanisms_fitted(tmp_path: Path) -> None:
+    config = tiny(
+        graph={"smiling": ["male"], "male": [], "young": ["male"]},
+        scm={"steps": 3},
+        run={"sheets": 2},
+    )
+    recorder = Recorder()
+    out = train(config, tmp_path / "run", reporter=recorder)
+    scm = fcfg.load(out).scm
+    assert scm.fitted_parents == {"smiling": ("male",), "young": ("male",)}
+    assert [e["step"] for e in log_of(out) if e["part"] == "scm"] == [*range(1, 7)]
+    sheets = sorted(path.name for path in (out / "training/sheets").iterdir())
+    assert sheets == ["step-000000006.png", "step-000000012.png"]
+
+
+def test_sheets_leave_out_what_cannot_be_answered_yet(tmp_path: Path) -> None:
+    config = tiny(
+        attributes={
+            "smiling": {"kind": "binary"},
+            "age": {"kind": "continuous", "low": 20, "high": 80},
+            "hair": {"kind": "categorical", "levels": ["dark", "fair", "red", "grey"]},
+        },
+        graph={"age": [], "hair": ["age"], "smiling": []},
+        data={"format": "portraits-causal"},
+        run={"sheets": 1},
+    )
+    config = config.model_copy(
+        update={
+            "attributes": {k: config.attributes[k] for k in ("smiling", "age", "hair")},
+            "graph": {k: config.graph[k] for k in ("smiling", "age", "hair")},
+        }
+    )
+    out = train(config, tmp_path / "run", "diffusion")
+    assert len(list((out / "training/sheets").iterdir())) == 1
+
+
+def test_accumulated_pieces_make_the_same_step(finished: Path, tmp_path: Path) -> None:
+    out = train(tiny(diffusion={"accumulate": 4}), tmp_path / "run")
+    curves = [[e["loss"] for e in log_of(folder) if "loss" in e] for folder in (out, finished)]
+    np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
+
+
+def test_streaming_changes_nothing(finished: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("fcfg.training.feed._HOST", 0)
+    assert same(train(tiny(), tmp_path / "run"), finished)
+
+
+def test_training_learns(tmp_path: Path) -> None:
+    config = tiny(
+        diffusion={"steps": 150, "learning_rate": 3e-3, "clip": 1.0, "publish": "best"},
+        judge={"steps": 60, "learning_rate": 3e-3},
+        run={"log_steps": 10, "checkpoint_steps": 1000, "validations": 3},
+    )
+    recorder = Recorder()
+    train(config, tmp_path / "run", reporter=recorder)
+    for part in ("judge", "diffusion"):
+        losses = recorder.losses[part]
+        assert losses[-1] < 0.7 * losses[0], part
+
+
+def test_compiling_is_an_option(finished: Path, tmp_path: Path) -> None:
+    out = train(tiny(run={"compile": False}), tmp_path / "run")
+    assert same(out, finished)
+
+
+# Interruptions
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("at", [("judge", 5), ("diffusion", 7), ("diffusion", 8)])
+def test_a_run_that_is_asked_to_stop_keeps_its_step_and_goes_on(
+    finished: Path, tmp_path: Path, at: tuple[str, int], number: int, code: int
+) -> None:
+    out = tmp_path / "run"
+    stopper = Recorder(at, lambda: signal.raise_signal(number))
+    with pytest.raises(TrainingStopped, match=f"stopped at step {at[1]} ") as caught:
+        train(tiny(), out, reporter=stopper)
+    assert caught.value.code == code
+    again = Recorder()
+    train(tiny(), out, reporter=again)
+    assert (again.begun[0][0], again.begun[0][1]) == at
+    assert same(out, finished)
+    assert [e["step"] for e in log_of(out) if "loss" in e] == [*range(1, 7), *range(1, 13)]
+
+
+def test_asked_twice_a_run_ends_at_once(tmp_path: Path) -> None:
+    def twice() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny(), tmp_path / "run", reporter=Recorder(("diffusion", 7), twice))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_spares_the_checkpoint(tmp_path: Path) -> None:
+    out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
+    kept = Workspace(out, tiny()).checkpoints("diffusion")
+    broken = kept.read(4)
+    for key, tensor in broken.tensors.items():
+        if key.startswith("weights"):
+            tensor.fill_(torch.nan)
+    kept.write(broken)
+    with pytest.raises(TrainingStopped, match="the loss became nan at or before step 5") as caught:
+        train(tiny(), out)
+    assert caught.value.code == 1
+    assert kept.steps()[-1] == 4
+
+
+def test_weights_that_are_no_numbers_are_never_written(tmp_path: Path) -> None:
+    config = tiny(diffusion={"learning_rate": 1e30}, run={"log_steps": 100})
+    with pytest.raises(TrainingStopped, match="nothing was kept|is whole"):
+        train(config, tmp_path / "run", "diffusion")
+    for step in Workspace(tmp_path / "run", config).checkpoints("diffusion").steps():
+        state = Workspace(tmp_path / "run", config).checkpoints("diffusion").read(step)
+        assert all(bool(t.isfinite().all()) for k, t in state.tensors.items() if "weights" in k)
+
+
+def test_a_full_disk_stops_the_run_with_what_was_whole(tmp_path: Path) -> None:
+    out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**13, before[1]))
+        with pytest.raises(TrainingStopped, match=r"that of step 4 is whole; make room") as caught:
+            train(tiny(), out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.code == 1
+    train(tiny(), out)
+    assert fcfg.load(out).provenance["steps"]["diffusion"] == "12 of 12"
+
+
+def test_another_configuration_is_refused_in_the_same_folder(tmp_path: Path) -> None:
+    out = train(tiny(), tmp_path / "run", "scm")
+    with refused(str(out), "diffusion.batch: 8", "diffusion.batch: 16", "another --out"):
+        train(tiny(diffusion={"batch": 16}), out, "scm")
+    train(tiny(run={"log_steps": 3}), out, "scm")  # how a run behaves may change
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with refused("--out", "Not a directory"):
+        train(tiny(), tmp_path / "file" / "run")
+
+
+COMMAND = [sys.executable, "-W", "error", "-m", "fcfg", "train"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
+    """Really killed, at moments that a seed chooses, wherever the run is then."""
+    sections = {"diffusion": {"steps": 60}, "run": {"checkpoint_steps": 5}}
+    file = tiny_file(tmp_path, **sections)
+    undisturbed, out = tmp_path / "undisturbed", tmp_path / "killed"
+    train(tiny(**sections), undisturbed)
+    moments, kills = random.Random(0), 0
+    command = [*COMMAND, str(file), "--out", str(out)]
+    while kills < 4:
+        run = subprocess.Popen(
+            command, env=ENVIRONMENT, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        log = out / "training/log.jsonl"
+        size = log.stat().st_size if log.exists() else 0
+        deadline = time.monotonic() + 120
+        while run.poll() is None and time.monotonic() < deadline:  # until it has begun to train
+            if log.exists() and log.stat().st_size > size + 100:
+                break
+            time.sleep(0.02)
+        time.sleep(moments.uniform(0, 0.4))
+        alive = run.poll() is None
+        run.kill()
+        run.communicate()
+        if not alive:
+            break
+        kills += 1
+    assert kills >= 2
+    subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True)
+    assert same(out, undisturbed)
+    logs = [
+        [(e["part"], e["step"], e["loss"]) for e in log_of(folder) if "loss" in e]
+        for folder in (out, undisturbed)
+    ]
+    assert logs[0] == logs[1]
+    assert not list(out.rglob(".*"))  # nothing half-written is left, or it is invisible
+
+
+def test_two_processes_train_as_one(tmp_path: Path) -> None:
+    sections = {"run": {"device": "cpu"}}
+    file = tiny_file(tmp_path, **sections)
+    one, two = tmp_path / "one", tmp_path / "two"
+    train(tiny(**sections), one, "diffusion")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    arguments = ["-m", "fcfg", "train", str(file), "--out", str(two), "--part", "diffusion"]
+    done = subprocess.run(
+        [*torchrun, "--standalone", *arguments], env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    curves = [[e["loss"] for e in log_of(folder) if "loss" in e] for folder in (one, two)]
+    assert len(curves[0]) == 12
+    np.testing.assert_allclose(curves[0][:2], curves[1][:2], rtol=1e-6)
+    np.testing.assert_allclose(curves[0], curves[1], rtol=2e-4)  # which Adam makes of rounding
+    assert len(log_of(one)) == len(log_of(two))  # one of the two writes
+
+
+# Pieces
+
+
+def test_batches_that_do_not_divide_among_processes_are_refused() -> None:
+    from types import SimpleNamespace
+
+    from fcfg.training.run import check_shares
+
+    with refused("diffusion.batch", "a multiple of 3", "--set diffusion.batch=6"):
+        check_shares(tiny(), SimpleNamespace(num_processes=3))
+
+
+def test_the_learning_rate_rises_then_falls() -> None:
+    course = Course("x", 0, steps=10, batch=1, learning_rate=2.0, warmup=4, decay="cosine")
+    rates = [course.rate_at(step) for step in range(11)]
+    assert rates[:4] == [0.5, 1.0, 1.5, 2.0]
+    assert rates[4] == 2.0
+    assert rates[7] == pytest.approx(1.0)
+    assert rates[10] == pytest.approx(0.0)
+    constant = Course("x", 0, steps=10, batch=1, learning_rate=2.0)
+    assert {constant.rate_at(step) for step in range(10)} == {2.0}
+
+
+def test_the_moving_average_warms_up_to_its_decay() -> None:
+    """Against the recursion, written out."""
+    module = nn.Linear(1, 1, bias=False).requires_grad_(False)
+    average, expected = averaged(module, decay=0.5), None
+    for n, value in enumerate([1.0, 5.0, -2.0, 4.0, 4.0, 0.0, 3.0, 1.0, 2.0, 8.0]):
+        module.weight.fill_(value)
+        average.update_parameters(module)
+        decay = min(0.5, (1 + n) / (10 + n))
+        expected = value if expected is None else decay * expected + (1 - decay) * value
+        assert average.module.weight.item() == pytest.approx(expected)

@@ -1,0 +1,128 @@
+"""Checkpoints of a run: whole, few, and one writer at a time."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fcfg.training.state import (
+    Checkpoint,
+    Checkpoints,
+    fill_optimiser,
+    optimiser_tensors,
+    single_writer,
+    under_prefix,
+    with_prefix,
+)
+from refusal import refused
+
+
+def state(step: int, size: int = 4) -> Checkpoint:
+    return Checkpoint(step, {"weights.a": torch.full((size,), float(step))}, {"best": None})
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "new" / "folder", keep=2)
+    assert checkpoints.latest() is None
+    checkpoints.write(Checkpoint(7, {"a": torch.arange(3)}, {"best": {"step": 7, "loss": 0.5}}))
+    read = checkpoints.latest()
+    assert read is not None
+    assert (read.step, read.facts) == (7, {"best": {"step": 7, "loss": 0.5}})
+    assert torch.equal(read.tensors["a"], torch.arange(3))
+
+
+def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for step in range(1, 7):
+        checkpoints.write(state(step), best=2 if step > 1 else None)
+    assert checkpoints.steps() == [2, 5, 6]
+
+
+def test_other_files_are_neither_read_nor_removed(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    others = [tmp_path / "step-1.safetensors", tmp_path / ".step-000000001.safetensors-x"]
+    for other in others:
+        other.write_text("mine")
+    for step in (1, 2):
+        checkpoints.write(state(step))
+    assert checkpoints.steps() == [2]
+    assert all(other.read_text() == "mine" for other in others)
+
+
+def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    checkpoints.write(state(3))
+    path = checkpoints.path(3)
+    path.write_bytes(path.read_bytes()[:-5])
+    with refused(str(path), "a training state", "delete this file"):
+        checkpoints.latest()
+
+
+@pytest.fixture
+def small_files():
+    """A system that writes no file above 64 KiB, as one with a full disk writes none."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_where_there_is_no_room_the_newest_stays_whole(tmp_path: Path, small_files) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    for step in (1, 2, 3):
+        checkpoints.write(state(step))
+    with pytest.raises(OSError, match="File too large"):
+        checkpoints.write(state(4, size=2**16))
+    assert checkpoints.steps() == [3]  # the older ones made room
+    assert checkpoints.read(3).step == 3
+    assert [path.name for path in tmp_path.iterdir()] == [checkpoints.path(3).name]
+
+
+def test_one_writer_at_a_time_and_a_dead_one_does_not_count(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from fcfg.training.state import single_writer\n"
+        "with single_writer(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    held = refused(str(tmp_path), f"process {other.pid} on", "another --out")
+    with held, single_writer(tmp_path):
+        pass
+    other.kill()
+    other.wait()
+    other.stdout.close()
+    with single_writer(tmp_path):
+        pass
+    with single_writer(tmp_path):
+        pass
+
+
+def test_prefixes_are_undone() -> None:
+    tensors = {"a": torch.zeros(1), "b.c": torch.ones(1)}
+    both = with_prefix("x", tensors) | with_prefix("xy", tensors)
+    assert under_prefix("x", both) == tensors
+
+
+def test_an_optimiser_goes_on_as_if_nothing_had_happened() -> None:
+    def stepped(steps: int, restored: bool) -> torch.Tensor:
+        weight = torch.nn.Parameter(torch.ones(3))
+        optimiser = torch.optim.Adam([weight], lr=0.1)
+        for step in range(steps):
+            if restored and step == 2:
+                kept = {name: t.clone() for name, t in optimiser_tensors(optimiser).items()}
+                optimiser = torch.optim.Adam([weight], lr=0.1)
+                fill_optimiser(optimiser, kept)
+            weight.grad = weight.detach() * torch.tensor([1.0, 2.0, -3.0])
+            optimiser.step()
+        return weight.detach()
+
+    assert torch.equal(stepped(5, restored=True), stepped(5, restored=False))
+    assert not torch.equal(stepped(5, restored=False), stepped(4, restored=False))
