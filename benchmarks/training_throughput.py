@@ -85,6 +85,7 @@ def ours(work: Work, folder: Path) -> dict[str, TakeStep]:
     every step gets the same batch, which is there already.
     """
     config = work.config
+    torch.backends.cudnn.benchmark = True  # as a run does
     run = Run(device="auto" if work.device.type == "cuda" else "cpu")
     accelerator = accelerator_for(run)
     denoiser = work.denoiser(channels_last=work.device.type == "cuda")

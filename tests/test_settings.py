@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fcfg.datasets.registry import default_attributes
 from fcfg.networks import PAPER
 from fcfg.training.describe import describe
 from fcfg.training.settings import presets, read_config, to_yaml, validated
@@ -26,6 +27,16 @@ def test_presets_are_legal_and_can_be_written_out(name: str, tmp_path: Path) -> 
     config = read_config(name)
     (tmp_path / "copy.yaml").write_text(to_yaml(config))
     assert read_config(str(tmp_path / "copy.yaml")) == config
+
+
+@pytest.mark.parametrize("name", presets())
+def test_presets_have_the_natural_attributes_of_their_data(name: str) -> None:
+    config = read_config(name)
+    space, graph = default_attributes(config.data.format)
+    assert set(config.space) == set(space)
+    assert {k: set(v) for k, v in config.graph.items()} == {
+        k: set(v) for k, v in graph.parents.items()
+    }
 
 
 # The table of App. D: batch, epochs, schedule, training images, parameters in millions.

@@ -85,6 +85,8 @@ class DenoisingObjective(AbstractObjective):
 
     def fuse(self) -> None:
         """Fuse noising, network and error into few kernels."""
+        schedule = self.denoiser.schedule  # its table must be there, or all is compiled twice
+        schedule.signal(torch.ones(1, dtype=torch.int64, device=self.denoiser.device))
         self._loss = torch.compile(self.loss_of)
 
     def loss_of(

@@ -74,7 +74,7 @@ def train(
         )
         session = Session(config, workspace, splits, accelerator, log, reporter, stop)
         try:
-            with torch.random.fork_rng():
+            with torch.random.fork_rng(), torch.backends.cudnn.flags(enabled=True, benchmark=True):
                 for name, work in session.parts().items():
                     if part in ("all", name):
                         work()
