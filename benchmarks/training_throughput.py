@@ -91,7 +91,7 @@ def ours(work: Work, folder: Path) -> dict[str, TakeStep]:
     denoiser = work.denoiser(channels_last=work.device.type == "cuda")
     objective = DenoisingObjective(denoiser, p_null=0.5, p_group=0.0)
     if work.device.type == "cuda":
-        objective.fuse()
+        objective.fuse(cuda_graphs=True)
     batch, count = len(work.images), 24_000 if work.device.type == "cuda" else 64
     pixels = np.lib.format.open_memmap(
         folder / "images.npy", "w+", np.uint8, (count, config.channels, config.size, config.size)

@@ -19,7 +19,7 @@ from torch import nn
 
 import fcfg
 from fcfg.training import TrainingStopped, train
-from fcfg.training.loop import Course, averaged
+from fcfg.training.loop import Course, MovingAverage
 from fcfg.training.workspace import Workspace
 from refusal import refused
 from runs import Recorder, tiny, tiny_file
@@ -252,7 +252,8 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(tmp_pat
     sections = {"diffusion": {"steps": 60}, "run": {"checkpoint_steps": 5}}
     file = tiny_file(tmp_path, **sections)
     undisturbed, out = tmp_path / "undisturbed", tmp_path / "killed"
-    train(tiny(**sections), undisturbed)
+    once = [*COMMAND, str(file), "--out", str(undisturbed)]
+    subprocess.run(once, env=ENVIRONMENT, check=True, capture_output=True)
     moments, kills = random.Random(0), 0
     command = [*COMMAND, str(file), "--out", str(out)]
     while kills < 4:
@@ -328,10 +329,10 @@ def test_the_learning_rate_rises_then_falls() -> None:
 def test_the_moving_average_warms_up_to_its_decay() -> None:
     """Against the recursion, written out."""
     module = nn.Linear(1, 1, bias=False).requires_grad_(False)
-    average, expected = averaged(module, decay=0.5), None
+    average, expected = MovingAverage(module, decay=0.5), None
     for n, value in enumerate([1.0, 5.0, -2.0, 4.0, 4.0, 0.0, 3.0, 1.0, 2.0, 8.0]):
         module.weight.fill_(value)
-        average.update_parameters(module)
+        average.update(n)
         decay = min(0.5, (1 + n) / (10 + n))
         expected = value if expected is None else decay * expected + (1 - decay) * value
         assert average.module.weight.item() == pytest.approx(expected)

@@ -109,6 +109,7 @@ class Run(Section):
     device: Literal["auto", "cpu"] = "auto"
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: bf16 autocast where there is a GPU
     compile: bool | None = None  #: torch.compile; where there is a GPU by default
+    cuda_graphs: bool = True  #: with it, where one process feeds one GPU
     checkpoint_steps: PositiveInt = 1000  #: a checkpoint at least every so many steps
     checkpoint_minutes: PositiveFloat = 5.0  #: and at least every so many minutes
     keep: PositiveInt = 2  #: of the last checkpoints

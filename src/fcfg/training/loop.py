@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -62,22 +61,36 @@ class Course:
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
 
 
-def averaged(module: nn.Module, decay: float) -> AveragedModel:
+class MovingAverage:
     r"""A moving average of weights that forgets its beginnings.
 
     .. math:: \bar\theta \leftarrow d_n \bar\theta + (1 - d_n)\, \theta,
         \qquad d_n = \min\bigl(d, \tfrac{1 + n}{10 + n}\bigr)
 
     Args:
-        module: What is averaged.
+        module: What is averaged; its parameters stay the same objects.
         decay: d, which :math:`d_n` rises to.
     """
 
-    def update(average: Any, current: Any, count: Any) -> None:
-        n = int(count)
-        get_ema_multi_avg_fn(min(decay, (1 + n) / (10 + n)))(average, current, count)
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self._model = AveragedModel(module)
+        self._decay = decay
+        self._current = [p.detach() for p in module.parameters()]
+        self._average = [p.detach() for p in self._model.module.parameters()]
 
-    return AveragedModel(module, multi_avg_fn=update)  # pyright: ignore[reportArgumentType] # wants lists of tensors
+    @property
+    def module(self) -> nn.Module:
+        """The module with averaged weights."""
+        return self._model.module
+
+    def update(self, step: int) -> None:
+        """Take in the weights after a step, from 0.
+
+        The lists are made once: to collect a few hundred parameters in every step costs more
+        than to average them.
+        """
+        decay = min(self._decay, (1 + step) / (10 + step)) if step else 0.0
+        get_ema_multi_avg_fn(decay)(self._average, self._current, step)
 
 
 class Loop:
@@ -116,7 +129,8 @@ class Loop:
         self.feed, self.validation = feed, validation
         self.accelerator, self.checkpoints, self.log = accelerator, checkpoints, log
         self.run_settings, self.reporter, self.stop = run, reporter, stop
-        self.average = None if course.ema is None else averaged(objective.subject, course.ema)
+        self.average = None if course.ema is None else MovingAverage(objective.subject, course.ema)
+        self._parameters = list(objective.parameters())
         self.step = 0
         self.best: dict[str, float] | None = None
         self._generator = torch.Generator(device=accelerator.device)
@@ -137,7 +151,6 @@ class Loop:
         fill_optimiser(self.optimiser, under_prefix("optimiser", checkpoint.tensors))
         if self.average is not None:
             self.average.module.load_state_dict(under_prefix("average", checkpoint.tensors))
-            self.average.n_averaged.fill_(checkpoint.step)
         self.step, self.best = checkpoint.step, checkpoint.facts["best"]
         return True
 
@@ -150,6 +163,7 @@ class Loop:
         """
         course, settings = self.course, self.run_settings
         self.reporter.begin(course.part, self.step, course.steps)
+        self._wrapped.train()
         total = torch.zeros((), device=self.accelerator.device)
         logged, began, waited = self.step, time.perf_counter(), self.feed.waited
         while self.step < course.steps:
@@ -189,7 +203,6 @@ class Loop:
         torch.manual_seed(stream(course.seed, course.part, self.step, accelerator.process_index))
         for group in self.optimiser.param_groups:
             group["lr"] = course.rate_at(self.step)
-        self._wrapped.train()
         mean = torch.zeros((), device=accelerator.device)
         for number, (piece, drawn) in enumerate(_pieces(batch, draws, course.accumulate)):
             last = number == course.accumulate - 1
@@ -198,11 +211,11 @@ class Loop:
                 accelerator.backward(loss)
             mean += loss.detach()
         if course.clip is not None:
-            accelerator.clip_grad_norm_(self._wrapped.parameters(), course.clip)
+            nn.utils.clip_grad_norm_(self._parameters, course.clip)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         if self.average is not None:
-            self.average.update_parameters(self.objective.subject)
+            self.average.update(self.step)
         self.step += 1
         return mean
 

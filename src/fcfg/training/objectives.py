@@ -43,8 +43,13 @@ class AbstractObjective(nn.Module, ABC):
         """The same objective for other weights of the same module, as it is."""
 
     @abstractmethod
-    def fuse(self) -> None:
-        """Make :meth:`forward` faster from now on."""
+    def fuse(self, *, cuda_graphs: bool) -> None:
+        """Make :meth:`forward` faster from now on.
+
+        Args:
+            cuda_graphs: Replay all kernels of a step at once, which a GPU that would wait for
+                Python to launch them one by one is glad of.
+        """
 
 
 class DenoisingObjective(AbstractObjective):
@@ -83,11 +88,11 @@ class DenoisingObjective(AbstractObjective):
         denoiser = cast(Denoiser, subject)
         return DenoisingObjective(denoiser, p_null=self._p_null, p_group=self._p_group)
 
-    def fuse(self) -> None:
+    def fuse(self, *, cuda_graphs: bool) -> None:
         """Fuse noising, network and error into few kernels."""
         schedule = self.denoiser.schedule  # its table must be there, or all is compiled twice
         schedule.signal(torch.ones(1, dtype=torch.int64, device=self.denoiser.device))
-        self._loss = torch.compile(self.loss_of)
+        self._loss = torch.compile(self.loss_of, mode=_mode(cuda_graphs))
 
     def loss_of(
         self, images: Tensor, values: Tensor, t: Tensor, noise: Tensor, keep: Tensor
@@ -125,9 +130,14 @@ class ReadingObjective(AbstractObjective):
         """The objective of another judge."""
         return ReadingObjective(cast(AttributeJudge, subject))
 
-    def fuse(self) -> None:
+    def fuse(self, *, cuda_graphs: bool) -> None:
         """Fuse the network into few kernels."""
-        self._outputs = torch.compile(self._eager)
+        self._outputs = torch.compile(self._eager, mode=_mode(cuda_graphs))
 
     def _eager(self, images: Tensor) -> Tensor:
         return self.judge(images)
+
+
+def _mode(cuda_graphs: bool) -> str:
+    """What torch.compile calls it."""
+    return "reduce-overhead" if cuda_graphs else "default"

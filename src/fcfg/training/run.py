@@ -78,6 +78,8 @@ def train(
                 for name, work in session.parts().items():
                     if part in ("all", name):
                         work()
+                if main:
+                    session.publish()
         finally:
             log.close()
     return out
@@ -161,7 +163,7 @@ class Session:
         mechanisms = {node: list(parents) for node, parents in scm.fitted_parents.items()}
         facts = {"mechanisms": mechanisms, "best": None}
         checkpoints.write(Checkpoint(total, dict(scm.state_dict()), facts))
-        self._publish()
+        self.publish()
 
     def train_judge(self) -> None:
         """Train the network that reads attributes."""
@@ -213,7 +215,7 @@ class Session:
 
         self._run(course, objective, optimiser, {}, draw_sheet)
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         """Save the pipeline as it is now; a run that is not finished can be tried out, too."""
         steps = self.config.diffusion_steps(len(self.splits["train"]))
         self.workspace.publish({"judge": self.config.judge.steps, "diffusion": steps})
@@ -228,7 +230,8 @@ class Session:
     ) -> None:
         accelerator, run, space = self.accelerator, self.config.run, self.config.space
         if run.compile or (run.compile is None and accelerator.device.type == "cuda"):
-            objective.fuse()
+            alone = accelerator.num_processes == course.accumulate == 1
+            objective.fuse(cuda_graphs=run.cuda_graphs and alone)
         feed = Feed(
             self.splits["train"],
             space,
@@ -258,7 +261,7 @@ class Session:
             if loop.step >= course.steps:
                 self.reporter.say(f"{course.part}: all {course.steps} steps are done")
             else:
-                loop.run(self._publish, on_sheet)
+                loop.run(self.publish, on_sheet)
 
     def _validation(self, size: int, scales: dict[str, tuple[float, float]]) -> list[Batch]:
         """The first validation images, in batches, on the device."""
