@@ -50,6 +50,7 @@ class Recorder(AbstractReporter):
         self.begun: list[tuple[str, int, int]] = []
         self.losses: dict[str, list[float]] = {}
         self.said: list[str] = []
+        self.counts: list[tuple[str, int, int]] = []
         self.at, self.act = at, act
 
     def begin(self, part: str, done: int, total: int) -> None:
@@ -59,6 +60,9 @@ class Recorder(AbstractReporter):
         self.losses.setdefault(part, []).append(loss)
         if (part, done) == self.at:
             self.act()
+
+    def counted(self, what: str, done: int, total: int) -> None:
+        self.counts.append((what, done, total))
 
     def say(self, text: str) -> None:
         self.said.append(text)

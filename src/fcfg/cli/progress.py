@@ -47,12 +47,12 @@ class ProgressReporter(AbstractReporter):
             _Rate(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("loss {task.fields[loss]}"),
+            TextColumn("{task.fields[note]}"),
             console=self.console,
             disable=quiet or not self.console.is_terminal,
         )
-        self._task = self._bar.add_task("", start=False, visible=False, loss="")
-        self._total, self._said = 0, 0.0
+        self._task = self._bar.add_task("", start=False, visible=False, note="")
+        self._what, self._total, self._said = "", 0, 0.0
 
     def __enter__(self) -> ProgressReporter:
         self._bar.start()
@@ -63,18 +63,30 @@ class ProgressReporter(AbstractReporter):
 
     def begin(self, part: str, done: int, total: int) -> None:
         """A new bar."""
-        self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(part, total=total, completed=done, loss="")
-        self._total, self._said = total, time.monotonic()
+        self._new_bar(part, done, total)
         if done:
             self.say(f"{part}: going on at step {done} of {total}")
 
     def progress(self, part: str, done: int, loss: float) -> None:
         """Move the bar, or write a line now and then."""
-        self._bar.update(self._task, completed=done, loss=f"{loss:.4f}")
+        self._move(f"{part}: step {done} of {self._total}", done, f"loss {loss:.4f}")
+
+    def counted(self, what: str, done: int, total: int) -> None:
+        """A bar for images."""
+        if self._what != what:
+            self._new_bar(what, done, total)
+        self._move(f"{what}: {done} of {total}", done, "")
+
+    def _new_bar(self, what: str, done: int, total: int) -> None:
+        self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(what, total=total, completed=done, note="")
+        self._what, self._total, self._said = what, total, time.monotonic()
+
+    def _move(self, line: str, done: int, note: str) -> None:
+        self._bar.update(self._task, completed=done, note=note)
         late = time.monotonic() - self._said > _SECONDS
         if not self.console.is_terminal and (late or done == self._total):
-            self.say(f"{part}: step {done} of {self._total}, loss {loss:.4f}")
+            self.say(", ".join(filter(None, (line, note))))
             self._said = time.monotonic()
 
     def say(self, text: str) -> None:

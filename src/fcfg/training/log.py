@@ -23,6 +23,10 @@ class AbstractReporter(ABC):
         """Steps that are done, and the loss over the last ones."""
 
     @abstractmethod
+    def counted(self, what: str, done: int, total: int) -> None:
+        """Images that are read or drawn before the training begins."""
+
+    @abstractmethod
     def say(self, text: str) -> None:
         """Something happened that a person may want to know."""
 
@@ -34,6 +38,9 @@ class Quiet(AbstractReporter):
         """Nothing."""
 
     def progress(self, part: str, done: int, loss: float) -> None:
+        """Nothing."""
+
+    def counted(self, what: str, done: int, total: int) -> None:
         """Nothing."""
 
     def say(self, text: str) -> None:

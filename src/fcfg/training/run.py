@@ -68,7 +68,8 @@ def train(
             workspace.claim()
         log = RunLog(workspace.log, workspace.board if main else None)
         with accelerator.main_process_first():  # which fills the cache of images
-            splits = load_data(config.data, config.space, skip_bad=skip_bad)
+            progress = reporter.counted if main else None
+            splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=progress)
         reporter.say(
             "images: " + ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
         )
