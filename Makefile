@@ -49,9 +49,9 @@ docs: $(READY)  ## build the documentation, warnings as errors
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-demo:  ## (not yet: comes with the first shipped model)
-	@echo "make demo: there is no shipped model yet, so nothing to show; it comes with the next releases."
-	@echo "Until then, README.md has an example that runs in seconds."
+demo:  ## (not yet: comes with the evaluation)
+	@echo "make demo: a report on the shipped model comes with the next release, so there is nothing to run."
+	@echo "Until then, README.md has an example with pictures, under 'Faces that never were'."
 	@exit 1
 
 clean:  ## remove environments, caches and builds

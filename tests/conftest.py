@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+# Tensors of tests are too small for threads, which wait for each other on a busy machine; before
+# torch is imported, and for the processes that tests start, too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
@@ -23,3 +30,12 @@ def device(request: pytest.FixtureRequest) -> str:
 
     torch.backends.cudnn.allow_tf32 = False  # laws in float32 need float32
     return request.config.getoption("--device")
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training run that nobody disturbed."""
+    from fcfg.training import train  # after the hook above
+    from runs import tiny
+
+    return train(tiny(), tmp_path_factory.mktemp("runs") / "finished")

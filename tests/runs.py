@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
+import fcfg
 from fcfg.training.config import TrainingConfig
 from fcfg.training.log import AbstractReporter
 from fcfg.training.settings import validated
@@ -43,6 +46,29 @@ def tiny_file(folder: Path, **sections: Any) -> Path:
     return path
 
 
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """Of both networks of a pipeline."""
+    pipeline = fcfg.load(folder)
+    assert pipeline.judge is not None
+    modules = {"denoiser": pipeline.denoiser, "judge": pipeline.judge}
+    return {
+        f"{name}.{key}": tensor
+        for name, module in modules.items()
+        for key, tensor in module.state_dict().items()
+    }
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two pipelines have the same weights, to the last bit."""
+    a, b = weights(one), weights(other)
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    """The log of a run."""
+    return [json.loads(line) for line in (folder / "training/log.jsonl").read_text().splitlines()]
+
+
 class Recorder(AbstractReporter):
     """Remembers what it was told, and does something at a step."""
 
@@ -63,6 +89,8 @@ class Recorder(AbstractReporter):
 
     def counted(self, what: str, done: int, total: int) -> None:
         self.counts.append((what, done, total))
+        if (what, done) == self.at:
+            self.act()
 
     def say(self, text: str) -> None:
         self.said.append(text)

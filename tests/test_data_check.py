@@ -206,7 +206,7 @@ def test_the_first_configuration_loads_what_was_looked_at(tmp_path, capsys) -> N
     file = tmp_path / "faces.yaml"
     assert run(tmp_path, "--group", "person", "--init", file) == 0
     written = yaml.safe_load(file.read_text())
-    assert list(written) == ["data", "attributes", "graph"]
+    assert list(written) == ["data", "attributes", "graph", "diffusion", "judge"]
     space = AttributeSpace.from_config(written["attributes"])
     assert space.names == ("smiling", "hair", "age", "yes")
     assert set(CausalGraph(written["graph"]).nodes) == set(space.names)
@@ -227,6 +227,16 @@ def test_grey_images_make_a_grey_configuration_unless_told_otherwise(tmp_path: P
     assert said(report)["columns that look like no attribute"] == ("info", 1, ("remark",))
     assert yaml.safe_load(starting_config(report, FolderData()))["data"]["channels"] == 1
     assert yaml.safe_load(starting_config(report, FolderData(channels=3)))["data"]["channels"] == 3
+
+
+@pytest.mark.parametrize(("side", "size"), [(9, 8), (40, 32), (64, 64), (500, 64)])
+def test_the_first_configuration_enlarges_no_image(tmp_path: Path, side: int, size: int) -> None:
+    faces(tmp_path)
+    for path in [*tmp_path.glob("*.png"), *tmp_path.glob("more/*.png")]:
+        Image.open(path).resize((side, side + 7)).save(path)
+    report = check_folder(tmp_path)
+    assert yaml.safe_load(starting_config(report, FolderData()))["data"]["size"] == size
+    assert yaml.safe_load(starting_config(report, FolderData(size=128)))["data"]["size"] == 128
 
 
 def test_help_has_an_example_and_needs_no_reading() -> None:

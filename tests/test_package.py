@@ -79,6 +79,27 @@ def test_every_page_with_code_runs(tmp_path: Path) -> None:
 def test_the_readme_runs_and_prints_what_it_says(tmp_path: Path) -> None:
     out = run("\n".join(blocks("README.md", "python")), tmp_path)
     assert out == blocks("README.md", "text")[0]
+    follow_your_own_data(tmp_path)
+
+
+def follow_your_own_data(folder: Path) -> None:
+    """The commands of that section, word for word but for the number of steps."""
+    section = (ROOT / "README.md").read_text().split("## Your own data")[1].split("\n## ")[0]
+    lines = [
+        line
+        for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+        for line in block.splitlines()
+    ]
+    commands = [line for line in lines if "faces" in line]
+    assert [command.split()[1] for command in commands] == ["data", "train", "generate"]
+    for command in commands:
+        short = command.replace("diffusion.steps=400", "diffusion.steps=4")
+        words = short.replace("judge.steps=100", "judge.steps=4").split()
+        if "train" in words:
+            words += ["--set", "run.sheets=0"]
+        subprocess.run([sys.executable, "-m", *words], cwd=folder, check=True, capture_output=True)
+    assert (folder / "counterfactuals" / "000.png").exists()
+    assert (folder / "counterfactuals" / "record.json").exists()
 
 
 def test_the_readme_names_every_source_file() -> None:

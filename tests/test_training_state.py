@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small_files():
+def small_files() -> Iterator[None]:
     """A system that writes no file above 64 KiB, as one with a full disk writes none."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, before[1]))
@@ -85,7 +86,8 @@ def test_where_there_is_no_room_the_newest_stays_whole(tmp_path: Path, small_fil
 
 def test_one_writer_at_a_time_and_a_dead_one_does_not_count(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from fcfg.training.state import single_writer\n"
+        "import sys, time; from pathlib import Path\n"
+        "from fcfg.training.state import single_writer\n"
         "with single_writer(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen(

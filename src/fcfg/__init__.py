@@ -63,7 +63,10 @@ _HOME = {
 }
 
 # Rooms that can be named after a plain import, such as fcfg.datasets.
-_ROOMS = {*_HOME.values(), "batching", "datasets", "files", "images", "mechanisms", "sheet"}
+_ROOMS = {
+    *_HOME.values(),
+    *("batching", "datasets", "files", "generation", "images", "mechanisms", "sheet", "training"),
+}
 
 __all__ = [
     "DDIM",

@@ -136,8 +136,9 @@ class AttributeJudge(nn.Module):
         for attribute, head in zip(self.space, heads, strict=True):
             name = attribute.name
             if isinstance(attribute, Continuous):
-                scaled = head[:, 0].clamp(-1, 1).numpy()
-                scores[name] = attribute.low + (scaled + 1) / 2 * (attribute.high - attribute.low)
+                low, high = attribute.low, attribute.high
+                value = low + (head[:, 0].numpy() + 1) / 2 * (high - low)
+                scores[name] = value.clip(low, high)  # last, for rounding may leave the range
                 attributes[name] = scores[name]
             elif isinstance(attribute, Categorical):
                 scores[name] = head.softmax(dim=1).numpy()

@@ -157,10 +157,13 @@ def starting_config(report: Report, options: FolderData) -> str:
     space = report.space
     assert space is not None
     guess = report.grey and "channels" not in options.model_fields_set
+    size = options.size
+    if report.side is not None and "size" not in options.model_fields_set:  # never enlarge
+        size = max([8, *(side for side in (16, 32, 64) if side <= report.side)])
     said = options.model_dump(mode="json", exclude_defaults=True) | {
         "format": "folder",
         "path": str(report.path.resolve()),
-        "size": options.size,
+        "size": size,
         "channels": 1 if guess else options.channels,
     }
     order = ("format", "path", "size", "channels", "split", "group")
@@ -180,6 +183,11 @@ def starting_config(report: Report, options: FolderData) -> str:
         "# causes anything yet. If age causes glasses, write   glasses: [age]",
         "graph:",
         *(f"  {_yaml(name)}: []" for name in space.names),
+        "",
+        "# How long to train: some hundred steps to see that all works, tens of thousands for",
+        "# good pictures. A batch should be no larger than the training images are many.",
+        "diffusion: {batch: 32, steps: 20000}",
+        "judge: {width: 24, batch: 32, steps: 2000}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -39,15 +39,16 @@ class ProgressReporter(AbstractReporter):
     """
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
-        self.console = console if console is not None else Console(stderr=True, quiet=quiet)
+        self.console = console if console is not None else Console(stderr=True)
+        self._quiet = quiet
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             _Rate(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             console=self.console,
             disable=quiet or not self.console.is_terminal,
         )
@@ -91,4 +92,5 @@ class ProgressReporter(AbstractReporter):
 
     def say(self, text: str) -> None:
         """A line above the bar."""
-        self.console.print(text, highlight=False, soft_wrap=True)
+        if not self._quiet:  # as it is: a path may hold what looks like markup
+            self.console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)

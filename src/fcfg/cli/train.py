@@ -39,15 +39,13 @@ def train(
 ) -> None:
     """Train a pipeline, or go on where an earlier run of the same command stopped.
 
-    Presets: portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr.
+    Presets:
+      portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr
 
     Examples:
       fcfg train portraits --dry-run
-
       fcfg train faces.yaml --out runs/faces
-
       fcfg train celeba-hq --data /data/CelebAMask-HQ --set diffusion.batch=64
-
       torchrun --nproc_per_node 4 -m fcfg train celeba-hq --data /data/CelebAMask-HQ
     """
     from fcfg.cli.progress import ProgressReporter
@@ -68,4 +66,4 @@ def train(
             reporter.say(f"done: {folder}")
     except TrainingStopped as stopped:
         typer.echo(f"fcfg train: {stopped}.", err=True)
-        raise SystemExit(stopped.code) from None
+        raise typer.Exit(stopped.code) from None

@@ -55,6 +55,7 @@ class Report:
     )
     """A few images of each split, as many of each."""
     grey: bool = False  #: whether no image has colour
+    side: int | None = None  #: the shortest of any image, where one could be measured
 
     @property
     def ok(self) -> bool:
@@ -99,7 +100,7 @@ def check_folder(
         whole = check_attributes(config, table, space, findings)
         if whole.any():
             labels, matrix = correlations(config, table, space, whole)
-    grey = _check_kinds([root / name for name in names], findings)
+    grey, side = _check_kinds([root / name for name in names], findings)
     sample = _check_images(root, config, names, splits, findings, on_progress)
     counts = Counter(splits or ())
     return Report(
@@ -112,6 +113,7 @@ def check_folder(
         matrix,
         sample,
         grey,
+        side,
     )
 
 
@@ -194,18 +196,19 @@ def _check_doubles(
     findings.add("info", "same image more than once in a split", within)
 
 
-def _check_kinds(paths: Sequence[Path], findings: Findings) -> bool:
-    """Sizes and modes, read from the beginning of each file; tells whether all are grey."""
-    kinds: Counter[tuple[str, str]] = Counter()
+def _check_kinds(paths: Sequence[Path], findings: Findings) -> tuple[bool, int | None]:
+    """Sizes and modes, from the beginning of each file: whether all are grey, shortest side."""
+    kinds: Counter[tuple[tuple[int, int], str]] = Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for path in paths:
             try:
                 with Image.open(path) as picture:
-                    kinds[f"{picture.width}x{picture.height}", picture.mode] += 1
+                    kinds[picture.size, picture.mode] += 1
             except Exception:  # reported where it is read whole; DICOM has no such beginning
                 continue
     if len(kinds) > 1:
-        several = [f"{size} {mode}: {count}" for (size, mode), count in kinds.most_common()]
+        several = [f"{w}x{h} {mode}: {count}" for ((w, h), mode), count in kinds.most_common()]
         findings.add("info", "kinds of images, all brought to one", several)
-    return bool(kinds) and all(mode[0] in "1LIF" for _, mode in kinds)
+    grey = bool(kinds) and all(mode[0] in "1LIF" for _, mode in kinds)
+    return grey, min((min(size) for size, _ in kinds), default=None)

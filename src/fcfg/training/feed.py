@@ -144,5 +144,6 @@ def _fits(size: int, device: torch.device) -> bool:
 
 
 def scales_of(examples: Examples) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation of every factor."""
-    return {name: (float(c.mean()), float(c.std())) for name, c in examples.factors.items()}
+    """Mean and standard deviation of every factor; 1 for the latter where it never changes."""
+    columns = examples.factors.items()
+    return {name: (float(c.mean()), float(c.std()) or 1.0) for name, c in columns}

@@ -68,8 +68,12 @@ def train(
             workspace.claim()
         log = RunLog(workspace.log, workspace.board if main else None)
         with accelerator.main_process_first():  # which fills the cache of images
-            progress = reporter.counted if main else None
-            splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=progress)
+
+            def counted(what: str, done: int, total: int) -> None:
+                stop.check(what)
+                reporter.counted(what, done, total)
+
+            splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=counted)
         reporter.say(
             "images: " + ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
         )
@@ -139,15 +143,18 @@ class Session:
     def fit_scm(self) -> None:
         """Fit the mechanisms of attributes that have parents; quick, and so never resumed."""
         checkpoints, settings = self.workspace.checkpoints("scm"), self.config.scm
-        children = [node for node, parents in self.config.graph.items() if parents]
+        graph = self.config.causal_graph
+        children = [node for node in graph.order if graph.parents[node]]  # as they are fitted
         if checkpoints.steps() or not self.accelerator.is_main_process:
             return
         scm = self.workspace.scm()
         total = settings.steps * len(children)
+        self.log.rewind("scm", 0)
         if children:
             self.reporter.begin("scm", 0, total)
 
         def on_step(node: str, step: int, loss: float) -> None:
+            self.stop.check("scm")
             done = children.index(node) * settings.steps + step + 1
             if done % self.config.run.log_steps == 0 or done == total:
                 self.log.write("scm", done, loss=loss)

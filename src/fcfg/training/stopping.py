@@ -32,6 +32,16 @@ class StopRequest:
             raise KeyboardInterrupt  # asked twice: at once
         self.signal = number
 
+    def check(self, what: str) -> None:
+        """End now, where somebody asked for it.
+
+        Args:
+            what: Is being done, of which nothing needs to be kept.
+        """
+        if self.signal is not None:
+            message = f"{what}: stopped; run the same command again to go on"
+            raise TrainingStopped(message, code=128 + self.signal)
+
     @contextmanager
     def listening(self) -> Generator[None]:
         """Take Ctrl-C and the system's request to end as a wish to end after this step."""

@@ -1,0 +1,129 @@
+"""The tables of docs/training.md: what presets and result files say, and nothing typed by hand.
+
+python docs/tables.py            # writes them between their marks
+python docs/tables.py --check    # ends with 1 where the page says something else
+
+A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``. :func:`filled` is a function of
+the page and of the files alone, so that a test can compare it with the page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from fcfg.training import TrainingConfig, read_config
+from fcfg.training.describe import describe
+
+DOCS = Path(__file__).parent
+PAGES = (DOCS / "training.md",)
+ORDER = ("celeba-hq", "embed", "mimic-cxr", "celeba-64", "portraits", "portraits-causal")
+_MARKED = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def presets_table() -> str:
+    """One column for each preset."""
+    configs = {name: read_config(name) for name in ORDER}
+    columns = {name: _values(config) for name, config in configs.items()}
+    keys = list(columns[ORDER[0]])
+    lines = [["", *ORDER], ["---"] * (1 + len(ORDER))]
+    lines += [[key, *(columns[name][key] for name in ORDER)] for key in keys]
+    return _markdown(lines)
+
+
+def _values(config: TrainingConfig) -> dict[str, str]:
+    network, diffusion, found = config.network, config.diffusion, describe(config)
+    steps = f"{found.steps:,}"
+    return {
+        "images for training": f"{found.images:,}",
+        "image": f"{config.data.size} × {config.data.size} × {config.data.channels}",
+        "attributes": str(len(config.attributes)),
+        "`base`": str(network.base),
+        "`multipliers`": _list(network.multipliers),
+        "`attention`": _list(network.attention),
+        "`blocks`": str(network.blocks),
+        "`dropout`": f"{network.dropout:g}",
+        "parameters": f"{found.parameters / 1e6:.1f} M",
+        "`schedule.kind`": config.schedule.kind,
+        "`batch`": str(diffusion.batch),
+        "`epochs`": "–" if diffusion.epochs is None else f"{diffusion.epochs:,}",
+        "steps": steps,
+        "`learning_rate`": f"{diffusion.learning_rate:g}",
+        "`warmup`, `decay`": f"{diffusion.warmup}, {diffusion.decay}",
+        "`clip`": "–" if diffusion.clip is None else f"{diffusion.clip:g}",
+        "`weight_decay`": f"{diffusion.weight_decay:g}",
+        "`ema`": f"{diffusion.ema:g}",
+        "`p_null`": f"{diffusion.p_null:g}",
+        "`judge.width`": str(config.judge.width),
+        "`judge.steps`": f"{config.judge.steps:,}",
+        "TFLOP a step": f"{found.flops / 1e12:.2f}",
+        "TFLOP in all": f"{found.flops * (found.steps or 0) / 1e12:,.0f}",
+    }
+
+
+def throughput_table() -> str:
+    """What benchmarks/training_throughput.py wrote."""
+    result = json.loads((DOCS / "results" / "training-throughput.json").read_text("utf-8"))
+    lines = [
+        ["", "steps/s, median", "slowest to fastest", "images/s", "of the product", "ratio"],
+        ["---"] * 6,
+    ]
+    lines += [[name, *_rates(row)] for name, row in result["rows"].items()]
+    waits = " and ".join(f"{share:.1%} {name}" for name, share in result["data_wait"].items())
+    return (
+        _markdown(lines)
+        + f"\n{result['device']}, torch {result['torch']}, {result['precision']}; `"
+        + f"{result['preset']}`, {result['parameters'] / 1e6:.1f} M parameters, batch "
+        + f"{result['batch']}, {result['flops'] / 1e12:.2f} TFLOP a step; medians over "
+        + f"{result['windows']} windows of {result['length']} steps after {result['warmup']} steps "
+        + f"of warm-up. A large matrix product reaches {result['chip_tflops']:.0f} TFLOP/s there. "
+        + f"Waiting for images, against one batch that is on the device: {waits}.\n"
+    )
+
+
+def _rates(row: dict[str, Any]) -> list[str]:
+    rate = row["steps_per_second"]
+    return [
+        f"{rate['median']:.1f}",
+        f"{rate['low']:.1f} to {rate['high']:.1f}",
+        f"{row['images_per_second']:,.0f}",
+        f"{row['share_of_chip']:.0%}",
+        f"{row['ratio']:.2f}",
+    ]
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "presets": presets_table,
+    "training-throughput": throughput_table,
+}
+
+
+def filled(page: str) -> str:
+    """A page with every table as the files have it now."""
+    return _MARKED.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n{found[3]}", page)
+
+
+def _markdown(lines: Iterable[Iterable[str]]) -> str:
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _list(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers)) or "–"
+
+
+def main() -> int:
+    stale = [page for page in PAGES if filled(page.read_text("utf-8")) != page.read_text("utf-8")]
+    if "--check" in sys.argv[1:]:
+        print(*(f"{page}: run python docs/tables.py" for page in stale), sep="\n", end="")
+        return 1 if stale else 0
+    for page in stale:
+        page.write_text(filled(page.read_text("utf-8")), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

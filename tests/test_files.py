@@ -1,0 +1,63 @@
+"""Files written whole or not at all, and seeds of streams."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from fcfg.files import write_atomically
+from fcfg.seeds import stream
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+@pytest.mark.parametrize("data", [b"new", lambda file: file.write(b"new")])
+@pytest.mark.parametrize("before", [None, b"an older and longer one"])
+def test_bytes_or_what_a_function_writes_replace_a_file(tmp_path: Path, data, before) -> None:
+    path = tmp_path / "file"
+    if before is not None:
+        path.write_bytes(before)
+    write_atomically(path, data)
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["file"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644  # others may read it, as any other file
+
+
+@pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
+def test_a_writer_that_fails_leaves_the_old_file_whole_and_nothing_else(
+    tmp_path: Path, error: BaseException
+) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    seen: list[str] = []
+
+    def write(file: BinaryIO) -> None:
+        file.write(b"half of what")
+        file.flush()
+        seen.extend(names(tmp_path))
+        assert (tmp_path / "file").read_bytes() == b"old"
+        raise error
+
+    with pytest.raises(type(error)):
+        write_atomically(tmp_path / "file", write)
+    assert len(seen) == 2  # it was written beside the old one
+    assert (tmp_path / "file").read_bytes() == b"old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_what_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "folder" / "inside").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        write_atomically(tmp_path / "folder", b"new")
+    assert names(tmp_path) == ["folder"]
+
+
+def test_streams_are_the_same_everywhere_and_differ_by_every_part() -> None:
+    assert stream(0, "age") == 3986087213095925274  # or no run could go on
+    parts = [(0, "a"), (0, "b"), (1, "a"), (0, "a", 0), (0, "a", 1), ("0a",), (0,)]
+    assert len({stream(*part) for part in parts}) == len(parts)
+    assert all(0 <= stream(seed) < 2**63 for seed in range(100))

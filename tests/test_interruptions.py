@@ -1,0 +1,142 @@
+"""Everything that may interrupt a training run, and that it goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import fcfg
+from fcfg.training import TrainingStopped, train
+from fcfg.training.workspace import Workspace
+from runs import Recorder, log_of, same, tiny, tiny_file
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("at", [("judge", 5), ("diffusion", 7), ("diffusion", 8)])
+def test_a_run_that_is_asked_to_stop_keeps_its_step_and_goes_on(
+    finished: Path, tmp_path: Path, at: tuple[str, int], number: int, code: int
+) -> None:
+    out = tmp_path / "run"
+    stopper = Recorder(at, lambda: signal.raise_signal(number))
+    with pytest.raises(TrainingStopped, match=f"stopped at step {at[1]} ") as caught:
+        train(tiny(), out, reporter=stopper)
+    assert caught.value.code == code
+    again = Recorder()
+    train(tiny(), out, reporter=again)
+    assert (again.begun[0][0], again.begun[0][1]) == at
+    assert same(out, finished)
+    assert [e["step"] for e in log_of(out) if "loss" in e] == [*range(1, 7), *range(1, 13)]
+
+
+def test_asked_twice_a_run_ends_at_once(tmp_path: Path) -> None:
+    def twice() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny(), tmp_path / "run", reporter=Recorder(("diffusion", 7), twice))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+ARROWS = {
+    "graph": {"young": ["smiling"], "smiling": ["male"], "male": []},  # effects before causes
+    "scm": {"steps": 3},
+}
+
+
+def test_a_run_can_be_stopped_while_mechanisms_are_fitted(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    stopper = Recorder(("scm", 4), lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(TrainingStopped, match="^scm: stopped; run the same command") as caught:
+        train(tiny(**ARROWS), out, "scm", reporter=stopper)
+    assert caught.value.code == 130
+    again = Recorder()
+    train(tiny(**ARROWS), out, "scm", reporter=again)
+    assert again.begun == [("scm", 0, 6)]
+    assert [entry["step"] for entry in log_of(out)] == [*range(1, 7)]  # each once, in order
+
+
+def test_a_run_can_be_stopped_while_images_are_made(tmp_path: Path) -> None:
+    stopper = Recorder(("drawing portraits", 0), lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(TrainingStopped, match="^drawing portraits: stopped") as caught:
+        train(tiny(), tmp_path / "run", reporter=stopper)
+    assert caught.value.code == 143
+    assert stopper.begun == []
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_spares_the_checkpoint(tmp_path: Path) -> None:
+    out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
+    kept = Workspace(out, tiny()).checkpoints("diffusion")
+    broken = kept.read(4)
+    for key, tensor in broken.tensors.items():
+        if key.startswith("weights"):
+            tensor.fill_(torch.nan)
+    kept.write(broken)
+    with pytest.raises(TrainingStopped, match="the loss became nan at or before step 5") as caught:
+        train(tiny(), out)
+    assert caught.value.code == 1
+    assert kept.steps()[-1] == 4
+
+
+def test_weights_that_are_no_numbers_are_never_written(tmp_path: Path) -> None:
+    config = tiny(diffusion={"learning_rate": 1e30}, run={"log_steps": 100})
+    with pytest.raises(TrainingStopped, match=r"nothing was kept|is whole"):
+        train(config, tmp_path / "run", "diffusion")
+    for step in Workspace(tmp_path / "run", config).checkpoints("diffusion").steps():
+        state = Workspace(tmp_path / "run", config).checkpoints("diffusion").read(step)
+        assert all(bool(t.isfinite().all()) for k, t in state.tensors.items() if "weights" in k)
+
+
+def test_a_full_disk_stops_the_run_with_what_was_whole(tmp_path: Path) -> None:
+    out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**13, before[1]))
+        with pytest.raises(TrainingStopped, match=r"that of step 4 is whole; make room") as caught:
+            train(tiny(), out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.code == 1
+    train(tiny(), out)
+    assert fcfg.load(out).provenance["steps"]["diffusion"] == "12 of 12"
+
+
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
+    """Really killed, at moments that a seed chooses, wherever the run is then."""
+    sections = {"diffusion": {"steps": 60}, "run": {"checkpoint_steps": 5}}
+    undisturbed, out = train(tiny(**sections), tmp_path / "undisturbed"), tmp_path / "killed"
+    command = [sys.executable, "-W", "error", "-m", "fcfg", "train"]
+    command += [str(tiny_file(tmp_path, **sections)), "--out", str(out)]
+    log, moments, kills = out / "training/log.jsonl", random.Random(0), 0
+    while kills < 3:
+        run = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        size = log.stat().st_size if log.exists() else 0
+        deadline = time.monotonic() + 120
+        while run.poll() is None and time.monotonic() < deadline:  # until it has begun to train
+            if log.exists() and log.stat().st_size > size + 100:
+                break
+            time.sleep(0.02)
+        time.sleep(moments.uniform(0, 0.4))
+        alive = run.poll() is None
+        run.kill()
+        run.communicate()
+        if not alive:
+            break
+        kills += 1
+    assert kills >= 2
+    subprocess.run(command, check=True, capture_output=True)
+    assert same(out, undisturbed)
+    logs = [
+        [(e["part"], e["step"], e["loss"]) for e in log_of(folder) if "loss" in e]
+        for folder in (out, undisturbed)
+    ]
+    assert logs[0] == logs[1]
+    assert not list(out.rglob(".*"))  # nothing half-written is left, or it is invisible

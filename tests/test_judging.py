@@ -1,0 +1,245 @@
+"""The judge: how its outputs are laid out, what it loses, what it reads."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from torch import Tensor
+
+from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.images import to_pictures
+from fcfg.judging import AttributeJudge
+from fcfg.networks import Judge, JudgeConfig
+from refusal import refused
+
+SPACE = AttributeSpace(
+    [
+        Binary("smiling"),
+        Categorical("hair", ["dark", "fair", "red"]),
+        Continuous("age", 20, 80),
+        Binary("male"),
+    ]
+)
+FACTORS = {"curve": (3.0, 0.5), "tone": (-10.0, 4.0)}
+# Columns of the outputs: attributes as they are encoded, then factors.
+SMILING, HAIR, AGE, MALE, CURVE, TONE = 0, slice(1, 4), 4, 5, 6, 7
+WIDTH = 8
+
+
+def judge(space: AttributeSpace = SPACE, factors=FACTORS, channels: int = 1) -> AttributeJudge:
+    torch.manual_seed(0)
+    outputs = sum(space.widths) + len(factors or {})
+    network = Judge(JudgeConfig(channels=channels, outputs=outputs, width=4))
+    return AttributeJudge(network, space, factors)
+
+
+def always(outputs: list[float], space: AttributeSpace = SPACE, factors=FACTORS) -> AttributeJudge:
+    """A judge that says the same of every image, in evaluation mode."""
+    made = judge(space, factors).eval()
+    with torch.no_grad():
+        made.network.head.weight.zero_()
+        made.network.head.bias.copy_(torch.tensor(outputs))
+    return made
+
+
+def pictures(count: int = 5, size: int = 8) -> Tensor:
+    return 2 * torch.rand(count, 1, size, size, generator=torch.Generator().manual_seed(1)) - 1
+
+
+def table(count: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(2)
+    return SPACE.parse(
+        {
+            "smiling": rng.integers(0, 2, count),
+            "hair": rng.integers(0, 3, count),
+            "age": rng.uniform(20, 80, count),
+            "male": rng.integers(0, 2, count),
+        }
+    )
+
+
+# The loss
+
+
+def test_the_loss_is_cross_entropies_and_squared_errors_summed_over_the_heads() -> None:
+    """Against the definitions, written out with NumPy."""
+    rng, count = np.random.default_rng(3), 6
+    outputs, factors = rng.normal(0, 2, (count, WIDTH)), rng.normal(size=(count, 2))
+    rows = table(count)
+    expected = 0.0
+    for name, column in (("smiling", SMILING), ("male", MALE)):
+        p = 1 / (1 + np.exp(-outputs[:, column]))
+        expected -= np.mean(np.where(rows[name] == 1, np.log(p), np.log(1 - p)))
+    powers = np.exp(outputs[:, HAIR])
+    chosen = powers[np.arange(count), rows["hair"]]
+    expected -= np.mean(np.log(chosen / powers.sum(axis=1)))
+    expected += np.mean((outputs[:, AGE] - (rows["age"] - 50) / 30) ** 2)
+    for column, number in ((CURVE, 0), (TONE, 1)):
+        expected += np.mean((outputs[:, column] - factors[:, number]) ** 2)
+    loss = judge().loss(*map(torch.from_numpy, (outputs, SPACE.encode(rows), factors)))
+    assert loss.item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_without_factors_only_the_attributes_count() -> None:
+    outputs = torch.zeros(2, WIDTH - 2)
+    values = torch.from_numpy(SPACE.encode(table(2))).float()
+    age = (values[:, AGE] ** 2).mean().item()
+    loss = judge(factors=None).loss(outputs, values, torch.empty(2, 0))
+    assert loss.item() == pytest.approx(2 * math.log(2) + math.log(3) + age, rel=1e-6)
+
+
+@pytest.mark.parametrize("column", range(WIDTH))
+def test_each_output_is_taught_by_its_own_value_alone(column: int) -> None:
+    """The gradient of an output is its error, so that a change of its target changes no other."""
+    outputs = torch.linspace(-1, 1, 3 * WIDTH).reshape(3, WIDTH).requires_grad_()
+    values, factors = torch.from_numpy(SPACE.encode(table(3))).float(), torch.ones(3, 2)
+
+    def gradient(targets: Tensor) -> Tensor:
+        loss = judge().loss(outputs, targets[:, :-2], targets[:, -2:])
+        return torch.autograd.grad(loss, outputs)[0]
+
+    targets = torch.cat([values, factors], dim=1)
+    before = gradient(targets)
+    assert (before[:, column] != 0).any()
+    targets[:, column] += 0.25
+    changed = (gradient(targets) != before).any(dim=0)
+    head = range(WIDTH)[HAIR] if column in range(WIDTH)[HAIR] else [column]
+    assert changed[column]
+    assert not any(changed[other] for other in range(WIDTH) if other not in head)
+
+
+def test_the_loss_teaches_every_weight() -> None:
+    made = judge().train()
+    values = torch.from_numpy(SPACE.encode(table(5))).float()
+    made.loss(made(pictures()), values, torch.randn(5, 2)).backward()
+    for name, parameter in made.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.any(), name
+    assert made.network.head.weight.grad.any(dim=1).all()  # every head
+
+
+# Reading
+
+
+def test_outputs_are_read_by_the_kind_of_their_attribute_and_factors_in_their_units() -> None:
+    logits = [-2.0, 0.5, 1.5, -1.0, 0.5, 0.3, 2.0, -1.0]
+    reading = always(logits).read(pictures(2))
+    assert {name: column.tolist() for name, column in reading.attributes.items()} == {
+        "smiling": [0, 0],
+        "hair": [1, 1],
+        "age": [pytest.approx(65)] * 2,
+        "male": [1, 1],
+    }
+    np.testing.assert_allclose(reading.scores["smiling"], 1 / (1 + np.exp(2.0)), rtol=1e-6)
+    np.testing.assert_allclose(reading.scores["male"], 1 / (1 + np.exp(-0.3)), rtol=1e-6)
+    powers = np.exp([0.5, 1.5, -1.0])
+    expected = np.tile(powers / powers.sum(), (2, 1))
+    np.testing.assert_allclose(reading.scores["hair"], expected, rtol=1e-6)
+    np.testing.assert_array_equal(reading.scores["age"], reading.attributes["age"])
+    assert list(reading.factors) == ["curve", "tone"]
+    np.testing.assert_allclose(reading.factors["curve"], 3.0 + 0.5 * 2.0)
+    np.testing.assert_allclose(reading.factors["tone"], -10.0 + 4.0 * -1.0)
+
+
+def test_a_judge_that_knows_no_factors_reads_none() -> None:
+    assert judge(factors=None).read(pictures()).factors == {}
+
+
+@given(
+    tenths=st.lists(st.integers(-999, 999), min_size=2, max_size=2, unique=True).map(sorted),
+    outputs=st.lists(st.floats(-1e3, 1e3, width=32), min_size=5, max_size=5),
+)
+def test_whatever_is_read_is_legal(tenths: list[int], outputs: list[float]) -> None:
+    """Rounding included: -89.7 + (2.9 - -89.7) is more than 2.9."""
+    low, high = (number / 10 for number in tenths)
+    space = AttributeSpace(
+        [Binary("a"), Categorical("b", ["x", "y", "z"]), Continuous("c", low, high)]
+    )
+    reading = always(outputs, space, None).read(pictures(1))
+    parsed = space.parse(reading.attributes)
+    for name, column in reading.attributes.items():
+        np.testing.assert_array_equal(parsed[name], column)
+        assert parsed[name].dtype == column.dtype
+
+
+@pytest.mark.parametrize(("output", "age"), [(-1.5, 20.0), (-1.0, 20.0), (1.0, 80.0), (7.0, 80.0)])
+def test_a_number_beyond_its_range_is_read_as_its_end(output: float, age: float) -> None:
+    made = always([output], AttributeSpace([Continuous("age", 20, 80)]), None)
+    assert made.read(pictures(1)).attributes["age"].tolist() == [age]
+
+
+def test_the_size_of_batches_does_not_matter() -> None:
+    made = judge().train()
+    for _ in range(3):  # so that what batch normalisation remembers is not what it began with
+        made(pictures(6))
+    readings = [made.read(pictures(7), batch_size=size) for size in (1, 3, 7, 256)]
+    for other in readings[1:]:
+        for kind in ("attributes", "scores", "factors"):
+            columns = getattr(other, kind)
+            for name, column in getattr(readings[0], kind).items():
+                np.testing.assert_allclose(columns[name], column, rtol=1e-4, atol=1e-5)
+    with refused("batch_size", "256 is the default"):
+        made.read(pictures(), batch_size=0)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_reading_changes_nothing(training: bool) -> None:
+    made = judge().train(training)
+    before = {name: tensor.clone() for name, tensor in made.state_dict().items()}
+    first = made.read(pictures())
+    assert all(module.training is training for module in made.modules())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in made.state_dict().items())
+    np.testing.assert_array_equal(made.read(pictures()).scores["age"], first.scores["age"])
+
+
+def test_a_failed_reading_leaves_the_mode_as_it_was() -> None:
+    made = judge().train()
+    made.network.head.double()  # does not fit the rest
+    with pytest.raises(RuntimeError, match="dtype"):
+        made.read(pictures())
+    assert all(module.training for module in made.modules())
+
+
+def test_pictures_are_read_as_their_pixels() -> None:
+    drawn = to_pictures(pictures(3))
+    pixels = np.stack([np.asarray(picture) for picture in drawn])[:, None]
+    made = judge().eval()
+    expected = made.read(torch.from_numpy(pixels).float() / 127.5 - 1)
+    for images in (drawn, tuple(drawn)):
+        for name, column in made.read(images).scores.items():
+            np.testing.assert_allclose(column, expected.scores[name])
+    assert made.read(drawn[0]).scores["hair"].shape == (1, 3)
+    with refused("picture 0", "mode L", "mode RGB"):
+        made.read(Image.new("RGB", (8, 8)))
+
+
+def test_a_network_with_another_number_of_outputs_is_refused() -> None:
+    for outputs in (WIDTH - 2, WIDTH + 1):
+        with refused("judge", f"{WIDTH} outputs", "'smiling'", str(outputs)):
+            AttributeJudge(Judge(JudgeConfig(outputs=outputs, width=4)), SPACE, FACTORS)
+
+
+def test_a_judge_learns_to_read() -> None:
+    """Images whose halves are as bright as two attributes say."""
+    rng, count = np.random.default_rng(4), 32
+    space = AttributeSpace([Binary("left"), Continuous("right", 0, 10)])
+    rows = space.parse({"left": rng.integers(0, 2, count), "right": rng.uniform(0, 10, count)})
+    values = torch.from_numpy(space.encode(rows)).float()
+    images = torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(5)) * 0.1
+    images[..., :4] += values[:, 0, None, None, None] - 0.5
+    images[..., 4:] += values[:, 1, None, None, None] * 0.5
+    made, images = judge(space, None).train(), images.clamp(-1, 1)
+    optimiser = torch.optim.AdamW(made.parameters(), 1e-2)
+    for _ in range(40):
+        optimiser.zero_grad()
+        made.loss(made(images), values, torch.empty(count, 0)).backward()
+        optimiser.step()
+    reading = made.read(images)
+    assert (reading.attributes["left"] == rows["left"]).mean() > 0.95
+    assert np.abs(reading.attributes["right"] - rows["right"]).mean() < 1.5  # 2.5 by chance

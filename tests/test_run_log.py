@@ -1,0 +1,188 @@
+"""What a run says of itself: the log, TensorBoard, the progress on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fcfg.cli import progress
+from fcfg.cli.progress import ProgressReporter
+from fcfg.training.log import RunLog
+from refusal import refused
+
+
+def steps(log: RunLog) -> list[tuple[str, int]]:
+    return [(entry["part"], entry["step"]) for entry in log.entries()]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> RunLog:
+    made = RunLog(tmp_path / "log.jsonl")
+    for part in ("judge", "diffusion"):
+        for step in range(1, 5):
+            made.write(part, step, loss=1 / step, rate=2.0)
+    return made
+
+
+def test_every_event_is_a_line_and_what_was_there_stays(log: RunLog) -> None:
+    first = json.loads(log.path.read_text().splitlines()[1])
+    assert first == {"part": "judge", "step": 2, "loss": 0.5, "rate": 2.0}
+    again = RunLog(log.path)
+    again.write("scm", 1, loss=0.0)
+    again.close()
+    parts = [(part, step) for part in ("judge", "diffusion") for step in range(1, 5)]
+    assert steps(again) == [*parts, ("scm", 1)]
+
+
+def test_rewinding_forgets_later_steps_of_one_part_only(log: RunLog) -> None:
+    log.rewind("judge", 2)
+    assert steps(log) == [("judge", 1), ("judge", 2), *(("diffusion", n) for n in range(1, 5))]
+    log.rewind("diffusion", 0)
+    assert steps(log) == [("judge", 1), ("judge", 2)]
+    log.rewind("judge", 7)
+    assert steps(log) == [("judge", 1), ("judge", 2)]
+
+
+@pytest.mark.parametrize("kept", [1, 20, 40])
+def test_a_line_that_a_crash_cut_short_is_forgotten(log: RunLog, kept: int) -> None:
+    whole = log.path.read_bytes()
+    start = whole.rstrip(b"\n").rindex(b"\n") + 1
+    log.path.write_bytes(whole[: start + kept])
+    assert steps(log)[-1] == ("diffusion", 3)
+    log.rewind("diffusion", 4)
+    log.write("diffusion", 4, loss=0.25, rate=2.0)
+    assert log.path.read_bytes() == whole
+
+
+def test_rewinding_before_anything_was_written_makes_no_file(tmp_path: Path) -> None:
+    RunLog(tmp_path / "log.jsonl").rewind("judge", 0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_tensorboard_gets_every_number_that_the_log_gets(tmp_path: Path) -> None:
+    with warnings.catch_warnings():  # of the package itself, not ours
+        warnings.simplefilter("ignore")
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        log = RunLog(tmp_path / "log.jsonl", tmp_path / "board")
+    for step in (1, 2, 3):
+        log.write("judge", step, loss=0.5 * step, rate=8.0)
+    log.close()
+    board = EventAccumulator(str(tmp_path / "board"))
+    board.Reload()
+    assert set(board.Tags()["scalars"]) == {"judge/loss", "judge/rate"}
+    read = [(event.step, event.value) for event in board.Scalars("judge/loss")]
+    assert read == [(1, 0.5), (2, 1.0), (3, 1.5)]
+    assert steps(log) == [("judge", 1), ("judge", 2), ("judge", 3)]
+
+
+def test_tensorboard_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
+    with refused("run.tensorboard", "pip install 'fcfg[tensorboard]'", "log.jsonl"):
+        RunLog(tmp_path / "log.jsonl", tmp_path / "board")
+
+
+# Progress
+
+
+def reporter(*, terminal: bool, quiet: bool = False) -> tuple[ProgressReporter, io.StringIO]:
+    screen = io.StringIO()
+    console = Console(force_terminal=terminal, file=screen, width=120, color_system=None)
+    return ProgressReporter(console, quiet=quiet), screen
+
+
+def test_a_terminal_shows_part_steps_and_loss() -> None:
+    made, screen = reporter(terminal=True)
+    with made:
+        made.begin("judge", 0, 40)
+        made.progress("judge", 30, 0.25)
+        made.progress("judge", 40, 0.125)
+    shown = screen.getvalue()
+    for text in ("judge", "40/40", "loss 0.1250", "it/s"):
+        assert text in shown, text
+    assert "\njudge: step" not in shown  # the bar says it
+
+
+def test_a_run_that_goes_on_says_where() -> None:
+    for terminal in (True, False):
+        made, screen = reporter(terminal=terminal)
+        with made:
+            made.begin("judge", 20, 40)
+        assert "judge: going on at step 20 of 40\n" in screen.getvalue()
+
+
+def test_a_new_part_gets_a_new_bar() -> None:
+    made, screen = reporter(terminal=True)
+    with made:
+        made.counted("reading images", 0, 8)
+        made.counted("reading images", 8, 8)
+        assert "8/8" in rendered(made)
+        made.begin("diffusion", 0, 10)
+        assert "reading images" not in rendered(made)
+        assert "0/10" in rendered(made)
+    assert "reading images" in screen.getvalue()
+
+
+def rendered(made: ProgressReporter) -> str:
+    """The bars as they are now."""
+    page = Console(file=io.StringIO(), width=120, color_system=None)
+    page.print(made._bar.get_renderable())
+    return page.file.getvalue()
+
+
+def test_elsewhere_lines_come_now_and_then_and_at_the_end(monkeypatch) -> None:
+    made, screen = reporter(terminal=False)
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with made:
+        made.begin("diffusion", 0, 10)
+        for step in range(1, 11):
+            clock[0] += 10  # a line every half minute at most
+            made.progress("diffusion", step, 1 / step)
+    assert screen.getvalue().splitlines() == [
+        "diffusion: step 4 of 10, loss 0.2500",
+        "diffusion: step 8 of 10, loss 0.1250",
+        "diffusion: step 10 of 10, loss 0.1000",
+    ]
+
+
+def test_images_are_counted_without_a_loss() -> None:
+    made, screen = reporter(terminal=False)
+    with made:
+        for done in (0, 4, 8):
+            made.counted("reading images", done, 8)
+        for done in (0, 3):
+            made.counted("drawing portraits", done, 3)
+    assert screen.getvalue() == "reading images: 8 of 8\ndrawing portraits: 3 of 3\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_quiet_one_shows_nothing(terminal: bool) -> None:
+    made, screen = reporter(terminal=terminal, quiet=True)
+    with made:
+        made.counted("reading images", 8, 8)
+        made.begin("judge", 20, 40)
+        made.progress("judge", 40, 0.25)
+        made.say("done")
+    assert screen.getvalue() == ""
+
+
+def test_by_default_it_is_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressReporter() as made:
+        made.say("done")
+    with ProgressReporter(quiet=True) as made:
+        made.say("nothing")
+    assert capsys.readouterr() == ("", "done\n")
+
+
+def test_a_path_is_said_as_it_is() -> None:
+    made, screen = reporter(terminal=False)
+    path = "runs/[bold]/[/x]/:smile:/" + "long/" * 50
+    made.say(path)
+    assert screen.getvalue() == path + "\n"

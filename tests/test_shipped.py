@@ -1,0 +1,77 @@
+"""The models that come with the package: small, whole, described, and of some use."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fcfg
+from fcfg.checkpoint import shipped
+from fcfg.datasets import portraits
+
+ROOT = Path(__file__).parents[1]
+MODELS = ROOT / "src" / "fcfg" / "models"
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+
+def test_all_shipped_weights_fit_into_16_megabytes() -> None:
+    assert "portraits" in shipped()
+    sizes = [path.stat().st_size for path in MODELS.rglob("*.safetensors")]
+    assert 0 < sum(sizes) <= 16e6
+
+
+def test_a_shipped_name_goes_before_a_folder_and_an_unknown_one_names_the_shipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "portraits").mkdir()
+    assert fcfg.load("portraits").space == portraits.space()
+    with pytest.raises(fcfg.InputError, match="shipped models \\(portraits"):
+        fcfg.load("./portraits")
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_shipped_model_says_where_it_comes_from(name: str) -> None:
+    pipeline = fcfg.load(name)
+    training = pipeline.provenance["training"]
+    assert training["seed"] == 0
+    assert training["data"]["seed"] < portraits.EVALUATION_SEED
+    card = (MODELS / name / "README.md").read_text()
+    assert "commit" in card
+    assert "![" in card
+
+
+def test_the_table_of_the_card_is_what_was_measured() -> None:
+    from portraits_table import insert, markdown
+
+    result = json.loads((ROOT / "docs/results/portraits-truth.json").read_text())
+    card = (MODELS / "portraits/README.md").read_text()
+    assert insert(card, markdown(result)) == card
+    weights = json.loads((MODELS / "portraits/config.json").read_text())["files"]
+    assert all((MODELS / "portraits" / file).exists() for file in weights.values())
+
+
+def test_the_shipped_model_changes_what_it_is_asked_to_change() -> None:
+    """Eight drawings, twenty steps: enough to see a smile come or go, and the rest stay."""
+    faces = portraits.sample(8, seed=portraits.EVALUATION_SEED)
+    pipeline = fcfg.load("portraits")
+    pair = pipeline.counterfactual(
+        faces.images,
+        faces.attributes,
+        do={"smiling": lambda smiling: 1 - smiling},
+        guidance=fcfg.Guidance.none(),
+        steps=20,
+    )
+    assert pipeline.judge is not None
+    before, after = (pipeline.judge.read(i).factors for i in (faces.images, pair.images))
+    sign = 2 * pair.attributes["smiling"] - 1
+    shift = {name: sign * (after[name] - before[name]) for name in before}
+    assert (shift["smiling"] > 0).all()
+    assert np.mean(shift["smiling"]) > 1.0  # the truth is 2.3
+    others = [abs(np.mean(shift[name])) for name in ("male", "young")]
+    assert max(others) < np.mean(shift["smiling"]) / 4

@@ -1,0 +1,228 @@
+"""``fcfg train`` as a stranger types it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+import fcfg
+from fcfg.cli import main
+from fcfg.training import presets, read_config
+from runs import tiny, tiny_file
+
+SMALL = ["--set", "diffusion.steps=2", "--set", "judge.steps=2"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of one's own to type commands in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run what must be refused; return the one line."""
+    assert main(["train", *words]) == 2
+    out, line = capsys.readouterr()
+    assert out == ""
+    assert line.startswith("fcfg train: ")
+    assert line.count("\n") == 1
+    return line
+
+
+def everything(folder: Path) -> set[Path]:
+    return set(folder.rglob("*"))
+
+
+def strangers_folder(folder: Path, bad: tuple[int, ...] = (), **columns: list[object]) -> Path:
+    """Twenty-four pictures, bright or dark, with a table of two attributes, and a YAML file."""
+    rng, count = np.random.default_rng(0), 24
+    (folder / "faces").mkdir()
+    bright = [number % 2 for number in range(count)]
+    table = {
+        "file_name": [f"{number:02}.png" for number in range(count)],
+        "bright": bright,
+        "age": [20 + 2 * number for number in range(count)],
+    } | columns
+    for number, name in enumerate(table["file_name"]):
+        pixels = rng.integers(0, 100, (12, 10, 3)) + 150 * bright[number]
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / "faces" / name)
+    for number in bad:
+        (folder / "faces" / f"{number:02}.png").write_bytes(b"no picture")
+    rows = [",".join(map(str, row)) for row in zip(*table.values(), strict=True)]
+    (folder / "faces" / "metadata.csv").write_text("\n".join([",".join(table), *rows]))
+    values = {
+        "data": {"format": "folder", "path": "faces", "size": 8},
+        "attributes": {
+            "bright": {"kind": "binary"},
+            "age": {"kind": "continuous", "low": 0, "high": 100},
+        },
+        "graph": {"age": None, "bright": ["age"]},
+        "network": {"base": 8, "multipliers": [1]},
+        "diffusion": {"batch": 4, "steps": 3},
+        "judge": {"width": 4, "batch": 4, "steps": 2},
+        "scm": {"steps": 2},
+        "run": {"sheets": 1},
+    }
+    (folder / "faces.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    return folder / "faces.yaml"
+
+
+# Before a run
+
+
+@pytest.mark.parametrize("name", ["portraits", "embed"])
+def test_a_dry_run_prints_what_would_be_done_and_does_nothing(
+    elsewhere: Path, capsys, name: str
+) -> None:
+    assert main(["train", name, "--dry-run", "--set", "seed=5", "--out", "here"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert everything(elsewhere) == set()
+    comments = [line for line in out.splitlines() if line.startswith("#")]
+    for number, word in enumerate(("parameters", "steps", "computation", "memory")):
+        assert comments[number].startswith(f"# {word}: ")
+    (elsewhere / "copy.yaml").write_text(out)
+    assert read_config("copy.yaml") == read_config(name, ["seed=5"])
+
+
+def test_help_names_every_preset(capsys) -> None:
+    assert main(["train", "--help"]) == 0
+    out = capsys.readouterr().out
+    for name in presets():
+        assert name in out
+    assert (
+        "\n    fcfg train portraits --dry-run\n    fcfg train faces.yaml --out runs/faces\n" in out
+    )
+
+
+def test_what_is_wrong_is_one_line(elsewhere: Path, capsys) -> None:
+    line = refusal(capsys, "portrait")
+    assert "did you mean 'portraits'?" in line
+    assert "'learning_rate'" in refusal(capsys, "portraits", "--set", "diffusion.learning_rat=1")
+    assert "drawn" in refusal(capsys, "portraits", "--data", "faces")
+    assert "invalid value for '--part'" in refusal(capsys, "portraits", "--part", "jugde")
+    assert "missing argument 'PRESET_OR_YAML'" in refusal(capsys)
+    assert everything(elsewhere) == set()
+
+
+# A run
+
+
+def test_what_is_set_and_which_part_are_what_is_trained(elsewhere: Path, capsys) -> None:
+    """The folder is runs/NAME unless another is given."""
+    file = str(tiny_file(elsewhere))
+    assert main(["train", file, "--part", "judge", *SMALL]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "judge: step 2 of 2, loss " in err
+    assert "diffusion" not in err
+    assert err.endswith("done: runs/tiny\n")
+    state = elsewhere / "runs/tiny/training/state"
+    assert [path.name for path in state.iterdir()] == ["judge"]
+    assert main(["train", file, "--part", "diffusion", *SMALL]) == 0
+    assert fcfg.load("runs/tiny").provenance["steps"] == {"judge": "2 of 2", "diffusion": "2 of 2"}
+    assert main(["train", file, "--part", "scm", "--out", "else/where"]) == 0
+    assert (elsewhere / "else/where/training/state/scm").exists()
+
+
+def test_all_but_the_first_process_are_quiet(elsewhere: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    assert main(["train", str(tiny_file(elsewhere)), "--part", "scm"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_run_that_is_stopped_ends_with_its_code_and_one_line(
+    elsewhere: Path, capsys, monkeypatch
+) -> None:
+    from fcfg.cli.progress import ProgressReporter
+
+    class Impatient(ProgressReporter):
+        def progress(self, part: str, done: int, loss: float) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("fcfg.cli.progress.ProgressReporter", Impatient)
+    words = ["train", str(tiny_file(elsewhere)), "--part", "judge"]
+    assert main(words) == 143
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == (
+        "fcfg train: judge: stopped at step 1 of 6, which is kept; run the same command again to "
+        "go on."
+    )
+    monkeypatch.undo()
+    monkeypatch.chdir(elsewhere)
+    assert main(words) == 0
+    assert "judge: going on at step 1 of 6\n" in capsys.readouterr().err
+
+
+def test_another_run_in_the_folder_is_one_line(elsewhere: Path, capsys) -> None:
+    file = str(tiny_file(elsewhere))
+    assert main(["train", file, "--part", "scm"]) == 0
+    capsys.readouterr()
+    line = refusal(capsys, file, "--part", "scm", "--set", "seed=3")
+    assert "seed: 0" in line
+    assert "another --out" in line
+
+
+# A stranger's own data
+
+
+def test_from_a_folder_of_pictures_to_counterfactuals(elsewhere: Path, capsys) -> None:
+    strangers_folder(elsewhere)
+    assert main(["train", "faces.yaml"]) == 0
+    err = capsys.readouterr().err
+    assert "images: 20 train, 2 val, 2 test\n" in err
+    for part in ("scm: step 2 of 2", "judge: step 2 of 2", "diffusion: step 3 of 3"):
+        assert part in err
+    assert len(list((elsewhere / "runs/faces/training/sheets").iterdir())) == 1
+    words = ["generate", "runs/faces", "faces/07.png", "--do", "bright=1", "--steps", "2"]
+    assert main([*words, "--out", "counterfactuals"]) == 0
+    assert {path.name for path in (elsewhere / "counterfactuals").iterdir()} == {
+        *("07.png", "07-counterfactual.png", "record.json"),
+    }
+    record = json.loads((elsewhere / "counterfactuals/record.json").read_text())
+    assert record["images"][0]["counterfactual"]["bright"] == 1
+    with Image.open("counterfactuals/07-counterfactual.png") as picture:
+        assert picture.size == (8, 8)
+
+
+def test_data_that_lie_elsewhere_are_found(elsewhere: Path, capsys) -> None:
+    strangers_folder(elsewhere)
+    (elsewhere / "faces").rename(elsewhere / "moved")
+    assert "a folder that exists" in refusal(capsys, "faces.yaml", "--part", "scm")
+    assert main(["train", "faces.yaml", "--part", "scm", "--data", "moved"]) == 0
+
+
+def test_a_picture_that_cannot_be_read_is_refused_or_left_out(elsewhere: Path, capsys) -> None:
+    strangers_folder(elsewhere, bad=(5,))
+    assert main(["train", "faces.yaml", "--part", "scm"]) == 2
+    assert "1 that cannot: '05.png'" in capsys.readouterr().err.splitlines()[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(["train", "faces.yaml", "--part", "scm", "--skip-bad"]) == 0
+    err = capsys.readouterr().err
+    assert "fcfg: warning: 1 of 24 images in " in err
+    assert "left out: '05.png'" in err
+    assert "images: 19 train, 2 val, 2 test\n" in err
+
+
+def test_a_split_of_which_nothing_can_be_read_is_refused(elsewhere: Path, capsys) -> None:
+    strangers_folder(elsewhere, bad=(0, 1), part=["val", "val", *["train"] * 22])
+    words = ["train", "faces.yaml", "--set", "data.split=part", "--skip-bad"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(words) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "expected at least one example in 'val', got {'train': 22}" in line
+
+
+def test_a_configuration_is_what_the_run_keeps(elsewhere: Path) -> None:
+    assert main(["train", str(tiny_file(elsewhere)), "--part", "scm", "--set", "seed=4"]) == 0
+    assert read_config("runs/tiny/training/config.yaml") == tiny(seed=4)
