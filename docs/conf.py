@@ -1,5 +1,8 @@
 """Sphinx settings: furo, Markdown pages, docstrings, warnings as errors."""
 
+from pathlib import Path
+
+from sphinx.application import Sphinx
 from sphinx.util.inspect import TypeAliasForwardRef
 
 import fcfg
@@ -20,6 +23,7 @@ extensions = [
     "sphinx.ext.viewcode",
 ]
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_heading_anchors = 2
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "fcfg"
@@ -48,3 +52,19 @@ autodoc_default_options = {"members": True, "show-inheritance": True}
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+
+# Where links of README.md lead when it is a page of this documentation.
+_LINKS = {"](docs/": "](", "](src/fcfg/models/portraits/README.md": "](portraits.md"}
+
+
+def _readme(app: Sphinx, page: str, source: list[str]) -> None:
+    if page == "readme":
+        path = Path(app.srcdir).parent / "README.md"
+        app.env.note_dependency(path)
+        source[0] = path.read_text("utf-8")
+        for link, here in _LINKS.items():
+            source[0] = source[0].replace(link, here)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", _readme)

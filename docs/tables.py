@@ -3,8 +3,8 @@
 python docs/tables.py            # writes them between their marks
 python docs/tables.py --check    # ends with 1 where the page says something else
 
-A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``. :func:`filled` is a function of
-the page and of the files alone, so that a test can compare it with the page.
+A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``. :func:`filled` is a function
+of the page and of the files alone, so that a test can compare it with the page.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def throughput_table() -> str:
         + f"\n{result['device']}, torch {result['torch']}, {result['precision']}; `"
         + f"{result['preset']}`, {result['parameters'] / 1e6:.1f} M parameters, batch "
         + f"{result['batch']}, {result['flops'] / 1e12:.2f} TFLOP a step; medians over "
-        + f"{result['windows']} windows of {result['length']} steps after {result['warmup']} steps "
-        + f"of warm-up. A large matrix product reaches {result['chip_tflops']:.0f} TFLOP/s there. "
+        + f"{result['windows']} windows of {result['length']} steps after {result['warmup']} "
+        + f"steps of warm-up. A large matrix product reaches {result['chip_tflops']:.0f} TFLOP/s there. "
         + f"Waiting for images, against one batch that is on the device: {waits}.\n"
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -81,3 +83,11 @@ def test_bytes_become_the_whole_range() -> None:
     batch = Feed(extremes, SPACE, {}, **options).at(0)
     assert sorted(batch.images.flatten().tolist()) == [-1.0, 1.0]
     assert batch.factors.shape == (2, 0)
+
+
+def test_a_factor_that_never_changes_is_nought_and_no_division_by_nought() -> None:
+    data = replace(examples(), factors={"smiling": np.full(10, 7.0)})
+    scales = scales_of(data)
+    assert scales == {"smiling": (7.0, 1.0)}
+    options = {"device": torch.device("cpu"), "seed": 0, "batch": 4, "share": slice(None)}
+    assert Feed(data, SPACE, scales, **options).at(0).factors.tolist() == [[0.0]] * 4

@@ -55,7 +55,7 @@ ARROWS = {
 def test_a_run_can_be_stopped_while_mechanisms_are_fitted(tmp_path: Path) -> None:
     out = tmp_path / "run"
     stopper = Recorder(("scm", 4), lambda: signal.raise_signal(signal.SIGINT))
-    with pytest.raises(TrainingStopped, match="^scm: stopped; run the same command") as caught:
+    with pytest.raises(TrainingStopped, match=r"^scm: stopped; run the same command") as caught:
         train(tiny(**ARROWS), out, "scm", reporter=stopper)
     assert caught.value.code == 130
     again = Recorder()
@@ -66,7 +66,7 @@ def test_a_run_can_be_stopped_while_mechanisms_are_fitted(tmp_path: Path) -> Non
 
 def test_a_run_can_be_stopped_while_images_are_made(tmp_path: Path) -> None:
     stopper = Recorder(("drawing portraits", 0), lambda: signal.raise_signal(signal.SIGTERM))
-    with pytest.raises(TrainingStopped, match="^drawing portraits: stopped") as caught:
+    with pytest.raises(TrainingStopped, match=r"^drawing portraits: stopped") as caught:
         train(tiny(), tmp_path / "run", reporter=stopper)
     assert caught.value.code == 143
     assert stopper.begun == []

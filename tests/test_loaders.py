@@ -10,9 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from pydantic import BaseModel, TypeAdapter
 
-import fcfg.datasets
 from fcfg.attributes import AttributeSpace, Binary
 from fcfg.datasets.celeba import CelebAData
 from fcfg.datasets.embed import EmbedData
@@ -20,16 +18,12 @@ from fcfg.datasets.mimic import MimicData
 from fcfg.datasets.mosaic import MosaicData
 from fcfg.datasets.nih import NIHData
 from fcfg.datasets.registry import (
-    FORMATS,
-    DataConfig,
     DiskData,
     default_attributes,
     list_data,
     load_data,
 )
 from refusal import refused
-
-SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 
 def grey(level: int, size: int = 24) -> Image.Image:
@@ -369,56 +363,3 @@ def test_what_mimic_cannot_know_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "hosp/admissions.csv", [["subject_id", "race"]])
     with refused("data in", "one example in 'train'", "view other than AP and PA"):
         loaded(config)
-
-
-# All of them
-
-
-@pytest.mark.parametrize("maker", [celeba, mosaic, nih, embed, mimic])
-def test_what_a_tree_lacks_is_named_with_where_to_get_it(tmp_path: Path, maker) -> None:
-    config = maker(tmp_path)
-    needed = [
-        path for path in tmp_path.rglob("*") if path.suffix in (".csv", ".gz", ".txt", ".zip")
-    ]
-    for path in needed:
-        path.rename(tmp_path / "away")
-        with refused("data in", path.name.removesuffix(".gz"), "get it from http"):
-            list_data(config, space_of(config))
-        (tmp_path / "away").rename(path)
-    with refused("data, path", "got none"):
-        list_data(type(config)(), space_of(config))
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_is_a_configuration_with_attributes_of_its_own(name: str) -> None:
-    config: BaseModel = TypeAdapter(DataConfig).validate_python({"format": name})
-    assert config.model_dump()["format"] == name
-    defaults = default_attributes(name)
-    assert (defaults is None) == (name == "folder")
-    if defaults is not None:
-        space, graph = defaults
-        assert set(space.names) == set(graph.nodes)
-
-
-def test_unknown_formats_and_rooms_are_refused() -> None:
-    with refused("data, format", "did you mean 'celeba-hq'"):
-        default_attributes("celebahq")
-    with pytest.raises(AttributeError, match="no attribute 'fodler'"):
-        _ = fcfg.datasets.fodler
-    assert fcfg.datasets.registry.load_data is load_data
-
-
-@pytest.mark.parametrize(
-    ("config", "sizes"),
-    [
-        (MosaicData(path=SHARED / "celeba64"), (24183, 2993, 2824)),
-        (NIHData(path=SHARED / "nih_cxr14"), None),
-    ],
-)
-def test_real_labels_are_listed(config: DiskData, sizes) -> None:
-    if config.path is None or not config.path.exists():
-        pytest.skip(f"real data are not at {config.path}")
-    found = list_data(config, space_of(config))
-    counts = tuple(found.splits.count(split) for split in ("train", "val", "test"))
-    assert sizes in (None, counts)
-    assert sum(counts) == len(found)

@@ -88,13 +88,21 @@ def test_memory_grows_with_the_batch_and_pieces_save_it() -> None:
     assert one.weights_bytes == 20 * (one.parameters + one.embedder_parameters)
 
 
-def test_steps_in_epochs_need_the_number_of_images() -> None:
-    config = tiny(diffusion={"steps": None, "epochs": 3})
-    assert describe(config).steps is None
-    assert "unknown" in describe(config).lines()[1]
-    assert describe(config, images=48).steps == config.diffusion_steps(48) == 18
-    assert "18 on 48 images" in describe(config, images=48).lines()[1]
-    assert describe(tiny()).lines()[1] == "steps: 12"
+def test_steps_in_epochs_follow_from_the_number_of_images(tmp_path: Path) -> None:
+    drawn = tiny(diffusion={"steps": None, "epochs": 3})
+    assert describe(drawn).steps == drawn.diffusion_steps(48) == 18
+    assert describe(drawn).lines()[1] == "steps: 18 on 48 images"
+    folder = {"format": "folder", "size": 8}
+    nowhere = validated({**drawn.model_dump(mode="json"), "data": folder})
+    assert describe(nowhere).steps is None
+    assert "unknown" in describe(nowhere).lines()[1]
+    rows = [f"{i}.png,{i % 2},1,0" for i in range(20)]
+    (tmp_path / "metadata.csv").write_text("\n".join(["file_name,smiling,male,young", *rows]))
+    for i in range(20):
+        (tmp_path / f"{i}.png").touch()  # labels are enough
+    assert describe(nowhere.with_data(tmp_path)).images == 16
+    with refused("data", "a folder that exists"):
+        describe(nowhere.with_data(tmp_path / "missing"))
 
 
 def test_overrides_are_yaml_and_epochs_replace_steps() -> None:

@@ -78,11 +78,8 @@ def strangers_folder(folder: Path, bad: tuple[int, ...] = (), **columns: list[ob
 # Before a run
 
 
-@pytest.mark.parametrize("name", ["portraits", "embed"])
-def test_a_dry_run_prints_what_would_be_done_and_does_nothing(
-    elsewhere: Path, capsys, name: str
-) -> None:
-    assert main(["train", name, "--dry-run", "--set", "seed=5", "--out", "here"]) == 0
+def test_a_dry_run_prints_what_would_be_done_and_does_nothing(elsewhere: Path, capsys) -> None:
+    assert main(["train", "portraits", "--dry-run", "--set", "seed=5", "--out", "here"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert everything(elsewhere) == set()
@@ -90,7 +87,7 @@ def test_a_dry_run_prints_what_would_be_done_and_does_nothing(
     for number, word in enumerate(("parameters", "steps", "computation", "memory")):
         assert comments[number].startswith(f"# {word}: ")
     (elsewhere / "copy.yaml").write_text(out)
-    assert read_config("copy.yaml") == read_config(name, ["seed=5"])
+    assert read_config("copy.yaml") == read_config("portraits", ["seed=5"])
 
 
 def test_help_names_every_preset(capsys) -> None:
@@ -160,6 +157,13 @@ def test_a_run_that_is_stopped_ends_with_its_code_and_one_line(
     monkeypatch.chdir(elsewhere)
     assert main(words) == 0
     assert "judge: going on at step 1 of 6\n" in capsys.readouterr().err
+
+
+def test_tensorboard_can_be_asked_for(elsewhere: Path) -> None:
+    file = str(tiny_file(elsewhere))
+    assert main(["train", file, "--part", "judge", *SMALL, "--set", "run.tensorboard=true"]) == 0
+    (events,) = (elsewhere / "runs/tiny/training/tensorboard").iterdir()
+    assert events.stat().st_size > 0
 
 
 def test_another_run_in_the_folder_is_one_line(elsewhere: Path, capsys) -> None:

@@ -15,7 +15,7 @@ import fcfg
 from fcfg.training import train
 from fcfg.training.loop import Course, MovingAverage
 from refusal import refused
-from runs import Recorder, tiny, tiny_file
+from runs import Recorder, log_of, same, tiny, tiny_file, weights
 
 
 def test_a_run_leaves_a_pipeline_a_log_and_its_configuration(finished: Path) -> None:

@@ -26,6 +26,7 @@ from fcfg.errors import InputError
 from fcfg.graph import CausalGraph
 from fcfg.networks import JudgeConfig, UNetConfig
 from fcfg.schedule import Kind, Parameterisation
+from fcfg.scm import StructuralCausalModel
 
 Part = Literal["all", "scm", "judge", "diffusion"]
 Publish = Literal["last", "best"]
@@ -154,14 +155,7 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        space, graph = self.space, self.causal_graph
-        if set(space.names) != set(graph.nodes):
-            raise InputError(
-                "graph",
-                expected=f"exactly the attributes {sorted(space.names)} as nodes",
-                got=sorted(graph.nodes),
-                do="add what is missing with [] as its parents, remove the rest",
-            )
+        StructuralCausalModel(self.space, self.causal_graph)  # both, and that they fit
         self.unet  # noqa: B018  # its own checks
         if self.diffusion.batch % self.diffusion.accumulate:
             raise ValueError("diffusion.batch must be divisible by diffusion.accumulate")

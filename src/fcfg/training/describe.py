@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from fcfg.datasets.drawn import DrawnData
+from fcfg.datasets.registry import list_data
 from fcfg.networks import Judge
 from fcfg.training.config import TrainingConfig
 from fcfg.training.objectives import DenoisingObjective
@@ -53,15 +55,25 @@ class Description:
         ]
 
 
-def describe(config: TrainingConfig, images: int | None = None) -> Description:
+def training_images(config: TrainingConfig) -> int | None:
+    """How many images there are for training, from the labels alone.
+
+    Where no data are named, it is the number the preset was made for, if it says so.
+    """
+    if isinstance(config.data, DrawnData):
+        return config.data.count
+    if config.data.path is not None:
+        return list_data(config.data, config.space).splits.count("train")
+    return None if config.promise is None else config.promise.images
+
+
+def describe(config: TrainingConfig) -> Description:
     """Count what a configuration stands for, without memory or computation.
 
     Args:
         config: What would be trained.
-        images: For training, where that is known; the preset's own number otherwise.
     """
-    if images is None and config.promise is not None:
-        images = config.promise.images
+    images = training_images(config)
     known = config.diffusion.steps is not None or images is not None
     saved = 0
 

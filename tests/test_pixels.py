@@ -1,0 +1,125 @@
+"""One image: orientation, channels, depth, shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fcfg.datasets.pixels import Pixels, UnreadableError, read_picture
+from test_folder import picture
+
+
+def saved(tmp_path: Path, image: Image.Image, name: str = "x.png", **options: Any) -> Path:
+    image.save(tmp_path / name, **options)
+    return tmp_path / name
+
+
+def test_the_centre_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
+    values = np.zeros((8, 16), dtype=np.uint8)
+    values[:, 4:12] = 200
+    path = saved(tmp_path, Image.fromarray(values))
+    assert (read_picture(path, Pixels(8, 1)) == 200).all()
+    padded = read_picture(path, Pixels(16, 1, fit="pad"))
+    assert np.array_equal(padded[0, 4:12], values)
+    assert padded[0, :4].max() == padded[0, 12:].max() == 0
+    stretched = read_picture(path, Pixels(8, 1, fit="stretch"))
+    assert stretched[0, :, 0].max() < 50
+    assert stretched[0, :, 4].min() > 150
+
+
+def test_grey_becomes_three_equal_channels_and_colour_its_luma(tmp_path: Path) -> None:
+    grey = saved(tmp_path, Image.new("L", (8, 8), 77))
+    assert (read_picture(grey, Pixels(8, 3)) == 77).all()
+    red = saved(tmp_path, Image.new("RGB", (8, 8), (255, 0, 0)), "red.png")
+    assert (read_picture(red, Pixels(8, 1)) == round(0.299 * 255)).all()
+    for mode in ("1", "P", "LA", "RGBA", "CMYK"):
+        path = saved(tmp_path, Image.new("RGB", (8, 8), "white").convert(mode), f"{mode}.tiff")
+        assert (read_picture(path, Pixels(8, 3)) == 255).all(), mode
+
+
+def test_transparent_pixels_have_no_colour(tmp_path: Path) -> None:
+    path = saved(tmp_path, Image.new("RGBA", (8, 8), (1, 2, 3, 100)))
+    with pytest.raises(UnreadableError, match="transparent"):
+        read_picture(path, Pixels(8, 3))
+
+
+def test_pictures_are_turned_as_the_camera_was(tmp_path: Path) -> None:
+    values = np.zeros((8, 8), dtype=np.uint8)
+    values[:4] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    path = saved(tmp_path, Image.fromarray(values), exif=exif)
+    assert read_picture(path, Pixels(8, 1))[0, 7].min() == 255
+
+
+def test_sixteen_bits_keep_their_range_or_take_their_own(tmp_path: Path) -> None:
+    ramp = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    full = saved(tmp_path, Image.fromarray(ramp), "full.png")
+    exact = np.round(ramp / 257).astype(np.uint8)
+    assert np.abs(read_picture(full, Pixels(8, 1))[0].astype(int) - exact).max() <= 1
+    part = saved(tmp_path, Image.fromarray(ramp // 16), "part.png")  # 12 bits in 16
+    assert read_picture(part, Pixels(8, 1)).max() == 16
+    own = read_picture(part, Pixels(8, 1, "minmax"))[0]
+    assert (own.min(), own.max()) == (0, 255)
+    assert (read_picture(part, Pixels(8, 3, "minmax")) == own).all()
+    flat = saved(tmp_path, Image.fromarray(np.full((8, 8), 900, np.uint16)), "flat.png")
+    assert read_picture(flat, Pixels(8, 1, "minmax")).max() == 0
+    real = saved(tmp_path, Image.fromarray(ramp.astype(np.float32)), "real.tiff")
+    assert read_picture(real, Pixels(8, 1, "minmax")).max() == 255
+    with pytest.raises(UnreadableError, match="minmax"):
+        read_picture(real, Pixels(8, 1))
+
+
+def test_large_photographs_shrink_as_if_decoded_whole(tmp_path: Path) -> None:
+    smooth = picture(1, (8, 8)).resize((512, 512), Image.Resampling.BICUBIC)
+    path = saved(tmp_path, smooth, "large.jpg", quality=95)
+    whole = np.asarray(smooth.resize((16, 16), Image.Resampling.LANCZOS)).transpose(2, 0, 1)
+    assert np.abs(read_picture(path, Pixels(16, 3)).astype(int) - whole).mean() < 2
+
+
+def dicom(tmp_path: Path, pixels: np.ndarray, **elements: Any) -> Path:
+    """A file as a scanner writes it."""
+    from pydicom.dataset import Dataset, FileMetaDataset
+    from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
+
+    record = Dataset()
+    record.file_meta = FileMetaDataset()
+    record.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    record.file_meta.MediaStorageSOPClassUID = SecondaryCaptureImageStorage
+    record.file_meta.MediaStorageSOPInstanceUID = generate_uid(entropy_srcs=["fcfg"])
+    record.SOPClassUID = record.file_meta.MediaStorageSOPClassUID
+    record.SOPInstanceUID = record.file_meta.MediaStorageSOPInstanceUID
+    record.Rows, record.Columns = pixels.shape[:2]
+    record.SamplesPerPixel = 1 if pixels.ndim == 2 else 3
+    record.PhotometricInterpretation = "MONOCHROME2"
+    record.BitsAllocated = 8 * pixels.itemsize
+    record.BitsStored = record.BitsAllocated if pixels.itemsize == 1 else 12
+    record.HighBit, record.PixelRepresentation = record.BitsStored - 1, 0
+    if pixels.ndim == 3:
+        record.PlanarConfiguration = 0
+    record.PixelData = pixels.tobytes()
+    for name, value in elements.items():
+        setattr(record, name, value)
+    record.save_as(tmp_path / "x.dcm", enforce_file_format=True)
+    return tmp_path / "x.dcm"
+
+
+def test_dicom_is_shown_through_its_window_and_bright_is_dense(tmp_path: Path) -> None:
+    ramp = (np.arange(64, dtype=np.uint16) * 65).reshape(8, 8)
+    plain = read_picture(dicom(tmp_path, ramp), Pixels(8, 1))[0]
+    assert np.abs(plain - np.round(ramp / ramp.max() * 255)).max() <= 1
+    window = {"WindowCenter": 2048, "WindowWidth": 2048}
+    shown = read_picture(dicom(tmp_path, ramp, **window), Pixels(8, 1))[0].astype(int)
+    wanted = np.clip((ramp.astype(float) - 1024) / 2048, 0, 1) * 255
+    assert np.abs(shown - wanted).max() <= 2
+    narrow = dicom(tmp_path, np.full((8, 8), 2048, np.uint16), **window)
+    assert 120 <= read_picture(narrow, Pixels(8, 1)).min() <= 135  # by the window, not its range
+    inverted = dicom(tmp_path, ramp, PhotometricInterpretation="MONOCHROME1", **window)
+    assert np.abs(read_picture(inverted, Pixels(8, 1))[0] + shown - 255).max() <= 1
+    colour = dicom(tmp_path, np.zeros((8, 8, 3), np.uint8), PhotometricInterpretation="RGB")
+    with pytest.raises(UnreadableError, match="one grey image"):
+        read_picture(colour, Pixels(8, 1))
