@@ -80,7 +80,8 @@ def throughput_table() -> str:
         + f"{result['preset']}`, {result['parameters'] / 1e6:.1f} M parameters, batch "
         + f"{result['batch']}, {result['flops'] / 1e12:.2f} TFLOP a step; medians over "
         + f"{result['windows']} windows of {result['length']} steps after {result['warmup']} "
-        + f"steps of warm-up. A large matrix product reaches {result['chip_tflops']:.0f} TFLOP/s there. "
+        + "steps of warm-up. A large matrix product reaches "
+        + f"{result['chip_tflops']:.0f} TFLOP/s there. "
         + f"Waiting for images, against one batch that is on the device: {waits}.\n"
     )
 

@@ -81,6 +81,8 @@ class Recorder(AbstractReporter):
 
     def begin(self, part: str, done: int, total: int) -> None:
         self.begun.append((part, done, total))
+        if (part, done) == self.at:
+            self.act()
 
     def progress(self, part: str, done: int, loss: float) -> None:
         self.losses.setdefault(part, []).append(loss)

@@ -41,9 +41,18 @@ def test_asked_twice_a_run_ends_at_once(tmp_path: Path) -> None:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
+    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         train(tiny(), tmp_path / "run", reporter=Recorder(("diffusion", 7), twice))
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_run_need_not_reach_a_line_of_the_log_to_stop(tmp_path: Path) -> None:
+    config = tiny(run={"log_steps": 100, "validations": 1})
+    stopper = Recorder(("diffusion", 0), lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(TrainingStopped, match="stopped at step 1 of 12"):
+        train(config, tmp_path / "run", "diffusion", reporter=stopper)
+    assert Workspace(tmp_path / "run", config).checkpoints("diffusion").steps() == [1]
 
 
 ARROWS = {

@@ -140,6 +140,7 @@ def test_in_a_graph_nothing_means_no_parents() -> None:
         ("diffusion.learning_rat=1", "'diffusion.learning_rat'", ("'learning_rate'",)),
         ("difusion.batch=1", "'difusion'", ("did you mean 'diffusion'?",)),
         ("data.cuont=5", "'data.cuont'", ("did you mean 'count'?",)),
+        ("promise.sorce=mine", "'promise.sorce'", ("did you mean 'source'?",)),
         ("diffusion.batch=0", "'diffusion.batch'", ("greater than 0", "int 0")),
         ("diffusion.batch=many", "'diffusion.batch'", ("integer", "'many'")),
         ("data.format=folders", "'data'", ("'folder'",)),

@@ -125,6 +125,7 @@ def test_training_learns(tmp_path: Path) -> None:
         assert losses[-1] < 0.7 * losses[0], part
 
 
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
 def test_compiling_changes_nothing(finished: Path, tmp_path: Path) -> None:
     torch.compiler.set_stance("force_eager")  # all of it but the compiler, which is not ours
     try:

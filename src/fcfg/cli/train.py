@@ -65,5 +65,6 @@ def train(
             run(config, folder, part, skip_bad=skip_bad, reporter=reporter)
             reporter.say(f"done: {folder}")
     except TrainingStopped as stopped:
-        typer.echo(f"fcfg train: {stopped}.", err=True)
+        if first:
+            typer.echo(f"fcfg train: {stopped}.", err=True)
         raise typer.Exit(stopped.code) from None

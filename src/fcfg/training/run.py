@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs
 
+from fcfg.datasets.drawn import DrawnData
 from fcfg.datasets.examples import Examples, Splits
-from fcfg.datasets.registry import load_data
+from fcfg.datasets.registry import list_data, load_data
 from fcfg.denoise import Denoiser
 from fcfg.errors import InputError, check_among
 from fcfg.files import write_atomically
@@ -74,8 +77,10 @@ def train(
                 reporter.counted(what, done, total)
 
             splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=counted)
+        counts = ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
+        reasons = [f"{count} ({reason})" for reason, count in left_out(config).items()]
         reporter.say(
-            "images: " + ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
+            f"images: {counts}" + (f"; left out: {', '.join(reasons)}" if reasons else "")
         )
         session = Session(config, workspace, splits, accelerator, log, reporter, stop)
         try:
@@ -90,11 +95,21 @@ def train(
     return out
 
 
+def left_out(config: TrainingConfig) -> dict[str, int]:
+    """How many rows of the labels are not used, by the reason."""
+    if isinstance(config.data, DrawnData):
+        return {}
+    return dict(list_data(config.data, config.space).excluded)
+
+
 def accelerator_for(run: Run) -> Accelerator:
     """Placement, data parallelism and autocast, as the machine and the settings have it."""
     on_gpu = torch.cuda.is_available() and run.device == "auto"
     bf16 = run.precision == "bf16" or (run.precision == "auto" and on_gpu)
-    return Accelerator(mixed_precision="bf16" if bf16 else "no", cpu=not on_gpu)
+    patience = InitProcessGroupKwargs(timeout=timedelta(hours=2))  # while one reads all images
+    return Accelerator(
+        mixed_precision="bf16" if bf16 else "no", cpu=not on_gpu, kwargs_handlers=[patience]
+    )
 
 
 def check_shares(config: TrainingConfig, accelerator: Accelerator) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from types import UnionType
-from typing import Any, Union, cast, get_args, get_origin
+from typing import Any, cast, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -173,9 +172,7 @@ def _models(annotation: object) -> list[type[BaseModel]]:
     """The sections an annotation speaks of, however it is wrapped."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    if get_origin(annotation) in (Union, UnionType) or get_args(annotation):
-        return [model for part in get_args(annotation) for model in _models(part)]
-    return []
+    return [model for part in get_args(annotation) for model in _models(part)]
 
 
 def _section_at(loc: Sequence[str]) -> list[type[BaseModel]]:

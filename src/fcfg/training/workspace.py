@@ -109,10 +109,12 @@ class Workspace:
         if not self.checkpoints("diffusion").steps():
             return
         pipeline = self.pipeline()
-        reached = {part: self.checkpoints(part).steps() for part in steps}
+        reached = {part: max(self.checkpoints(part).steps(), default=0) for part in steps}
         pipeline.provenance = {
             "training": self.config.model_dump(mode="json", exclude_none=True),
-            "steps": {part: f"{max(reached[part], default=0)} of {steps[part]}" for part in steps},
+            "steps": {
+                part: f"{done} of {max(done, steps[part])}" for part, done in reached.items()
+            },
             "torch": torch.__version__,
         }
         save(pipeline, self.out)
