@@ -118,6 +118,21 @@ def test_a_full_disk_stops_the_run_with_what_was_whole(tmp_path: Path) -> None:
     assert fcfg.load(out).provenance["steps"]["diffusion"] == "12 of 12"
 
 
+def test_a_log_without_room_stops_the_run_as_well(tmp_path: Path) -> None:
+    out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    room = (out / "training/log.jsonl").stat().st_size
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room + 10, before[1]))
+        with pytest.raises(TrainingStopped, match=r"could not be written .*too large") as caught:
+            train(tiny(), out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.code == 1
+    train(tiny(), out)  # the line that was cut short is no obstacle
+    assert [e["step"] for e in log_of(out) if "loss" in e][-8:] == [*range(5, 13)]
+
+
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
     """Really killed, at moments that a seed chooses, wherever the run is then."""
     sections = {"diffusion": {"steps": 60}, "run": {"checkpoint_steps": 5}}

@@ -68,7 +68,7 @@ def _bad(listing: Listing, cached: Cached, *, skip_bad: bool) -> None:
             f"images in {listing.root}",
             expected=f"{len(listing)} images that can be read",
             got=f"{len(names)} that cannot: {first}",
-            do="repair or remove them, or leave them out with skip_bad",
+            do="repair or remove them, or leave them out with --skip-bad (skip_bad=True)",
         )
     warnings.warn(
         f"{len(names)} of {len(listing)} images in {listing.root} cannot be read and are left "

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fcfg.batching import evaluating
+from fcfg.errors import InputError
 from fcfg.seeds import stream
 from fcfg.training.config import Decay, Run
 from fcfg.training.feed import Batch, Feed
@@ -226,7 +227,7 @@ class Loop:
         value, signal = everyone[:, 0].mean().item(), everyone[:, 1].max().item()
         if not math.isfinite(value):
             raise self._diverged(value)
-        self.stop.signal = int(signal) or None
+        self.stop.signal = self.stop.signal or int(signal) or None  # it may have come just now
         return value
 
     def _diverged(self, value: float) -> TrainingStopped:
@@ -277,11 +278,11 @@ class Loop:
         try:
             self.checkpoints.write(Checkpoint(self.step, tensors, {"best": self.best}), best)
             on_checkpoint()
-        except OSError as error:
+        except (OSError, InputError) as error:  # the latter from saving the pipeline
             kept = self.checkpoints.steps()
             raise TrainingStopped(
                 f"{self.course.part}: the checkpoint of step {self.step} could not be written to "
-                f"{self.checkpoints.folder} ({error.strerror or error}); "
+                f"{self.checkpoints.folder} ({getattr(error, 'strerror', None) or error}); "
                 + (f"that of step {kept[-1]} is whole" if kept else "there is none before it")
                 + "; make room and run the same command again",
                 code=1,

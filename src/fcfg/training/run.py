@@ -32,7 +32,7 @@ from fcfg.training.loop import Course, Loop, share_of
 from fcfg.training.objectives import AbstractObjective, DenoisingObjective, ReadingObjective
 from fcfg.training.pictures import counterfactual_sheet
 from fcfg.training.state import Checkpoint, single_writer
-from fcfg.training.stopping import StopRequest
+from fcfg.training.stopping import StopRequest, TrainingStopped
 from fcfg.training.workspace import Workspace, new_denoiser, new_judge
 
 
@@ -90,6 +90,12 @@ def train(
                         work()
                 if main:
                     session.publish()
+        except OSError as error:
+            raise TrainingStopped(
+                f"a file could not be written ({error.strerror or error}); the checkpoints are "
+                "whole; make room and run the same command again",
+                code=1,
+            ) from error
         finally:
             log.close()
     return out
