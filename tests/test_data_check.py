@@ -19,6 +19,7 @@ from fcfg.datasets.folder import FolderData
 from fcfg.datasets.infer import inferred, inferred_space
 from fcfg.datasets.registry import load_data
 from fcfg.graph import CausalGraph
+from fcfg.training import read_config
 from refusal import refused
 from test_folder import faces, picture, write_table
 
@@ -206,7 +207,8 @@ def test_the_first_configuration_loads_what_was_looked_at(tmp_path, capsys) -> N
     file = tmp_path / "faces.yaml"
     assert run(tmp_path, "--group", "person", "--init", file) == 0
     written = yaml.safe_load(file.read_text())
-    assert list(written) == ["data", "attributes", "graph", "diffusion", "judge"]
+    assert list(written) == ["data", "attributes", "graph", "network", "diffusion", "judge"]
+    assert read_config(str(file)).data.group == "person"  # all of it is legal
     space = AttributeSpace.from_config(written["attributes"])
     assert space.names == ("smiling", "hair", "age", "yes")
     assert set(CausalGraph(written["graph"]).nodes) == set(space.names)

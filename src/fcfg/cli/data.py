@@ -184,10 +184,11 @@ def starting_config(report: Report, options: FolderData) -> str:
         "graph:",
         *(f"  {_yaml(name)}: []" for name in space.names),
         "",
-        "# How long to train: some hundred steps to see that all works, tens of thousands for",
-        "# good pictures. A batch should be no larger than the training images are many.",
-        "diffusion: {batch: 32, steps: 20000}",
-        "judge: {width: 24, batch: 32, steps: 2000}",
+        "# Small and short enough for a first look on a CPU. Good pictures want a GPU, a network of",
+        "# base 64 with multipliers [1, 2, 4, 8], and tens of thousands of steps.",
+        "network: {base: 16, multipliers: [1, 2, 2]}",
+        "diffusion: {batch: 16, steps: 1000, learning_rate: 1.0e-3, ema: 0.99}",
+        "judge: {width: 8, batch: 32, steps: 300}",
     ]
     return "\n".join(lines) + "\n"
 
