@@ -237,6 +237,11 @@ def arguments() -> argparse.Namespace:
     return args
 
 
+def _shown(word: str) -> str:
+    """An argument as the record has it: where files lay on one machine is nobody's concern."""
+    return Path(word).name if Path(word).is_absolute() else word
+
+
 def main() -> None:
     """Measure and write, or print what was written."""
     args = arguments()
@@ -259,7 +264,9 @@ def main() -> None:
     device = pipeline.denoiser.device
     changes = None if args.commit else git("status", "--porcelain")
     result = {
-        "command": shlex.join(["python", "benchmarks/portraits_truth.py", *sys.argv[1:]]),
+        "command": shlex.join(
+            ["python", "benchmarks/portraits_truth.py", *map(_shown, sys.argv[1:])]
+        ),
         "fcfg": fcfg.__version__,
         "commit": args.commit or git("rev-parse", "HEAD"),
         "dirty": None if changes is None else changes != "",
