@@ -56,11 +56,13 @@ class ProgressReporter(AbstractReporter):
         self._what, self._total, self._said = "", 0, 0.0
 
     def __enter__(self) -> ProgressReporter:
-        self._bar.start()
+        if not self._bar.disable:  # else older releases of rich write empty lines
+            self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._bar.stop()
+        if not self._bar.disable:
+            self._bar.stop()
 
     def begin(self, part: str, done: int, total: int) -> None:
         """A new bar."""
