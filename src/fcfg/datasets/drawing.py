@@ -112,12 +112,14 @@ def _hair_colour(canvas: _Canvas) -> Tensor:
     light, red = canvas.soft("hair_light", 1.5), canvas.soft("hair_red", 1.5)
     colour = _colour(
         canvas,
-        0.14 + 0.60 * light + 0.22 * red,
-        0.10 + 0.45 * light + 0.02 * red,
-        0.08 + 0.20 * light,
+        0.10 + 0.48 * light + 0.18 * red,
+        0.07 + 0.38 * light + 0.02 * red,
+        0.06 + 0.16 * light,
     )
     grey = torch.sigmoid(1.6 * (canvas("grey") - 0.9))
-    return _mix(colour, _colour(canvas, 0.78, 0.78, 0.80), grey)
+    colour = _mix(colour, _colour(canvas, 0.78, 0.78, 0.80), grey)
+    fade = canvas.soft("fade", 2.0)  # added, so that all hair changes alike, whatever its colour
+    return colour + _colour(canvas, 0.23 * fade, 0.34 * fade, 0.45 * fade)
 
 
 def _background(canvas: _Canvas) -> None:
@@ -143,8 +145,8 @@ def _clothes(canvas: _Canvas) -> None:
 
 def _face_shape(canvas: _Canvas) -> tuple[Tensor, Tensor]:
     """Half width and half height; the young are rounder, the male broader."""
-    width = 0.43 + 0.025 * canvas("face") + 0.022 * canvas("male") + 0.012 * canvas("young")
-    height = 0.56 + 0.02 * canvas("face_long") - 0.022 * canvas("young")
+    width = 0.43 + 0.025 * canvas("face") + 0.022 * canvas("male") + 0.008 * canvas("young")
+    height = 0.56 + 0.02 * canvas("face_long") - 0.014 * canvas("young")
     return width, height
 
 
@@ -191,7 +193,7 @@ def _neck_and_face(canvas: _Canvas) -> None:
 
 def _age_lines(canvas: _Canvas) -> None:
     """Lines of the forehead, around the mouth and below the eyes; a sagging, darker lower face."""
-    old = torch.sigmoid(-1.3 * canvas("young"))
+    old = torch.sigmoid(-1.6 * canvas("young"))
     dark = 0.62 * _skin(canvas)
     for row, height in enumerate((-0.34, -0.27)):
         curve = height + 0.02 * row - 0.05 * canvas.x**2
@@ -266,13 +268,13 @@ def _mouth(canvas: _Canvas) -> None:
 
 def _beard(canvas: _Canvas) -> None:
     """A shadow over the lower face that deepens with maleness, greyer in the old."""
-    dark = torch.sigmoid(1.5 * canvas("male") - 0.9)
+    dark = torch.sigmoid(2.0 * canvas("male") - 0.9)
     head = _head(canvas)
     below = torch.sigmoid((canvas.y - 0.24 + 0.5 * canvas.x**2) * 26)
     mouth = torch.exp(-((canvas.x / 0.17) ** 4 + ((canvas.y - 0.34) / 0.07) ** 4))
     cover = below * (1 - mouth) * (0.5 - head / canvas.pixel).clamp(0, 1)
     colour = 0.50 * _hair_colour(canvas) + 0.12 * _skin(canvas)
-    canvas.shade(0.72 * dark * cover, colour)
+    canvas.shade(0.78 * dark * cover, colour)
 
 
 def _hair_in_front(canvas: _Canvas) -> None:

@@ -208,8 +208,12 @@ def _young(noise: Columns, table: Table) -> Column:
 
 def _show_portraits(noise: Columns, table: Table) -> tuple[Columns, Columns]:
     factors = {name: _binary_factor(name)(noise, table) for name in ("smiling", "male", "young")}
-    grey = -0.8 * factors["young"] - 0.5 + 0.25 * noise["grey"]
-    return factors, factors | {"grey": grey, "glasses": np.full_like(grey, -4.0)}
+    shown = {
+        "fade": 0.25 * noise["grey"] - factors["young"],
+        "grey": np.full_like(noise["grey"], -9.0),
+        "glasses": np.full_like(noise["grey"], -4.0),
+    }
+    return factors, factors | shown
 
 
 def _uniform(z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -252,6 +256,7 @@ def _show_causal(noise: Columns, table: Table) -> tuple[Columns, Columns]:
         "hair_light": factors["hair"],
         "hair_red": red + 0.3 * noise["hair_red"],
         "grey": grey + 0.3 * noise["grey"],
+        "fade": np.full_like(grey, -9.0),
     }
     return factors, shown
 
