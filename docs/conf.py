@@ -54,7 +54,11 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 
 # Where links of README.md lead when it is a page of this documentation.
-_LINKS = {"](docs/": "](", "](src/fcfg/models/portraits/README.md": "](portraits.md"}
+_LINKS = {
+    "](docs/": "](",
+    "](src/fcfg/models/portraits/README.md": "](portraits.md",
+    "](src/fcfg/models/portraits-causal/README.md": "](portraits-causal.md",
+}
 
 
 def _readme(app: Sphinx, page: str, source: list[str]) -> None:

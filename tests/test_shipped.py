@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 
 def test_all_shipped_weights_fit_into_16_megabytes() -> None:
-    assert "portraits" in shipped()
+    assert {"portraits", "portraits-causal"} <= set(shipped())
     sizes = [path.stat().st_size for path in MODELS.rglob("*.safetensors")]
     assert 0 < sum(sizes) <= 16e6
 
@@ -46,14 +47,17 @@ def test_a_shipped_model_says_where_it_comes_from(name: str) -> None:
     assert "![" in card
 
 
-def test_the_table_of_the_card_is_what_was_measured() -> None:
+@pytest.mark.parametrize("name", shipped())
+def test_the_table_of_a_card_is_what_was_measured_on_the_very_model(name: str) -> None:
     from portraits_table import insert, markdown
 
-    result = json.loads((ROOT / "docs/results/portraits-truth.json").read_text())
-    card = (MODELS / "portraits/README.md").read_text()
+    result = json.loads((ROOT / f"docs/results/{name}-truth.json").read_text())
+    config = (MODELS / name / "config.json").read_bytes()
+    assert result["model"]["config_sha256"] == hashlib.sha256(config).hexdigest()
+    card = (MODELS / name / "README.md").read_text()
     assert insert(card, markdown(result)) == card
-    weights = json.loads((MODELS / "portraits/config.json").read_text())["files"]
-    assert all((MODELS / "portraits" / file).exists() for file in weights.values())
+    weights = set(json.loads(config)["files"].values())
+    assert weights == {path.name for path in (MODELS / name).glob("*.safetensors")}
 
 
 def test_the_shipped_model_changes_what_it_is_asked_to_change() -> None:
