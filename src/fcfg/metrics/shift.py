@@ -1,0 +1,116 @@
+r"""Signed shift: how much stronger or weaker an attribute appears than it should (method, §5).
+
+.. math:: \mathrm{shift}_k = \frac1n \sum_i d_{ik} \,
+    \frac{s_k(\tilde x_i) - s_k(\text{reference}_i)}{\text{scale}}
+
+The reference is the unguided counterfactual of the same image or, where the world is known, the
+true one. :math:`d` points toward the counterfactual value, so that a positive shift means *more
+of what the attribute already is*. On attributes that nobody intervened on its positive part is
+**amplification**, its negative part **attenuation**.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fcfg.errors import InputError, check_among
+from fcfg.metrics.intervals import Bootstrap, Estimate, check_column, mean
+
+Kind: TypeAlias = Literal["binary", "categorical", "continuous"]
+
+
+def signed_shift(
+    score: ArrayLike,
+    reference: ArrayLike,
+    direction: ArrayLike,
+    bootstrap: Bootstrap,
+    *,
+    scale: float = 1.0,
+) -> Estimate:
+    """Mean shift toward the counterfactual value.
+
+    >>> signed_shift([0.9, 0.2], [0.6, 0.3], [1, -1], Bootstrap(2)).value
+    0.2
+
+    Args:
+        score: What the judge reads from the images, (n,).
+        reference: What it reads from the reference images, (n,).
+        direction: Of each image, (n,); see :func:`directions`.
+        bootstrap: Of the same images.
+        scale: Unit of the result, such as the standard deviation of a factor.
+    """
+    if not (np.isfinite(scale) and scale > 0):
+        raise InputError(
+            "shift, scale", expected="a number above 0", got=scale, do="1 keeps the judge's unit"
+        )
+    seen, wanted, toward = (
+        check_column(name, column, bootstrap)
+        for name, column in (
+            ("score", score),
+            ("reference", reference),
+            ("direction", direction),
+        )
+    )
+    return mean(toward * (seen - wanted) / scale, bootstrap)
+
+
+def amplification(shift: Estimate) -> float:
+    """The positive part of a shift."""
+    return max(shift.value, 0.0)
+
+
+def attenuation(shift: Estimate) -> float:
+    """The negative part of a shift, as a positive number."""
+    return max(-shift.value, 0.0)
+
+
+def directions(
+    kind: Kind, values: ArrayLike, factual: ArrayLike | None = None
+) -> NDArray[np.float64]:
+    r"""Which way the counterfactual value of each image lies, (n,).
+
+    ===============  =============================================================
+    ``binary``       :math:`2a - 1`
+    ``categorical``  1; the score is that of the level, see :func:`level_scores`
+    ``continuous``   the sign of the value minus the mean of the factual column
+    ===============  =============================================================
+
+    >>> directions("binary", [0, 1]), directions("continuous", [20, 80], factual=[40, 60])
+    (array([-1.,  1.]), array([-1.,  1.]))
+
+    Args:
+        kind: Of the attribute.
+        values: Counterfactual ones, (n,).
+        factual: The factual column, for a continuous attribute.
+    """
+    check_among("attribute kind", kind, ("binary", "categorical", "continuous"))
+    if kind == "categorical":
+        return np.ones(len(np.asarray(values)))
+    column = np.asarray(values, dtype=np.float64)
+    if kind == "binary":
+        return 2 * column - 1
+    if factual is None:
+        raise InputError(
+            "directions of a continuous attribute",
+            expected="its factual column",
+            got="None",
+            do="pass factual=",
+        )
+    return np.sign(column - np.asarray(factual, dtype=np.float64).mean())
+
+
+def level_scores(scores: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
+    """The score of each image's own level, (n,).
+
+    >>> level_scores([[0.9, 0.1], [0.3, 0.7]], [0, 1])
+    array([0.9, 0.7])
+
+    Args:
+        scores: Of every level, (n, levels).
+        levels: Which one each image has, (n,).
+    """
+    columns = np.asarray(scores, dtype=np.float64)
+    return np.take_along_axis(columns, np.asarray(levels, dtype=np.int64)[:, None], axis=1)[:, 0]
