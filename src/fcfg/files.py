@@ -1,12 +1,17 @@
-"""Files written whole or not at all."""
+"""Files written whole or not at all, and by one process at a time."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from fcfg.errors import InputError
 
 
 def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> None:
@@ -33,3 +38,31 @@ def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> 
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def single_writer(folder: Path, name: str = "lock") -> Generator[None]:
+    """Hold a run's folder for this process alone; the system lets go of it at any death.
+
+    Args:
+        folder: Of the run; it exists.
+        name: Of the file that says who holds it.
+    """
+    path = folder / name
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = path.read_text("utf-8").strip() or "another process"
+            raise InputError(
+                f"run {folder}",
+                expected="a folder that no other process is writing to",
+                got=f"one held by {holder}",
+                do="wait for it, stop it, or choose another --out",
+            ) from error
+        os.ftruncate(handle, 0)
+        os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        yield
+    finally:
+        os.close(handle)

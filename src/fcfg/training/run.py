@@ -23,7 +23,7 @@ from fcfg.datasets.examples import Examples, Splits
 from fcfg.datasets.registry import list_data, load_data
 from fcfg.denoise import Denoiser
 from fcfg.errors import InputError, check_among
-from fcfg.files import write_atomically
+from fcfg.files import single_writer, write_atomically
 from fcfg.seeds import stream
 from fcfg.training.config import Part, Run, TrainingConfig
 from fcfg.training.feed import Batch, Feed, scales_of
@@ -31,7 +31,7 @@ from fcfg.training.log import AbstractReporter, Quiet, RunLog
 from fcfg.training.loop import Course, Loop, share_of
 from fcfg.training.objectives import AbstractObjective, DenoisingObjective, ReadingObjective
 from fcfg.training.pictures import counterfactual_sheet
-from fcfg.training.state import Checkpoint, single_writer
+from fcfg.training.state import Checkpoint
 from fcfg.training.stopping import StopRequest, TrainingStopped
 from fcfg.training.workspace import Workspace, new_denoiser, new_judge
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from fcfg.errors import InputError, nearest, quoted, short
+from fcfg.errors import InputError, nearest, short
+from fcfg.refusals import refusal
 from fcfg.training.config import TrainingConfig
 
 
@@ -57,7 +58,7 @@ def validated(values: Mapping[str, Any], subject: str = "configuration") -> Trai
     try:
         return TrainingConfig.model_validate(values)
     except ValidationError as error:
-        raise _refusal(error, subject) from None
+        raise refusal(error, TrainingConfig, subject) from None
 
 
 def to_yaml(config: TrainingConfig) -> str:
@@ -131,74 +132,3 @@ def _absolute(values: dict[str, Any], base: Path) -> None:
         for key in ("path", "cache"):
             if isinstance(data.get(key), str):
                 data[key] = str(base / Path(data[key]).expanduser())
-
-
-def _refusal(error: ValidationError, subject: str) -> InputError:
-    first = error.errors()[0]
-    cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, InputError):
-        return cause.about(f"{subject}, {str(cause).split(':')[0]}", cause.do)
-    loc = [str(key) for key in first["loc"]]
-    where = ".".join(_without_tags(loc)) or "the whole"
-    if first["type"] == "extra_forbidden":
-        known = _fields_at(loc[:-1])
-        return InputError(
-            f"{subject}, '{where}'",
-            expected=f"one of {quoted(known)}",
-            got=repr(loc[-1]),
-            do=nearest(loc[-1], known),
-        )
-    if first["type"] == "missing":
-        return InputError(
-            f"{subject}, '{where}'", expected="a value", got="none", do="add this key"
-        )
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error":
-        return InputError(
-            f"{subject}, '{where}'",
-            expected="values that fit together",
-            got=message,
-            do="correct one of them",
-        )
-    return InputError(
-        f"{subject}, '{where}'",
-        expected=message.removeprefix("Input should be "),
-        got=short(first["input"]),
-        do="correct it",
-    )
-
-
-def _models(annotation: object) -> list[type[BaseModel]]:
-    """The sections an annotation speaks of, however it is wrapped."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for part in get_args(annotation) for model in _models(part)]
-
-
-def _section_at(loc: Sequence[str]) -> list[type[BaseModel]]:
-    found: list[type[BaseModel]] = [TrainingConfig]
-    for key in loc:
-        tagged = [model for model in found if key in _tags(model)]
-        if tagged and len(found) > 1:
-            found = tagged
-        else:
-            fields = [model.model_fields[key] for model in found if key in model.model_fields]
-            found = [model for field in fields for model in _models(field.annotation)]
-    return found
-
-
-def _fields_at(loc: Sequence[str]) -> list[str]:
-    return sorted({name for model in _section_at(loc) for name in model.model_fields})
-
-
-def _tags(model: type[BaseModel]) -> tuple[object, ...]:
-    """Values of the key that tells members of a union apart."""
-    field = model.model_fields.get("format")
-    return () if field is None else get_args(field.annotation)
-
-
-def _without_tags(loc: Sequence[str]) -> list[str]:
-    """A location as it stands in the file: pydantic names the chosen member of a union, too."""
-    return [
-        key for i, key in enumerate(loc) if i == 0 or loc[i - 1] != "data" or i == len(loc) - 1
-    ]

@@ -7,13 +7,9 @@ a whole file. The last ones are kept, and the best.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-import socket
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,33 +103,6 @@ class Checkpoints:
         """The newest checkpoint."""
         steps = self.steps()
         return self.read(steps[-1]) if steps else None
-
-
-@contextmanager
-def single_writer(folder: Path) -> Generator[None]:
-    """Hold a run's folder for this process alone; the system lets go of it at any death.
-
-    Args:
-        folder: Of the run; it exists.
-    """
-    path = folder / "lock"
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = path.read_text("utf-8").strip() or "another process"
-            raise InputError(
-                f"run {folder}",
-                expected="a folder that no other training is writing to",
-                got=f"one held by {holder}",
-                do="wait for it, stop it, or choose another --out",
-            ) from error
-        os.ftruncate(handle, 0)
-        os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-        yield
-    finally:
-        os.close(handle)
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

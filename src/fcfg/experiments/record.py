@@ -1,0 +1,201 @@
+"""Result files: what an evaluation writes, line by line, and reads back.
+
+A run is a folder with one JSONL file for each shard. The first line is the header, which says
+everything about the run; each further line is an entry with a ``kind``:
+
+``real``
+    What the judge reads from one factual image.
+``row``
+    One image under one intervention and one guidance: the attributes it was asked for, what the
+    judge reads from it, how far it is from the factual image, how far the way back ends from it,
+    and, where the world is drawn, how far it is from the truth. Intervention "" is the null one.
+``distance``
+    A Fréchet distance between all counterfactuals of a setting and all factual images.
+
+``docs/evaluate.md`` describes every field.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from fcfg.errors import InputError
+
+SCHEMA = 1
+JSON: TypeAlias = dict[str, Any]
+#: Of a header, what may differ between shards, and when a run goes on elsewhere.
+CIRCUMSTANCES = ("shard", "command", "commit", "version", "environment")
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """All that was written of a run."""
+
+    header: JSON = field(repr=False)
+    rows: tuple[JSON, ...] = field(repr=False)
+    real: dict[str, JSON] = field(repr=False)  #: by image
+    distances: tuple[JSON, ...] = field(repr=False)
+    folder: Path | None  #: where pictures may lie
+
+    @property
+    def missing(self) -> int:
+        """How many rows are still to come."""
+        return rows_of(self.header) * len(self.header["images"]) - len(self.rows)
+
+
+def rows_of(header: Mapping[str, Any]) -> int:
+    """How many rows every image will have."""
+    return len(header["do"]) * len(header["guidance"]) + bool(header["composition"])
+
+
+def result_files(path: Path) -> list[Path]:
+    """The files of a run: itself, or those in its folder."""
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise InputError(
+            f"results {path}",
+            expected="a folder with result files (*.jsonl), or such a file",
+            got="none",
+            do="make them with 'fcfg evaluate MODEL EXPERIMENT'",
+        )
+    return files
+
+
+def read_results(path: str | os.PathLike[str]) -> Result:
+    """Read a run, joining its shards.
+
+    Args:
+        path: The folder of the run, or one result file.
+    """
+    files = result_files(Path(path))
+    header: JSON | None = None
+    rows: dict[tuple[str, str, str], JSON] = {}
+    real: dict[str, JSON] = {}
+    distances: dict[tuple[str, str, str], JSON] = {}
+    for file in files:
+        first, *entries = read_lines(file)
+        header = first if header is None else header
+        check_same_run(file, first, header)
+        for entry in entries:
+            match entry["kind"]:
+                case "row":
+                    key = (entry["do"], entry["guidance"], entry["image"])
+                    if key in rows:
+                        raise InputError(
+                            f"result file {file}",
+                            expected="every row once",
+                            got=f"a second one for {', '.join(map(repr, key))}",
+                            do="remove the file that repeats another",
+                        )
+                    rows[key] = entry
+                case "real":
+                    real[entry["image"]] = entry
+                case _:
+                    distances[(entry["do"], entry["guidance"], entry["metric"])] = entry
+    assert header is not None
+    folder = Path(path) if Path(path).is_dir() else None
+    return Result(header, tuple(rows.values()), real, tuple(distances.values()), folder)
+
+
+def read_lines(file: Path) -> list[JSON]:
+    """All lines of a result file; refuses one that is not whole."""
+    text = file.read_text("utf-8")
+    if text and not text.endswith("\n"):
+        raise InputError(
+            f"result file {file}",
+            expected="whole lines",
+            got="a last line that is half written",
+            do="run the same 'fcfg evaluate' again: it goes on where it was stopped",
+        )
+    lines = [_parsed(file, number, line) for number, line in enumerate(text.splitlines(), 1)]
+    if not lines or lines[0].get("kind") != "run":
+        raise InputError(
+            f"result file {file}",
+            expected="a header in its first line",
+            got=repr(text[:40]) if text else "an empty file",
+            do="give a file that 'fcfg evaluate' wrote",
+        )
+    if lines[0].get("schema") != SCHEMA:
+        raise InputError(
+            f"result file {file}",
+            expected=f"schema {SCHEMA}",
+            got=lines[0].get("schema"),
+            do="use the version of fcfg that wrote it",
+        )
+    return lines
+
+
+def _parsed(file: Path, number: int, line: str) -> JSON:
+    try:
+        entry = json.loads(line)
+        if entry["kind"] in ("run", "real", "row", "distance"):
+            return entry
+        got = f"kind {entry['kind']!r}"
+    except (json.JSONDecodeError, TypeError, KeyError):
+        got = repr(line[:40])
+    raise InputError(
+        f"result file {file}, line {number}",
+        expected="a JSON object of kind run, real, row or distance",
+        got=got,
+        do="remove this line, and run the same 'fcfg evaluate' again",
+    )
+
+
+def check_same_run(where: Path, header: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    """Refuse two headers that do not speak of the same images, model and questions."""
+    keys = sorted((header.keys() | other.keys()) - set(CIRCUMSTANCES))
+    different = [key for key in keys if header.get(key) != other.get(key)]
+    if different:
+        key = different[0]
+        raise InputError(
+            f"results {where}",
+            expected=f"one run ({key}: {_brief(other.get(key))})",
+            got=f"another one ({key}: {_brief(header.get(key))})",
+            do="choose another --out for it",
+        )
+
+
+def _brief(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class ResultFile:
+    """A result file that is being written.
+
+    Args:
+        path: The file; it is made where it is missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self, header: JSON) -> list[JSON]:
+        """Write the header, or check that it is this run's, and return what is there.
+
+        A last line that was cut off when a run was stopped is removed; its row comes again.
+        """
+        text = self.path.read_bytes() if self.path.exists() else b""
+        whole = text[: text.rfind(b"\n") + 1]
+        if len(whole) < len(text):
+            with self.path.open("rb+") as file:
+                file.truncate(len(whole))
+        if not whole:
+            self.append([header])
+            return []
+        first, *entries = read_lines(self.path)
+        check_same_run(self.path, header, first)
+        return entries
+
+    def append(self, entries: Iterable[JSON]) -> None:
+        """Write entries, to the disk."""
+        text = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in entries)
+        with self.path.open("ab") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
