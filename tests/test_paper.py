@@ -1,0 +1,221 @@
+"""The paper's numbers: whole, consistent where the paper is, and noted where it is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from fcfg import Guidance
+from fcfg.reports.paper import (
+    PaperRow,
+    dataset_of,
+    match,
+    meaning,
+    paper_rows,
+    paper_tables,
+)
+from fcfg.training import read_config
+
+DATASETS = ("celeba-hq", "embed", "mimic-cxr")
+ROWS = [row for dataset in DATASETS for row in paper_rows(dataset)]
+SETTINGS = [row for row in ROWS if row.guidance is not None]
+MEASURED = [row for row in ROWS if row.auroc]
+MAIN = "tab:celeba-effectiveness-reversibility_2"
+APG = "tab:celeba-effectiveness-reversibility"
+
+# interventions × settings, as the tables have them
+COUNTS = {
+    MAIN: 3 * 13,
+    "tab:celeba_w_inv_ablation": 3 * 8,
+    "tab:dcfg++": 3 * 9,
+    APG: 3 * 9,
+    "tab:do_smiling_male": 9,
+    "tab:do_smiling_young": 9,
+    "tab:do_male_young": 9,
+    "tab:celeba-multiattr-cfg-smiling_male_young": 12,
+    "tab:embed-effectiveness-reversibility": 2 * 13,
+    "tab:embed_ablation_w_inv": 2 * 8,
+    "tab:mimic-effectiveness-reversibility": 3 * 13,
+    "tab:mimic-abltion_w_inv": 3 * 8,
+    "tab:app_fid_celeba": 3 * 4,
+    "tab:app_baseline_comparison": 6 + 4 + 4,
+    "tab:app_dropout_ablation": 6 * 2,
+    "tab:app_practical_comparison_sadcg": 2,
+}
+# (table, do, guidance, attribute) whose Δ is not the difference of two AUROC
+WRONG_DELTA = {
+    (APG, "male", "apg:3.0", "young"),
+    (APG, "male", "fapg:affected=3.0,invariant=1.2", "young"),
+}
+# (do, guidance, attribute) for which two tables differ
+CONTRADICTION = ("male", "fcfg:affected=2.5,invariant=1.2", "young")
+
+
+def test_every_table_is_whole() -> None:
+    assert Counter(row.table for row in ROWS) == COUNTS
+    assert list(paper_tables()) == list(COUNTS)
+
+
+def test_no_setting_comes_twice_in_a_table() -> None:
+    found = Counter((r.table, r.dataset, r.do, r.guidance, r.method) for r in ROWS)
+    assert set(found.values()) == {1}
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_attributes_are_those_of_the_presets(dataset: str) -> None:
+    names = set(read_config(dataset).attributes)
+    for row in paper_rows(dataset):
+        assert {*row.do.split("+"), *row.auroc, *row.delta} <= names
+
+
+def test_every_row_is_a_setting_in_its_text_form_or_a_method_of_others() -> None:
+    for row in ROWS:
+        assert (row.guidance is None) != (row.method is None)
+    for row in SETTINGS:
+        assert row.guidance is not None
+        assert repr(Guidance.parse(row.guidance)) == row.guidance
+
+
+def test_every_table_has_the_unguided_row_of_each_intervention() -> None:
+    for row in MEASURED:
+        base = baseline(row)
+        assert set(base.delta.values()) == {0.0}
+        assert set(base.auroc) == set(row.auroc) == set(row.delta)
+
+
+def test_every_delta_is_the_difference_to_the_unguided_row_but_for_the_known_slips() -> None:
+    wrong = {
+        (row.table, row.do, row.guidance, name)
+        for row in MEASURED
+        for name, value in row.auroc.items()
+        if abs(value - baseline(row).auroc[name] - row.delta[name]) > 0.15
+    }
+    assert wrong == WRONG_DELTA
+    noted = {(r.table, r.do, r.guidance) for r in ROWS if r.note and "does not add up" in r.note}
+    assert noted == {slip[:3] for slip in WRONG_DELTA}
+
+
+def test_tables_agree_on_what_they_share_but_for_the_known_contradiction() -> None:
+    for row in SETTINGS:
+        assert row.guidance is not None
+        main = match(row.dataset, row.do, row.guidance)
+        assert main is not None
+        differing = {
+            name
+            for ours, theirs in ((row.auroc, main.auroc), (row.delta, main.delta))
+            for name, value in ours.items()
+            if theirs[name] != value
+        }
+        if (row.do, row.guidance) == CONTRADICTION[:2] and row.table != main.table:
+            assert differing == {CONTRADICTION[2]}
+            assert row.note
+            assert main.note
+        else:
+            assert not differing
+        assert row.mae in (None, main.mae)
+        assert row.lpips in (None, main.lpips)
+
+
+def test_all_numbers_lie_where_they_can() -> None:
+    for row in ROWS:
+        assert all(50 < value <= 100 for value in row.auroc.values())
+        assert all(-50 < value < 50 for value in row.delta.values())
+        assert row.mae is None or 0 < row.mae < 0.5
+        assert row.lpips is None or 0 < row.lpips < 0.5
+        assert row.fid is None or 15 < row.fid < 25
+
+
+def test_an_average_that_is_none_is_noted() -> None:
+    rows = [row for row in ROWS if row.off_target is not None]
+    assert len(rows) == 8
+    assert all("called an average" in (row.note or "") for row in rows)
+    for row in rows:
+        main = match(row.dataset, row.do, row.guidance) if row.guidance else None
+        if main is not None:
+            others = [value for name, value in main.delta.items() if name != row.do]
+            assert row.off_target in others
+            assert sum(others) / len(others) != pytest.approx(row.off_target, abs=0.15)
+
+
+def test_attribute_wise_weights_recover_the_groups_only_roughly() -> None:
+    rows = [row for row in ROWS if row.note and "only roughly" in row.note]
+    assert len(rows) == 4
+    for row in rows:
+        assert row.note is not None
+        other = match(row.dataset, row.do, row.note.split(", ", 1)[1].split(", which")[0])
+        assert other is not None
+        assert max(abs(other.auroc[name] - value) for name, value in row.auroc.items()) < 3.2
+        assert other.auroc != row.auroc
+
+
+def test_cost_and_dropout_are_there() -> None:
+    costs = {row.method: (row.parameters, row.seconds) for row in ROWS if row.parameters}
+    assert costs == {"SA-DCG": (72_600_000, 180.0), "FCFG": (60_500_000, 140.0)}
+    dropout = {row.method: row.mae for row in ROWS if row.method and "p_null" in row.method}
+    rules = {method.split(",")[0] for method in dropout}
+    assert rules == {"CFG", "FCFG", "CFG++", "FCFG++", "APG", "FAPG"}
+    for rule in rules:
+        assert dropout[f"{rule}, p_null = 0.5"] < dropout[f"{rule}, p_null = 0.2"]
+
+
+@pytest.mark.parametrize(
+    ("guidance", "same"),
+    [
+        ("cfg:3", "cfg:3.0"),
+        ("cfg:1.0", "none"),
+        ("fcfg:invariant=1.20,affected=3", "fcfg:affected=3.0,invariant=1.2"),
+        ("fcfg++:affected=2e-2,invariant=8e-3", "fcfg++:affected=0.02,invariant=0.008"),
+        ("apg:3", "apg:3.0"),
+    ],
+)
+def test_a_match_compares_weights_as_numbers(guidance: str, same: str) -> None:
+    assert match("celeba-hq", "smiling", guidance) == match("celeba-hq", "smiling", same)
+    assert match("celeba-hq", "smiling", guidance) is not None
+    assert meaning(guidance) == meaning(same)
+
+
+def test_a_match_takes_targets_in_any_order() -> None:
+    ours = match("celeba-hq", "young+smiling", "cfg:2.5")
+    assert ours is not None
+    assert ours.table == "tab:do_smiling_young"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "do", "guidance"),
+    [
+        ("celeba-hq", "smiling", "cfg:3.1"),
+        ("celeba-hq", "smiling", "cfg:3.0;start=0.2"),
+        ("celeba-hq", "smiling", "cfg++:0.02;raw=true"),
+        ("celeba-hq", "smiling", "fcfg:all=1.0"),
+        ("celeba-hq", "hat", "cfg:3.0"),
+        ("portraits", "smiling", "cfg:3.0"),
+        (None, "smiling", "cfg:3.0"),
+    ],
+)
+def test_what_the_paper_does_not_have_has_no_match(dataset, do: str, guidance: str) -> None:
+    assert match(dataset, do, guidance) is None
+
+
+def test_a_match_has_the_fid_of_its_own_table() -> None:
+    row = match("celeba-hq", "young", "fcfg:affected=3.0,invariant=1.2")
+    assert row is not None
+    assert (row.table, row.auroc["young"], row.fid) == (MAIN, 87.6, 20.3)
+    unguided = match("celeba-hq", "young", "none")
+    assert unguided is not None
+    assert unguided.fid is None
+
+
+def test_a_run_knows_its_data_set_of_the_paper() -> None:
+    assert dataset_of({"data": {"format": "celeba-mosaic"}}) == "celeba-hq"
+    assert dataset_of({"data": {"format": "portraits"}}) is None
+    assert paper_rows("portraits") == ()
+
+
+def baseline(row: PaperRow) -> PaperRow:
+    [found] = [
+        other
+        for other in MEASURED
+        if (other.table, other.do, other.guidance) == (row.table, row.do, "none")
+    ]
+    return found
