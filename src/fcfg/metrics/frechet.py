@@ -1,0 +1,140 @@
+r"""Fréchet distance between two sets of features, as if both were Gaussian.
+
+.. math:: d^2 = \|\mu - \nu\|^2 + \operatorname{tr}\big(S + T - 2 (S T)^{1/2}\big)
+
+With centred features :math:`X` and :math:`Y`, :math:`S = X^\top X / (n-1)` and so on, the
+eigenvalues of :math:`(S T)^{1/2}` are the singular values of :math:`X Y^\top`, over
+:math:`\sqrt{(n-1)(m-1)}`: no root of a matrix is taken, and none can be negative. Over Inception
+features the distance is called FID; over a judge's features it is not, and must not be.
+
+References:
+    GANs trained by a two time-scale update rule converge to a local Nash equilibrium (Heusel et
+    al., 2017).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fcfg.errors import InputError, check_whole
+from fcfg.metrics.pixels import PIXEL_RANGE, checked
+from fcfg.metrics.stored import read_stored
+
+_SIZE = 299
+
+
+def frechet_distance(features: ArrayLike, others: ArrayLike) -> float:
+    """Squared Fréchet distance of the Gaussians with the same means and covariances.
+
+    It is 0 for equal features, and larger for fewer images: compare only distances of equal n.
+
+    >>> square = [[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]
+    >>> round(frechet_distance(square, [[x + 3, y] for x, y in square]), 9)
+    9.0
+
+    Args:
+        features: One row an image, (n, d), at least two.
+        others: (m, d), at least two.
+    """
+    (mu, x), (nu, y) = (
+        _moments(name, rows) for name, rows in (("features", features), ("others", others))
+    )
+    if len(mu) != len(nu):
+        raise InputError(
+            "features",
+            expected="as many numbers a row on both sides",
+            got=f"{len(mu)} and {len(nu)}",
+            do="compute both with one network",
+        )
+    overlap = np.linalg.svd(x @ y.T, compute_uv=False).sum()
+    spread = (x**2).sum() + (y**2).sum() - 2 * overlap
+    return float(((mu - nu) ** 2).sum() + max(spread, 0.0))
+
+
+def _moments(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The mean, and a factor whose square is the covariance."""
+    features = np.asarray(rows, dtype=np.float64)
+    if features.ndim != 2 or len(features) < 2 or not np.isfinite(features).all():
+        raise InputError(
+            name,
+            expected="finite numbers, one row for each of at least 2 images",
+            got=f"shape {features.shape}"
+            + ("" if np.isfinite(features).all() else " with NaN or infinity"),
+            do="use more images: hundreds say something, 10,000 are customary",
+        )
+    mean = features.mean(axis=0)
+    factor = np.linalg.qr(features - mean, mode="r")
+    return mean, cast(NDArray[np.float64], factor) / np.sqrt(len(features) - 1)
+
+
+class Inception(nn.Module):
+    """The network of FID, as a TorchScript file has it.
+
+    Args:
+        network: From (n, 3, 299, 299), bytes as (byte - 128) / 128, to (n, 2048).
+        stored: How records name the weights.
+    """
+
+    def __init__(self, network: nn.Module, stored: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self.network = network.float().eval()
+        self.about: dict[str, Any] = {  #: what a record says of it
+            "name": "FID",
+            "network": "Inception 2015",
+            **(stored or {}),
+            "range": PIXEL_RANGE,
+            "resize": "bytes, then bilinear to 299 x 299",
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> Inception:
+        """Read a TorchScript file, stored in half or single precision."""
+        network, digest = read_stored(
+            Path(path), _script, name="Inception weights", expected="a TorchScript file"
+        )
+        return cls(network, {"weights": Path(path).name, "sha256": digest})
+
+    @torch.no_grad()
+    def features(self, images: Tensor, *, batch_size: int = 64) -> Float[np.ndarray, "n features"]:
+        """Features of images, one row each, on the device of the network.
+
+        Args:
+            images: In [-1, 1], (n, channel, height, width), of any size; grey ones are repeated
+                to three channels. They are rounded to bytes first, as their files are.
+            batch_size: Images at once.
+        """
+        check_whole("batch_size", batch_size, 1, 10**9, do="64 is the default")
+        x = checked("images", images)
+        if x.shape[1] not in (1, 3):
+            raise InputError(
+                "images",
+                expected="1 or 3 channels",
+                got=f"{x.shape[1]}",
+                do="choose the channels to compare",
+            )
+        device = next(self.network.parameters()).device
+        pieces = [self.network(_prepared(piece.to(device))) for piece in x.split(batch_size)]
+        return torch.cat(pieces).double().cpu().numpy()
+
+
+def _prepared(images: Tensor) -> Float[Tensor, "n 3 299 299"]:
+    pixels = ((images.clamp(-1, 1) + 1) * 127.5).round().expand(-1, 3, -1, -1)
+    large = functional.interpolate(pixels, size=(_SIZE, _SIZE), mode="bilinear")
+    return (large - 128) / 128
+
+
+def _script(file: BytesIO) -> nn.Module:
+    with warnings.catch_warnings():  # TorchScript is deprecated, but what FID's weights come in
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return cast(nn.Module, torch.jit.load(file, map_location="cpu"))

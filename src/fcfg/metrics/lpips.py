@@ -1,0 +1,144 @@
+r"""LPIPS: distance between images as a network sees them.
+
+.. math:: d(x, y) = \sum_\ell \frac{1}{H_\ell W_\ell} \sum_{h,w}
+    \big\| w_\ell \odot (\hat\phi_\ell(x)_{hw} - \hat\phi_\ell(y)_{hw}) \big\|_2^2
+
+:math:`\hat\phi_\ell` is AlexNet after its :math:`\ell`-th ReLU, of unit length over channels;
+:math:`w_\ell^2`, what the linear layers store, was fitted to human judgements. Version 0.1.
+
+References:
+    The unreasonable effectiveness of deep features as a perceptual metric (Zhang et al., 2018).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from fcfg.errors import InputError, quoted
+from fcfg.metrics.pixels import PIXEL_RANGE, checked_alike
+from fcfg.metrics.stored import read_stored
+
+_SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
+_WIDTHS = (64, 192, 384, 256, 256)
+_SMALLEST = 32  # of which AlexNet leaves one pixel
+
+
+class LPIPS(nn.Module):
+    """AlexNet, tapped after each ReLU, and a weight for each of its channels.
+
+    Args:
+        weights: Tensors named as published: ``features.{0,3,6,8,10}.{weight,bias}`` and
+            ``lin{0..4}.model.1.weight``; others, such as AlexNet's classifier, are left aside.
+        stored: How records name the weights.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, weights: Mapping[str, Tensor], stored: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__()
+        first, second, *rest = _WIDTHS
+        self.features = nn.Sequential(
+            *(nn.Conv2d(3, first, 11, stride=4, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2)),
+            *(nn.Conv2d(first, second, 5, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2)),
+            *(nn.Conv2d(second, rest[0], 3, padding=1), nn.ReLU()),
+            *(nn.Conv2d(rest[0], rest[1], 3, padding=1), nn.ReLU()),
+            *(nn.Conv2d(rest[1], rest[2], 3, padding=1), nn.ReLU()),
+        )
+        self.linear = nn.ParameterList(torch.zeros(1, width, 1, 1) for width in _WIDTHS)
+        self.load_state_dict(_named(weights, self.state_dict()))
+        for name, values in (("shift", _SHIFT), ("scale", _SCALE)):
+            self.register_buffer(name, torch.tensor(values)[:, None, None])
+        self.eval().requires_grad_(False)
+        self.about: dict[str, Any] = {  #: what a record says of it
+            "name": "LPIPS",
+            "network": "AlexNet v0.1",
+            **(stored or {}),
+            "range": PIXEL_RANGE,
+        }
+
+    @classmethod
+    def load(cls, path: str | Path, linear: str | Path | None = None) -> LPIPS:
+        """Read the weights from one file with everything, or from two.
+
+        Args:
+            path: Backbone and linear layers; or torchvision's AlexNet alone.
+            linear: The linear layers, ``alex.pth`` of the lpips package, where they are apart.
+        """
+        paths = [Path(path)] + ([] if linear is None else [Path(linear)])
+        weights: dict[str, Tensor] = {}
+        digests: list[str] = []
+        for file in paths:
+            tensors, digest = read_stored(
+                file, _tensors, name="LPIPS weights", expected="a file of tensors, by torch.save"
+            )
+            weights |= tensors
+            digests.append(digest)
+        names = " + ".join(file.name for file in paths)
+        return cls(weights, {"weights": names, "sha256": " + ".join(digests)})
+
+    def forward(self, images: Tensor, others: Tensor) -> Float[Tensor, "n"]:
+        """Distance of each image from the other: 0 for equal ones, larger is farther.
+
+        Args:
+            images: In [-1, 1], (n, channel, height, width), used at the size they have, at least
+                32 by 32; grey ones are repeated to three channels.
+            others: Of the same shape.
+        """
+        x, y = (self._scaled(z) for z in checked_alike(images=images, others=others))
+        total = x.new_zeros(len(x))
+        for a, b, weight in zip(self._taps(x), self._taps(y), self.linear, strict=True):
+            total = total + ((a - b) ** 2 * weight).sum(dim=1).mean(dim=(1, 2))
+        return total
+
+    def _scaled(self, images: Tensor) -> Float[Tensor, "n 3 height width"]:
+        _, channels, height, width = images.shape
+        if channels not in (1, 3) or min(height, width) < _SMALLEST:
+            raise InputError(
+                "LPIPS, images",
+                expected=f"1 or 3 channels, at least {_SMALLEST} by {_SMALLEST} pixels",
+                got=f"shape {tuple(images.shape)}",
+                do="smaller images have no LPIPS; use the mean absolute error",
+            )
+        rgb = images.to(self.shift).expand(-1, 3, -1, -1)
+        return (rgb - self.shift) / self.scale
+
+    def _taps(self, x: Tensor) -> Iterator[Float[Tensor, "n width h w"]]:
+        for layer in self.features:
+            x = layer(x)
+            if isinstance(layer, nn.ReLU):
+                yield x / (x.square().sum(dim=1, keepdim=True).sqrt() + 1e-10)
+
+
+def _tensors(file: BytesIO) -> dict[str, Tensor]:
+    found = torch.load(file, map_location="cpu", weights_only=True)
+    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+
+
+def _named(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Take the wanted tensors from those published, or say which are missing."""
+    published = {re.sub(r"linear\.(\d)", r"lin\1.model.1.weight", name): name for name in wanted}
+    wrong = [
+        name
+        for name, ours in published.items()
+        if name not in weights or weights[name].shape != wanted[ours].shape
+    ]
+    if wrong:
+        raise InputError(
+            "LPIPS weights",
+            expected=f"AlexNet's tensors and those of five linear layers, {len(published)} in all",
+            got=f"none of the right shape for {quoted(wrong[:3])}"
+            + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""),
+            do="give torchvision's AlexNet together with alex.pth of the lpips package",
+        )
+    return {ours: weights[name] for name, ours in published.items()}
