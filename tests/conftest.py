@@ -39,3 +39,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from runs import tiny
 
     return train(tiny(), tmp_path_factory.mktemp("runs") / "finished")
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without weights for metrics; the folder where torch's hub would have them."""
+    monkeypatch.delenv("FCFG_WEIGHTS", raising=False)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    checkpoints = tmp_path / "torch" / "hub" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    return checkpoints

@@ -1,0 +1,156 @@
+"""The Fréchet distance against a root of a matrix and closed forms; the network of FID."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import sqrtm
+from torch import nn
+from torch.nn import functional
+
+from fcfg.metrics import Inception, Missing, find_inception, frechet_distance
+from refusal import refused
+from stored import images, shared
+
+
+def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + rng.normal(size=d)
+
+
+def reference(x: np.ndarray, y: np.ndarray) -> float:
+    s, t = np.cov(x, rowvar=False), np.cov(y, rowvar=False)
+    root = np.trace(sqrtm(s @ t)).real
+    return float(((x.mean(0) - y.mean(0)) ** 2).sum() + np.trace(s) + np.trace(t) - 2 * root)
+
+
+@pytest.mark.parametrize(("n", "m", "d"), [(50, 70, 6), (40, 40, 30), (200, 31, 30)])
+def test_the_distance_agrees_with_a_root_of_the_product(n: int, m: int, d: int) -> None:
+    x, y = rows(n, d), rows(m, d, seed=1)
+    assert frechet_distance(x, y) == pytest.approx(reference(x, y), rel=1e-8)
+
+
+def test_the_distance_of_gaussians_is_the_closed_form() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 4))
+    x = (x - x.mean(0)) @ np.linalg.inv(
+        np.linalg.cholesky(np.cov(x, rowvar=False))
+    ).T  # exactly N(0, 1)
+    sd, mu = np.array([1.0, 2.0, 0.5, 0.0]), np.array([0.0, 1.0, 0.0, -3.0])
+    expected = (mu**2).sum() + ((1 - sd) ** 2).sum()
+    assert frechet_distance(x, x * sd + mu) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("n", "d"), [(50, 6), (10, 40)])  # also with fewer images than features
+def test_the_distance_is_zero_for_equal_features_and_symmetric(n: int, d: int) -> None:
+    x, y = rows(n, d), rows(n + 3, d, seed=1)
+    assert frechet_distance(x, x) == pytest.approx(0, abs=1e-10 * (x**2).sum())
+    assert frechet_distance(x, x[::-1]) == pytest.approx(0, abs=1e-10 * (x**2).sum())
+    assert frechet_distance(x, x) >= 0
+    assert frechet_distance(x, y) == pytest.approx(frechet_distance(y, x))
+
+
+def test_the_distance_ignores_a_common_turn_and_move() -> None:
+    x, y = rows(50, 6), rows(60, 6, seed=1)
+    turn = np.linalg.qr(rows(6, 6, seed=2)).Q
+    assert frechet_distance(x @ turn + 3, y @ turn + 3) == pytest.approx(frechet_distance(x, y))
+
+
+def test_features_that_have_no_distance_are_refused() -> None:
+    x = rows(5, 3)
+    with refused("features", "at least 2 images", "shape (1, 3)"):
+        frechet_distance(x[:1], x)
+    with refused("others", "shape (5,)"):
+        frechet_distance(x, x[:, 0])
+    with refused("others", "with NaN"):
+        frechet_distance(x, np.full((5, 3), np.nan))
+    with refused("features", "3 and 2"):
+        frechet_distance(x, x[:, :2])
+
+
+# The network ------------------------------------------------------------------------------------
+
+
+class Means(nn.Module):
+    """Mean of each channel, times a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert list(x.shape[1:]) == [3, 299, 299]
+        return x.mean(dim=[2, 3]) * self.weight
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "inception_fid.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.script(Means().half()).save(path)
+    return path
+
+
+def test_images_are_rounded_to_bytes_enlarged_and_scaled(script: Path) -> None:
+    network = Inception.load(script)
+    flat = torch.tensor([-1.0, 0.0, 1.0])[:, None, None].expand(2, 3, 8, 8)
+    wanted = (torch.tensor([0.0, 128.0, 255.0]) - 128) / 128
+    assert network.features(flat)[1] == pytest.approx(wanted.numpy(), abs=1e-6)
+    x = images(5, size=20)
+    small = ((x + 1) * 127.5).round()
+    large = (functional.interpolate(small, size=(299, 299), mode="bilinear") - 128) / 128
+    found = network.features(x, batch_size=2)
+    assert found.shape == (5, 3)
+    assert found == pytest.approx(large.mean(dim=(2, 3)).numpy(), abs=1e-5)
+    grey = network.features(x[:, :1])
+    assert grey == pytest.approx(network.features(x[:, :1].expand(-1, 3, -1, -1)))
+
+
+def test_the_network_is_named_by_its_file(script: Path) -> None:
+    about = Inception.load(script).about
+    assert (about["name"], about["weights"]) == ("FID", "inception_fid.pt")
+    assert len(about["sha256"]) == 64
+    assert about["range"] == "[-1, 1]"
+    assert "299" in about["resize"]
+
+
+def test_what_the_network_cannot_take_is_refused(script: Path, tmp_path: Path) -> None:
+    network = Inception.load(script)
+    with refused("images", "dtype uint8"):
+        network.features(images().to(torch.uint8))
+    with refused("images", "1 or 3 channels"):
+        network.features(images(channels=2))
+    with refused("batch_size", "64 is the default"):
+        network.features(images(), batch_size=0)
+    other = tmp_path / "state.pth"
+    torch.save(Means().state_dict(), other)
+    with refused("state.pth", "a TorchScript file"):
+        Inception.load(other)
+
+
+def test_the_network_is_looked_for_and_never_fetched(nowhere, script, monkeypatch) -> None:
+    missing = find_inception()
+    assert isinstance(missing, Missing)
+    assert "no weights for FID: set FCFG_WEIGHTS" in str(missing)
+    assert "TorchScript" in missing.how
+    monkeypatch.setenv("FCFG_WEIGHTS", str(script.parent))
+    assert isinstance(find_inception(), Inception)
+    assert isinstance(find_inception(script), Inception)
+    with refused("Inception weights", "inception_fid.pt or", "none of them"):
+        find_inception(nowhere)
+
+
+def test_the_published_network_tells_images_apart() -> None:
+    network = find_inception(shared("inception_fid_fp16storage.pt"))
+    x = images(3, size=64)
+    features = network.features(torch.cat([x, x[:1]]))
+    assert features.shape == (4, 2048)
+    assert features[3] == pytest.approx(features[0], abs=1e-4)
+    assert frechet_distance(features, features) == pytest.approx(0, abs=1e-6)
+    assert features.min() >= 0  # means of what a ReLU left
+    assert np.abs(features[0] - features[1]).max() > 0.1

@@ -1,0 +1,178 @@
+"""LPIPS: published values with the published weights, laws with any."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from pathlib import Path
+
+import pytest
+import torch
+
+from fcfg.metrics import LPIPS, Missing, find_lpips
+from refusal import refused
+from stored import alexnet, images, linear_layers, shared
+
+ALEXNET = "alexnet-owt-7be5be79.pth"
+
+
+@pytest.fixture(scope="module")
+def lpips() -> LPIPS:
+    return LPIPS(alexnet() | linear_layers())
+
+
+# Values -----------------------------------------------------------------------------------------
+
+
+def test_published_weights_give_the_reference_values() -> None:
+    lpips = LPIPS.load(shared("lpips_alex_full.pt"))
+    c, i, j = torch.meshgrid(
+        torch.arange(3.0), torch.arange(64.0), torch.arange(64.0), indexing="ij"
+    )
+    a = torch.sin(0.1 * (c + 1) * i + 0.05 * j)[None]
+    b = torch.cos(0.07 * (c + 1) * j - 0.03 * i)[None]
+    assert lpips(a, b).item() == pytest.approx(0.48695, abs=1e-5)
+    assert lpips(a, -a).item() == pytest.approx(0.30746, abs=1e-5)
+    assert lpips(a, 0.9 * a).item() == pytest.approx(0.000452, abs=1e-6)
+    assert lpips(a, a).item() == 0
+
+
+def test_a_distance_is_zero_for_equal_images_symmetric_and_positive(lpips: LPIPS) -> None:
+    x, y = images(), images(seed=1)
+    assert lpips(x, x).tolist() == [0, 0, 0]
+    assert (lpips(x, y) > 0).all()
+    assert torch.allclose(lpips(x, y), lpips(y, x))
+
+
+def test_an_image_does_not_depend_on_its_neighbours(lpips: LPIPS) -> None:
+    x, y = images(), images(seed=1)
+    alone = torch.cat([lpips(x[i : i + 1], y[i : i + 1]) for i in range(3)])
+    assert torch.allclose(lpips(x, y), alone, rtol=1e-4)
+
+
+def test_linear_layers_weigh_the_layers(lpips: LPIPS) -> None:
+    x, y = images(), images(seed=1)
+    doubled = {name: 2 * weight for name, weight in linear_layers().items()}
+    assert torch.allclose(LPIPS(alexnet() | doubled)(x, y), 2 * lpips(x, y))
+    nothing = {name: 0 * weight for name, weight in linear_layers().items()}
+    assert LPIPS(alexnet() | nothing)(x, y).tolist() == [0, 0, 0]
+
+
+def test_grey_images_are_repeated_and_sizes_used_as_they_are(lpips: LPIPS) -> None:
+    x, y = images(channels=1), images(channels=1, seed=1)
+    assert torch.allclose(lpips(x, y), lpips(x.expand(-1, 3, -1, -1), y.expand(-1, 3, -1, -1)))
+    assert lpips(images(size=32), images(size=32, seed=1)).isfinite().all()
+
+
+def test_no_gradient_is_kept(lpips: LPIPS) -> None:
+    x = images().requires_grad_()
+    assert not lpips(x, x).requires_grad
+    assert not any(weight.requires_grad for weight in lpips.parameters())
+
+
+def test_images_that_have_no_lpips_are_refused(lpips: LPIPS) -> None:
+    with refused("LPIPS, images", "at least 32 by 32", "(3, 3, 31, 31)"):
+        lpips(images(size=31), images(size=31))
+    with refused("LPIPS, images", "1 or 3 channels"):
+        lpips(images(channels=2), images(channels=2))
+    with refused("images", "dtype uint8"):
+        lpips(images().to(torch.uint8), images())
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+def save(folder: Path, one_file: bool) -> None:
+    folder.mkdir(exist_ok=True)
+    if one_file:
+        torch.save(alexnet() | linear_layers(), folder / "lpips_alex_full.pt")
+    else:
+        torch.save(alexnet(), folder / ALEXNET)
+        torch.save(linear_layers(), folder / "alex.pth")
+
+
+def test_one_file_and_two_are_the_same(lpips: LPIPS, tmp_path: Path) -> None:
+    save(tmp_path, one_file=True)
+    save(tmp_path, one_file=False)
+    x, y = images(), images(seed=1)
+    one = LPIPS.load(tmp_path / "lpips_alex_full.pt")
+    two = LPIPS.load(tmp_path / ALEXNET, tmp_path / "alex.pth")
+    assert torch.equal(one(x, y), lpips(x, y))
+    assert torch.equal(two(x, y), lpips(x, y))
+    assert two.about["weights"] == f"{ALEXNET} + alex.pth"
+    digests = [
+        hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+        for name in ("lpips_alex_full.pt", ALEXNET, "alex.pth")
+    ]
+    assert two.about["sha256"] == f"{digests[1]} + {digests[2]}"
+    assert one.about == {
+        "name": "LPIPS",
+        "network": "AlexNet v0.1",
+        "weights": "lpips_alex_full.pt",
+        "sha256": digests[0],
+        "range": "[-1, 1]",
+    }
+
+
+def test_weights_of_something_else_are_refused(tmp_path: Path) -> None:
+    with refused("LPIPS weights", "15 in all", "'lin0.model.1.weight'", "and 2 more", "alex.pth"):
+        LPIPS(alexnet())
+    with refused("LPIPS weights", "'lin4.model.1.weight'"):
+        LPIPS(alexnet() | linear_layers() | {"lin4.model.1.weight": torch.zeros(1, 3, 1, 1)})
+    with refused("absent.pt", "No such file"):
+        LPIPS.load(tmp_path / "absent.pt")
+    broken = tmp_path / "broken.pt"
+    broken.write_bytes(b"no tensors")
+    with refused("broken.pt", "a file of tensors", "fetch the file again"):
+        LPIPS.load(broken)
+
+
+# Where they are looked for ----------------------------------------------------------------------
+
+
+def test_without_weights_the_reason_is_one_sentence(nowhere: Path) -> None:
+    missing = find_lpips()
+    assert isinstance(missing, Missing)
+    assert str(missing).startswith("no weights for LPIPS: set FCFG_WEIGHTS to a folder with")
+    assert "alex.pth" in missing.how
+    assert "\n" not in str(missing)
+
+
+@pytest.mark.parametrize("one_file", [True, False])
+def test_weights_are_found_in_every_place(nowhere: Path, tmp_path, monkeypatch, one_file) -> None:
+    save(nowhere, one_file)
+    assert isinstance(find_lpips(), LPIPS)  # torch's hub
+    (tmp_path / "named").mkdir()
+    monkeypatch.setenv("FCFG_WEIGHTS", str(tmp_path / "named"))
+    assert isinstance(find_lpips(), LPIPS)  # nothing in the folder, so the hub
+    save(tmp_path / "named", one_file)
+    for file in nowhere.iterdir():
+        file.unlink()
+    assert isinstance(find_lpips(), LPIPS)
+    monkeypatch.delenv("FCFG_WEIGHTS")
+    assert isinstance(find_lpips(), Missing)
+    assert isinstance(find_lpips(tmp_path / "named"), LPIPS)
+
+
+def test_linear_layers_of_an_installed_lpips_are_found(nowhere, tmp_path, monkeypatch) -> None:
+    package = tmp_path / "site" / "lpips"
+    (package / "weights" / "v0.1").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('not to be imported')")
+    torch.save(linear_layers(), package / "weights" / "v0.1" / "alex.pth")
+    torch.save(alexnet(), nowhere / ALEXNET)
+    assert isinstance(find_lpips(), Missing)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    importlib.invalidate_caches()
+    found = find_lpips()
+    assert isinstance(found, LPIPS)
+    assert found.about["weights"] == f"{ALEXNET} + alex.pth"
+
+
+def test_a_place_that_is_named_must_have_them(nowhere: Path, tmp_path, monkeypatch) -> None:
+    with refused("absent.pt", "No such file"):
+        find_lpips(tmp_path / "absent.pt")
+    with refused("LPIPS weights", "lpips_alex_full.pt or alexnet", "none of them"):
+        find_lpips(nowhere)
+    monkeypatch.setenv("FCFG_WEIGHTS", str(tmp_path / "absent"))
+    with refused("FCFG_WEIGHTS", "a folder", "absent"):
+        find_lpips()

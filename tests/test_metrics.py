@@ -1,0 +1,270 @@
+"""Effectiveness, shift, pixels and truth, against scikit-learn and on answers that are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+from fcfg.metrics import (
+    MIN_IMAGES,
+    Bootstrap,
+    amplification,
+    attenuation,
+    auroc,
+    directions,
+    image_errors,
+    image_mae,
+    level_scores,
+    macro_auroc,
+    mean,
+    mean_absolute_error,
+    signed_shift,
+)
+from refusal import refused
+
+N = 240
+
+
+def scored(seed: int = 0, ties: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, and scores that say something of them."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, N)
+    scores = rng.normal(labels, 1.5)
+    return (scores.round() if ties else scores), labels
+
+
+def levelled(levels: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, levels, N)
+    raw = rng.normal(size=(N, levels)) + np.eye(levels)[labels]
+    return np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True), labels
+
+
+# Effectiveness ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_an_auroc_and_every_draw_of_it_agree_with_scikit_learn(ties: bool) -> None:
+    scores, labels = scored(ties=ties)
+    bootstrap = Bootstrap(N, resamples=50)
+    found = auroc(scores, labels, bootstrap)
+    assert found.value == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
+    for counts, replicate in zip(bootstrap.counts, found.replicates, strict=True):
+        expected = roc_auc_score(labels, scores, sample_weight=counts)
+        assert replicate == pytest.approx(expected, abs=1e-12)
+
+
+def test_an_auroc_knows_perfection_chance_and_their_opposite() -> None:
+    _, labels = scored()
+    bootstrap = Bootstrap(N)
+    assert auroc(labels, labels, bootstrap).to_json() == {
+        **dict.fromkeys(("value", "low", "high"), 1.0),
+        "n": N,
+    }
+    assert auroc(-labels, labels, bootstrap).value == 0
+    assert auroc(np.zeros(N), labels, bootstrap).value == 0.5
+
+
+def test_an_auroc_depends_on_the_order_of_scores_alone() -> None:
+    scores, labels = scored()
+    bootstrap = Bootstrap(N, resamples=20)
+    same = auroc(np.exp(scores), labels, bootstrap)
+    assert (same.replicates == auroc(scores, labels, bootstrap).replicates).all()
+    assert auroc(-scores, 1 - labels, bootstrap).value == pytest.approx(same.value)
+
+
+def test_a_draw_of_one_class_has_no_auroc_and_is_left_out() -> None:
+    rare = auroc([0.1, 0.2, 0.3, 0.9], [0, 0, 0, 1], Bootstrap(4), few=True)
+    assert np.isnan(rare.replicates).mean() == pytest.approx(0.75**4 + 0.25**4, abs=0.05)
+    assert (rare.value, rare.low, rare.high) == (1, 1, 1)
+
+
+def test_a_macro_auroc_and_every_draw_of_it_agree_with_scikit_learn() -> None:
+    scores, labels = levelled()
+    bootstrap = Bootstrap(N, resamples=20)
+    found = macro_auroc(scores, labels, bootstrap)
+    options = {"multi_class": "ovr", "average": "macro"}
+    assert found.value == pytest.approx(roc_auc_score(labels, scores, **options), abs=1e-12)
+    for counts, replicate in zip(bootstrap.counts, found.replicates, strict=True):
+        expected = roc_auc_score(labels, scores, sample_weight=counts, **options)
+        assert replicate == pytest.approx(expected, abs=1e-12)
+
+
+def test_levels_that_do_not_occur_do_not_count() -> None:
+    scores, labels = levelled(3)
+    labels = np.where(labels == 1, 2, labels)
+    bootstrap = Bootstrap(N, resamples=20)
+    found = macro_auroc(scores, labels, bootstrap)
+    each = [auroc(scores[:, level], labels == level, bootstrap).value for level in (0, 2)]
+    assert found.value == pytest.approx(np.mean(each))
+    assert np.isfinite(found.replicates).all()
+
+
+def test_two_levels_are_a_binary_attribute() -> None:
+    scores, labels = levelled(2)
+    bootstrap = Bootstrap(N, resamples=20)
+    both, one = macro_auroc(scores, labels, bootstrap), auroc(scores[:, 1], labels, bootstrap)
+    assert both.replicates == pytest.approx(one.replicates)
+
+
+def test_a_draw_of_one_level_has_no_macro_auroc() -> None:
+    tiny = macro_auroc(np.eye(3), [0, 1, 2], Bootstrap(3), few=True)
+    assert np.isnan(tiny.replicates).any()
+    assert (tiny.value, tiny.low, tiny.high) == (1, 1, 1)
+
+
+def test_too_few_images_for_an_auroc_are_refused() -> None:
+    n = MIN_IMAGES - 1
+    scores, labels = scored()
+    levels = np.stack([-scores, scores], axis=1)
+    with refused("AUROC", "at least 200 images", "too few images for a metric", "few=True"):
+        auroc(scores[:n], labels[:n], Bootstrap(n))
+    with refused("AUROC", "199"):
+        macro_auroc(levels[:n], labels[:n], Bootstrap(n))
+    assert auroc(scores[:n], labels[:n], Bootstrap(n), few=True).n == n
+
+
+def test_labels_that_are_no_classes_are_refused() -> None:
+    (scores, labels), bootstrap = scored(), Bootstrap(N)
+    with refused("labels", "both 0 and 1", "[1.0]"):
+        auroc(scores, np.ones(N), bootstrap)
+    with refused("labels", "[0.0, 2.0]"):
+        auroc(scores, 2 * labels, bootstrap)
+    with refused("labels", "shape (239,)"):
+        auroc(scores, labels[1:], bootstrap)
+    levels = np.stack([-scores, scores], axis=1)
+    with refused("labels", "numbered 0 to 1", "[0.0, 2.0]"):
+        macro_auroc(levels, 2 * labels, bootstrap)
+    with refused("labels", "at least two levels"):
+        macro_auroc(levels, np.zeros(N), bootstrap)
+    with refused("scores", "(n, levels)", "use auroc"):
+        macro_auroc(scores, labels, bootstrap)
+    with refused("scores", "finite"):
+        macro_auroc(np.full((N, 2), np.nan), labels, bootstrap)
+
+
+def test_the_error_of_a_continuous_attribute_is_in_its_own_unit() -> None:
+    rng = np.random.default_rng(0)
+    ages = rng.uniform(20, 80, N)
+    bootstrap = Bootstrap(N)
+    off = mean_absolute_error(ages + np.where(rng.integers(0, 2, N), 3, -3), ages, bootstrap)
+    assert (off.value, off.low, off.high) == pytest.approx((3, 3, 3))
+
+
+# Signed shift -----------------------------------------------------------------------------------
+
+
+def test_a_shift_is_counted_toward_the_value_and_in_its_scale() -> None:
+    rng = np.random.default_rng(0)
+    values, reference = rng.integers(0, 2, N), rng.uniform(size=N)
+    bootstrap, toward = Bootstrap(N), directions("binary", values)
+    stronger = signed_shift(reference + 0.3 * toward, reference, toward, bootstrap, scale=2.0)
+    assert stronger.value == pytest.approx(0.15)
+    weaker = signed_shift(reference - 0.3 * toward, reference, toward, bootstrap)
+    assert (amplification(stronger), attenuation(stronger)) == (stronger.value, 0)
+    assert (amplification(weaker), attenuation(weaker)) == (0, pytest.approx(0.3))
+    none = signed_shift(reference, reference, toward, bootstrap)
+    assert (none.value, none.low, none.high) == (0, 0, 0)
+
+
+def test_a_difference_of_shifts_does_not_depend_on_the_reference() -> None:
+    rng = np.random.default_rng(0)
+    first, second, reference = rng.uniform(size=(3, N))
+    bootstrap, toward = Bootstrap(N), directions("binary", rng.integers(0, 2, N))
+    shifts = [signed_shift(score, reference, toward, bootstrap) for score in (first, second)]
+    direct = mean(toward * (first - second), bootstrap)
+    assert (shifts[0] - shifts[1]).replicates == pytest.approx(direct.replicates)
+
+
+def test_directions_by_kind() -> None:
+    assert directions("binary", [1, 0, 1]).tolist() == [1, -1, 1]
+    assert directions("categorical", ["red", "dark"]).tolist() == [1, 1]
+    assert directions("continuous", [10, 50, 90], factual=[40, 60]).tolist() == [-1, 0, 1]
+    assert level_scores([[0.2, 0.8], [0.6, 0.4]], [1, 1]).tolist() == [0.8, 0.4]
+
+
+def test_directions_that_mean_nothing_are_refused() -> None:
+    with refused("attribute kind", "did you mean 'binary'?"):
+        directions("binray", [0, 1])
+    with refused("directions of a continuous attribute", "factual="):
+        directions("continuous", [0, 1])
+    for scale in (0.0, -1.0, np.nan):
+        with refused("shift, scale", "above 0"):
+            signed_shift([0, 1], [0, 1], [1, 1], Bootstrap(2), scale=scale)
+
+
+# Pixels -----------------------------------------------------------------------------------------
+
+
+def images(n: int = 5, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(n, 3, 6, 4, generator=generator, dtype=torch.float64).mul(2).sub(1).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_the_pixel_error_agrees_with_numpy(dtype: torch.dtype) -> None:
+    x, y = images(dtype=dtype), images(seed=1, dtype=dtype)
+    expected = np.abs(x.double().numpy() - y.double().numpy()).mean(axis=(1, 2, 3))
+    assert image_mae(x, y) == pytest.approx(expected, rel=1e-6)
+    assert image_mae(x, y) == pytest.approx(image_mae(y, x))
+    assert image_mae(x, x).tolist() == [0] * 5
+    assert image_mae(torch.ones(1, 1, 2, 2), -torch.ones(1, 1, 2, 2)).tolist() == [2]
+
+
+def test_images_in_another_range_are_refused() -> None:
+    x = images()
+    with refused("images", "[-1, 1]", "dtype uint8", "x / 127.5 - 1"):
+        image_mae(((x + 1) * 127.5).to(torch.uint8), x)
+    with refused("others", "dtype int64"):
+        image_mae(x, x.long())
+    with refused("others", "values from", "clamp"):
+        image_mae(x, 255 * x)
+    with refused("images", "nan"):
+        image_mae(torch.full_like(x, torch.nan), x)
+    with refused("images", "a tensor"):
+        image_mae(x.numpy(), x)
+    assert image_mae(x.clamp(-1, 1) * 1.00005, x).max() < 1e-4  # rounding is no other range
+
+
+def test_images_of_other_shapes_are_refused() -> None:
+    x = images()
+    with refused("images and others", "(5, 3, 6, 4) and (4, 3, 6, 4)"):
+        image_mae(x, x[1:])
+    with refused("images", "batch axis", "(3, 6, 4)"):
+        image_mae(x[0], x[0])
+    with refused("images", "at least one image"):
+        image_mae(x[:0], x[:0])
+
+
+# Truth ------------------------------------------------------------------------------------------
+
+
+def test_the_truth_has_no_error_and_nothing_done_an_error_of_one() -> None:
+    factual, truth = images(seed=1), images(seed=2)
+    right = image_errors(truth, truth, factual)
+    assert (right.mae.sum(), right.missed.sum()) == (0, 0)
+    nothing = image_errors(factual, truth, factual)
+    assert (nothing.missed == nothing.changed).all()
+    assert nothing.mae == pytest.approx(image_mae(factual, truth))
+    halfway = image_errors((factual + truth) / 2, truth, factual)
+    assert halfway.missed == pytest.approx(nothing.changed / 2, rel=1e-6)
+
+
+def test_only_truly_changed_pixels_count_as_changed() -> None:
+    factual = torch.zeros(1, 1, 1, 4)
+    truth, made = (
+        torch.tensor([[[[0.0, 0.04, 0.5, 1.0]]]]),
+        torch.tensor([[[[0.9, 0.0, 0.4, 1.0]]]]),
+    )
+    errors = image_errors(made, truth, factual)
+    assert errors.changed == pytest.approx([1.5])
+    assert errors.missed == pytest.approx([0.1])
+    assert errors.mae == pytest.approx([(0.9 + 0.04 + 0.1) / 4])
+    assert image_errors(made, truth, factual, threshold=0.0).changed == pytest.approx([1.54])
+
+
+def test_truth_of_another_shape_is_refused() -> None:
+    with refused("generated and truth and factual", "one shape"):
+        image_errors(images(), images()[:, :1], images())
