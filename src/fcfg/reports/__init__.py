@@ -1,0 +1,1 @@
+"""Reports: from result files alone to a page, figures and tables that anyone can look at."""
