@@ -29,29 +29,35 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from portraits_table import CFG, FCFG, UNGUIDED, insert, markdown, verdicts
 from torch import Tensor
 
 import fcfg
-from fcfg.attributes import Binary, Column
+from fcfg.attributes import Binary
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits import Portraits
 from fcfg.files import write_atomically
+from fcfg.metrics import (
+    Bootstrap,
+    Estimate,
+    auroc,
+    directions,
+    image_errors,
+    image_mae,
+    ratio,
+    signed_shift,
+)
 from fcfg.sheet import sheet
 
-Array: TypeAlias = NDArray[np.float64]
 ROOT = Path(__file__).parents[1]
 LESS, MORE = (f"fcfg:affected=3.0,invariant={weight}" for weight in (1.0, 1.5))
 SETTINGS = (UNGUIDED, CFG, LESS, FCFG, MORE)
 SHOWN = {UNGUIDED: "unguided", CFG: "CFG 3.0", FCFG: "FCFG 3.0, 1.2"}  # on the sheet
 TARGETS = {"portraits": ("smiling", "male", "young"), "portraits-causal": ("age",)}
-CHANGED = 0.05  # a pixel truly changes where truth and factual image differ by more
-RESAMPLES, BOOTSTRAP_SEED = 2000, 0
 COLUMNS = 8  # drawings on the sheet: the first ones, whatever they look like
 
 
@@ -73,52 +79,40 @@ def ask(record: Portraits, target: str, judge: fcfg.AttributeJudge, seed: int = 
     return Question(record, truth, judge.read(truth.images))
 
 
-def resampled(n: int) -> Array:
-    """How often each image is drawn in each resample: (resamples, n), the same for every row."""
-    rng = np.random.default_rng(BOOTSTRAP_SEED)
-    return rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES).astype(np.float64)
-
-
-def interval(values: Array, weights: Array, draws: Array) -> dict[str, float]:
-    """A ratio of sums over images with its 95 % bootstrap interval; weights of 1 give a mean."""
-    low, high = np.quantile((draws @ values) / (draws @ weights), [0.025, 0.975])
-    mean = values.sum() / weights.sum()
-    return {"mean": float(mean), "low": float(low), "high": float(high)}
-
-
-def auroc(score: Array, label: Column) -> float | None:
-    """Area under the ROC curve, ties counted half; None where there is one class only."""
-    ones, zeros = score[label == 1], np.sort(score[label == 0])
-    if not (len(ones) and len(zeros)):
-        return None
-    below = np.searchsorted(zeros, ones, "left") + np.searchsorted(zeros, ones, "right")
-    return float(below.sum() / (2 * len(ones) * len(zeros)))
+def interval(estimate: Estimate) -> dict[str, float]:
+    """An estimate as the table has it."""
+    return {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
 def measure(
-    images: Tensor, question: Question, judge: fcfg.AttributeJudge, draws: Array
+    images: Tensor, question: Question, judge: fcfg.AttributeJudge, bootstrap: Bootstrap
 ) -> dict[str, Any]:
-    """Compare generated images with the true counterfactuals."""
+    """Compare generated images with the true counterfactuals; an AUROC needs both classes."""
     factual, truth = question.factual, question.truth
-    change, wrong = (truth.images - factual.images).abs(), (images - truth.images).abs()
-    changed = change > CHANGED
-    missed, wanted = (
-        (x * changed).double().flatten(1).sum(dim=1).numpy() for x in (wrong, change)
-    )
+    errors = image_errors(images, truth.images, factual.images)
     reading = judge.read(images)
     binary = [a.name for a in portraits.space(factual.variant) if isinstance(a, Binary)]
     shifts = {
-        name: (2 * truth.attributes[name] - 1)
-        * (reading.factors[name] - question.reading.factors[name])
-        / factual.factors[name].std()
+        name: signed_shift(
+            reading.factors[name],
+            question.reading.factors[name],
+            directions("binary", truth.attributes[name]),
+            bootstrap,
+            scale=float(factual.factors[name].std()),
+        )
         for name in binary
     }
-    once = np.ones(len(images))
+    areas = {
+        name: auroc(reading.scores[name], truth.attributes[name], bootstrap, few=True).value
+        if len(np.unique(truth.attributes[name])) == 2
+        else None
+        for name in binary
+    }
     return {
-        "changed_error": interval(missed, wanted, draws),
-        "image_mae": wrong.double().mean().item(),
-        "factor_error": {name: interval(shift, once, draws) for name, shift in shifts.items()},
-        "auroc": {name: auroc(reading.scores[name], truth.attributes[name]) for name in binary},
+        "changed_error": interval(ratio(errors.missed, errors.changed, bootstrap)),
+        "image_mae": float(errors.mae.mean()),
+        "factor_error": {name: interval(shift) for name, shift in shifts.items()},
+        "auroc": areas,
     }
 
 
@@ -131,7 +125,7 @@ def evaluate(
         record.images, record.attributes, steps=args.steps, batch_size=chunk(args, rows=1)
     )
     print(f"abduction {time.perf_counter() - start:.1f} s", flush=True)
-    draws, rows = resampled(args.n), []
+    bootstrap, rows = Bootstrap(args.n), []
     shown = {"factual": record.images[:COLUMNS]}
     for target in TARGETS[record.variant]:
         question = ask(record, target, judge)
@@ -146,14 +140,14 @@ def evaluate(
             size = chunk(args, rows=len(guidance.weights) + 1)
             pair = pipeline.predict(abduction, action, guidance, batch_size=size)
             row = {"do": target, "guidance": setting, "reversal_mae": None}
-            row |= measure(pair.images, question, judge, draws)
+            row |= measure(pair.images, question, judge, bootstrap)
             row["attribute_accuracy"] = {
                 name: float((action.attributes[name] == truth.attributes[name]).mean())
                 for name in derived
             }
             if args.reverse:
                 back = pipeline.reverse(pair, batch_size=size).images
-                row["reversal_mae"] = (back - record.images).abs().double().mean().item()
+                row["reversal_mae"] = float(image_mae(back, record.images).mean())
             if setting in SHOWN:
                 shown[f"do({target}): {SHOWN[setting]}"] = pair.images[:COLUMNS]
             row["seconds"] = round(time.perf_counter() - start, 2)
@@ -287,7 +281,7 @@ def main() -> None:
         },
         "variant": variant,
         **{name: getattr(args, name) for name in ("n", "steps", "seed")},
-        "bootstrap": {"resamples": RESAMPLES, "seed": BOOTSTRAP_SEED, "level": 0.95},
+        "bootstrap": {"resamples": Bootstrap.resamples, "seed": Bootstrap.seed, "level": 0.95},
         "seconds": round(time.perf_counter() - start, 1),
         "rows": rows,
         "verdicts": verdicts(rows),
