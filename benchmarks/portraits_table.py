@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-START, END = "<!-- generated: benchmarks/portraits_truth.py -->", "<!-- end -->"
+from fcfg.reports.marks import END, generated, start
+
+START = start("benchmarks/portraits_truth.py")
 UNGUIDED, CFG, FCFG = "none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"
 
 # What a model must reach to be shipped: the error at ω = 1 on the pixels that truly change, and
@@ -111,11 +113,9 @@ def insert(card: str, table: str) -> str:
         card: Markdown with one START and, after it, one END.
         table: What :func:`markdown` gave.
     """
-    before, start, rest = card.partition(START)
-    _, end, after = rest.partition(END)
-    if not (start and end) or START in after:
+    if card.count(START) != 1:
         raise ValueError(f"card: expected '{START}' once, and '{END}' after it; add both")
-    return f"{before}{START}\n\n{table.strip()}\n\n{END}{after}"
+    return generated(card, lambda name: table)
 
 
 def _measured_with(result: dict[str, Any]) -> str:

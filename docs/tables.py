@@ -1,28 +1,32 @@
-"""The tables of docs/training.md: what presets and result files say, and nothing typed by hand.
+"""The tables of the documentation: what presets and result files say, and nothing typed by hand.
 
 python docs/tables.py            # writes them between their marks
 python docs/tables.py --check    # ends with 1 where the page says something else
 
-A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``. :func:`filled` is a function
+A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. NAME is one of TABLES,
+``reproduction/DATA-SET`` for a part of docs/reproduction.md, or the name of a result file:
+``portraits-core`` is the table of docs/results/portraits-core.jsonl. :func:`filled` is a function
 of the page and of the files alone, so that a test can compare it with the page.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import reproduction
+
+from fcfg.errors import InputError
+from fcfg.reports.marks import generated
 from fcfg.training import TrainingConfig, read_config
 from fcfg.training.describe import describe
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "training.md",)
+PAGES = (DOCS / "training.md", DOCS / "reproduction.md", DOCS.parent / "README.md")
 ORDER = ("celeba-hq", "embed", "mimic-cxr", "celeba-64", "portraits", "portraits-causal")
-_MARKED = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def presets_table() -> str:
@@ -105,7 +109,25 @@ TABLES: dict[str, Callable[[], str]] = {
 
 def filled(page: str) -> str:
     """A page with every table as the files have it now."""
-    return _MARKED.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n{found[3]}", page)
+    return generated(page, table)
+
+
+def table(name: str) -> str:
+    """What stands in the part of a name."""
+    kind, _, rest = name.rpartition("/")
+    if kind == "reproduction":
+        return reproduction.part(rest)
+    if name in TABLES:
+        return TABLES[name]()
+    file = reproduction.RESULTS / f"{name}.jsonl"
+    if not file.exists():
+        raise InputError(
+            f"part '{name}'",
+            expected=f"one of {', '.join(TABLES)}, reproduction/DATA-SET, or a result file",
+            got=f"no docs/results/{file.name}",
+            do="put the file there, or rename the part",
+        )
+    return reproduction.result_table(file)
 
 
 def _markdown(lines: Iterable[Iterable[str]]) -> str:

@@ -1,0 +1,158 @@
+"""The parts of docs/reproduction.md: our result files beside the paper's numbers.
+
+``docs/tables.py`` puts them into the page. A part is named like a data set; it has a section for
+each result file under docs/results that was made on it, and says so where there is none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from fcfg.experiments.record import read_results
+from fcfg.experiments.summary import Summary, summarise
+from fcfg.reports.agreement import Check, checks, signs
+from fcfg.reports.entries import entries
+from fcfg.reports.families import setting
+from fcfg.reports.markdown import markdown_table, table_row
+from fcfg.reports.numbers import knows_truth, named, number, with_interval
+from fcfg.reports.paper import dataset_of, paper_rows
+
+RESULTS = Path(__file__).parent / "results"
+_WORDS = {True: "yes", False: "**no**", None: "–"}
+
+
+def part(name: str, folder: Path = RESULTS) -> str:
+    """All that the result files say on one data set."""
+    sections = [section(file) for file in result_files(folder) if data_set(file) == name]
+    if sections:
+        return "\n".join(sections)
+    rows = len([row for row in paper_rows(name) if row.guidance is not None])
+    there = f" The paper has {rows} rows on it." if rows else ""
+    return f"There is no result file on `{name}` yet, so nothing can be said here.{there}"
+
+
+def result_files(folder: Path) -> list[Path]:
+    """The result files of evaluations; training logs lie beside them."""
+    return [file for file in sorted(folder.glob("*.jsonl")) if _header(file).get("kind") == "run"]
+
+
+def data_set(file: Path) -> str:
+    """The data set that a result file was made on, by the paper's name for it."""
+    header = _header(file)
+    return dataset_of(header) or header["data"]["format"]
+
+
+def summary_of(file: Path) -> Summary:
+    """All numbers of a result file; computed once, for it takes a while."""
+    return _summary(file, file.stat().st_mtime_ns)
+
+
+def result_table(file: Path) -> str:
+    """The table of one result file; the truth is in it where it is known."""
+    summary = summary_of(file)
+    if not knows_truth(summary):
+        return markdown_table(summary)
+    return markdown_table(
+        summary,
+        attributes=("auroc", "factor_error"),
+        images=("truth_mae", "truth_changed", "reversal_mae", "reversal_lpips"),
+    )
+
+
+def section(file: Path) -> str:
+    """One result file: the table, then what agrees with the paper and what does not."""
+    summary = summary_of(file)
+    header = summary.header
+    lines = [
+        f"### {header['experiment']}",
+        "",
+        f"{header['title']}. From `docs/results/{file.name}`, written by `{header['command']}`.",
+        "",
+        result_table(file),
+    ]
+    lines += [*_signs(summary), *_claims(checks(summary)), *_notes(summary)]
+    return "\n".join(lines)
+
+
+def _signs(summary: Summary) -> list[str]:
+    found = signs(summary)
+    if not found:
+        return ["The paper has none of these settings.", ""]
+    count = Counter(sign.agrees for sign in found)
+    lines = [
+        f"**Signs.** Of {len(found)} Δ that the paper has, too, {count[True]} have its sign, "
+        f"{count[False]} have the other one, and {count[None]} cannot be told from 0.",
+        "",
+    ]
+    lines += [
+        f"- {named(sign.do)}, {setting(sign.guidance).label}, {sign.attribute}: "
+        f"{with_interval(sign.ours, 1, signed=True)}, in the paper "
+        f"{number(sign.paper, 1, signed=True)}."
+        for sign in found
+        if sign.agrees is False
+    ]
+    return [*lines, ""]
+
+
+def _claims(found: list[Check]) -> list[str]:
+    if not found:
+        return ["No factored guidance stands beside a global one of the same strength.", ""]
+    count = Counter(check.holds for check in found)
+    lines = [
+        f"**Claims.** {count[True]} hold, {count[False]} do not, and {count[None]} cannot be told "
+        "or demand nothing (–).",
+        "",
+    ]
+    heads = [
+        "claim",
+        "do",
+        "factored, beside global",
+        "attribute",
+        "ours",
+        "holds",
+        "in the paper",
+    ]
+    rows = [heads, ["---"] * len(heads)]
+    rows += [
+        [
+            check.claim,
+            named(check.do),
+            f"{setting(check.factored).label}, {setting(check.everywhere).label}",
+            check.attribute or "–",
+            check.ours,
+            _WORDS[check.holds],
+            _WORDS[check.paper],
+        ]
+        for check in found
+    ]
+    return [*lines, *map(table_row, rows), ""]
+
+
+def _notes(summary: Summary) -> list[str]:
+    """What is wrong with the paper's rows that stand in the table."""
+    noted = {
+        (entry.do, entry.guidance): entry.note for entry in entries(summary).values() if entry.note
+    }
+    return _list(
+        f"The paper, {named(do)}, {setting(text).label}: {note}."
+        for (do, text), note in noted.items()
+    )
+
+
+def _list(items: Iterable[str]) -> list[str]:
+    lines = [f"- {item}" for item in items]
+    return [*lines, ""] if lines else []
+
+
+def _header(file: Path) -> dict[str, object]:
+    with file.open(encoding="utf-8") as lines:
+        return json.loads(lines.readline())
+
+
+@cache
+def _summary(file: Path, changed: int) -> Summary:
+    return summarise(read_results(file))

@@ -1,0 +1,169 @@
+"""Ours beside the paper's: what agrees, what does not, and what cannot be told, computed.
+
+Two questions. Has each Δ the sign that it has in the paper? And do the paper's claims on factored
+guidance hold: that it amplifies attributes off target far less than global guidance of the same
+strength, reaches the target as well, and comes back closer to the factual image?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from fcfg.experiments.summary import Cell, Estimates, Summary
+from fcfg.metrics import Estimate, amplification
+from fcfg.reports.entries import effectiveness
+from fcfg.reports.numbers import number, with_interval
+from fcfg.reports.paper import PaperRow, dataset_of, match, meaning
+
+#: How much of global guidance's amplification may be left.
+SHARE = 1 / 3
+
+
+@dataclass(frozen=True, eq=False)
+class Sign:
+    """One Δ, ours and the paper's."""
+
+    do: str
+    guidance: str
+    attribute: str
+    ours: Estimate
+    paper: float
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether both have the same sign; None where our interval holds 0, or theirs is 0."""
+        if not self.ours.excludes_zero or self.paper == 0:
+            return None
+        return (self.ours.value > 0) == (self.paper > 0)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One claim on a factored guidance beside the global one of the same rule and strength."""
+
+    claim: str
+    do: str
+    everywhere: str  #: the global guidance
+    factored: str
+    attribute: str  #: "" where it is of whole images
+    ours: str  #: the numbers that decide
+    holds: bool | None  #: None where it cannot be told, or nothing is demanded
+    paper: bool | None  #: whether the paper's numbers meet it; None where it has none
+
+
+def signs(summary: Summary) -> list[Sign]:
+    """Every Δ that both we and the paper have."""
+    dataset = dataset_of(summary.header)
+    return [
+        Sign(do, guidance, name, cell.delta[name], row.delta[name])
+        for (do, guidance), cell in summary.cells.items()
+        if repr(meaning(guidance)) != "none" and (row := match(dataset, do, guidance)) is not None
+        for name in summary.space.names
+        if name in cell.delta and name in row.delta
+    ]
+
+
+def rivals(settings: Iterable[str]) -> list[tuple[str, str]]:
+    """Each factored guidance by intervention, after the global one of its rule and strength.
+
+    >>> rivals(["none", "cfg:2.0", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2", "apg:3.0"])
+    [('cfg:3.0', 'fcfg:affected=3.0,invariant=1.2')]
+    """
+    known = {text: meaning(text) for text in settings}
+    return [
+        (everywhere, factored)
+        for factored, f in known.items()
+        for everywhere, g in known.items()
+        if f.factored
+        and not g.factored
+        and g.rule == f.rule
+        and dict(g.weights).get("all") == dict(f.weights).get("affected")
+    ]
+
+
+def checks(summary: Summary) -> list[Check]:
+    """Every claim, for every intervention and every pair of rivals of a run."""
+    return [
+        check
+        for everywhere, factored in rivals(summary.settings)
+        for do in summary.dos
+        if (do, everywhere) in summary.cells and (do, factored) in summary.cells
+        for check in _Pair(summary, do, everywhere, factored).checks()
+    ]
+
+
+class _Pair:
+    """Two guidances under one intervention."""
+
+    def __init__(self, summary: Summary, do: str, everywhere: str, factored: str) -> None:
+        self.summary, self.asked = summary, (do, everywhere, factored)
+        self.cells = summary.cells[(do, everywhere)], summary.cells[(do, factored)]
+        dataset = dataset_of(summary.header)
+        rows = match(dataset, do, everywhere), match(dataset, do, factored)
+        self.rows = None if rows[0] is None or rows[1] is None else (rows[0], rows[1])
+
+    def checks(self) -> Iterator[Check]:
+        cfg, fcfg = self.cells
+        deltas = self._discrete(cfg), self._discrete(fcfg)
+        truth = "factor error" if cfg.factor_error else "shift"
+        for word, theirs, ours in (("Δ", *deltas), (truth, cfg.drift, fcfg.drift)):
+            for name in cfg.invariant:
+                if name in theirs:
+                    yield self._amplification(word, name, theirs[name], ours[name])
+        for name in cfg.targets:
+            if name in deltas[0]:
+                yield self._target(name, deltas[1][name] - deltas[0][name])
+        for word, theirs, ours in (
+            ("MAE", cfg.reversal_mae, fcfg.reversal_mae),
+            ("LPIPS", cfg.reversal_lpips, fcfg.reversal_lpips),
+        ):
+            if theirs is not None and ours is not None:
+                yield self._reversal(word, ours - theirs)
+
+    def _discrete(self, cell: Cell) -> Estimates:
+        """Δ of AUROC alone: of an error, a larger one is not amplification."""
+        found = cell.delta.items()
+        return {name: e for name, e in found if effectiveness(self.summary, name) == "auroc"}
+
+    def _amplification(self, word: str, name: str, theirs: Estimate, ours: Estimate) -> Check:
+        digits = 1 if word == "Δ" else 3
+        left = amplification(ours)
+        said = None
+        if word == "Δ" and self.rows and all(name in row.delta for row in self.rows):
+            said = _spared(self.rows[0].delta[name], self.rows[1].delta[name])
+        return self._check(
+            f"amplification ({word}) at most a third",
+            name,
+            f"{with_interval(theirs, digits, signed=True)} → {number(left, digits)}",
+            left <= SHARE * theirs.value if theirs.low > 0 else None,
+            said,
+        )
+
+    def _target(self, name: str, gap: Estimate) -> Check:
+        holds = True if gap.value >= 0 else False if gap.high < 0 else None
+        said = None
+        if self.rows and all(name in row.delta for row in self.rows):
+            said = self.rows[1].delta[name] >= self.rows[0].delta[name]
+        text = with_interval(gap, 1, signed=True)
+        return self._check("target Δ not below", name, text, holds, said)
+
+    def _reversal(self, word: str, gap: Estimate) -> Check:
+        holds = gap.value < 0 if gap.excludes_zero else None
+        said = _order(*self.rows, word) if self.rows else None
+        text = with_interval(gap, 3, signed=True)
+        return self._check(f"comes back closer ({word})", "", text, holds, said)
+
+    def _check(
+        self, claim: str, attribute: str, ours: str, holds: bool | None, paper: bool | None
+    ) -> Check:
+        return Check(claim, *self.asked, attribute, ours, holds, paper)
+
+
+def _spared(theirs: float, ours: float) -> bool | None:
+    return max(ours, 0.0) <= SHARE * theirs if theirs > 0 else None
+
+
+def _order(everywhere: PaperRow, factored: PaperRow, word: str) -> bool | None:
+    before, after = (row.mae if word == "MAE" else row.lpips for row in (everywhere, factored))
+    return None if before is None or after is None else after < before

@@ -1,0 +1,183 @@
+"""What agrees with the paper: told from results with known effects, and from their opposite."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import outcomes
+from fcfg.experiments.summary import Summary
+from fcfg.reports.agreement import Check, checks, rivals, signs
+from outcomes import CFG, FCFG
+from refusal import refused
+
+DOCS = Path(__file__).parents[1] / "docs"
+sys.path.insert(0, str(DOCS))
+reproduction = import_module("reproduction")
+tables = import_module("tables")
+
+CLOSER, FARTHER = {"none": 0.12, CFG: 0.25, FCFG: 0.18}, {"none": 0.12, CFG: 0.18, FCFG: 0.25}
+AMPLIFIES, TARGET = "amplification (Δ) at most a third", "target Δ not below"
+
+
+@pytest.fixture(scope="module")
+def agreeing(tmp_path_factory) -> Summary:
+    return outcomes.summary(tmp_path_factory.mktemp("agreeing"), reversal=CLOSER)
+
+
+@pytest.fixture(scope="module")
+def opposite(tmp_path_factory) -> Summary:
+    folder = tmp_path_factory.mktemp("opposite")
+    return outcomes.summary(folder, reversal=FARTHER, strength=outcomes.swapped)
+
+
+def held(found: list[Check], claim: str) -> Counter[bool | None]:
+    return Counter(check.holds for check in found if check.claim == claim)
+
+
+def test_every_claim_holds_where_effects_are_the_paper_s(agreeing: Summary) -> None:
+    found = checks(agreeing)
+    assert {check.holds for check in found} == {True}
+    assert {check.paper for check in found if "shift" not in check.claim} == {True}
+    assert {check.paper for check in found if "shift" in check.claim} == {None}
+    assert held(found, AMPLIFIES) == {True: 4}
+    assert held(found, TARGET) == held(found, "comes back closer (LPIPS)") == {True: 2}
+
+
+def test_no_claim_holds_where_effects_are_the_opposite(opposite: Summary) -> None:
+    found = checks(opposite)
+    assert True not in {check.holds for check in found}
+    assert held(found, "comes back closer (MAE)") == {False: 2}
+    assert held(found, AMPLIFIES) == {None: 4}  # global guidance does not amplify
+
+
+def test_amplification_that_stays_is_told(tmp_path: Path) -> None:
+    def same(do: str, guidance: str, name: str) -> float:
+        return outcomes.paperlike(do, CFG if guidance == FCFG else guidance, name)
+
+    found = checks(outcomes.summary(tmp_path, strength=same))
+    assert held(found, AMPLIFIES) == {False: 4}
+    assert held(found, TARGET) == {True: 2}  # as far as global guidance, to the digit
+    assert not [check for check in found if "back" in check.claim]  # nothing came back
+
+
+def test_a_target_that_is_missed_is_told(tmp_path: Path) -> None:
+    def weak(do: str, guidance: str, name: str) -> float:
+        return outcomes.paperlike(do, "none" if guidance == FCFG else guidance, name)
+
+    assert held(checks(outcomes.summary(tmp_path, strength=weak)), TARGET) == {False: 2}
+
+
+def test_signs_are_compared_where_they_can_be_told(agreeing: Summary, opposite: Summary) -> None:
+    found = signs(agreeing)
+    assert len(found) == 2 * 2 * 3  # no guidance has no sign
+    assert Counter(sign.agrees for sign in found) == {True: 8, None: 4}
+    against = [sign for sign in signs(opposite) if sign.agrees is False]
+    assert {(sign.guidance, sign.paper < 0) for sign in against} == {(FCFG, True)}
+
+
+def test_a_drawn_world_is_held_against_its_truth(tmp_path: Path) -> None:
+    drawn = outcomes.summary(tmp_path, truth=True, data="portraits", n=40)
+    found = checks(drawn)
+    assert {check.claim for check in found} == {"amplification (factor error) at most a third"}
+    assert {check.holds for check in found} == {True}
+    assert {check.paper for check in found} == {None}
+    assert signs(drawn) == []
+
+
+def test_the_paper_s_own_numbers_are_held_against_its_claims(tmp_path: Path) -> None:
+    weak = "fcfg:affected=1.2,invariant=1.0"
+    found = checks(outcomes.summary(tmp_path, settings=["none", "cfg:1.2", weak], reversal={}))
+    said = {(check.claim, check.do): check.paper for check in found}
+    assert said["comes back closer (MAE)", "smiling"] is True
+    assert said["comes back closer (LPIPS)", "smiling"] is False
+
+
+def test_rivals_have_the_same_rule_and_strength() -> None:
+    texts = ["none", "cfg:3", "cfg++:0.02", "fcfg++:affected=0.02,invariant=0.008", "apg:3"]
+    assert rivals([*texts, FCFG, "fcfg:affected=2.0,invariant=1.2", "fcfg:a=3.0,b=3.0"]) == [
+        ("cfg++:0.02", "fcfg++:affected=0.02,invariant=0.008"),
+        ("cfg:3", FCFG),
+    ]
+
+
+def test_a_guidance_that_is_not_there_for_an_intervention_has_no_rival(tmp_path: Path) -> None:
+    made = outcomes.summary(tmp_path)
+    del made.cells["male", FCFG]
+    assert {check.do for check in checks(made)} == {"smiling"}
+
+
+def test_the_page_says_what_agrees_and_what_does_not(tmp_path: Path) -> None:
+    outcomes.write(tmp_path / "celeba-core.jsonl", reversal=CLOSER)
+    (tmp_path / "training.jsonl").write_text(json.dumps({"step": 1}) + "\n")
+    page = reproduction.part("celeba-hq", tmp_path)
+    assert "### celeba-hq/core" in page
+    assert "`fcfg evaluate tiny celeba-hq/core`" in page
+    assert "Of 12 Δ that the paper has, too, 8 have its sign, 0 have the other one" in page
+    assert "<br>*98.8 / +12.3*" in page
+    assert "0 do not" in page
+    assert "**no**" not in page
+
+
+def test_the_page_says_the_opposite_of_the_opposite(tmp_path: Path) -> None:
+    outcomes.write(tmp_path / "a.jsonl", reversal=FARTHER, strength=outcomes.swapped)
+    page = reproduction.part("celeba-hq", tmp_path)
+    assert "**Claims.** 0 hold" in page
+    assert "- do(smiling), FCFG 3.0 / 1.2, male: +" in page
+    assert "in the paper −1.5." in page
+
+
+def test_the_page_notes_the_slips_of_the_paper(tmp_path: Path) -> None:
+    slip = "fcfg:affected=2.5,invariant=1.2"
+    outcomes.write(tmp_path / "a.jsonl", settings=["none", slip])
+    page = reproduction.part("celeba-hq", tmp_path)
+    assert "- The paper, do(male), FCFG 2.5 / 1.2: Young is 76.2 here and 71.1 in" in page
+    assert "No factored guidance stands beside a global one" in page
+
+
+def test_the_page_shows_the_truth_of_a_drawn_world(tmp_path: Path) -> None:
+    outcomes.write(tmp_path / "a.jsonl", truth=True, data="portraits")
+    page = reproduction.part("portraits", tmp_path)
+    assert "smiling: AUROC / factor error" in page
+    assert "MAE to the truth" in page
+    assert "The paper has none of these settings." in page
+
+
+def test_the_page_says_where_there_is_no_result(tmp_path: Path) -> None:
+    assert "There is no result file on `embed` yet" in reproduction.part("embed", tmp_path)
+    assert "The paper has 42 rows" in reproduction.part("embed", tmp_path)
+    assert "rows" not in reproduction.part("portraits", tmp_path)
+
+
+@pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: page.name)
+def test_every_page_is_what_its_files_say(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert tables.filled(text) == text, "run python docs/tables.py"
+
+
+def test_a_part_is_a_table_a_data_set_or_a_result_file(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(reproduction, "RESULTS", tmp_path)
+    outcomes.write(tmp_path / "mine-core.jsonl")
+    assert tables.table("mine-core").startswith("| do | guidance |")
+    assert "| `base` | " in tables.table("presets")
+    with refused("part 'mine-cor'", "no docs/results/mine-cor.jsonl"):
+        tables.table("mine-cor")
+
+
+def test_the_command_fills_pages_and_checks_them(tmp_path: Path, monkeypatch, capsys) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- generated: presets -->\n<!-- end -->\n")
+    monkeypatch.setattr(tables, "PAGES", (page,))
+    monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
+    assert tables.main() == 1
+    assert "run python docs/tables.py" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["tables.py"])
+    assert tables.main() == 0
+    assert "parameters" in page.read_text()
+    monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
+    assert tables.main() == 0
