@@ -32,6 +32,7 @@ class Reading:
     """For a binary attribute the probability of 1, (batch,); for a categorical one that of every
     level, (batch, levels); for a continuous one the value, (batch,)."""
     factors: dict[str, NDArray[np.float64]] = field(repr=False)  #: where the judge knows any
+    features: Float[np.ndarray, "batch feature"] = field(repr=False)  #: what its heads read
 
 
 class AttributeJudge(nn.Module):
@@ -121,14 +122,18 @@ class AttributeJudge(nn.Module):
         self.network.eval()
         try:
             pieces = [
-                self.network(piece.to(weight.device, weight.dtype)).double().cpu()
+                self.network.features(piece.to(weight.device, weight.dtype))
                 for piece in x.split(batch_size)
             ]
+            outputs = [self.network.head(piece).double().cpu() for piece in pieces]
         finally:
             self.network.train(was_training)
-        return self._reading(torch.cat(pieces))
+        features = torch.cat([piece.float().cpu() for piece in pieces])
+        return self._reading(torch.cat(outputs), features)
 
-    def _reading(self, outputs: Float[Tensor, "batch outputs"]) -> Reading:
+    def _reading(
+        self, outputs: Float[Tensor, "batch outputs"], features: Float[Tensor, "batch feature"]
+    ) -> Reading:
         attributes: Table = {}
         scores: dict[str, NDArray[np.float64]] = {}
         read, shown = outputs.split([sum(self.space.widths), len(self.factors)], dim=1)
@@ -148,4 +153,4 @@ class AttributeJudge(nn.Module):
                 attributes[name] = (scores[name] > 0.5).astype(np.int64)
         scales = zip(self.factors.items(), shown.unbind(dim=1), strict=True)
         factors = {name: mean + sd * column.numpy() for (name, (mean, sd)), column in scales}
-        return Reading(attributes, scores, factors)
+        return Reading(attributes, scores, factors, features.numpy())

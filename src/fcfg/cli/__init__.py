@@ -26,6 +26,7 @@ from fcfg.version import __version__
 _COMMANDS = {
     "train": "Train a model, or go on with a training.",
     "generate": "Make counterfactuals of pictures.",
+    "evaluate": "Measure a model: a table of the paper, or a sweep of your own.",
     "data": "Look at data before training on it.",
 }
 _GROUPS = ("data",)  # those that hold further commands

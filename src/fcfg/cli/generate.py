@@ -100,10 +100,12 @@ def generate(
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:3 --out cfg3
     """
     from fcfg.checkpoint import load
+    from fcfg.cli.bars import share_bar
+    from fcfg.cli.computing import chosen_device
     from fcfg.generation import parse_do, prepare, run
     from fcfg.guidance import Guidance
 
-    rule, place = Guidance.parse(guidance), _device(device)
+    rule, place = Guidance.parse(guidance), chosen_device(device)
     pipeline = load(model).to(place)
     question = prepare(
         pipeline,
@@ -122,27 +124,13 @@ def generate(
     _announce(question, place)
     finished: list[Result] = []
     try:
-        with _bar() as told:
+        with share_bar() as told:
             run(question, on_chunk=finished.extend, on_progress=told)
     except KeyboardInterrupt:
         done = f"{len(finished)} of {len(question.pictures)} pictures are finished"
         raise KeyboardInterrupt(f"interrupted; {done}, in {out}") from None
     _show(finished, question)
     print(f"Written to {out}")
-
-
-def _device(name: str) -> str:
-    import torch
-
-    check_among("device", name, ("auto", "cpu", "cuda"))
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError(
-            "device",
-            expected="cpu or auto, since torch finds no GPU here",
-            got=repr(name),
-            do="leave --device out",
-        )
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
 
 
 def _announce(question: Question, device: str) -> None:
@@ -153,21 +141,6 @@ def _announce(question: Question, device: str) -> None:
     for note, times in notes.items():
         print(f"  {times} of {count}: {note}")
     print(f"  {question.factual.note}", flush=True)
-
-
-@contextmanager
-def _bar() -> Generator[Callable[[float], None] | None]:
-    """A progress bar with the time that is left, where somebody can see it."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=1.0)
-        yield lambda share: progress.update(task, completed=share)
 
 
 def _show(results: Sequence[Result], question: Question) -> None:

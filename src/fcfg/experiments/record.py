@@ -27,9 +27,10 @@ from typing import Any, TypeAlias
 from fcfg.errors import InputError
 
 SCHEMA = 1
+BASELINE = "none"  # the guidance that others are compared with: the paper's ω = 1
 JSON: TypeAlias = dict[str, Any]
 #: Of a header, what may differ between shards, and when a run goes on elsewhere.
-CIRCUMSTANCES = ("shard", "command", "commit", "version", "environment")
+CIRCUMSTANCES = ("shard", "block", "command", "commit", "version", "environment")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +46,7 @@ class Result:
     @property
     def missing(self) -> int:
         """How many rows are still to come."""
-        return rows_of(self.header) * len(self.header["images"]) - len(self.rows)
-
-
-def rows_of(header: Mapping[str, Any]) -> int:
-    """How many rows every image will have."""
-    return len(header["do"]) * len(header["guidance"]) + bool(header["composition"])
+        return len(self.header["questions"]) * len(self.header["images"]) - len(self.rows)
 
 
 def result_files(path: Path) -> list[Path]:
@@ -176,7 +172,7 @@ class ResultFile:
         self.path = path
 
     def begin(self, header: JSON) -> list[JSON]:
-        """Write the header, or check that it is this run's, and return what is there.
+        """Write the header, or check that it is this run's; return all lines that are there.
 
         A last line that was cut off when a run was stopped is removed; its row comes again.
         """
@@ -187,10 +183,9 @@ class ResultFile:
                 file.truncate(len(whole))
         if not whole:
             self.append([header])
-            return []
-        first, *entries = read_lines(self.path)
-        check_same_run(self.path, header, first)
-        return entries
+        lines = read_lines(self.path)
+        check_same_run(self.path, header, lines[0])
+        return lines
 
     def append(self, entries: Iterable[JSON]) -> None:
         """Write entries, to the disk."""

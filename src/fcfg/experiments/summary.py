@@ -11,26 +11,33 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
+
+from fcfg.attributes import (
+    AbstractAttribute,
+    AttributeSpace,
+    Binary,
+    Categorical,
+    Column,
+    Continuous,
+)
+from fcfg.errors import InputError
+from fcfg.experiments.record import BASELINE, JSON, Result
+from fcfg.graph import CausalGraph
 from fcfg.metrics import (
     MIN_IMAGES,
     Bootstrap,
     Estimate,
     auroc,
     directions,
+    level_scores,
     macro_auroc,
     mean,
     mean_absolute_error,
     ratio,
     signed_shift,
 )
-from numpy.typing import NDArray
 
-from fcfg.attributes import AttributeSpace, Binary, Categorical, Column, Continuous
-from fcfg.errors import InputError
-from fcfg.experiments.record import JSON, Result
-from fcfg.graph import CausalGraph
-
-BASELINE = "none"  # the paper's ω = 1
 Key: TypeAlias = tuple[str, str]  # intervention and guidance
 Estimates: TypeAlias = dict[str, Estimate]  # by attribute
 
@@ -88,13 +95,13 @@ class Summary:
 
     @property
     def dos(self) -> tuple[str, ...]:
-        """Interventions."""
-        return tuple(self.header["do"])
+        """Interventions, in order."""
+        return tuple(dict.fromkeys(do for do, _ in self.cells))
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Guidances."""
-        return tuple(self.header["guidance"])
+        """Guidances, in order; not every one need be there for every intervention."""
+        return tuple(dict.fromkeys(guidance for _, guidance in self.cells))
 
 
 def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summary:
@@ -121,12 +128,8 @@ def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summar
             do="run the same 'fcfg evaluate' again, or the shards that are missing",
         )
     builder = _Builder(result, Bootstrap(len(header["images"]), resamples=resamples, seed=seed))
-    cells = {
-        (do, guidance): builder.cell(do, guidance)
-        for do in header["do"]
-        for guidance in header["guidance"]
-    }
-    composition = builder.cell("", BASELINE) if header["composition"] else None
+    cells = {(do, guidance): builder.cell(do, guidance) for do, guidance in header["questions"]}
+    composition = cells.pop(("", BASELINE), None)
     return Summary(header, builder.space, cells, composition, builder.real, builder.n)
 
 
@@ -212,7 +215,7 @@ class _Builder:
 
     def _signed(
         self,
-        attribute: Binary | Categorical | Continuous,
+        attribute: AbstractAttribute,
         seen: NDArray[np.float64],
         reference: NDArray[np.float64],
         wanted: Column,
@@ -221,18 +224,16 @@ class _Builder:
             attribute, (entry["attributes"][attribute.name] for entry in self.factual)
         )
         scale = float(factual.std()) or 1.0 if isinstance(attribute, Continuous) else 1.0
-        sign = directions(attribute, wanted, factual)
+        sign = directions(attribute.to_config()["kind"], wanted, factual)
         return signed_shift(seen, reference, sign, self.bootstrap, scale=scale)
 
-    def _seen(
-        self, attribute: Binary | Categorical | Continuous, rows: list[JSON]
-    ) -> NDArray[np.float64]:
+    def _seen(self, attribute: AbstractAttribute, rows: list[JSON]) -> NDArray[np.float64]:
         """The judge's score; of a categorical attribute, for the level that was asked for."""
         scores = np.array([row["scores"][attribute.name] for row in rows], dtype=np.float64)
         if not isinstance(attribute, Categorical):
             return scores
         wanted = self._column(attribute, (row["target"][attribute.name] for row in rows))
-        return scores[np.arange(self.n), wanted]
+        return level_scores(scores, wanted)
 
     def _factor_error(self, rows: list[JSON]) -> Estimates:
         """Of binary attributes: a factor of another kind has no direction toward its value."""
@@ -246,7 +247,7 @@ class _Builder:
                     np.array([get(row)[name] for row in rows]) for get in _FACTOR_COLUMNS
                 )
                 scale = float(np.std([entry["factors"][name] for entry in self.factual]))
-                sign = directions(attribute, wanted, wanted)
+                sign = directions("binary", wanted)
                 estimates[name] = signed_shift(read, true, sign, self.bootstrap, scale=scale)
         return estimates
 
@@ -262,9 +263,7 @@ class _Builder:
         )
         return ratio(missed, changed, self.bootstrap) if changed.sum() else None
 
-    def _column(
-        self, attribute: Binary | Categorical | Continuous, values: Iterable[Any]
-    ) -> Column:
+    def _column(self, attribute: AbstractAttribute, values: Iterable[Any]) -> Column:
         if isinstance(attribute, Categorical):
             return np.array([attribute.levels.index(value) for value in values])
         return np.array(list(values))

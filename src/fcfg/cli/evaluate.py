@@ -1,0 +1,182 @@
+"""``fcfg evaluate``: a table of the paper, or a sweep of one's own, on a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fcfg.errors import InputError
+
+if TYPE_CHECKING:
+    from fcfg.experiments.evaluation import Evaluation
+    from fcfg.experiments.record import Result
+
+
+def evaluate(
+    model: Annotated[
+        str, typer.Argument(help="Folder of a model, or the name of a shipped one.")
+    ] = "",
+    experiment: Annotated[
+        str, typer.Argument(help="Name of an experiment (see --list), or a YAML file.")
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where to write; by default in runs/evaluate."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The data set, if it is not where it was in training."),
+    ] = None,
+    images: Annotated[int | None, typer.Option(metavar="N", help="At most so many.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="From image to noise, and back.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Of all that is drawn at random.")
+    ] = None,
+    reverse: Annotated[
+        bool | None, typer.Option(help="Whether to go back, too; the experiment says by default.")
+    ] = None,
+    shard: Annotated[
+        str,
+        typer.Option(metavar="I/N", help="Work on part I of N, counted from 0, of the images."),
+    ] = "0/1",
+    batch_size: Annotated[
+        int | None, typer.Option(metavar="N", help="The most network rows at once.")
+    ] = None,
+    precision: Annotated[
+        str,
+        typer.Option(metavar="float32|tf32|bf16", help="Of the network; the sampler has float32."),
+    ] = "tf32",
+    compile: Annotated[
+        bool, typer.Option("--compile", help="Compile the network first; worth it on a GPU.")
+    ] = False,
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to run.")] = "auto",
+    lpips: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Weights of LPIPS; see docs/metrics.md.")
+    ] = None,
+    inception: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Weights of FID's network.")
+    ] = None,
+    cache: Annotated[
+        Path,
+        typer.Option(metavar="FOLDER", help="Where abductions are kept for other experiments."),
+    ] = Path("runs/abductions"),
+    report: Annotated[
+        bool, typer.Option(help="Write the report, too, once all rows are there.")
+    ] = True,
+    commit: Annotated[
+        str | None, typer.Option(help="Of the code, where git cannot be asked.")
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the experiment as YAML, and stop.")
+    ] = False,
+    list_all: Annotated[
+        bool, typer.Option("--list", help="List the experiments, and stop.")
+    ] = False,
+) -> None:
+    """Evaluate a model: a table of the paper, or a sweep of your own, with intervals.
+
+    Every question is asked of the same held-out images; the noise behind each image is inferred
+    once. Rows are written as they are finished: stop it whenever you like, and run the same
+    command to go on. Several processes share a run, each with its --shard, in the same folder.
+
+    Examples:
+      fcfg evaluate --list
+      fcfg evaluate portraits portraits/core --images 50 --steps 20
+      fcfg evaluate runs/celeba-hq celeba-hq/aff --steps 1000 --precision bf16 --compile
+      fcfg evaluate portraits --show portraits/inv > mine.yaml
+      fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
+    """
+    from fcfg.experiments.presets import experiments, find_experiment, to_yaml
+
+    if list_all:
+        for name in experiments():
+            print(f"{name:24} {find_experiment(name).title}")
+        return
+    for subject, given in (("MODEL", model), ("EXPERIMENT", experiment)):
+        if not given:
+            raise InputError(
+                subject,
+                expected="'fcfg evaluate MODEL EXPERIMENT'",
+                got="none",
+                do="see 'fcfg evaluate --list'",
+            )
+    asked = find_experiment(experiment, images=images, steps=steps, seed=seed, reverse=reverse)
+    if show:
+        print(to_yaml(asked), end="")
+        return
+    from fcfg.checkpoint import load
+    from fcfg.cli.bars import share_bar
+    from fcfg.cli.computing import chosen_device
+    from fcfg.cli.progress import ProgressReporter
+    from fcfg.experiments.circumstances import circumstances
+    from fcfg.experiments.evaluation import Evaluation
+    from fcfg.experiments.execution import prepare_network
+    from fcfg.experiments.instruments import find_instruments
+    from fcfg.experiments.subset import choose_subset
+
+    place = chosen_device(device)
+    pipeline = load(model).to(place)
+    with ProgressReporter() as reporter:
+        subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.counted)
+    rows = batch_size or (256 if place == "cpu" else 2048)
+    evaluation = Evaluation(
+        pipeline,
+        asked,
+        subset,
+        find_instruments(pipeline, lpips, inception, fid=asked.fid),
+        out or Path("runs/evaluate") / Path(model).name / asked.name,
+        model=Path(model).name,
+        circumstances=circumstances(place, precision, compiled=compile, commit=commit),
+        shard=parse_shard(shard),
+        batch_size=rows,
+        cache=cache,
+    )
+    prepare_network(pipeline, precision, compiled_rows=rows if compile else None)
+    _announce(evaluation, place)
+    try:
+        with share_bar() as share:
+            result = evaluation.run(share)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted; what is finished is in {evaluation.out}, run the same command to go on"
+        ) from None
+    _show(result, evaluation.out, report=report)
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Read I/N."""
+    number, slash, count = text.partition("/")
+    if slash and number.isdecimal() and count.isdecimal():
+        return int(number), int(count)
+    raise InputError("--shard", expected="I/N, such as 0/4", got=repr(text), do="count from 0")
+
+
+def _announce(evaluation: Evaluation, place: str) -> None:
+    experiment, subset = evaluation.experiment, evaluation.subset
+    print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)
+    questions = len(experiment.questions)
+    print(
+        f"{len(subset)} images, {questions} questions of each, {experiment.steps} steps, on {place}"
+    )
+    for name, about in evaluation.instruments.about.items():
+        if "missing" in about:
+            print(f"  {name}: {about['missing']}")
+    print(f"  results: {evaluation.out}", flush=True)
+
+
+def _show(result: Result, out: Path, *, report: bool) -> None:
+    if result.missing:
+        print(f"{len(result.rows)} rows are there, {result.missing} are still to come")
+        return
+    from fcfg.cli.tables import print_summary
+    from fcfg.experiments.summary import summarise
+
+    print_summary(summarise(result))
+    if report:
+        from fcfg.reports import write_report
+
+        print(f"Report: {write_report(out, out).page}")

@@ -1,0 +1,104 @@
+"""The noise behind images, kept on disk: inferred once, used by every setting and experiment.
+
+One file an image, named by a digest of everything the noise depends on: the model, the image, its
+attributes, the solver and the grid of times. The folder can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from fcfg.attributes import Table
+from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.files import write_atomically
+from fcfg.images import image_keys
+from fcfg.records import Abduction
+from fcfg.sampling import DDIM, OnStep, Trajectory, time_grid
+
+
+class AbductionCache:
+    """Abducts images with one pipeline, those that were not abducted before.
+
+    Args:
+        pipeline: The model.
+        digest: Of its weights and configuration, and of how it computes.
+        steps: From image to noise.
+        folder: Where to keep the noise, or nowhere.
+        batch_size: The most network rows at once.
+    """
+
+    def __init__(
+        self,
+        pipeline: CounterfactualPipeline,
+        digest: str,
+        *,
+        steps: int,
+        folder: Path | None,
+        batch_size: int,
+    ) -> None:
+        self.pipeline, self.folder, self.batch_size = pipeline, folder, batch_size
+        self.steps, self.solver = steps, DDIM()
+        self.times = time_grid(pipeline.denoiser.schedule, steps)
+        self._model = digest
+
+    def __call__(
+        self,
+        images: Float[Tensor, "image channel height width"],
+        attributes: Table,
+        on_step: OnStep | None = None,
+    ) -> Abduction:
+        """The noise behind images, from the disk where all of it is there."""
+        keys = image_keys(images)
+        paths = [self._path(key, attributes, row) for row, key in enumerate(keys)]
+        found = [None if path is None else _read(path) for path in paths]
+        whole = [piece for piece in found if piece is not None]
+        if len(whole) == len(found):
+            trajectory = Trajectory.joined(whole)
+            return Abduction(trajectory, attributes, keys, self.times, self.solver)
+        abduction = self.pipeline.abduct(
+            images,
+            attributes,
+            steps=self.steps,
+            keys=keys,
+            solver=self.solver,
+            batch_size=self.batch_size,
+            on_step=on_step,
+        )
+        for row, path in enumerate(paths):
+            if path is not None:
+                _write(path, abduction.trajectory, row)
+        return abduction
+
+    def _path(self, key: str, attributes: Table, row: int) -> Path | None:
+        if self.folder is None:
+            return None
+        values = {name: np.asarray(column[row]).item() for name, column in attributes.items()}
+        parts = [self._model, key, values, repr(self.solver), self.times]
+        digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+        return self.folder / digest[:2] / f"{digest}.safetensors"
+
+
+def _write(path: Path, trajectory: Trajectory, row: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tensors = {"x": trajectory.x[row : row + 1].clone()}
+    tensors["evaluations"] = torch.tensor(trajectory.evaluations)
+    write_atomically(path, to_bytes(tensors))
+
+
+def _read(path: Path) -> Trajectory | None:
+    """None where there is no whole file."""
+    try:
+        with safe_open(path, "pt") as file:
+            x, evaluations = file.get_tensor("x"), file.get_tensor("evaluations")
+    except (OSError, SafetensorError):
+        return None
+    return Trajectory(x, evaluations=int(evaluations))

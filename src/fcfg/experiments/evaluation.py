@@ -1,0 +1,150 @@
+"""An experiment on a model: resumable, in any number of shards.
+
+Whatever was written when a run is stopped stays; the same command goes on behind it, and gives the
+same rows. Several processes or machines share a run by its folder, each with a shard of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.digests import digest_of
+from fcfg.errors import check_whole
+from fcfg.experiments.abductions import AbductionCache
+from fcfg.experiments.answers import THRESHOLD, Answers, Plan
+from fcfg.experiments.config import Experiment
+from fcfg.experiments.distances import FeatureFiles, distances
+from fcfg.experiments.instruments import Instruments
+from fcfg.experiments.record import JSON, SCHEMA, Result, ResultFile, read_results
+from fcfg.experiments.subset import Subset
+from fcfg.experiments.work import Costs, OnProgress
+from fcfg.files import single_writer
+from fcfg.version import __version__
+
+_BLOCK = {"cpu": 32, "cuda": 512}  # images, where nobody says how many
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """An experiment on a model and images: everything but the running.
+
+    Args:
+        pipeline: The model, on its device.
+        experiment: The questions.
+        subset: The images.
+        instruments: What to measure with.
+        out: The folder of the run.
+    """
+
+    pipeline: CounterfactualPipeline
+    experiment: Experiment
+    subset: Subset
+    instruments: Instruments
+    out: Path
+    model: str = ""  #: how the caller calls it
+    circumstances: JSON | None = None  #: command, commit, environment
+    shard: tuple[int, int] = (0, 1)  #: which part of the images, of how many
+    batch_size: int = 256  #: the most network rows at once
+    block: int | None = None  #: images that are finished together
+    cache: Path | None = None  #: where to keep abductions
+    shown: int = 8  #: images of which pictures are kept
+
+    def __post_init__(self) -> None:
+        """Refuse what would fail after hours."""
+        number, count = self.shard
+        check_whole("shard, count", count, 1, len(self.subset), do="give at most one an image")
+        check_whole("shard, number", number, 0, count - 1, do="count from 0")
+        rows = max(self._costs.rows(*question) for question in self.experiment.questions)
+        check_whole("batch size", self.batch_size, rows, 10**9, do="raise it")
+
+    @cached_property
+    def _costs(self) -> Costs:
+        pipeline = self.pipeline
+        return Costs(self.experiment, pipeline.graph, pipeline.denoiser.schedule)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the model."""
+        return digest_of(self.pipeline.denoiser, self.pipeline.scm)
+
+    @cached_property
+    def _abductions(self) -> AbductionCache:
+        return AbductionCache(
+            self.pipeline,
+            f"{self.digest} {(self.circumstances or {}).get('environment')}",
+            steps=self.experiment.steps,
+            folder=self.cache,
+            batch_size=self.batch_size,
+        )
+
+    @property
+    def header(self) -> JSON:
+        """The first line of a result file."""
+        pipeline, experiment, device = (
+            self.pipeline,
+            self.experiment,
+            self.pipeline.denoiser.device,
+        )
+        block = self.block or _BLOCK.get(device.type, 32)
+        return {
+            "kind": "run",
+            "schema": SCHEMA,
+            "experiment": experiment.name,
+            "title": experiment.title,
+            "model": {
+                "name": self.model,
+                "digest": self.digest,
+                "provenance": pipeline.provenance,
+                "parameters": sum(p.numel() for p in pipeline.denoiser.parameters()),
+            },
+            "data": self.subset.about,
+            "images": list(self.subset.names),
+            "attributes": pipeline.space.to_config(),
+            "graph": {node: list(p) for node, p in pipeline.graph.parents.items()},
+            "questions": [list(question) for question in experiment.questions],
+            "steps": experiment.steps,
+            "solver": repr(self._abductions.solver),
+            "seed": experiment.seed,
+            "reverse": experiment.reverse,
+            "threshold": THRESHOLD if self.subset.drawn is not None else None,
+            "metrics": self.instruments.about,
+            "shard": list(self.shard),
+            "block": block,
+            "version": __version__,
+            **(self.circumstances or {"command": "", "commit": None, "environment": {}}),
+        }
+
+    def run(self, on_progress: OnProgress | None = None) -> Result:
+        """Answer what is not answered yet, and return what the folder holds then.
+
+        Args:
+            on_progress: Told which share of this shard's work is done, after every step.
+        """
+        self.out.mkdir(parents=True, exist_ok=True)
+        number, count = self.shard
+        name = f"results-{number}-of-{count}"
+        with single_writer(self.out, f".{name}.lock"):
+            file = ResultFile(self.out / f"{name}.jsonl")
+            header, *entries = file.begin(self.header)
+            plan = Plan(
+                self.pipeline,
+                self.experiment,
+                self.subset,
+                self.instruments,
+                self._abductions,
+                self._costs,
+                self.out,
+                self.shard,
+                self.batch_size,
+                self.shown,
+            )
+            Answers(plan, file, entries, header["block"], on_progress).run()
+            result = read_results(self.out)
+            if not result.missing and not result.distances and len(self.subset) > 1:
+                questions = [q for q in self.experiment.questions if q[0]]
+                file.append(distances(FeatureFiles(self.out), questions))
+                result = read_results(self.out)
+        return result

@@ -1,0 +1,233 @@
+"""The paper's tables as named experiments: a data set, a slash, a kind of sweep.
+
+>>> find_experiment("celeba-hq/inv").guidance[:3]
+('none', 'cfg:2.5', 'fcfg:affected=2.5,invariant=1.0')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from fcfg.errors import InputError, nearest, short
+from fcfg.experiments.config import Experiment
+from fcfg.refusals import refusal
+
+_WEIGHTS = (1.2, 1.5, 1.7, 2.0, 2.5, 3.0)  # of the paper's sweeps, beside 1
+
+
+@dataclass(frozen=True)
+class _Family:
+    """What the paper, or we, ask of one data set."""
+
+    do: tuple[str, ...]  #: attributes that are intervened on, one at a time
+    images: int = 1000
+    unguided: int = 1  #: for how many of the lower weights the invariant group has weight 1
+    together: bool = False  #: whether several are intervened on at a time, too
+
+
+_FAMILIES = {
+    "celeba-hq": _Family(("smiling", "male", "young"), together=True),
+    "embed": _Family(("density", "circle"), unguided=4),
+    "mimic-cxr": _Family(("sex", "race", "finding"), images=1500, unguided=2),
+    "nih-cxr14": _Family(("sex", "view", "age", "effusion")),
+    "portraits": _Family(("smiling", "male", "young"), together=True),
+    "portraits-causal": _Family(("age", "glasses", "hair", "sex", "smiling")),
+}
+
+
+def _pair(rule: str, affected: float, invariant: float) -> str:
+    return f"{rule}:affected={affected},invariant={invariant}"
+
+
+def _attribute_wise(names: Sequence[str], weights: Mapping[str, float]) -> str:
+    return "fcfg:" + ",".join(f"{name}={weights.get(name, 1.0)}" for name in names)
+
+
+def _core(family: _Family) -> dict[str, Any]:
+    return {
+        "title": "No guidance, and each rule, global and factored, at its strongest",
+        "guidance": [
+            *("cfg:3.0", _pair("fcfg", 3.0, 1.2)),
+            *("cfg++:0.02", _pair("fcfg++", 0.02, 0.008)),
+            *("apg:3.0", _pair("fapg", 3.0, 1.2)),
+        ],
+    }
+
+
+def _aff(family: _Family) -> dict[str, Any]:
+    factored = [
+        _pair("fcfg", weight, 1.0 if number < family.unguided else 1.2)
+        for number, weight in enumerate(_WEIGHTS)
+    ]
+    return {
+        "title": "Weights from 1 to 3, global and for the affected group",
+        "guidance": [*(f"cfg:{weight}" for weight in _WEIGHTS), *factored],
+    }
+
+
+def _inv(family: _Family) -> dict[str, Any]:
+    weights = (1.0, 1.2, 1.5, 1.7, 2.0, 2.5)
+    return {
+        "title": "The weight of what should stay put, from 1 to that of the affected group",
+        "guidance": ["cfg:2.5", *(_pair("fcfg", 2.5, weight) for weight in weights)],
+    }
+
+
+def _pairs(family: _Family) -> dict[str, Any]:
+    tried = ((1.0, 1.0), (1.0, 2.5), (2.5, 1.0), (2.5, 2.0), (2.5, 2.5), (2.5, 3.0))
+    also = {
+        "+".join(pair): [
+            _attribute_wise(family.do, dict(zip(pair, weights, strict=True))) for weights in tried
+        ]
+        for pair in combinations(family.do, 2)
+    }
+    return {
+        "title": "Two interventions at once: two groups against one group an attribute",
+        "do": list(also),
+        "guidance": ["cfg:2.5", _pair("fcfg", 2.5, 1.0)],
+        "also": also,
+    }
+
+
+def _triple(family: _Family) -> dict[str, Any]:
+    tried = list(product((1.0, 2.5), repeat=3))
+    tried += [(2.5, 2.5, 2.0), (2.5, 2.5, 3.0)]
+    return {
+        "title": "All three interventions at once: one group an attribute",
+        "do": ["+".join(family.do)],
+        "guidance": [
+            "cfg:2.5",
+            *(_attribute_wise(family.do, dict(zip(family.do, w, strict=True))) for w in tried),
+        ],
+    }
+
+
+def _cfgpp(family: _Family) -> dict[str, Any]:
+    return {
+        "title": "CFG++ beside CFG, global and factored",
+        "guidance": [
+            *("cfg:1.5", "cfg:3.0", _pair("fcfg", 1.5, 1.2), _pair("fcfg", 3.0, 1.2)),
+            *("cfg++:0.01", "cfg++:0.02"),
+            *(_pair("fcfg++", weight, 0.008) for weight in (0.01, 0.02)),
+        ],
+    }
+
+
+def _apg(family: _Family) -> dict[str, Any]:
+    return {
+        "title": "APG beside CFG, global and factored",
+        "guidance": [
+            *("cfg:1.5", "cfg:3.0", _pair("fcfg", 1.5, 1.2), _pair("fcfg", 3.0, 1.2)),
+            *("apg:1.5", "apg:3.0", _pair("fapg", 1.5, 1.2), _pair("fapg", 3.0, 1.2)),
+        ],
+    }
+
+
+def _fid(family: _Family) -> dict[str, Any]:
+    return {
+        "title": "Fréchet distances to the factual images",
+        "guidance": [
+            text for weight in (2.0, 3.0) for text in (f"cfg:{weight}", _pair("fcfg", weight, 1.2))
+        ],
+        "reverse": False,
+        "composition": False,
+        "fid": True,
+    }
+
+
+def _cost(family: _Family) -> dict[str, Any]:
+    return {
+        "title": "Network rows and seconds for one counterfactual",
+        "do": family.do[:1],
+        "guidance": ["cfg:3.0", _pair("fcfg", 3.0, 1.2)],
+        "images": 16,
+        "reverse": False,
+        "composition": False,
+    }
+
+
+_KINDS: dict[str, Callable[[_Family], dict[str, Any]]] = {
+    "core": _core,
+    "aff": _aff,
+    "inv": _inv,
+    "pairs": _pairs,
+    "triple": _triple,
+    "cfgpp": _cfgpp,
+    "apg": _apg,
+    "fid": _fid,
+    "cost": _cost,
+}
+_TOGETHER = ("pairs", "triple")
+
+
+def experiments() -> tuple[str, ...]:
+    """Names of the experiments that come with the package."""
+    return tuple(
+        f"{name}/{kind}"
+        for name, family in _FAMILIES.items()
+        for kind in _KINDS
+        if family.together or kind not in _TOGETHER
+    )
+
+
+def find_experiment(source: str, **changes: Any) -> Experiment:
+    """A named experiment, or one from a YAML file.
+
+    Args:
+        source: Such as 'portraits/core', or the path of a YAML file with ``do``, ``guidance`` and
+            whatever else an :class:`~fcfg.experiments.config.Experiment` has.
+        changes: Fields to set otherwise; None leaves them as they are.
+    """
+    if source in experiments():
+        name, kind = source.split("/")
+        family = _FAMILIES[name]
+        values = {"name": source, "do": family.do, "images": family.images}
+        values |= _KINDS[kind](family)
+    else:
+        values = {"name": Path(source).stem} | _read(source)
+    values |= {key: value for key, value in changes.items() if value is not None}
+    try:
+        return Experiment.model_validate(values)
+    except ValidationError as error:
+        raise refusal(error, Experiment, f"experiment {source}") from None
+
+
+def to_yaml(experiment: Experiment) -> str:
+    """An experiment as a file that :func:`find_experiment` reads back."""
+    return yaml.safe_dump(experiment.model_dump(mode="json", exclude_none=True), sort_keys=False)
+
+
+def _read(source: str) -> dict[str, Any]:
+    path = Path(source)
+    try:
+        values = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        is_file = path.suffix in (".yaml", ".yml") or path.is_file()
+        raise InputError(
+            f"experiment '{source}'",
+            expected="a name that 'fcfg evaluate --list' shows, or a YAML file",
+            got=getattr(error, "strerror", None) or "no text" if is_file else "neither",
+            do="check the path" if is_file else nearest(source, experiments()),
+        ) from error
+    except yaml.YAMLError as error:
+        raise InputError(
+            f"experiment '{source}'",
+            expected="YAML",
+            got=" ".join(str(error).split()),
+            do="mend that line",
+        ) from error
+    if not isinstance(values, dict):
+        raise InputError(
+            f"experiment '{source}'",
+            expected="a mapping with keys such as do, guidance, images",
+            got=short(values),
+            do="see 'fcfg evaluate --show portraits/core'",
+        )
+    return values
