@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -268,3 +271,15 @@ def test_only_truly_changed_pixels_count_as_changed() -> None:
 def test_truth_of_another_shape_is_refused() -> None:
     with refused("generated and truth and factual", "one shape"):
         image_errors(images(), images()[:, :1], images())
+
+
+# The page ---------------------------------------------------------------------------------------
+
+
+def test_the_page_prints_what_it_says(capsys) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
+    (code,), (said,) = (
+        re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("python", "text")
+    )
+    exec(code, {})
+    assert capsys.readouterr().out == said
