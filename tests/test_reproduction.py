@@ -164,20 +164,20 @@ def test_a_part_is_a_table_a_data_set_or_a_result_file(tmp_path: Path, monkeypat
     monkeypatch.setattr(reproduction, "RESULTS", tmp_path)
     outcomes.write(tmp_path / "mine-core.jsonl")
     assert tables.table("mine-core").startswith("| do | guidance |")
-    assert "| `base` | " in tables.table("presets")
+    assert "of the product" in tables.table("training-throughput")
     with refused("part 'mine-cor'", "no docs/results/mine-cor.jsonl"):
         tables.table("mine-cor")
 
 
 def test_the_command_fills_pages_and_checks_them(tmp_path: Path, monkeypatch, capsys) -> None:
     page = tmp_path / "page.md"
-    page.write_text("<!-- generated: presets -->\n<!-- end -->\n")
+    page.write_text("<!-- generated: training-throughput -->\n<!-- end -->\n")
     monkeypatch.setattr(tables, "PAGES", (page,))
     monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
     assert tables.main() == 1
     assert "run python docs/tables.py" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["tables.py"])
     assert tables.main() == 0
-    assert "parameters" in page.read_text()
+    assert "of the product" in page.read_text()
     monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
     assert tables.main() == 0
