@@ -66,7 +66,7 @@ def lines(
         "composition": composition,
         "questions": [list(question) for question in asked],
         "steps": 20,
-        "solver": "DDIM",
+        "solver": "DDIM()",
         "seed": 0,
         "reverse": reversal is not None,
         "shard": [0, 1],

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from fcfg import Guidance
+from fcfg.experiments import find_experiment
 from fcfg.reports.paper import (
     PaperRow,
     dataset_of,
@@ -204,6 +205,24 @@ def test_a_match_has_the_fid_of_its_own_table() -> None:
     unguided = match("celeba-hq", "young", "none")
     assert unguided is not None
     assert unguided.fid is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{dataset}/{kind}" for dataset in DATASETS for kind in ("aff", "inv")),
+        *(f"celeba-hq/{kind}" for kind in ("pairs", "triple", "cfgpp", "apg", "fid", "core")),
+    ],
+)
+def test_every_question_of_a_table_of_the_paper_has_its_row(name: str) -> None:
+    dataset, kind = name.split("/")
+    experiment = find_experiment(name)
+    asked = [(do, text) for do in experiment.do for text in experiment.guidance]
+    asked += [(do, text) for do, texts in experiment.also.items() for text in texts]
+    found = {question: match(dataset, *question) for question in asked}
+    assert [question for question, row in found.items() if row is None] == []
+    if kind == "fid":
+        assert all(row.fid for (_, text), row in found.items() if row and text != "none")
 
 
 def test_a_run_knows_its_data_set_of_the_paper() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import outcomes
-from fcfg.experiments.summary import Summary
+from fcfg.experiments import Summary, read_results, summarise
 from fcfg.reports.entries import METRICS, entries
 from fcfg.reports.latex import configuration, escaped
 from fcfg.reports.marks import END, generated, start
@@ -18,6 +18,7 @@ from fcfg.reports.paper import match
 from fcfg.reports.tables import csv_table, latex_table, markdown_table, write_tables
 from outcomes import CFG, FCFG
 from refusal import refused
+from results import make_results
 
 BACK = {"none": 0.12, CFG: 0.25, FCFG: 0.18}
 ODD = "lung_mass & 5 % {a} #1 $ ~ ^ \\"
@@ -170,6 +171,15 @@ def test_a_continuous_attribute_has_an_error_in_its_own_unit(tmp_path: Path) -> 
     for text in (latex_table(made), markdown_table(made)):
         assert "92.4" in text  # the paper has sex
     check_latex(latex_table(made))
+
+
+def test_attributes_of_all_kinds_stand_in_one_table(tmp_path: Path) -> None:
+    folder = make_results(tmp_path, mixed=True, truth=False, pictures=0, dos=["sex", "race+age"])
+    made = summarise(read_results(folder), resamples=50)
+    check_latex(latex_table(made))
+    heads = markdown_table(made).splitlines()[0]
+    assert "| race: AUROC / Δ | age: error / Δ |" in heads
+    assert "do(race, age)" in latex_table(made)
 
 
 def test_not_every_guidance_need_be_there_for_every_intervention(tmp_path: Path) -> None:
