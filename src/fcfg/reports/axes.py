@@ -44,6 +44,7 @@ class Scale:
     stop: float
 
     def __call__(self, value: float) -> float:
+        """The place of a number."""
         share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.stop - self.start)
 
@@ -78,7 +79,7 @@ def around(values: Iterable[float], start: float, stop: float) -> Scale:
     """
     given = [0.0, *(value for value in values if math.isfinite(value))]
     low, high = min(given), max(given)
-    room = 0.06 * (high - low) or 1.0
+    room = 0.1 * (high - low) or 1.0
     return Scale(low - room, high + room, start, stop)
 
 

@@ -9,14 +9,25 @@ from fcfg.attributes import Continuous
 from fcfg.experiments.record import BASELINE
 from fcfg.experiments.summary import Cell, Summary
 from fcfg.metrics import Estimate
-from fcfg.reports.axes import FOCUS, INK, PALE, RULE, Panel, Scale, around, described, drawing
-from fcfg.reports.axes import stroke, write
+from fcfg.reports.axes import (
+    FOCUS,
+    INK,
+    PALE,
+    RULE,
+    Panel,
+    Scale,
+    around,
+    described,
+    drawing,
+    stroke,
+    write,
+)
 from fcfg.reports.families import Setting, setting
 from fcfg.reports.html import Markup, tag
 from fcfg.reports.numbers import named, number, with_interval
 
-_WIDTH, _LEFT, _RIGHT = 420, 124, 54
-_ROW, _BAR, _HEAD, _FOOT, _TOP = 18, 9, 30, 26, 8
+_WIDTH, _LEFT, _RIGHT = 360, 136, 50
+_ROW, _BAR, _HEAD, _FOOT, _TOP = 18, 9, 28, 26, 30
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ def _panel(summary: Summary, measure: Measure, do: str, cells: list[Cell]) -> Ma
     names = [
         name for name in summary.space.names if any(name in measure.of(cell) for cell in cells)
     ]
-    parts: list[Markup] = []
+    parts = [write(8, 18, named(do), size=13, weight="600")]
     top = float(_TOP)
     for number_, name in enumerate(names):
         scale = _scale(summary, measure, name)
@@ -128,10 +139,9 @@ def _block(
     heading = tag(
         "text",
         tag("tspan", name, font_weight="600", fill=INK),
-        tag("tspan", f"  {'◎ ' if is_target else ''}{role}", fill=PALE, font_size=11),
+        tag("tspan", f"{'◎ ' if is_target else ''}{role}", dx=6, fill=PALE, font_size=11),
         x=8,
-        y=top + 19,
-        xml_space=None,
+        y=top + 18,
     )
     parts.append(heading)
     for tick in scale.ticks:

@@ -18,7 +18,7 @@ class Markup(str):
     __slots__ = ()
 
 
-def tag(name: str, *children: object, **attributes: object) -> Markup:
+def tag(name: str, /, *children: object, **attributes: object) -> Markup:
     """An element; whatever is not markup already is escaped.
 
     >>> tag("p", "a < b", tag("br"), class_="note", data_n=3)
@@ -80,7 +80,7 @@ def picture(png: bytes, alt: str, size: tuple[int, int], class_: str | None = No
     )
 
 
-def page(title: str, body: Markup) -> str:
+def page(title: str, *body: Markup) -> str:
     """A whole document that asks for nothing else.
 
     Args:
@@ -95,5 +95,5 @@ def page(title: str, body: Markup) -> str:
         tag("title", title),
         tag("style", Markup(style)),
     )
-    document = tag("html", tag("head", *head), "\n", tag("body", body), lang="en")
+    document = tag("html", tag("head", *head), "\n", tag("body", *body), lang="en")
     return f"<!DOCTYPE html>\n{document}\n"

@@ -20,16 +20,16 @@ def number(value: float, digits: int, *, signed: bool = False) -> str:
     return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
 
 
-def interval(estimate: Estimate, digits: int, *, signed: bool = False) -> str:
-    """The ends of the 95 % interval, in brackets."""
-    low, high = (number(end, digits, signed=signed) for end in (estimate.low, estimate.high))
-    return f"[{low}, {high}]"
+def interval(low: float, high: float, digits: int, *, signed: bool = False) -> str:
+    """The ends of an interval, in brackets."""
+    ends = ", ".join(number(end, digits, signed=signed) for end in (low, high))
+    return f"[{ends}]"
 
 
 def with_interval(estimate: Estimate, digits: int, *, signed: bool = False) -> str:
     """A number and its interval."""
     value = number(estimate.value, digits, signed=signed)
-    return f"{value} {interval(estimate, digits, signed=signed)}"
+    return f"{value} {interval(estimate.low, estimate.high, digits, signed=signed)}"
 
 
 def average(estimates: Iterable[Estimate]) -> Estimate | None:
@@ -80,7 +80,7 @@ def drift_unit(summary: Summary) -> tuple[str, str]:
             "how far the judge's reading of an attribute's factor lies from its reading of the "
             "true counterfactual, in standard deviations of the factor; positive is too strong"
         )
-    return "of the judge's score", (
+    return "in the judge's score", (
         "how far the judge's score of an attribute moved from the unguided counterfactual "
         "towards (positive) or away from (negative) the attribute's value: a probability, or for "
         "a continuous attribute standard deviations"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fcfg.experiments.summary import Cell, Summary
+from fcfg.metrics import Estimate
 from fcfg.reports.families import Setting, setting, strongest
 from fcfg.reports.numbers import (
     distance,
@@ -47,7 +48,7 @@ def _of_global(everywhere: Setting, cells: list[Cell], unit: str) -> str:
     name, drift = f"Global guidance ({everywhere.label})", off_target(cells)
     if drift is None:
         return f"{name} had nothing to disturb: no attribute that should stay put was measured."
-    value = f"{with_interval(drift, _DIGITS, signed=True)} {unit}"
+    value = f"{_told(drift, signed=True)} {unit}"
     if not drift.excludes_zero:
         return (
             f"{name} was not seen to change attributes that should stay put: {value} on average, "
@@ -55,8 +56,8 @@ def _of_global(everywhere: Setting, cells: list[Cell], unit: str) -> str:
         )
     done = "amplifies" if drift.value > 0 else "attenuates"
     return (
-        f"{name} {done} attributes that should stay put, by {value} on average{_most(cells)}; "
-        "the interval excludes 0."
+        f"{name} {done} attributes that should stay put: {value} on average, an interval that "
+        f"excludes 0{_most(cells)}."
     )
 
 
@@ -67,7 +68,7 @@ def _of_factored(
     drift = off_target(ours)
     if drift is None:
         return f"{name} had nothing to spare: no attribute that should stay put was measured."
-    value = f"{with_interval(drift, _DIGITS, signed=True)} {unit} on average{_most(ours)}"
+    value = f"{_told(drift, signed=True)} {unit} on average{_most(ours)}"
     if everywhere is None:
         told = "the interval excludes 0" if drift.excludes_zero else "not told from 0"
         return f"{name} moves attributes that should stay put by {value}; {told}."
@@ -75,7 +76,7 @@ def _of_factored(
     base = off_target(theirs)
     assert base is not None  # the same interventions
     gap = distance(drift) - distance(base)
-    size = with_interval(gap.scaled(-1) if gap.value < 0 else gap, _DIGITS)
+    size = _told(gap.scaled(-1) if gap.value < 0 else gap)
     if not gap.excludes_zero:
         said = f"moves them by {value}, and no difference to {everywhere.label} could be told"
     elif gap.value < 0:
@@ -92,11 +93,18 @@ def _target(ours: list[Cell], theirs: list[Cell]) -> str:
         return "the target was not measured"
     gap = reached - before
     if not gap.excludes_zero:
-        value = with_interval(gap, _DIGITS, signed=True)
+        value = _told(gap, signed=True)
         return f"on the target, no difference could be told ({value})"
     if gap.value > 0:
-        return f"it moves the target further, by {with_interval(gap, _DIGITS)}"
-    return f"it moves the target less far, by {with_interval(gap.scaled(-1), _DIGITS)}"
+        return f"it moves the target further, by {_told(gap)}"
+    return f"it moves the target less far, by {_told(gap.scaled(-1))}"
+
+
+def _told(estimate: Estimate, *, signed: bool = False) -> str:
+    """A number and its interval, in so many digits that an end beside 0 is not shown as 0."""
+    ends = [abs(end) for end in (estimate.low, estimate.high) if end]
+    short = min(ends, default=1.0) < 0.5 * 10**-_DIGITS and estimate.excludes_zero
+    return with_interval(estimate, _DIGITS + 2 * short, signed=signed)
 
 
 def _most(cells: list[Cell]) -> str:

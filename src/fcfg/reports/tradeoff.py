@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fcfg.experiments.summary import Cell, Summary
 from fcfg.metrics import Estimate
-from fcfg.reports.axes import INK, PALE, RULE, Panel, Scale, around, described, drawing, mark
-from fcfg.reports.axes import stroke, write
+from fcfg.reports.axes import (
+    INK,
+    PALE,
+    RULE,
+    Panel,
+    Scale,
+    around,
+    described,
+    drawing,
+    mark,
+    stroke,
+    write,
+)
 from fcfg.reports.families import FAMILIES, Setting, setting
 from fcfg.reports.html import Markup, tag
 from fcfg.reports.numbers import drift_unit, named, number, off_target, on_target, with_interval
 
-_WIDTH, _HEIGHT = 420.0, 340.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 14.0, 34.0, 44.0
+_WIDTH, _HEIGHT = 360.0, 330.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 10.0, 34.0, 44.0
 _LETTER, _LINE = 5.9, 13.0  # about the size of a letter
 
 
@@ -91,7 +103,10 @@ def _panel(summary: Summary, do: str, points: list[Point], across: Scale, up: Sc
         f"off target {number(p.y.value, 2, signed=True)}"
         for p in points
     )
-    parts: list[object] = [_frame(summary, across, up), write(8, 18, named(do), weight="600")]
+    parts: list[object] = [
+        _frame(summary, across, up),
+        write(8, 18, named(do), size=13, weight="600"),
+    ]
     origin = next((p for p in points if p.setting.family == "none"), None)
     for line in lines(points):
         parts.append(_line(line, origin, across, up))
@@ -168,6 +183,7 @@ def _labels(points: list[Point], across: Scale, up: Scale) -> list[Markup]:
     """A name beside every point, where it covers least; the last of a line has its family's."""
     last = {line[-1].setting.text for line in lines(points)}
     taken = [_Box(*_square(across(p.x.value), up(p.y.value), 6)) for p in points]
+    faint = [_Box(*_square(x, y, 2)) for x, y in _ink(points, across, up)]
     inside = _Box(_LEFT, _TOP - 10, _WIDTH, _HEIGHT - _BOTTOM)
     labels: list[Markup] = []
     for point in points:
@@ -178,7 +194,7 @@ def _labels(points: list[Point], across: Scale, up: Scale) -> list[Markup]:
         box, anchor = min(
             _places(x, y, wide),
             key=lambda place: (
-                sum(place[0].overlap(other) for other in taken)
+                sum(place[0].overlap(other) for other in (*taken, *faint))
                 + 3 * (wide * _LINE - place[0].overlap(inside))
             ),
         )
@@ -196,6 +212,20 @@ def _labels(points: list[Point], across: Scale, up: Scale) -> list[Markup]:
             )
         )
     return labels
+
+
+def _ink(points: list[Point], across: Scale, up: Scale) -> list[tuple[float, float]]:
+    """Places on lines, where a label is hard to read: the axis, and those between points."""
+    origin = [p for p in points if p.setting.family == "none"][:1]
+    ends = [((_LEFT, up(0)), (_WIDTH - _RIGHT, up(0)))]
+    for line in lines(points):
+        places = [(across(p.x.value), up(p.y.value)) for p in (*origin, *line)]
+        ends += list(pairwise(places))
+    return [
+        (x0 + share / 40 * (x1 - x0), y0 + share / 40 * (y1 - y0))
+        for (x0, y0), (x1, y1) in ends
+        for share in range(41)
+    ]
 
 
 def _square(x: float, y: float, half: float) -> tuple[float, float, float, float]:

@@ -1,0 +1,70 @@
+"""Every figure of a report, on the page and as a file of its own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from fcfg.experiments.record import Result
+from fcfg.experiments.summary import Summary
+from fcfg.reports.axes import Panel
+from fcfg.reports.bars import DELTA, FACTOR, SHIFT, bar_panels
+from fcfg.reports.numbers import knows_truth
+from fcfg.reports.strips import (
+    Strip,
+    answer_strips,
+    read_pictures,
+    reversal_strips,
+    truth_strips,
+)
+from fcfg.reports.tradeoff import tradeoff_panels
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """What a report shows; lists are empty where there is nothing to show."""
+
+    drift: list[Panel] = field(repr=False)  #: factor errors, or shifts
+    delta: list[Panel] = field(repr=False)  #: effectiveness against no guidance
+    tradeoff: list[Panel] = field(repr=False)
+    answers: list[Strip] = field(repr=False)
+    truth: list[Strip] = field(repr=False)
+    reversals: list[Strip] = field(repr=False)
+
+    @property
+    def strips(self) -> list[Strip]:
+        """All that is made of pictures."""
+        return [*self.answers, *self.truth, *self.reversals]
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """By file name: drawings as SVG, strips as PNG."""
+        panels = [*self.drift, *self.delta, *self.tradeoff]
+        named = [(panel.name, ".svg", panel.file.encode()) for panel in panels]
+        named += [(strip.name, ".png", strip.png) for strip in self.strips]
+        files: dict[str, bytes] = {}
+        for name, suffix, data in named:
+            slug = re.sub(r"[^\w.+-]+", "-", name)
+            number, file = 1, f"{slug}{suffix}"
+            while file in files:  # two interventions whose names differ in odd letters alone
+                number, file = number + 1, f"{slug}-{number + 1}{suffix}"
+            files[file] = data
+        return files
+
+
+def make_figures(summary: Summary, result: Result) -> Figures:
+    """Draw everything that the results have something for.
+
+    Args:
+        summary: Of the result.
+        result: With the folder that its pictures lie in.
+    """
+    pictures = read_pictures(result)
+    return Figures(
+        bar_panels(summary, FACTOR if knows_truth(summary) else SHIFT),
+        bar_panels(summary, DELTA),
+        tradeoff_panels(summary),
+        answer_strips(summary, pictures) if pictures else [],
+        truth_strips(summary, pictures) if pictures else [],
+        reversal_strips(summary, pictures) if pictures else [],
+    )
