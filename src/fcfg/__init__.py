@@ -65,7 +65,8 @@ _HOME = {
 # Rooms that can be named after a plain import, such as fcfg.datasets.
 _ROOMS = {
     *_HOME.values(),
-    *("batching", "datasets", "experiments", "files", "generation", "images", "mechanisms", "metrics", "sheet"),
+    *("batching", "datasets", "experiments", "files", "generation", "images", "mechanisms"),
+    *("metrics", "reports", "sheet"),
     "training",
 }
 

@@ -27,6 +27,7 @@ _COMMANDS = {
     "train": "Train a model, or go on with a training.",
     "generate": "Make counterfactuals of pictures.",
     "evaluate": "Measure a model: a table of the paper, or a sweep of your own.",
+    "report": "Make a page to look at of an evaluation.",
     "data": "Look at data before training on it.",
 }
 _GROUPS = ("data",)  # those that hold further commands

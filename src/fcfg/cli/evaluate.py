@@ -160,7 +160,8 @@ def _announce(evaluation: Evaluation, place: str) -> None:
     print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)
     questions = len(experiment.questions)
     print(
-        f"{len(subset)} images, {questions} questions of each, {experiment.steps} steps, on {place}"
+        f"{len(subset)} images, {questions} questions of each, "
+        f"{experiment.steps} steps, on {place}"
     )
     for name, about in evaluation.instruments.about.items():
         if "missing" in about:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fcfg.errors import InputError, check_among
-
 if TYPE_CHECKING:  # torch is not needed for help
-    from collections.abc import Callable
-
     from fcfg.generation import Question, Result
 
 _SHOWN = 20  # rows of the table; the record has all

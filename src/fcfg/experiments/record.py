@@ -188,9 +188,21 @@ class ResultFile:
         return lines
 
     def append(self, entries: Iterable[JSON]) -> None:
-        """Write entries, to the disk."""
-        text = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in entries)
+        """Write entries, to the disk; numbers have six digits, which is more than they bear."""
+        text = "".join(json.dumps(_rounded(entry), allow_nan=False) + "\n" for entry in entries)
         with self.path.open("ab") as file:
             file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
+
+
+def _rounded(value: Any) -> Any:
+    match value:
+        case float():
+            return float(f"{value:.6g}")
+        case dict():
+            return {key: _rounded(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_rounded(part) for part in value]
+        case _:
+            return value
