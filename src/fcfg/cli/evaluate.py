@@ -135,7 +135,8 @@ def evaluate(
         batch_size=rows,
         cache=cache,
     )
-    prepare_network(pipeline, precision, compiled_rows=rows if compile else None)
+    compiled_rows = evaluation.images_at_once if compile else None
+    prepare_network(pipeline, precision, compiled_rows=compiled_rows)
     _announce(evaluation, place)
     try:
         with share_bar() as share:

@@ -59,6 +59,7 @@ class Evaluation:
         check_whole("shard, number", number, 0, count - 1, do="count from 0")
         rows = max(self._costs.rows(*question) for question in self.experiment.questions)
         check_whole("batch size", self.batch_size, rows, 10**9, do="raise it")
+        _ = self.digest  # now, for the network may be compiled or rounded later
 
     @cached_property
     def _costs(self) -> Costs:
@@ -81,6 +82,11 @@ class Evaluation:
         )
 
     @property
+    def images_at_once(self) -> int:
+        """Images that are finished together, in a run that begins now."""
+        return self.block or _BLOCK.get(self.pipeline.denoiser.device.type, 32)
+
+    @property
     def header(self) -> JSON:
         """The first line of a result file."""
         pipeline, experiment, device = (
@@ -88,7 +94,6 @@ class Evaluation:
             self.experiment,
             self.pipeline.denoiser.device,
         )
-        block = self.block or _BLOCK.get(device.type, 32)
         return {
             "kind": "run",
             "schema": SCHEMA,
@@ -112,7 +117,7 @@ class Evaluation:
             "threshold": THRESHOLD if self.subset.drawn is not None else None,
             "metrics": self.instruments.about,
             "shard": list(self.shard),
-            "block": block,
+            "block": self.images_at_once,
             "version": __version__,
             **(self.circumstances or {"command": "", "commit": None, "environment": {}}),
         }

@@ -182,14 +182,17 @@ class ResultFile:
             with self.path.open("rb+") as file:
                 file.truncate(len(whole))
         if not whole:
-            self.append([header])
+            self._write([header])
         lines = read_lines(self.path)
         check_same_run(self.path, header, lines[0])
         return lines
 
     def append(self, entries: Iterable[JSON]) -> None:
-        """Write entries, to the disk; numbers have six digits, which is more than they bear."""
-        text = "".join(json.dumps(_rounded(entry), allow_nan=False) + "\n" for entry in entries)
+        """Write entries; their numbers have six digits, which is more than they bear."""
+        self._write(map(_rounded, entries))
+
+    def _write(self, lines: Iterable[JSON]) -> None:
+        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
         with self.path.open("ab") as file:
             file.write(text.encode())
             file.flush()
