@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,12 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"),
 )
+# The protocol's pipes are the descriptors 3 and 4, which may be taken by each other.
+_LAUNCH = """import os, sys
+os.dup2(int(sys.argv[1]), 100), os.dup2(int(sys.argv[2]), 101)
+os.dup2(100, 3), os.dup2(101, 4)
+os.closerange(100, 102)
+os.execv(sys.argv[3], sys.argv[3:])"""
 _LIMIT = 120.0  # seconds for one answer, on a busy machine
 
 
@@ -32,10 +39,10 @@ class Chromium:
     def __init__(self, program: str, profile: Path) -> None:
         to_browser, from_us = os.pipe()
         from_browser, to_us = os.pipe()
-        # The protocol's pipes are the descriptors 3 and 4.
-        shell = f'exec "$0" "$@" 3<&{to_browser} 4>&{to_us}'
+        ends = (str(to_browser), str(to_us))
+        words = (program, *FLAGS, f"--user-data-dir={profile}", "about:blank")
         self._process = subprocess.Popen(
-            ["sh", "-c", shell, program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [sys.executable, "-c", _LAUNCH, *ends, *words],
             pass_fds=(to_browser, to_us),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -48,21 +55,32 @@ class Chromium:
         self._session: str | None = None
 
     def __enter__(self) -> Chromium:
+        try:
+            self._attach()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def _attach(self) -> None:
         targets = self.call("Target.getTargets")["targetInfos"]
         page = next(target["targetId"] for target in targets if target["type"] == "page")
         attached = self.call("Target.attachToTarget", targetId=page, flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._session = None
         try:
             self.call("Browser.close")
-        except (OSError, EOFError):
-            self._process.terminate()
-        self._process.wait(timeout=_LIMIT)
+            self._process.wait(timeout=_LIMIT)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._process.kill()  # nothing, where it ended by itself
+        self._process.wait()
         os.close(self._in)
         os.close(self._out)
 

@@ -15,7 +15,7 @@ from fcfg.guidance import Guidance
 #: For every family its name, its colour on light and on dark paper, and the shape of its mark.
 FAMILIES: dict[str, tuple[str, str, str, str]] = {
     "none": ("unguided", "#5d656e", "#a3abb3", "diamond"),
-    "cfg": ("CFG", "#bd4d00", "#f08a4b", "circle"),
+    "cfg": ("CFG", "#b64900", "#f08a4b", "circle"),
     "fcfg": ("FCFG", "#0068a6", "#5cb0ee", "circle"),
     "cfg++": ("CFG++", "#8a5c00", "#e6ac2e", "square"),
     "fcfg++": ("FCFG++", "#007a8a", "#5fd0de", "square"),

@@ -52,7 +52,10 @@ def _table(strip: Strip) -> Markup:
 def _group_heading(group: Group, look: str | None) -> Markup:
     style = f"color:{group.setting.colour}" if group.setting is not None else None
     count = len(group.columns)
-    return tag("th", group.title, colspan=count, scope="colgroup", class_=look, style=style)
+    title = tag(
+        "span", group.title.replace(" / ", "\u00a0/\u00a0"), class_="wrap" if count == 1 else None
+    )
+    return tag("th", title, colspan=count, scope="colgroup", class_=look, style=style)
 
 
 def _look(place: int | None, is_deep: bool, *more: str) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fcfg.experiments.summary import Cell, Summary
 from fcfg.metrics import Estimate
 from fcfg.reports.families import Setting, setting, strongest
@@ -102,9 +104,9 @@ def _target(ours: list[Cell], theirs: list[Cell]) -> str:
 
 def _told(estimate: Estimate, *, signed: bool = False) -> str:
     """A number and its interval, in so many digits that an end beside 0 is not shown as 0."""
-    ends = [abs(end) for end in (estimate.low, estimate.high) if end]
-    short = min(ends, default=1.0) < 0.5 * 10**-_DIGITS and estimate.excludes_zero
-    return with_interval(estimate, _DIGITS + 2 * short, signed=signed)
+    nearest = min(abs(estimate.low), abs(estimate.high))
+    needed = math.ceil(-math.log10(2 * nearest)) if estimate.excludes_zero else _DIGITS
+    return with_interval(estimate, max(_DIGITS, needed), signed=signed)
 
 
 def _most(cells: list[Cell]) -> str:

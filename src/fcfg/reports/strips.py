@@ -70,7 +70,7 @@ class Strip:
 def encoded(picture: Image.Image) -> bytes:
     """A picture as a PNG file."""
     file = io.BytesIO()
-    picture.save(file, format="PNG", optimize=True)
+    picture.save(file, format="PNG")
     return file.getvalue()
 
 

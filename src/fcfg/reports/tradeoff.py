@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -178,6 +179,10 @@ class _Box:
         high = min(self.bottom, other.bottom) - max(self.top, other.top)
         return max(wide, 0.0) * max(high, 0.0)
 
+    def distance(self, x: float, y: float) -> float:
+        across = max(self.left - x, x - self.right, 0.0)
+        return math.hypot(across, max(self.top - y, y - self.bottom, 0.0))
+
 
 def _labels(points: list[Point], across: Scale, up: Scale) -> list[Markup]:
     """A name beside every point, where it covers least; the last of a line has its family's."""
@@ -196,6 +201,7 @@ def _labels(points: list[Point], across: Scale, up: Scale) -> list[Markup]:
             key=lambda place: (
                 sum(place[0].overlap(other) for other in (*taken, *faint))
                 + 3 * (wide * _LINE - place[0].overlap(inside))
+                + 3 * place[0].distance(x, y)
             ),
         )
         taken.append(box)

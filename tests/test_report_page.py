@@ -1,0 +1,80 @@
+"""The page in a browser, as a reader has it: wide or narrow, light or dark, without a network."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from browser import NAMES, Chromium, find_chromium
+from fcfg.reports import write_report
+from results import CORE, make_results
+
+PROGRAM = find_chromium()
+pytestmark = pytest.mark.skipif(
+    PROGRAM is None or not sys.platform.startswith("linux"),
+    reason=f"no Chromium: none of {', '.join(NAMES)} is installed",
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    make_results(folder, n=200, settings=CORE[:5], pictures=3)
+    return write_report(folder).page
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with Chromium(str(PROGRAM), tmp_path_factory.mktemp("profile")) as chromium:
+        yield chromium
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_is_whole_on_every_screen(
+    browser: Chromium, page: Path, width: int, scheme: str
+) -> None:
+    browser.look(width, 844, scheme)
+    browser.open(page)
+    pictures = browser.run("[...document.images].map(i => i.complete && i.naturalWidth)")
+    assert len(pictures) > 50
+    assert all(width > 0 for width in pictures)
+    assert browser.run("document.documentElement.scrollWidth") == width
+    assert browser.run("document.querySelectorAll('figure').length") == 7
+    drawn = (
+        "[...document.querySelectorAll('.panels svg')].map(s => s.getBoundingClientRect().width)"
+    )
+    assert all(300 < shown <= min(width, 420) for shown in browser.run(drawn))
+    asked = [event["request"]["url"] for event in browser.of("Network.requestWillBeSent")]
+    assert [url for url in asked if not url.startswith("data:")] == [page.resolve().as_uri()]
+    assert browser.of("Runtime.consoleAPICalled") == []
+    assert browser.of("Runtime.exceptionThrown") == []
+    assert browser.of("Log.entryAdded") == []
+
+
+def test_light_and_dark_are_what_they_say(browser: Chromium, page: Path) -> None:
+    colours: dict[str, list[str]] = {}
+    for scheme in ("light", "dark"):
+        browser.look(1280, 844, scheme)
+        browser.open(page)
+        colours[scheme] = browser.run(
+            "[document.documentElement, document.querySelector('figcaption'),"
+            " document.querySelector('.panels svg text')].map((e, i) =>"
+            " getComputedStyle(e)[['backgroundColor', 'color', 'fill'][i]])"
+        )
+    assert colours["light"] == ["rgb(255, 255, 255)", *["rgb(27, 31, 35)"] * 2]
+    assert colours["dark"] == ["rgb(20, 23, 26)", *["rgb(230, 232, 234)"] * 2]
+
+
+def test_wide_tables_scroll_in_their_own_box(browser: Chromium, page: Path) -> None:
+    browser.look(390, 844, "light")
+    browser.open(page)
+    assert browser.run(
+        "(() => { const box = document.querySelector('.box'); box.scrollLeft = 200;"
+        " const name = box.querySelector('tbody th').getBoundingClientRect();"
+        " return box.scrollLeft === 200 && box.scrollWidth > box.clientWidth"
+        " && Math.abs(name.left - box.getBoundingClientRect().left) < 1; })()"
+    )

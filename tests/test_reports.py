@@ -1,0 +1,517 @@
+"""Reports: what they say follows from the numbers, and nothing else is in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fcfg.cli import main
+from fcfg.experiments.record import read_results
+from fcfg.experiments.summary import Summary, summarise
+from fcfg.metrics import Estimate
+from fcfg.reports import Report, reading, write_report
+from fcfg.reports.axes import Panel, Scale, around
+from fcfg.reports.bars import DELTA, FACTOR, SHIFT, Measure, bar_panels
+from fcfg.reports.families import FAMILIES, PAPER, colours, palette_css, setting, strongest
+from fcfg.reports.figures import make_figures
+from fcfg.reports.html import Markup, tag
+from fcfg.reports.numbers import off_target, on_target
+from fcfg.reports.overview import absent
+from fcfg.reports.page import build_page
+from fcfg.reports.strips import read_pictures
+from fcfg.reports.tradeoff import lines, points_of, tradeoff_panels
+from refusal import refused
+from results import CORE, MISSING, SWEEP, make_results
+
+SHORT = CORE[:3]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def summary_of(folder: Path, **options: object) -> Summary:
+    made = make_results(folder, pictures=0, **options)  # pyright: ignore[reportArgumentType]
+    return summarise(read_results(made), resamples=400)
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_results(tmp_path_factory.mktemp("core"), pictures=2, settings=SHORT, lpips=True)
+
+
+@pytest.fixture(scope="module")
+def report(core: Path) -> Report:
+    return write_report(core)
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Summary:
+    return summary_of(tmp_path_factory.mktemp("few"), n=32)
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Summary:
+    """No truth, attributes of every kind, one a cause of another, two targets at once."""
+    folder = tmp_path_factory.mktemp("clinic")
+    dos = ("age", "race", "sex+finding")
+    return summary_of(folder, n=210, mixed=True, dos=dos, settings=SHORT)
+
+
+# The reading ------------------------------------------------------------------------------------
+
+
+def test_the_reading_says_what_the_numbers_say(few: Summary) -> None:
+    first, second = reading(few)
+    assert first.startswith("Global guidance (CFG 3.0) amplifies attributes that should stay put:")
+    assert "an interval that excludes 0 (most: " in first
+    assert second.startswith("Factored guidance (FCFG 3.0 / 1.2) disturbs them less:")
+    assert "closer to 0 by " in second
+    assert "it moves the target further, by 0." in second
+    drift = off_target(few.cells[(do, "cfg:3.0")] for do in few.dos)
+    assert drift is not None
+    numbers = f"+{drift.value:.2f} [+{drift.low:.2f}, +{drift.high:.2f}] sd on average"
+    assert numbers in first
+
+
+def test_swapped_results_read_the_opposite(tmp_path: Path) -> None:
+    first, second = reading(summary_of(tmp_path, n=32, swapped=True, settings=SHORT))
+    assert "(CFG 3.0) was not seen to change attributes that should stay put" in first
+    assert "no difference from 0 could be told" in first
+    assert second.startswith("Factored guidance (FCFG 3.0 / 1.2) disturbs them more: +0.4")
+    assert "further from 0 by 0.4" in second
+    assert "it moves the target less far, by 0." in second
+
+
+def test_where_nothing_differs_no_difference_could_be_told(tmp_path: Path) -> None:
+    first, second = reading(summary_of(tmp_path, n=32, effect=0.0, settings=SHORT))
+    assert "no difference from 0 could be told" in first
+    assert "no difference to CFG 3.0 could be told" in second
+    assert "on the target, no difference could be told" in second
+
+
+def test_what_becomes_weaker_is_attenuated(tmp_path: Path) -> None:
+    first, _ = reading(summary_of(tmp_path, n=32, effect=-1.0, settings=SHORT))
+    assert "(CFG 3.0) attenuates attributes that should stay put: −0.4" in first
+
+
+def test_without_truth_the_reading_is_of_the_judge(clinic: Summary) -> None:
+    first, second = reading(clinic)
+    assert "in the judge's score" in first
+    assert "in the judge's score" in second
+
+
+def test_a_reading_of_one_side_says_that_the_other_is_missing(tmp_path: Path) -> None:
+    first, second = reading(summary_of(tmp_path / "a", n=16, settings=("none", "cfg:3.0")))
+    assert first.startswith("Global guidance (CFG 3.0) amplifies")
+    assert second == "Factored guidance was not run, so nothing can be said of it."
+    alone = ("none", "fapg:affected=3,invariant=1.2", "fapg:affected=3,invariant=3")
+    first, second = reading(summary_of(tmp_path / "b", n=16, settings=alone))
+    assert first == "Global guidance was not run, so nothing can be said of it."
+    assert "(FAPG 3.0 / 1.2) moves attributes that should stay put by" in second
+    assert second.endswith("; not told from 0.")
+    first, second = reading(summary_of(tmp_path / "c", n=16, settings=alone[2:]))
+    assert second.endswith("; the interval excludes 0.")
+
+
+def test_where_all_is_asked_for_nothing_can_be_disturbed(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, n=16, dos=("smiling+male+young",), settings=SHORT)
+    first, second = reading(summary)
+    assert "had nothing to disturb" in first
+    assert "had nothing to spare" in second
+    assert tradeoff_panels(summary) == []
+
+
+def test_a_target_without_a_number_is_not_compared(clinic: Summary) -> None:
+    cells = {
+        key: replace(cell, shift={k: e for k, e in cell.shift.items() if k not in cell.targets})
+        for key, cell in clinic.cells.items()
+    }
+    assert "the target was not measured" in reading(replace(clinic, cells=cells))[1]
+
+
+def test_an_end_beside_zero_is_not_shown_as_zero(few: Summary) -> None:
+    def small(estimate: Estimate) -> Estimate:
+        return estimate.scaled(0.001)
+
+    cells = {
+        key: replace(cell, factor_error={k: small(e) for k, e in cell.factor_error.items()})
+        for key, cell in few.cells.items()
+    }
+    first, _ = reading(replace(few, cells=cells))
+    assert re.search(r"\+0\.000\d\d? \[\+0\.000[1-9]", first), first
+
+
+def test_the_setting_beside_the_strongest_is_of_the_same_rule() -> None:
+    def chosen(*texts: str) -> list[str | None]:
+        return [s and s.text for s in strongest([setting(text) for text in texts])]
+
+    weak, strong = "fcfg:affected=2,invariant=1", "fcfg:affected=3,invariant=1.2"
+    assert chosen(*CORE) == ["cfg:3.0", "fcfg:affected=3.0,invariant=1.2"]
+    assert chosen("cfg:2", "cfg:3", weak, strong) == ["cfg:3", strong]
+    assert chosen("cfg:2", weak, strong) == ["cfg:2", weak]
+    assert chosen("cfg:1.5", weak, strong) == ["cfg:1.5", strong]
+    assert chosen("cfg:3", "apg:3", "fapg:affected=3,invariant=1") == [
+        "apg:3",
+        "fapg:affected=3,invariant=1",
+    ]
+    assert chosen("cfg++:0.02") == ["cfg++:0.02", None]
+    assert chosen(strong) == [None, strong]
+    assert chosen("none") == [None, None]
+
+
+# Colours ----------------------------------------------------------------------------------------
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_all_text_can_be_read_on_every_ground(dark: bool) -> None:
+    chosen = colours(dark)
+    for name in (*FAMILIES, "ink", "pale"):
+        text = luminance(chosen[f"var(--{name.replace('+', 'p')})"])
+        for ground in ("paper", "ground", "focus"):
+            under = luminance(chosen[f"var(--{ground})"])
+            contrast = (max(text, under) + 0.05) / (min(text, under) + 0.05)
+            assert contrast >= 4.5, (name, ground)
+
+
+def test_every_family_has_a_colour_and_a_mark_of_its_own() -> None:
+    looks = [(mark, name.startswith("f")) for name, (_, _, _, mark) in FAMILIES.items()]
+    assert len(set(looks)) == len(FAMILIES)
+    for paper in (1, 2):
+        assert len({entry[paper] for entry in FAMILIES.values()}) == len(FAMILIES)
+    css = palette_css()
+    assert all(f"--{name}:{PAPER[name][0]}" in css for name in PAPER)
+
+
+def test_a_family_has_one_colour_in_every_figure(few: Summary) -> None:
+    for panel in (*bar_panels(few, FACTOR), *tradeoff_panels(few)):
+        drawing = ElementTree.fromstring(panel.file)
+        for group in drawing.iter(f"{SVG}g"):
+            text = group.get("data-guidance")
+            if text is not None:
+                wanted = colours(dark=False)[setting(text).colour]
+                strokes = {shape.get("stroke") for shape in group.iter()} - {None}
+                assert wanted in strokes
+                assert strokes <= {wanted, PAPER["ink"][0]}
+
+
+# Figures ----------------------------------------------------------------------------------------
+
+
+def shapes(panel: Panel) -> list[ElementTree.Element]:
+    """Everything in a drawing that has numbers."""
+    drawing = ElementTree.fromstring(panel.file)
+    assert drawing.find(f"{SVG}title") is not None
+    assert drawing.get("aria-label")
+    return [group for group in drawing.iter(f"{SVG}g") if group.get("data-guidance")]
+
+
+@pytest.mark.parametrize("measure", [DELTA, SHIFT, FACTOR])
+def test_bars_are_the_numbers_of_the_summary(core: Path, measure: Measure) -> None:
+    summary = summarise(read_results(core), resamples=100)
+    panels = bar_panels(summary, measure)
+    assert [panel.name for panel in panels] == [
+        f"{measure.name.replace('_', '-')}-{do}" for do in summary.dos
+    ]
+    rates: set[float] = set()
+    for do, panel in zip(summary.dos, panels, strict=True):
+        drawn = shapes(panel)
+        assert len(drawn) == 3 * (3 if measure is FACTOR else 2)
+        for group in drawn:
+            cell = summary.cells[(do, str(group.get("data-guidance")))]
+            estimate = measure.of(cell)[str(group.get("data-attribute"))]
+            ends = [float(str(group.get(f"data-{end}"))) for end in ("value", "low", "high")]
+            assert ends == [estimate.value, estimate.low, estimate.high]
+            bar = next(group.iter(f"{SVG}rect"))
+            if abs(estimate.value) > 0.01:
+                rates.add(round(float(str(bar.get("width"))) / abs(estimate.value), -1))
+            line = next(group.iter(f"{SVG}line"))
+            width = float(str(line.get("x2"))) - float(str(line.get("x1")))
+            scaled = width / (estimate.high - estimate.low)
+            assert scaled == pytest.approx(float(np.median(list(rates) or [scaled])), rel=0.2)
+    assert max(rates) < 1.2 * min(rates)  # one scale for all
+
+
+def test_bars_of_another_unit_have_a_scale_of_their_own(clinic: Summary) -> None:
+    for measure in (DELTA, SHIFT):
+        (panel, *_) = bar_panels(clinic, measure)
+        units = {measure.unit(clinic, name) for name in clinic.space.names}
+        assert len(units) == 2
+        assert all(unit in panel.file for unit in units)
+    assert "should follow" in panel.file  # finding, when age changes
+
+
+def test_there_are_no_bars_of_nothing(few: Summary, clinic: Summary) -> None:
+    assert bar_panels(few, DELTA) == []  # from 32 images
+    assert bar_panels(clinic, FACTOR) == []
+
+
+def test_points_are_the_numbers_of_the_summary(few: Summary) -> None:
+    places: list[tuple[float, float]] = []
+    for do, panel in zip(few.dos, tradeoff_panels(few), strict=True):
+        for group in shapes(panel):
+            cell = few.cells[(do, str(group.get("data-guidance")))]
+            x, y = on_target([cell]), off_target([cell])
+            assert x is not None
+            assert y is not None
+            assert float(str(group.get("data-x"))) == x.value
+            assert float(str(group.get("data-y"))) == y.value
+            across = next(group.iter(f"{SVG}line"))
+            places.append((y.value, float(str(across.get("y1")))))
+    values, heights = np.array(places).T
+    assert np.corrcoef(values, heights)[0, 1] < -0.9999  # the more, the higher
+
+
+def test_points_are_joined_along_the_weight_that_varies(tmp_path: Path) -> None:
+    more = {"smiling": ["fcfg:smiling=2,male=1,young=1"]}
+    summary = summary_of(tmp_path, n=16, settings=SWEEP, dos=("smiling", "male"), also=more)
+    joined = [[p.setting.text for p in line] for line in lines(points_of(summary, "male"))]
+    assert joined == [
+        ["none"],
+        ["cfg:1.5", "cfg:2.0", "cfg:3.0"],
+        [f"fcfg:affected={weight},invariant=1.2" for weight in (1.5, 2.0, 3.0)],
+        [f"fcfg:affected={weight},invariant=1.0" for weight in (2.0, 3.0)],
+    ]
+    first, second = tradeoff_panels(summary)
+    assert "smiling 2.0" in first.file
+    assert first.file.count("<polyline") == second.file.count("<polyline") == 3
+    long = bar_panels(summary, FACTOR)[0].file
+    assert "FCFG smiling 2.0, …" in long
+
+
+def test_ticks_are_round_and_hold_zero() -> None:
+    for low, high in ((-3.1, 4.0), (-0.004, 0.0171), (-120.0, 5.0)):
+        scale = Scale(low, high, 10.0, 110.0)
+        assert 0 in scale.ticks
+        assert 2 <= len(scale.ticks) <= 6
+        assert scale(low) == 10
+        assert scale(high) == pytest.approx(110)
+    assert Scale(0, 8, 0, 1).digits == 0
+    assert around([float("nan")], 0, 1).ticks
+
+
+def test_files_are_drawings_by_themselves(report: Report) -> None:
+    names = {path.name for path in report.paths}
+    assert names >= {"report.html", "table.csv", "table.tex", "delta-male.svg", "truth-young.png"}
+    for path in report.paths:
+        if path.suffix == ".svg":
+            drawing = ElementTree.fromstring(path.read_text("utf-8"))
+            assert drawing.tag == f"{SVG}svg"
+            assert "var(" not in path.read_text("utf-8")
+        if path.suffix == ".png":
+            with Image.open(path) as picture:
+                assert picture.width > 64
+
+
+def test_two_interventions_never_share_a_file(tmp_path: Path) -> None:
+    rename = {"smiling": "a b", "male": "a-b"}
+    make_results(tmp_path, n=8, rename=rename, dos=("a b", "a-b"), settings=SHORT, pictures=1)
+    result = read_results(tmp_path)
+    files = make_figures(summarise(result, resamples=20), result).files
+    drawn = {"tradeoff-a-b.svg", "tradeoff-a-b-2.svg"}
+    assert drawn <= set(files)
+    assert files["tradeoff-a-b.svg"] != files["tradeoff-a-b-2.svg"]
+
+
+# The page ---------------------------------------------------------------------------------------
+
+
+class Outline(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.alts: list[str | None] = []
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        found = dict(attrs)
+        self.links += [str(found[name]) for name in ("src", "href", "data") if name in found]
+        if tag == "img":
+            self.alts.append(found.get("alt"))
+
+
+def test_the_page_asks_for_nothing_outside(report: Report) -> None:
+    text = report.page.read_text("utf-8")
+    assert not re.search(r"https?://|url\(|@import|<script|<link|<iframe", text)
+    outline = Outline(text)
+    assert all(link.startswith(("data:image/png;base64,", "#")) for link in outline.links)
+    assert all(outline.alts)
+    ids = set(re.findall(r' id="([^"]+)"', text))
+    assert {link[1:] for link in outline.links if link.startswith("#")} <= ids
+    assert 'name="viewport"' in text
+    assert "prefers-color-scheme" in text
+
+
+def test_the_page_shows_what_the_summary_has(report: Report) -> None:
+    text, summary = report.page.read_text("utf-8"), report.summary
+    for line in reading(summary):
+        assert str(tag("p", line)) in text
+    cell = summary.cells[("male", "cfg:3.0")]
+    for value in (cell.effectiveness["male"].value, cell.delta["male"].value):
+        assert f"{value:.1f}" in text
+    assert f"{cell.reversal_mae.value:.3f}" in text  # pyright: ignore[reportOptionalMemberAccess]
+    header = summary.header
+    for said in (header["command"], header["commit"], header["model"]["digest"], "AlexNet v0.1"):
+        assert said in text
+    figures = text.count("<figure>")
+    assert figures == text.count("<figcaption>") == 7
+    made = "n = 240 · 100 steps of DDIM · seed 0 · checkpoint 93b1e183a5a5 · commit b219736deadb"
+    assert text.count(made) == figures + 1
+    assert "factual images" in text
+    assert "Composition: " in text
+    assert "No LPIPS" not in text
+    assert "No FID: give --inception FILE." in text
+
+
+def test_numbers_of_the_paper_stand_beside_ours(tmp_path: Path) -> None:
+    there = {"data": {"format": "celeba-hq"}}
+    make_results(tmp_path, n=200, truth=False, settings=SHORT, header=there, pictures=0)
+    text = write_report(tmp_path, tmp_path / "out").page.read_text("utf-8")
+    assert "paper 98.8" in text
+    assert "paper +12.3" in text
+    assert "This run kept no pictures" in text
+    assert "Beside the truth" not in text
+
+
+def test_what_is_missing_says_why(few: Summary, tmp_path: Path) -> None:
+    auroc, lpips, fid = absent(few)
+    assert "fewer than 200 images, and here are 32" in auroc
+    assert lpips == f"No LPIPS: {MISSING}"
+    assert fid == "No FID: give --inception FILE."
+    short = summary_of(tmp_path, n=8, reverse=False, settings=("cfg:3.0",), dos=("male",))
+    assert "No reversibility: the way back was not asked for." in absent(short)
+    bare = {"title": "", "commit": None, "command": "", "environment": {}}
+    model = short.header["model"] | {"provenance": None}
+    unknown = replace(short, header=short.header | bare | {"model": model}, composition=None)
+    result = read_results(tmp_path)
+    text = build_page(unknown, make_figures(unknown, result))
+    for said in ("not recorded", "unknown", "hardware that the run does not name", "one setting"):
+        assert said in text
+    assert ">–</td>" in text  # without an unguided setting nothing is relative
+    assert "Composition: " not in text
+
+
+def test_hostile_names_stay_names(tmp_path: Path) -> None:
+    evil, quote = "<script>alert(1)</script>", "\"'><img src onerror"
+    rename = {"smiling": evil, "male": quote}
+    header = {"title": evil, "experiment": evil, "command": evil, "commit": evil}
+    make_results(
+        tmp_path, n=8, rename=rename, dos=(evil, quote), settings=SHORT, pictures=1, header=header
+    )
+    report = write_report(tmp_path, tmp_path / "out")
+    outline = Outline(report.page.read_text("utf-8"))
+    assert "script" not in outline.tags
+    assert all(outline.alts)
+    assert all(link.startswith(("data:image/png", "#")) for link in outline.links)
+    for path in report.paths:
+        assert path.parent in (tmp_path / "out", tmp_path / "out" / "figures")
+        if path.suffix == ".svg":
+            assert not list(ElementTree.fromstring(path.read_text("utf-8")).iter(f"{SVG}script"))
+
+
+def test_markup_escapes_what_is_not_markup() -> None:
+    made = tag("p", "<", [tag("b", 1.50)], None, Markup("&amp;"), title='"', data_x=None)
+    assert made == '<p title="&quot;">&lt;<b>1.5</b>&amp;</p>'
+
+
+# Pictures ---------------------------------------------------------------------------------------
+
+
+def test_grey_pictures_are_shown_as_well(core: Path, tmp_path: Path) -> None:
+    result = read_results(core)
+    pictures = read_pictures(result)
+    assert pictures is not None
+    assert pictures.factual.shape == (2, 3, 32, 32)
+    folder = tmp_path / "grey"
+    make_results(folder, n=8, settings=SHORT, pictures=1)
+    for path in (folder / "pictures").glob("*.png"):
+        with Image.open(path) as picture:
+            grey = picture.convert("L")
+        grey.save(path)
+    shown = read_pictures(read_results(folder))
+    assert shown is not None
+    assert shown.factual.shape == (1, 3, 32, 32)
+    assert (shown.factual[:, 0] == shown.factual[:, 2]).all()
+
+
+def test_one_file_has_no_pictures(core: Path, tmp_path: Path) -> None:
+    file = tmp_path / "alone.jsonl"
+    file.write_bytes(next(core.glob("*.jsonl")).read_bytes())
+    report = write_report(file)
+    assert report.page == tmp_path / "report" / "report.html"
+    assert "This run kept no pictures" in report.page.read_text("utf-8")
+
+
+def test_pictures_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    make_results(tmp_path, n=8, settings=SHORT, dos=("male",), pictures=1)
+    result, index = read_results(tmp_path), tmp_path / "pictures" / "index.json"
+    whole = json.loads(index.read_text("utf-8"))
+    index.write_text("{", "utf-8")
+    with refused("pictures", "something else", "remove the folder"):
+        read_pictures(result)
+    index.write_text(json.dumps({"factual": whole["factual"]}), "utf-8")
+    with refused("pictures", "no 'rows'"):
+        read_pictures(result)
+    index.write_text(json.dumps(whole | {"factual": ["../secret.png"]}), "utf-8")
+    with refused("pictures", "elsewhere"):
+        read_pictures(result)
+    index.write_text(json.dumps(whole | {"factual": ["pictures/index.json"]}), "utf-8")
+    with refused("pictures", "cannot be read"):
+        read_pictures(result)
+
+
+def test_strips_show_what_there_is(tmp_path: Path) -> None:
+    make_results(tmp_path, n=8, settings=SHORT, dos=("male", "young"), pictures=1, reverse=False)
+    index = tmp_path / "pictures" / "index.json"
+    whole = json.loads(index.read_text("utf-8"))
+    whole["rows"] = [row for row in whole["rows"] if row["do"] == "male"]
+    index.write_text(json.dumps(whole), "utf-8")
+    result = read_results(tmp_path)
+    figures = make_figures(summarise(result, resamples=20), result)
+    assert [strip.name for strip in figures.strips] == ["counterfactuals-male", "truth-male"]
+
+
+# The command ------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_the_reading(core: Path, tmp_path: Path, capsys) -> None:
+    assert main(["report", str(core), "--out", str(tmp_path)]) == 0
+    first, second, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("Global guidance (CFG 3.0) amplifies")
+    assert second.startswith("Factored guidance (FCFG 3.0 / 1.2) disturbs them less")
+    assert last.startswith(f"Written to {tmp_path / 'report.html'}, with ")
+
+
+def test_what_is_no_whole_run_is_one_line(core: Path, tmp_path: Path, capsys) -> None:
+    lines_ = next(core.glob("*.jsonl")).read_text("utf-8").splitlines(keepends=True)
+    for name, text, said in (
+        ("empty", lines_[0], "an empty run"),
+        ("half", "".join(lines_)[:-10], "half written"),
+        ("part", "".join(lines_[:500]), "expected 2,400 rows"),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "results-0-of-1.jsonl").write_text(text, "utf-8")
+        assert main(["report", str(folder)]) == 2
+        out, line = capsys.readouterr()
+        assert out == ""
+        assert line.count("\n") == 1
+        assert said in line, line
+        assert not (folder / "report").exists()
+    assert main(["report", str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err.startswith("fcfg report: results")
