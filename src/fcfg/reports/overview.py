@@ -141,7 +141,7 @@ def _numbers(found: dict[Key, Entry], cell: Cell, column: _Column) -> list[objec
     if entry is None or (is_baseline and column.metric == "shift"):
         return ["–"]
     signed = column.metric in ("factor_error", "shift")
-    shown = [_number(entry, signed=signed)]
+    shown: list[object] = [_number(entry, signed=signed)]
     delta = found.get((cell.do, cell.guidance, "delta", column.attribute))
     if column.metric in ("auroc", "error") and delta is not None and not is_baseline:
         shown.append(tag("span", "Δ ", _number(delta, signed=True), class_="delta"))
