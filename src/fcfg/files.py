@@ -41,18 +41,19 @@ def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> 
 
 
 @contextmanager
-def single_writer(folder: Path, name: str = "lock") -> Generator[None]:
+def single_writer(folder: Path, name: str = "lock", *, wait: bool = False) -> Generator[None]:
     """Hold a run's folder for this process alone; the system lets go of it at any death.
 
     Args:
         folder: Of the run; it exists.
         name: Of the file that says who holds it.
+        wait: For whoever holds it, instead of refusing.
     """
     path = folder / name
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
             holder = path.read_text("utf-8").strip() or "another process"
             raise InputError(

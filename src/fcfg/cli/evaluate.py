@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fcfg.errors import InputError
+from fcfg.errors import InputError, check_among
 
 if TYPE_CHECKING:
     from fcfg.experiments.evaluation import Evaluation
@@ -87,7 +87,7 @@ def evaluate(
       fcfg evaluate --list
       fcfg evaluate portraits portraits/core --images 50 --steps 20
       fcfg evaluate runs/celeba-hq celeba-hq/aff --steps 1000 --precision bf16 --compile
-      fcfg evaluate portraits --show portraits/inv > mine.yaml
+      fcfg evaluate --show portraits/inv > mine.yaml
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
     """
     from fcfg.experiments.presets import experiments, find_experiment, to_yaml
@@ -96,6 +96,8 @@ def evaluate(
         for name in experiments():
             print(f"{name:24} {find_experiment(name).title}")
         return
+    if show and not experiment:
+        model, experiment = "any", model
     for subject, given in (("MODEL", model), ("EXPERIMENT", experiment)):
         if not given:
             raise InputError(
@@ -114,24 +116,26 @@ def evaluate(
     from fcfg.cli.progress import ProgressReporter
     from fcfg.experiments.circumstances import circumstances
     from fcfg.experiments.evaluation import Evaluation
-    from fcfg.experiments.execution import prepare_network
+    from fcfg.experiments.execution import PRECISIONS, prepare_network
     from fcfg.experiments.instruments import find_instruments
     from fcfg.experiments.subset import choose_subset
 
-    place = chosen_device(device)
+    part, place = parse_shard(shard), chosen_device(device)
+    check_among("--precision", precision, PRECISIONS)
     pipeline = load(model).to(place)
     with ProgressReporter() as reporter:
         subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.counted)
-    rows = batch_size or (256 if place == "cpu" else 2048)
+    rows, name = batch_size or (256 if place == "cpu" else 2048), Path(model).resolve().name
+    size = min(subset.images.shape[-2:])
     evaluation = Evaluation(
         pipeline,
         asked,
         subset,
-        find_instruments(pipeline, lpips, inception, fid=asked.fid),
-        out or Path("runs/evaluate") / Path(model).name / asked.name,
-        model=Path(model).name,
+        find_instruments(pipeline, lpips, inception, fid=asked.fid, size=size),
+        out or Path("runs/evaluate") / name / asked.name,
+        model=name,
         circumstances=circumstances(place, precision, compiled=compile, commit=commit),
-        shard=parse_shard(shard),
+        shard=part,
         batch_size=rows,
         cache=cache,
     )
@@ -172,7 +176,7 @@ def _announce(evaluation: Evaluation, place: str) -> None:
 
 def _show(result: Result, out: Path, *, report: bool) -> None:
     if result.missing:
-        print(f"{len(result.rows)} rows are there, {result.missing} are still to come")
+        print(f"{len(result.rows):,} rows are there, {result.missing:,} are still to come")
         return
     from fcfg.cli.tables import print_summary
     from fcfg.experiments.summary import summarise
@@ -181,4 +185,4 @@ def _show(result: Result, out: Path, *, report: bool) -> None:
     if report:
         from fcfg.reports import write_report
 
-        print(f"Report: {write_report(out, out).page}")
+        print(f"Report: {write_report(out).page}")

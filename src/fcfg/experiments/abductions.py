@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fcfg.attributes import Table
 from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.errors import InputError
 from fcfg.files import write_atomically
 from fcfg.images import image_keys
 from fcfg.records import Abduction
@@ -26,7 +27,7 @@ from fcfg.sampling import DDIM, OnStep, Trajectory, time_grid
 
 
 class AbductionCache:
-    """Abducts images with one pipeline, those that were not abducted before.
+    """Abducts images with one pipeline, unless all of them were abducted before.
 
     Args:
         pipeline: The model.
@@ -73,6 +74,13 @@ class AbductionCache:
             batch_size=self.batch_size,
             on_step=on_step,
         )
+        if not bool(abduction.trajectory.x.isfinite().all()):
+            raise InputError(
+                "model",
+                expected="a network whose answers are finite numbers",
+                got="NaN or infinity when the noise behind images was inferred",
+                do="look at its training; more steps, or float32, may help a healthy one",
+            )
         for row, path in enumerate(paths):
             if path is not None:
                 _write(path, abduction.trajectory, row)

@@ -7,6 +7,7 @@ are appended to the result file. What was written when a run is stopped stays.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -150,20 +151,23 @@ class Answers:
         plan, question = self.plan, self._question(do)
         action = replace(question.action, attributes=_rows(question.action.attributes, rows))
         cost = self.costs.rows(do, repr(guidance))
-        start = time.perf_counter()
-        pair = self.pipeline.predict(
-            abduction,
-            action,
-            guidance,
-            batch_size=plan.batch_size,
-            on_step=self.work.phase(cost),
-        )
-        seconds = (time.perf_counter() - start) / len(names)
-        self.work.advance(cost)
-        self._check_finite(pair, do, names)
         back = None
-        if do and plan.experiment.reverse:
-            back = self._reverse(pair, cost)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "counterfactual: NaN")  # which is refused below
+            start = time.perf_counter()
+            pair = self.pipeline.predict(
+                abduction,
+                action,
+                guidance,
+                batch_size=plan.batch_size,
+                on_step=self.work.phase(cost),
+            )
+            seconds = (time.perf_counter() - start) / len(names)
+            self.work.advance(cost)
+            _check_finite(pair.images, f"do({do}) under {guidance}", names)
+            if do and plan.experiment.reverse:
+                back = self._reverse(pair, cost)
+                _check_finite(back, f"the way back from do({do}) under {guidance}", names)
         entries = self._entries(do, guidance, images, pair, back, seconds, rows, names)
         self.file.append(
             entry for entry in entries if (do, entry["guidance"], entry["image"]) not in self.done
@@ -262,15 +266,16 @@ class Answers:
     def _are_shown(self, names: list[str]) -> bool:
         return tuple(names[: len(self.shown)]) == self.pictures.names != ()
 
-    def _check_finite(self, pair: Counterfactual, do: str, names: list[str]) -> None:
-        broken = (~pair.images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
-        if broken:
-            raise InputError(
-                f"do({do}) under {pair.guidance}",
-                expected="images of finite numbers",
-                got=f"others for {len(broken)} images, such as {names[broken[0]]}",
-                do="lower its weights or take more steps; what is finished is kept",
-            )
+
+def _check_finite(images: Tensor, what: str, names: list[str]) -> None:
+    broken = (~images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
+    if broken:
+        raise InputError(
+            what,
+            expected="images of finite numbers",
+            got=f"others for {len(broken)} of {len(names)}, such as {names[broken[0]]}",
+            do="lower the weights or take more steps; what is finished is kept",
+        )
 
 
 def _rows(table: Table, rows: list[int]) -> Table:

@@ -20,11 +20,13 @@ def circumstances(
 
     Args:
         device: 'cpu' or 'cuda'.
-        precision: Of the network.
+        precision: Of the network; a CPU has no TF32, and computes in float32 instead.
         compiled: Whether the network was.
         commit: Of the code; git is asked where it is None.
     """
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    if device == "cpu" and precision == "tf32":
+        precision = "float32"
     return {
         "command": shlex.join(["fcfg", *map(_without_folder, sys.argv[1:])]),
         "commit": commit or _commit(),
@@ -38,12 +40,23 @@ def circumstances(
 
 
 def _without_folder(word: str) -> str:
-    """Where files lay on one machine is nobody's concern."""
-    return Path(word).name if Path(word).is_absolute() else word
+    """Where files lay on one machine is nobody's concern.
+
+    >>> _without_folder("/data/faces"), _without_folder("--out=/data/x"), _without_folder("a/b")
+    ('faces', '--out=x', 'a/b')
+    """
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    return option + equals + (Path(value).name if Path(value).is_absolute() else value)
 
 
 def _commit() -> str | None:
-    """What git says of the code's folder; None where there is none to ask."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    done = subprocess.run(command, capture_output=True, text=True) if which("git") else None
-    return done.stdout.strip() if done is not None and done.returncode == 0 else None
+    """What git says of this very file; None where it is not among those that git keeps."""
+    if which("git") is None:
+        return None
+    here = Path(__file__)
+    for words in (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"]):
+        command = ["git", "-C", str(here.parent), *words]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:  # installed, in somebody else's repository or in none
+            return None
+    return done.stdout.strip()

@@ -34,7 +34,7 @@ class Experiment(BaseModel):
     @field_validator("do")
     @classmethod
     def _questions(cls, do: tuple[str, ...]) -> tuple[str, ...]:
-        joined = tuple("+".join(name.strip() for name in text.split("+")) for text in do)
+        joined = tuple(map(_joined, do))
         if not joined or len(set(joined)) < len(joined) or not all(map(_is_question, joined)):
             raise InputError(
                 "do",
@@ -52,7 +52,7 @@ class Experiment(BaseModel):
     @field_validator("also")
     @classmethod
     def _more_texts(cls, also: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        return {do: tuple(map(_canonical, texts)) for do, texts in also.items()}
+        return {_joined(do): tuple(map(_canonical, texts)) for do, texts in also.items()}
 
     @model_validator(mode="after")
     def _known(self) -> Experiment:
@@ -74,6 +74,10 @@ class Experiment(BaseModel):
 
 def _canonical(text: str) -> str:
     return repr(Guidance.parse(text))
+
+
+def _joined(do: str) -> str:
+    return "+".join(name.strip() for name in do.split("+"))
 
 
 def _is_question(do: str) -> bool:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
-from fcfg.experiments.record import JSON
+from fcfg.experiments.record import JSON, Result
 from fcfg.files import write_atomically
 from fcfg.metrics import frechet_distance
 
@@ -49,14 +49,15 @@ class FeatureFiles:
         write_atomically(self._path(question, images[0]), to_bytes(tensors))
 
     def read(self, question: Sequence[str]) -> dict[str, Float[np.ndarray, "image feature"]]:
-        """The features of all images, in an order that is the same for every question.
+        """The features of all images, for each network; nothing where none were kept.
 
         Args:
             question: Intervention and guidance; nothing for factual images.
         """
         paths = sorted(self.folder.glob(f"{_digest(question)}-*.safetensors"))
         blocks = [load_file(path) for path in paths]
-        return {name: torch.cat([block[name] for block in blocks]).numpy() for name in blocks[0]}
+        names = blocks[0] if blocks else ()
+        return {name: torch.cat([block[name] for block in blocks]).numpy() for name in names}
 
     def _path(self, question: Sequence[str], first: str) -> Path:
         return self.folder / f"{_digest(question)}-{_digest((first,))}.safetensors"
@@ -66,26 +67,34 @@ def _digest(words: Sequence[str]) -> str:
     return hashlib.blake2b("\n".join(words).encode(), digest_size=8).hexdigest()
 
 
-def distances(files: FeatureFiles, questions: Sequence[Sequence[str]]) -> list[JSON]:
-    """Entries with the distance of every question's images to the factual ones.
+def missing_distances(result: Result) -> list[JSON]:
+    """Distances of every question's images to the factual ones, those that are not there yet.
+
+    One image alone has none; nor has a question whose features are not all in the folder, such as
+    those of a shard that came without them.
 
     Args:
-        files: Where the features are.
-        questions: Intervention and guidance of each.
+        result: A whole run, in its folder.
     """
+    assert result.folder is not None
+    files, count = FeatureFiles(result.folder), len(result.header["images"])
+    there = {(entry["do"], entry["guidance"], entry["metric"]) for entry in result.distances}
     real = files.read(())
     entries: list[JSON] = []
-    for do, guidance in questions:
-        for network, features in files.read((do, guidance)).items():
-            entries.append(
-                {
-                    "kind": "distance",
-                    "do": do,
-                    "guidance": guidance,
-                    "metric": NAMES[network],
-                    "value": frechet_distance(features, real[network]),
-                    "n": len(features),
-                    "reference": "the factual images of the run",
-                }
-            )
+    for do, guidance in result.header["questions"] if count > 1 else ():
+        for network, features in files.read((do, guidance)).items() if do else ():
+            metric, reference = NAMES[network], real.get(network, features[:0])
+            whole = len(features) == len(reference) == count
+            if whole and (do, guidance, metric) not in there:
+                entries.append(
+                    {
+                        "kind": "distance",
+                        "do": do,
+                        "guidance": guidance,
+                        "metric": metric,
+                        "value": frechet_distance(features, reference),
+                        "n": count,
+                        "reference": "the factual images of the run",
+                    }
+                )
     return entries

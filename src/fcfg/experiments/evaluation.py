@@ -12,13 +12,21 @@ from pathlib import Path
 
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.digests import digest_of
-from fcfg.errors import check_whole
+from fcfg.errors import InputError, check_whole
 from fcfg.experiments.abductions import AbductionCache
 from fcfg.experiments.answers import THRESHOLD, Answers, Plan
 from fcfg.experiments.config import Experiment
-from fcfg.experiments.distances import FeatureFiles, distances
+from fcfg.experiments.distances import missing_distances
 from fcfg.experiments.instruments import Instruments
-from fcfg.experiments.record import JSON, SCHEMA, Result, ResultFile, read_results
+from fcfg.experiments.record import (
+    JSON,
+    SCHEMA,
+    Result,
+    ResultFile,
+    check_same_run,
+    read_lines,
+    read_results,
+)
 from fcfg.experiments.subset import Subset
 from fcfg.experiments.work import Costs, OnProgress
 from fcfg.files import single_writer
@@ -89,11 +97,7 @@ class Evaluation:
     @property
     def header(self) -> JSON:
         """The first line of a result file."""
-        pipeline, experiment, device = (
-            self.pipeline,
-            self.experiment,
-            self.pipeline.denoiser.device,
-        )
+        pipeline, experiment = self.pipeline, self.experiment
         return {
             "kind": "run",
             "schema": SCHEMA,
@@ -122,6 +126,29 @@ class Evaluation:
             **(self.circumstances or {"command": "", "commit": None, "environment": {}}),
         }
 
+    def forget_finished(self) -> None:
+        """Begin anew where the folder holds a finished run, or another one; keep a part of this.
+
+        For a demonstration, which computes everything live.
+        """
+        path = self.out / self._file
+        if not path.exists():
+            return
+        try:
+            header, *entries = read_lines(path)
+            check_same_run(path, self.header, header)
+            rows = sum(entry["kind"] == "row" for entry in entries)
+            if rows < len(self.subset) * len(self.experiment.questions):
+                return
+        except InputError:
+            pass
+        path.unlink()
+
+    @property
+    def _file(self) -> str:
+        number, count = self.shard
+        return f"results-{number}-of-{count}.jsonl"
+
     def run(self, on_progress: OnProgress | None = None) -> Result:
         """Answer what is not answered yet, and return what the folder holds then.
 
@@ -133,7 +160,9 @@ class Evaluation:
         name = f"results-{number}-of-{count}"
         with single_writer(self.out, f".{name}.lock"):
             file = ResultFile(self.out / f"{name}.jsonl")
+            self._check_shards()
             header, *entries = file.begin(self.header)
+            read_results(self.out, unfinished=True)  # other shards are of this run, too
             plan = Plan(
                 self.pipeline,
                 self.experiment,
@@ -147,9 +176,27 @@ class Evaluation:
                 self.shown,
             )
             Answers(plan, file, entries, header["block"], on_progress).run()
-            result = read_results(self.out)
-            if not result.missing and not result.distances and len(self.subset) > 1:
-                questions = [q for q in self.experiment.questions if q[0]]
-                file.append(distances(FeatureFiles(self.out), questions))
-                result = read_results(self.out)
-        return result
+            return self._finished(file)
+
+    def _check_shards(self) -> None:
+        """Refuse to go on in other parts: images would be answered twice."""
+        ending = f"-of-{self.shard[1]}.jsonl"
+        others = [p.name for p in sorted(self.out.glob("results-*-of-*.jsonl"))]
+        other = next((name for name in others if not name.endswith(ending)), None)
+        if other is not None:
+            raise InputError(
+                f"results {self.out}",
+                expected="one number of shards",
+                got=f"{other} beside {self.shard[1]} of them",
+                do="go on with as many as it began with, or choose another --out",
+            )
+
+    def _finished(self, file: ResultFile) -> Result:
+        """What the folder holds now; whoever comes last adds what is of all images."""
+        with single_writer(self.out, ".distances.lock", wait=True):
+            result = read_results(self.out, unfinished=True)
+            further = [] if result.missing else missing_distances(result)
+            if not further:
+                return result
+            file.append(further)
+            return read_results(self.out)

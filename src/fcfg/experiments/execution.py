@@ -14,6 +14,7 @@ from fcfg.errors import check_among
 from fcfg.networks import UNet
 
 Precision: TypeAlias = Literal["float32", "tf32", "bf16"]
+PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 
 def prepare_network(
@@ -27,14 +28,14 @@ def prepare_network(
         compiled_rows: Compile the network for this many rows at once, which is done only once
             whatever the number of images and groups.
     """
-    check_among("precision", precision, get_args(Precision))
-    network = pipeline.denoiser.network
-    if pipeline.denoiser.device.type == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-        torch.backends.cudnn.allow_tf32 = precision == "tf32"
-        network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] # torch's overloads omit it
-        if isinstance(network, UNet):
-            network.memory_format = torch.channels_last
+    check_among("precision", precision, PRECISIONS)
+    network, on_gpu = pipeline.denoiser.network, pipeline.denoiser.device.type == "cuda"
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    layout = torch.channels_last if on_gpu else torch.contiguous_format
+    network.to(memory_format=layout)  # pyright: ignore[reportCallIssue] # torch's overloads omit it
+    if isinstance(network, UNet):
+        network.memory_format = layout
     if precision == "bf16":
         network.to(torch.bfloat16)
     if compiled_rows is not None:

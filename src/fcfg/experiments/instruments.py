@@ -27,8 +27,16 @@ from fcfg.metrics import (
     find_lpips,
     image_mae,
 )
+from fcfg.metrics.lpips import SMALLEST
 
 _BATCH = 256  # images at once, for networks that measure
+
+
+class _TooSmall(Missing):
+    """Images that a metric is not for, whatever weights are there."""
+
+    def __str__(self) -> str:
+        return f"no {self.name}: {self.how}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +111,7 @@ def find_instruments(
     inception: Path | None = None,
     *,
     fid: bool = False,
+    size: int | None = None,
 ) -> Instruments:
     """The judge of a pipeline, and the weights that are found on this machine.
 
@@ -111,9 +120,13 @@ def find_instruments(
         lpips: Where the weights of LPIPS are; see :func:`fcfg.metrics.find_lpips`.
         inception: Where those of FID are.
         fid: Whether FID is wanted.
+        size: Of the images, their height or width; too small ones have no LPIPS.
     """
     judge, device = judge_of(pipeline), pipeline.denoiser.device
     perceptual = find_lpips(lpips)
+    if size is not None and size < SMALLEST:
+        least = f"it takes images of at least {SMALLEST} by {SMALLEST} pixels"
+        perceptual = _TooSmall("LPIPS", least)
     if isinstance(perceptual, LPIPS):
         perceptual.to(device)
     if not fid and inception is None:

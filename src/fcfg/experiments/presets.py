@@ -153,6 +153,18 @@ def _cost(family: _Family) -> dict[str, Any]:
     }
 
 
+def _demo(family: _Family) -> dict[str, Any]:
+    return {
+        "title": "Global guidance changes what it should not; factored guidance does not",
+        "guidance": ["cfg:3.0", _pair("fcfg", 3.0, 1.2)],
+        "also": {family.do[0]: ["cfg++:0.02", _pair("fcfg++", 0.02, 0.008)]},
+        "images": 16,
+        "steps": 16,
+        "reverse": False,
+        "composition": False,
+    }
+
+
 _KINDS: dict[str, Callable[[_Family], dict[str, Any]]] = {
     "core": _core,
     "aff": _aff,
@@ -163,8 +175,9 @@ _KINDS: dict[str, Callable[[_Family], dict[str, Any]]] = {
     "apg": _apg,
     "fid": _fid,
     "cost": _cost,
+    "demo": _demo,
 }
-_TOGETHER = ("pairs", "triple")
+_TOGETHER, _ONLY_DRAWN = ("pairs", "triple"), ("demo",)
 
 
 def experiments() -> tuple[str, ...]:
@@ -173,7 +186,8 @@ def experiments() -> tuple[str, ...]:
         f"{name}/{kind}"
         for name, family in _FAMILIES.items()
         for kind in _KINDS
-        if family.together or kind not in _TOGETHER
+        if (family.together or kind not in _TOGETHER)
+        and (name == "portraits" or kind not in _ONLY_DRAWN)
     )
 
 

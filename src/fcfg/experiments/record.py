@@ -24,11 +24,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fcfg.errors import InputError
+from fcfg.errors import InputError, quoted
 
 SCHEMA = 1
 BASELINE = "none"  # the guidance that others are compared with: the paper's ω = 1
 JSON: TypeAlias = dict[str, Any]
+#: What every line has, by its kind; a header is checked once its schema is known.
+_FIELDS = {
+    "run": (),
+    "real": ("image", "attributes", "scores", "factors"),
+    "row": (
+        *("do", "guidance", "image", "target", "scores", "factors"),
+        *("change", "reversal", "truth", "evaluations", "seconds"),
+    ),
+    "distance": ("do", "guidance", "metric", "value", "n"),
+}
+_HEADER = ("experiment", "images", "attributes", "graph", "questions")
 #: Of a header, what may differ between shards, and when a run goes on elsewhere.
 CIRCUMSTANCES = ("shard", "block", "command", "commit", "version", "environment")
 
@@ -53,54 +64,93 @@ def result_files(path: Path) -> list[Path]:
     """The files of a run: itself, or those in its folder."""
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     if not files or not files[0].exists():
-        raise InputError(
-            f"results {path}",
-            expected="a folder with result files (*.jsonl), or such a file",
-            got="none",
-            do="make them with 'fcfg evaluate MODEL EXPERIMENT'",
-        )
+        raise _nothing(path)
     return files
 
 
-def read_results(path: str | os.PathLike[str]) -> Result:
+def _nothing(path: Path) -> InputError:
+    return InputError(
+        f"results {path}",
+        expected="a folder with result files (*.jsonl), or such a file",
+        got="none",
+        do="make them with 'fcfg evaluate MODEL EXPERIMENT'",
+    )
+
+
+def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> Result:
     """Read a run, joining its shards.
 
     Args:
-        path: The folder of the run, or one result file.
+        path: The folder of the run, or one result file; or several written one after the other.
+        unfinished: Whether other processes may be writing: what is not a whole line is left out.
     """
-    files = result_files(Path(path))
-    header: JSON | None = None
-    rows: dict[tuple[str, str, str], JSON] = {}
-    real: dict[str, JSON] = {}
-    distances: dict[tuple[str, str, str], JSON] = {}
-    for file in files:
-        first, *entries = read_lines(file)
-        header = first if header is None else header
-        check_same_run(file, first, header)
-        for entry in entries:
-            match entry["kind"]:
-                case "row":
-                    key = (entry["do"], entry["guidance"], entry["image"])
-                    if key in rows:
-                        raise InputError(
-                            f"result file {file}",
-                            expected="every row once",
-                            got=f"a second one for {', '.join(map(repr, key))}",
-                            do="remove the file that repeats another",
-                        )
-                    rows[key] = entry
-                case "real":
-                    real[entry["image"]] = entry
-                case _:
-                    distances[(entry["do"], entry["guidance"], entry["metric"])] = entry
-    assert header is not None
-    folder = Path(path) if Path(path).is_dir() else None
-    return Result(header, tuple(rows.values()), real, tuple(distances.values()), folder)
+    reader = _Reader()
+    for file in result_files(Path(path)):
+        for entry in read_lines(file, unfinished=unfinished):
+            reader.add(file, entry)
+    if not reader.header:
+        raise _nothing(Path(path))
+    return reader.result(Path(path) if Path(path).is_dir() else None)
 
 
-def read_lines(file: Path) -> list[JSON]:
-    """All lines of a result file; refuses one that is not whole."""
-    text = file.read_text("utf-8")
+class _Reader:
+    """Joins the entries of several files."""
+
+    def __init__(self) -> None:
+        self.header: JSON = {}
+        self._asked: set[tuple[str, str]] = set()
+        self._images: set[str] = set()
+        self._rows: dict[tuple[str, str, str], JSON] = {}
+        self._real: dict[str, JSON] = {}
+        self._distances: dict[tuple[str, str, str], JSON] = {}
+
+    def add(self, file: Path, entry: JSON) -> None:
+        match entry["kind"]:
+            case "run":
+                self._begin(file, entry)
+            case "row":
+                self._add_row(file, entry)
+            case "real":
+                self._real[entry["image"]] = entry
+            case _:
+                self._distances[(entry["do"], entry["guidance"], entry["metric"])] = entry
+
+    def result(self, folder: Path | None) -> Result:
+        rows, distances = tuple(self._rows.values()), tuple(self._distances.values())
+        return Result(self.header, rows, self._real, distances, folder)
+
+    def _begin(self, file: Path, header: JSON) -> None:
+        self.header = self.header or header
+        check_same_run(file, header, self.header)
+        self._asked = {(do, guidance) for do, guidance in header["questions"]}
+        self._images = set(header["images"])
+
+    def _add_row(self, file: Path, row: JSON) -> None:
+        key = (row["do"], row["guidance"], row["image"])
+        known = key[:2] in self._asked and key[2] in self._images
+        if key in self._rows or not known:
+            text = ", ".join(map(repr, key))
+            raise InputError(
+                f"result file {file}",
+                expected="every row once, and none that its header does not ask for",
+                got=f"a second one for {text}" if known else f"one for {text}",
+                do="remove the file that repeats another" if known else "remove that line",
+            )
+        self._rows[key] = row
+
+
+def read_lines(file: Path, *, unfinished: bool = False) -> list[JSON]:
+    """All lines of a result file; refuses one that is not whole.
+
+    Args:
+        file: The file.
+        unfinished: Leave out what is behind the last whole line; then there may be none.
+    """
+    text = file.read_bytes().decode("utf-8", "replace")
+    if unfinished:
+        text = text[: text.rfind("\n") + 1]
+        if not text:
+            return []
     if text and not text.endswith("\n"):
         raise InputError(
             f"result file {file}",
@@ -123,20 +173,29 @@ def read_lines(file: Path) -> list[JSON]:
             got=lines[0].get("schema"),
             do="use the version of fcfg that wrote it",
         )
+    lacking = [name for name in _HEADER if name not in lines[0]]
+    if lacking:
+        raise InputError(
+            f"result file {file}",
+            expected=f"a header with {quoted(_HEADER)}",
+            got=f"none of {quoted(lacking)}",
+            do="give a file that 'fcfg evaluate' wrote",
+        )
     return lines
 
 
 def _parsed(file: Path, number: int, line: str) -> JSON:
     try:
         entry = json.loads(line)
-        if entry["kind"] in ("run", "real", "row", "distance"):
+        lacking = [name for name in _FIELDS[entry["kind"]] if name not in entry]
+        if not lacking:
             return entry
-        got = f"kind {entry['kind']!r}"
+        got = f"a {entry['kind']} without {quoted(lacking)}"
     except (json.JSONDecodeError, TypeError, KeyError):
         got = repr(line[:40])
     raise InputError(
         f"result file {file}, line {number}",
-        expected="a JSON object of kind run, real, row or distance",
+        expected=f"a JSON object of kind {', '.join(_FIELDS)}, with all its fields",
         got=got,
         do="remove this line, and run the same 'fcfg evaluate' again",
     )

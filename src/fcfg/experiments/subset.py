@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from fcfg.datasets.drawn import DrawnData
 from fcfg.datasets.examples import Examples, OnProgress
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
 from fcfg.datasets.registry import DataConfig, load_data
-from fcfg.errors import InputError
+from fcfg.errors import InputError, quoted
 from fcfg.experiments.config import Experiment
 from fcfg.seeds import stream
 
@@ -61,6 +62,14 @@ def choose_subset(
     config = _data_of(pipeline, data)
     if isinstance(config, DrawnData):
         return _drawn(pipeline.space, experiment, config)
+    if config.path is None or not config.path.is_dir():
+        raise InputError(
+            f"data '{config.format}' of the model",
+            expected="the folder it was trained on",
+            got="none" if config.path is None else f"no folder {config.path}",
+            do="say where it is with --data DIR",
+        )
+    balance = _balanced(pipeline.space, experiment)
     splits = load_data(config, pipeline.space, on_progress=on_progress)
     if SPLIT not in splits:
         raise InputError(
@@ -70,7 +79,6 @@ def choose_subset(
             do="set data.fractions, or a column that says which split an image is in",
         )
     examples = splits[SPLIT]
-    balance = _balanced(pipeline.space, experiment)
     rows = balanced_rows(pipeline.space, examples, balance, experiment.images, experiment.seed)
     return Subset(
         torch.from_numpy(examples.images[rows].astype(np.float32)) / 127.5 - 1,
@@ -90,7 +98,7 @@ def _data_of(pipeline: CounterfactualPipeline, data: Path | None) -> DataConfig:
             "model",
             expected="one that says what it was trained on, as those of 'fcfg train' do",
             got="no such record",
-            do="train it with 'fcfg train', or use fcfg.experiments.evaluate with your own Subset",
+            do="train it with 'fcfg train', or give fcfg.experiments.Evaluation your own Subset",
         ) from error
     if data is None:
         return config
@@ -138,21 +146,28 @@ def _balanced(space: AttributeSpace, experiment: Experiment) -> tuple[str, ...]:
 def balanced_rows(
     space: AttributeSpace, examples: Examples, names: Sequence[str], count: int, seed: int
 ) -> NDArray[np.int64]:
-    """Rows with equally many of every combination of values, at most ``count`` in all.
+    """Rows with equally many of every combination of values, at most ``count`` in all, by name.
 
     Which of them is drawn from the seed and the names of the files, so that it depends neither on
     their order nor on the machine. With nothing to balance, they are drawn from all.
+
+    Args:
+        space: The attributes.
+        examples: To choose from.
+        names: Of the discrete attributes that are balanced.
+        count: The most rows.
+        seed: Of which are chosen.
     """
     cells: dict[tuple[object, ...], list[int]] = {}
     for row in range(len(examples)):
         cells.setdefault(tuple(examples.attributes[n][row] for n in names), []).append(row)
-    wanted = np.prod([_levels(space, name) for name in names], initial=1, dtype=int)
-    each = min(count // wanted, *(len(rows) for rows in cells.values()))
-    if len(cells) < wanted or each == 0:
+    combinations = math.prod(_levels(space, name) for name in names)
+    each = min([count // combinations, *map(len, cells.values())])
+    if len(cells) < combinations or each == 0:
         raise InputError(
-            f"images balanced over {list(names)}",
-            expected=f"some for each of the {wanted} combinations of values, and {wanted} wanted",
-            got=f"{len(cells)} combinations in {len(examples)} images, {count} wanted",
+            f"images balanced over {quoted(names)}",
+            expected=f"to ask for at least {combinations}, and one for each combination of values",
+            got=f"{count} asked for, {len(cells)} combinations among {len(examples)} images",
             do="balance over fewer attributes, or ask for more images",
         )
     chosen = [
@@ -160,7 +175,7 @@ def balanced_rows(
         for rows in cells.values()
         for row in sorted(rows, key=lambda row: stream(seed, "subset", examples.names[row]))[:each]
     ]
-    return np.array(sorted(chosen), dtype=np.int64)
+    return np.array(sorted(chosen, key=lambda row: examples.names[row]), dtype=np.int64)
 
 
 def _levels(space: AttributeSpace, name: str) -> int:

@@ -120,11 +120,11 @@ def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summar
             got="an empty run",
             do="run 'fcfg evaluate' until it has some",
         )
-    if result.missing:
+    if result.missing or len(result.real) < len(header["images"]):
         raise InputError(
             f"results of '{header['experiment']}'",
-            expected=f"{rows_text(result)} rows",
-            got=f"{len(result.rows)}",
+            expected=f"{rows_text(result)} rows, and {len(header['images']):,} real images",
+            got=f"{len(result.rows):,} and {len(result.real):,}",
             do="run the same 'fcfg evaluate' again, or the shards that are missing",
         )
     builder = _Builder(result, Bootstrap(len(header["images"]), resamples=resamples, seed=seed))
@@ -246,7 +246,7 @@ class _Builder:
                 read, true, wanted = (
                     np.array([get(row)[name] for row in rows]) for get in _FACTOR_COLUMNS
                 )
-                scale = float(np.std([entry["factors"][name] for entry in self.factual]))
+                scale = float(np.std([entry["factors"][name] for entry in self.factual])) or 1.0
                 sign = directions("binary", wanted)
                 estimates[name] = signed_shift(read, true, sign, self.bootstrap, scale=scale)
         return estimates

@@ -28,7 +28,7 @@ from fcfg.metrics.stored import read_stored
 
 _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
 _WIDTHS = (64, 192, 384, 256, 256)
-_SMALLEST = 32  # of which AlexNet leaves one pixel
+SMALLEST = 32  #: height and width of which AlexNet leaves one pixel
 
 
 class LPIPS(nn.Module):
@@ -103,10 +103,10 @@ class LPIPS(nn.Module):
 
     def _scaled(self, images: Tensor) -> Float[Tensor, "n 3 height width"]:
         _, channels, height, width = images.shape
-        if channels not in (1, 3) or min(height, width) < _SMALLEST:
+        if channels not in (1, 3) or min(height, width) < SMALLEST:
             raise InputError(
                 "LPIPS, images",
-                expected=f"1 or 3 channels, at least {_SMALLEST} by {_SMALLEST} pixels",
+                expected=f"1 or 3 channels, at least {SMALLEST} by {SMALLEST} pixels",
                 got=f"shape {tuple(images.shape)}",
                 do="smaller images have no LPIPS; use the mean absolute error",
             )
