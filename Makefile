@@ -49,10 +49,8 @@ docs: $(READY)  ## build the documentation, warnings as errors
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-demo:  ## (not yet: comes with the evaluation)
-	@echo "make demo: a report on the shipped model comes with the next release, so there is nothing to run."
-	@echo "Until then, README.md has an example with pictures, under 'Faces that never were'."
-	@exit 1
+demo: $(READY)  ## see in minutes what factored guidance is for: a table, and a report to look at
+	$(BIN)/fcfg demo
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv .venv-lowest docs/_build dist .pytest_cache .ruff_cache .hypothesis .coverage

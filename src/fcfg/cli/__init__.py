@@ -24,6 +24,7 @@ from fcfg.version import __version__
 
 # What the list of commands says of each; its own help is in its module.
 _COMMANDS = {
+    "demo": "See in minutes what factored guidance is for.",
     "train": "Train a model, or go on with a training.",
     "generate": "Make counterfactuals of pictures.",
     "evaluate": "Measure a model: a table of the paper, or a sweep of your own.",

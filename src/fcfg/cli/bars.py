@@ -1,36 +1,45 @@
-"""Progress bars with the time that is left, where somebody can see them."""
+"""Progress with the time that is left: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+_SECONDS = 30  # between two lines where there is no terminal
+
 
 @contextmanager
-def share_bar(description: str = "") -> Generator[Callable[[float], None] | None]:
-    """A bar that is told which share of the work is done; None where nobody is watching.
-
-    Args:
-        description: Before the bar.
-    """
+def share_bar() -> Generator[Callable[[float], None]]:
+    """A bar that is told which share of the work is done; where there is no terminal, lines."""
     if not sys.stderr.isatty():
-        yield None
+        yield _Lines()
         return
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         Progress,
         TaskProgressColumn,
-        TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
-    columns = (
-        *([TextColumn(description, markup=False)] if description else []),
-        *(BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn()),
-    )
+    columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=1.0)
         yield lambda share: progress.update(task, completed=share)
+
+
+class _Lines:
+    """A line on standard error now and then."""
+
+    def __init__(self) -> None:
+        self._start = self._said = time.monotonic()
+
+    def __call__(self, share: float) -> None:
+        now = time.monotonic()
+        if now - self._said > _SECONDS and share > 0:
+            left = (now - self._start) * (1 / share - 1)
+            print(f"{share:4.0%} done, about {left:.0f} s left", file=sys.stderr, flush=True)
+            self._said = now
