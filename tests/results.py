@@ -30,7 +30,7 @@ SWEEP = (
     *(f"fcfg:affected={weight},invariant=1.0" for weight in (2.0, 3.0)),
 )
 DOS = ("smiling", "male", "young")
-MISSING = "put 'lpips_alex_full.pt' into a folder and name the folder in FCFG_WEIGHTS."
+MISSING = "no weights for LPIPS: put lpips_alex_full.pt into a folder named in FCFG_WEIGHTS"
 MIXED = {
     "sex": {"kind": "binary"},
     "race": {"kind": "categorical", "levels": ["asian", "black", "white"]},
@@ -159,7 +159,6 @@ def _header(
             "mae": {"range": "[-1, 1]"},
             "lpips": known if lpips else missing,
             "judge": {"name": "judge", "width": 24, "sha256": "cd34"},
-            "inception": {"missing": "give --inception FILE."},
         },
         "shard": [0, 1],
         "block": 32,

@@ -294,7 +294,7 @@ def test_ticks_are_round_and_hold_zero() -> None:
     for low, high in ((-3.1, 4.0), (-0.004, 0.0171), (-120.0, 5.0)):
         scale = Scale(low, high, 10.0, 110.0)
         assert 0 in scale.ticks
-        assert 2 <= len(scale.ticks) <= 6
+        assert 3 <= len(scale.ticks) <= 7
         assert scale(low) == 10
         assert scale(high) == pytest.approx(110)
     assert Scale(0, 8, 0, 1).digits == 0
@@ -374,8 +374,8 @@ def test_the_page_shows_what_the_summary_has(report: Report) -> None:
     assert text.count(made) == figures + 1
     assert "factual images" in text
     assert "Composition: " in text
-    assert "No LPIPS" not in text
-    assert "No FID: give --inception FILE." in text
+    assert "No weights for LPIPS" not in text
+    assert "No FID: it was not asked for." in text
 
 
 def test_numbers_of_the_paper_stand_beside_ours(tmp_path: Path) -> None:
@@ -391,8 +391,8 @@ def test_numbers_of_the_paper_stand_beside_ours(tmp_path: Path) -> None:
 def test_what_is_missing_says_why(few: Summary, tmp_path: Path) -> None:
     auroc, lpips, fid = absent(few)
     assert "fewer than 200 images, and here are 32" in auroc
-    assert lpips == f"No LPIPS: {MISSING}"
-    assert fid == "No FID: give --inception FILE."
+    assert lpips == f"N{MISSING[1:]}."
+    assert fid == "No FID: it was not asked for."
     short = summary_of(tmp_path, n=8, reverse=False, settings=("cfg:3.0",), dos=("male",))
     assert "No reversibility: the way back was not asked for." in absent(short)
     bare = {"title": "", "commit": None, "command": "", "environment": {}}

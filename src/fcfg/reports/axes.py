@@ -53,9 +53,9 @@ class Scale:
         """Round numbers within, 0 among them where it is.
 
         >>> Scale(-0.13, 0.71, 0, 100).ticks
-        [0.0, 0.25, 0.5]
+        [0.0, 0.2, 0.4, 0.6]
         """
-        step = _round_step((self.high - self.low) / 4)
+        step = _round_step((self.high - self.low) / 6)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [round(number * step, 12) + 0.0 for number in range(first, last + 1)]
 

@@ -35,9 +35,9 @@ def footer(summary: Summary) -> Markup:
 
 
 def _told(about: Mapping[str, object]) -> str:
-    """Facts in a line; whatever is missing comes with its remedy."""
+    """Facts in a line; what is missing says so itself."""
     if "missing" in about:
-        return f"missing; {about['missing']}"
+        return str(about["missing"])
     return ", ".join(f"{key} {value}" for key, value in about.items() if value is not None)
 
 

@@ -215,9 +215,10 @@ def absent(summary: Summary) -> list[str]:
             "what the judge reads is compared image by image instead."
         )
     for name, title in (("lpips", "LPIPS"), ("inception", "FID")):
-        how = (header["metrics"].get(name) or {}).get("missing")
-        if how:
-            notes.append(f"No {title}: {how}")
+        about = header["metrics"].get(name) or {"missing": f"no {title}: it was not asked for"}
+        if "missing" in about:
+            how = about["missing"]
+            notes.append(f"{how[:1].upper()}{how[1:].removesuffix('.')}.")
     if not header["reverse"]:
         notes.append("No reversibility: the way back was not asked for.")
     return notes
