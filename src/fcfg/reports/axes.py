@@ -109,9 +109,10 @@ def write(
     anchor: str | None = None,
     size: float | None = None,
     weight: str | None = None,
-    class_: str | None = None,
+    halo: bool = False,
 ) -> Markup:
-    """Text in a drawing."""
+    """Text in a drawing; with a halo it can be read on lines."""
+    around_it = {"paint_order": "stroke", "stroke": GROUND, "stroke_width": 3} if halo else {}
     return tag(
         "text",
         text,
@@ -121,7 +122,7 @@ def write(
         text_anchor=anchor,
         font_size=size,
         font_weight=weight,
-        class_=class_,
+        **around_it,
     )
 
 

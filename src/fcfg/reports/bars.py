@@ -184,7 +184,7 @@ def _bar(measure: Measure, cell: Cell, name: str, scale: Scale, y: float) -> Mar
             "g",
             _label(chosen, y),
             *shape,
-            write(_WIDTH - 8, y + 4, value, anchor="end", size=11, class_="tabular"),
+            write(_WIDTH - 8, y + 4, value, anchor="end", size=11),
         ),
         words,
         data_attribute=name,

@@ -215,6 +215,7 @@ def _labels(points: list[Point], across: Scale, up: Scale) -> list[Markup]:
                 anchor=anchor,
                 size=10.5,
                 weight="600" if is_last else None,
+                halo=True,
             )
         )
     return labels
