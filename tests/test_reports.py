@@ -224,7 +224,7 @@ def test_bars_are_the_numbers_of_the_summary(core: Path, measure: Measure) -> No
     assert [panel.name for panel in panels] == [
         f"{measure.name.replace('_', '-')}-{do}" for do in summary.dos
     ]
-    rates: set[float] = set()
+    rates: list[float] = []  # of places along the axis to numbers
     for do, panel in zip(summary.dos, panels, strict=True):
         drawn = shapes(panel)
         assert len(drawn) == 3 * (3 if measure is FACTOR else 2)
@@ -234,13 +234,18 @@ def test_bars_are_the_numbers_of_the_summary(core: Path, measure: Measure) -> No
             ends = [float(str(group.get(f"data-{end}"))) for end in ("value", "low", "high")]
             assert ends == [estimate.value, estimate.low, estimate.high]
             bar = next(group.iter(f"{SVG}rect"))
-            if abs(estimate.value) > 0.01:
-                rates.add(round(float(str(bar.get("width"))) / abs(estimate.value), -1))
             line = next(group.iter(f"{SVG}line"))
-            width = float(str(line.get("x2"))) - float(str(line.get("x1")))
-            scaled = width / (estimate.high - estimate.low)
-            assert scaled == pytest.approx(float(np.median(list(rates) or [scaled])), rel=0.2)
-    assert max(rates) < 1.2 * min(rates)  # one scale for all
+            low, high = (float(str(line.get(end))) for end in ("x1", "x2"))
+            rate = (high - low) / (estimate.high - estimate.low)
+            assert float(str(bar.get("width"))) == pytest.approx(
+                abs(estimate.value) * rate, abs=0.1
+            )
+            end = float(str(bar.get("x"))) + float(str(bar.get("width"))) * (estimate.value > 0)
+            assert (end - low) / rate == pytest.approx(
+                estimate.value - estimate.low, abs=0.1 / rate
+            )
+            rates.append(rate)
+    assert max(rates) == pytest.approx(min(rates), rel=0.02)  # one scale for all
 
 
 def test_bars_of_another_unit_have_a_scale_of_their_own(clinic: Summary) -> None:
