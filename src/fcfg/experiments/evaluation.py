@@ -196,7 +196,7 @@ class Evaluation:
         with single_writer(self.out, ".distances.lock", wait=True):
             result = read_results(self.out, unfinished=True)
             further = [] if result.missing else missing_distances(result)
-            if not further:
-                return result
-            file.append(further)
-            return read_results(self.out)
+            if further:
+                file.append(further)
+                result = read_results(self.out, unfinished=True)
+        return result

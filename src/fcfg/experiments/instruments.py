@@ -123,10 +123,9 @@ def find_instruments(
         size: Of the images, their height or width; too small ones have no LPIPS.
     """
     judge, device = judge_of(pipeline), pipeline.denoiser.device
-    perceptual = find_lpips(lpips)
-    if size is not None and size < SMALLEST:
-        least = f"it takes images of at least {SMALLEST} by {SMALLEST} pixels"
-        perceptual = _TooSmall("LPIPS", least)
+    least = f"it takes images of at least {SMALLEST} by {SMALLEST} pixels"
+    too_small = size is not None and size < SMALLEST
+    perceptual = _TooSmall("LPIPS", least) if too_small else find_lpips(lpips)
     if isinstance(perceptual, LPIPS):
         perceptual.to(device)
     if not fid and inception is None:

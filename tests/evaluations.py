@@ -1,0 +1,184 @@
+"""Evaluations small enough for a test: a tiny model, a few drawings of 8×8 pixels, two steps."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import fcfg
+from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.datasets import portraits
+from fcfg.denoise import Denoiser
+from fcfg.embedder import AttributeEmbedder
+from fcfg.experiments import (
+    Evaluation,
+    Experiment,
+    Instruments,
+    Result,
+    Subset,
+    choose_subset,
+    find_instruments,
+)
+from fcfg.experiments.record import JSON
+from fcfg.judging import AttributeJudge
+from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.schedule import NoiseSchedule
+from fcfg.scm import StructuralCausalModel
+
+CFG, FCFG = "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"
+SIZE = 8
+
+
+def asked(**changes: Any) -> Experiment:
+    """Two interventions, three guidances, six images, two steps."""
+    values: dict[str, Any] = {
+        "name": "tiny",
+        "do": ("smiling", "smiling+male"),
+        "guidance": (CFG, FCFG),
+        "images": 6,
+        "steps": 2,
+    }
+    return Experiment(**(values | changes))
+
+
+class Network(nn.Module):
+    """One convolution, and a shift that depends on the condition and the time."""
+
+    def __init__(self, condition: int) -> None:
+        super().__init__()
+        self.pixels, self.shift = nn.Conv2d(3, 3, 3, padding=1), nn.Linear(condition, 3)
+        for parameter in self.parameters():
+            parameter.data *= 0.003  # so that two steps lead back to about where they began
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        shift = self.shift(c) * (t / 1000).to(c)[:, None]
+        return self.pixels(x).tanh() + shift[..., None, None]
+
+
+def unet(condition: int) -> UNet:
+    """A network that can be saved."""
+    shape = UNetConfig(
+        size=SIZE, base=8, multipliers=(1,), attention=(), blocks=1, condition=condition
+    )
+    return UNet(shape)
+
+
+def tiny_model(variant: str = "portraits", *, saved: bool = False) -> CounterfactualPipeline:
+    """A model of a drawn world that nobody trained; the same whenever it is made."""
+    torch.manual_seed(0)
+    space, graph = portraits.space(variant), portraits.graph(variant)
+    network = unet(4 * len(space)) if saved else Network(4 * len(space))
+    embedder = AttributeEmbedder(space, width=4)
+    denoiser = Denoiser(network, embedder, NoiseSchedule(), channels=3).eval()
+    scm = StructuralCausalModel(space, graph)
+    known = portraits.sample(64, 1, SIZE, variant)
+    if any(graph.parents.values()):
+        scm.fit(known.attributes, steps=2)
+    factors = {name: (float(c.mean()), float(c.std())) for name, c in known.factors.items()}
+    config = JudgeConfig(outputs=sum(space.widths) + len(factors), width=4)
+    judge = AttributeJudge(Judge(config), space, factors).eval()
+    provenance = {"training": {"data": {"format": variant, "size": SIZE}}}
+    return CounterfactualPipeline(denoiser, scm, judge=judge, provenance=provenance)
+
+
+def evaluation(
+    out: Path,
+    experiment: Experiment | None = None,
+    pipeline: CounterfactualPipeline | None = None,
+    *,
+    subset: Subset | None = None,
+    instruments: Instruments | None = None,
+    **more: Any,
+) -> Evaluation:
+    """An experiment on the tiny model, with its instruments, in a folder."""
+    experiment, pipeline = experiment or asked(), pipeline or tiny_model()
+    subset = subset or choose_subset(pipeline, experiment)
+    instruments = instruments or find_instruments(pipeline, size=SIZE)
+    return Evaluation(pipeline, experiment, subset, instruments, out, **({"shown": 0} | more))
+
+
+def answers(result: Result) -> dict[tuple[str, str, str], JSON]:
+    """Rows by what they answer, without the time they took."""
+    return {
+        (row["do"], row["guidance"], row["image"]): {
+            k: v for k, v in row.items() if k != "seconds"
+        }
+        for row in result.rows
+    }
+
+
+def flat(value: Any, name: str = "") -> dict[str, Any]:
+    """All numbers and texts of nested JSON, by their paths."""
+    if isinstance(value, dict):
+        value = [(f"{name}/{key}", part) for key, part in value.items()]
+    elif isinstance(value, list):
+        value = [(f"{name}/{number}", part) for number, part in enumerate(value)]
+    else:
+        return {name: value}
+    return {path: leaf for key, part in value for path, leaf in flat(part, key).items()}
+
+
+@contextmanager
+def counted_rows(pipeline: CounterfactualPipeline) -> Generator[list[int]]:
+    """How many rows the network is asked for, call by call."""
+    rows: list[int] = []
+
+    def count(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+        rows.append(len(arguments[0]))
+
+    handle = pipeline.denoiser.network.register_forward_pre_hook(count)
+    try:
+        yield rows
+    finally:
+        handle.remove()
+
+
+def folder_model(folder: Path, count: int = 40) -> CounterfactualPipeline:
+    """The tiny model as if it had been trained on a folder of drawings, which is made.
+
+    The first ``count`` are for testing, two more for what training needs.
+    """
+    drawn = portraits.sample(count + 2, 7, SIZE)
+    names = [f"{number:03}.png" for number in range(count + 2)]
+    parts = ["test"] * count + ["train", "val"]
+    folder.mkdir()
+    for name, picture in zip(names, fcfg.to_pictures(drawn.images), strict=True):
+        picture.save(folder / name)
+    write_table(folder, {"file_name": names, "part": parts} | drawn.attributes)
+    pipeline = tiny_model()
+    options = {"format": "folder", "path": str(folder), "size": SIZE, "split": "part"}
+    pipeline.provenance = {"training": {"data": options}}
+    return pipeline
+
+
+def write_table(folder: Path, table: Mapping[str, Iterable[object]]) -> None:
+    """A folder's metadata."""
+    rows = [table, *zip(*table.values(), strict=True)]
+    lines = [",".join(map(str, row)) for row in rows]
+    (folder / "metadata.csv").write_text("\n".join(lines) + "\n")
+
+
+def kill_again_and_again(out: Path, kills: int, seed: int) -> None:
+    """Start an evaluation, kill it at a moment that a seed chooses, and again; then let it end.
+
+    Run in a process of its own, which forks: a process that is killed needs no new torch.
+    """
+    chosen, moments, effective = evaluation(out, cache=out / "noise", block=2), Random(seed), 0
+    for _ in range(kills):
+        child = os.fork()
+        if child == 0:
+            chosen.run()
+            os._exit(0)
+        time.sleep(moments.uniform(0, 0.3))
+        os.kill(child, signal.SIGKILL)
+        effective += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    print(f"{effective} kills, {chosen.run().missing} rows missing")

@@ -1,0 +1,554 @@
+"""Rows are the same however a run is cut: into shards, blocks, or pieces by a signal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from evaluations import (
+    CFG,
+    FCFG,
+    SIZE,
+    answers,
+    asked,
+    counted_rows,
+    evaluation,
+    flat,
+    folder_model,
+    tiny_model,
+)
+from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.datasets import portraits
+from fcfg.experiments import Result, choose_subset, read_results
+from fcfg.experiments.subset import draw_targets
+from fcfg.files import single_writer
+from fcfg.guidance import Guidance
+from fcfg.metrics import frechet_distance, image_errors, image_mae
+from refusal import refused
+
+NAMES = tuple(f"1000000-0000000{number}.png" for number in range(6))
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> CounterfactualPipeline:
+    return tiny_model()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, pipeline: CounterfactualPipeline) -> Result:
+    """A run that nobody disturbed."""
+    return evaluation(tmp_path_factory.mktemp("whole") / "run", pipeline=pipeline, shown=2).run()
+
+
+def alike(one: object, other: object, within: float) -> bool:
+    """Whether JSON is the same, but for a tolerance of its numbers."""
+    a, b = flat(one), flat(other)
+    return a.keys() == b.keys() and all(
+        abs(x - b[key]) <= within * (1 + abs(x)) if isinstance(x, float) else x == b[key]
+        for key, x in a.items()
+    )
+
+
+def same(one: Result, other: Result, *, within: float = 0.0) -> bool:
+    """Whether two runs have the same rows, but for their time; in whatever order."""
+    a, b = answers(one), answers(other)
+    if a.keys() != b.keys() or one.real.keys() != other.real.keys():
+        return False
+    pairs = [(a[key], b[key]) for key in a] + [
+        (one.real[key], other.real[key]) for key in one.real
+    ]
+    return all(alike(x, y, within) for x, y in pairs)
+
+
+def file_of(result: Result) -> Path:
+    assert result.folder is not None
+    return result.folder / "results-0-of-1.jsonl"
+
+
+# What a run holds -------------------------------------------------------------------------------
+
+
+def test_every_question_is_answered_once_for_every_image(whole: Result) -> None:
+    assert tuple(whole.header["images"]) == NAMES == tuple(whole.real)
+    questions = [tuple(question) for question in whole.header["questions"]]
+    assert questions == list(asked().questions)
+    assert set(answers(whole)) == {(*question, name) for question in questions for name in NAMES}
+    assert len(whole.rows) == 7 * 6
+    assert whole.missing == 0
+
+
+def test_a_row_is_what_the_pipeline_says(whole: Result, pipeline: CounterfactualPipeline) -> None:
+    factual = portraits.sample(6, portraits.EVALUATION_SEED, SIZE)
+    do = {"smiling": 1 - factual.attributes["smiling"]}
+    guidance = Guidance.parse(CFG)
+    pair = pipeline.counterfactual(
+        factual.images, factual.attributes, do, guidance=guidance, steps=2
+    )
+    back = pipeline.reverse(pair)
+    judge = pipeline.judge
+    assert judge is not None
+    seen = judge.read(pair.images)
+    truth = portraits.counterfactual(factual, do)
+    errors = image_errors(pair.images, truth.images, factual.images, threshold=0.05)
+    true_factors = judge.read(truth.images).factors
+    for i, name in enumerate(NAMES):
+        row = answers(whole)[("smiling", CFG, name)]
+        assert row["target"] == {k: int(c[i]) for k, c in pair.attributes.items()}
+        expected = {
+            "scores": {k: c[i] for k, c in seen.scores.items()},
+            "factors": {k: c[i] for k, c in seen.factors.items()},
+            "change": {"mae": image_mae(pair.images, factual.images)[i], "lpips": None},
+            "reversal": {"mae": image_mae(back.images, factual.images)[i], "lpips": None},
+            "truth": {
+                "mae": errors.mae[i],
+                "missed": errors.missed[i],
+                "changed": errors.changed[i],
+                "factors": {k: c[i] for k, c in true_factors.items()},
+                "target": {k: int(c[i]) for k, c in truth.attributes.items()},
+            },
+        }
+        found = {key: row[key] for key in expected}
+        assert alike(found, expected, 1e-5)
+        assert row["evaluations"] == pair.evaluations
+        assert row["kind"] == "row"
+
+
+def test_composition_is_the_null_intervention(
+    whole: Result, pipeline: CounterfactualPipeline
+) -> None:
+    factual = portraits.sample(6, portraits.EVALUATION_SEED, SIZE)
+    again = pipeline.counterfactual(
+        factual.images, factual.attributes, {}, guidance=Guidance.none(), steps=2
+    )
+    error = image_mae(again.images, factual.images)
+    for i, name in enumerate(NAMES):
+        row = answers(whole)[("", "none", name)]
+        assert row["change"]["mae"] == pytest.approx(error[i], rel=1e-4, abs=1e-6)
+        assert row["target"] == whole.real[name]["attributes"]
+        assert (row["reversal"], row["truth"]) == (None, None)
+
+
+def test_the_header_says_everything(whole: Result, pipeline: CounterfactualPipeline) -> None:
+    header = whole.header
+    assert header["attributes"] == pipeline.space.to_config()
+    assert header["graph"] == {"smiling": [], "male": [], "young": []}
+    assert header["data"] == {"format": "portraits", "split": "evaluation", "seed": 1000000}
+    assert header["model"]["parameters"] == sum(p.numel() for p in pipeline.denoiser.parameters())
+    assert header["model"]["provenance"] == pipeline.provenance
+    assert (header["threshold"], header["steps"], header["solver"]) == (0.05, 2, "DDIM()")
+    assert (header["shard"], header["block"], header["reverse"]) == ([0, 1], 32, True)
+    assert set(header["metrics"]) == {"mae", "judge", "lpips"}
+
+
+def test_distances_are_those_of_all_features(
+    whole: Result, pipeline: CounterfactualPipeline
+) -> None:
+    factual = portraits.sample(6, portraits.EVALUATION_SEED, SIZE)
+    judge = pipeline.judge
+    assert judge is not None
+    pair = pipeline.counterfactual(
+        factual.images,
+        factual.attributes,
+        {"smiling": 1 - factual.attributes["smiling"]},
+        guidance=Guidance.none(),
+        steps=2,
+    )
+    features = [judge.read(images).features for images in (pair.images, factual.images)]
+    found = {(e["do"], e["guidance"]): e for e in whole.distances}
+    assert set(found) == set(asked(composition=False).questions)
+    entry = found[("smiling", "none")]
+    assert entry["value"] == pytest.approx(frechet_distance(*features), rel=1e-3)
+    assert (entry["metric"], entry["n"]) == ("FD-judge", 6)
+
+
+def test_pictures_are_indexed(whole: Result) -> None:
+    folder = whole.folder
+    assert folder is not None
+    index = json.loads((folder / "pictures/index.json").read_text())
+    assert index["images"] == list(NAMES[:2])
+    assert {(e["do"], e["guidance"]) for e in index["rows"]} == set(
+        asked(composition=False).questions
+    )
+    assert [entry["do"] for entry in index["truth"]] == ["smiling", "smiling+male"]
+    paths = [path for entry in index["rows"] for path in entry["counterfactual"]]
+    paths += [path for entry in index["rows"] for path in entry["reversed"]]
+    paths += [path for entry in index["truth"] for path in entry["counterfactual"]]
+    paths += index["factual"]
+    assert len(paths) == len(set(paths)) == 2 * (6 + 6 + 2 + 1)
+    for path in paths:
+        with Image.open(folder / path) as picture:
+            assert picture.size == (SIZE, SIZE)
+    shown = portraits.sample(2, portraits.EVALUATION_SEED, SIZE).images[1]
+    with Image.open(folder / index["factual"][1]) as picture:
+        pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1) / 127.5 - 1
+    assert torch.allclose(pixels, shown, atol=1 / 127)
+
+
+def test_nothing_is_reversed_or_shown_where_nobody_asks(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    quick = asked(reverse=False, composition=False, do=("smiling",), guidance=(), images=2)
+    with counted_rows(pipeline) as rows:
+        result = evaluation(tmp_path, quick, pipeline, shown=0).run()
+    assert {row["reversal"] for row in result.rows} == {None}
+    assert sum(rows) == 2 * 2 * (1 + 1)  # images, steps, there and back
+    assert not (tmp_path / "pictures").exists()
+
+
+# Data of all kinds ------------------------------------------------------------------------------
+
+
+def test_a_folder_of_images_has_no_truth(tmp_path: Path) -> None:
+    model = folder_model(tmp_path / "faces", 12)
+    run = evaluation(tmp_path / "run", asked(balance=("male",), images=4), model, shown=1)
+    result = run.run()
+    assert len(result.rows) == 4 * 7
+    assert {row["truth"] for row in result.rows} == {None}
+    assert result.header["threshold"] is None
+    assert len(result.distances) == 6
+    assert json.loads((tmp_path / "run/pictures/index.json").read_text())["truth"] == []
+
+
+def test_attributes_of_all_kinds_and_their_effects(tmp_path: Path) -> None:
+    model = tiny_model("portraits-causal")
+    experiment = asked(do=("age", "hair", "sex"), guidance=(), images=5)
+    result = evaluation(tmp_path, experiment, model).run()
+    factual = portraits.sample(5, portraits.EVALUATION_SEED, SIZE, "portraits-causal")
+    wanted = draw_targets(model.space, factual.attributes, ["age", "hair"], NAMES[:5], 0)
+    levels = ("dark", "fair", "red", "grey")
+    rows = answers(result)
+    for i, name in enumerate(NAMES[:5]):
+        real = result.real[name]["attributes"]
+        aged, dyed = (rows[(do, "none", name)] for do in ("age", "hair"))
+        assert real["hair"] == levels[factual.attributes["hair"][i]]
+        assert dyed["target"] == real | {"hair": levels[wanted["hair"][i]]}
+        assert dyed["target"]["hair"] != real["hair"]
+        assert aged["target"]["age"] == pytest.approx(wanted["age"][i], rel=1e-5)
+        assert aged["target"]["sex"] == real["sex"]  # no effect of age
+        assert len(aged["scores"]["hair"]) == 4
+        assert sum(aged["scores"]["hair"]) == pytest.approx(1, abs=1e-5)
+        truth = portraits.counterfactual(factual, {"age": wanted["age"]})
+        assert aged["truth"]["target"]["hair"] == levels[truth.attributes["hair"][i]]
+    assert rows[("age", "none", NAMES[0])]["truth"]["factors"].keys() == factual.factors.keys()
+
+
+def test_one_image_is_enough(pipeline: CounterfactualPipeline, tmp_path: Path) -> None:
+    result = evaluation(tmp_path, asked(images=1), pipeline, shown=8).run()
+    assert (len(result.rows), result.missing, result.distances) == (7, 0, ())
+
+
+# Cut in pieces ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", [1, 4])
+def test_blocks_change_nothing(
+    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path, block: int
+) -> None:
+    other = evaluation(tmp_path, pipeline=pipeline, block=block, batch_size=7).run()
+    assert same(other, whole, within=1e-3)
+    values = [sorted(e["value"] for e in run.distances) for run in (other, whole)]
+    assert values[0] == pytest.approx(values[1], rel=0.02, abs=1e-4)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_shards_merge(
+    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path, count: int
+) -> None:
+    order = list(range(count))[::-1]
+    for number in order:
+        result = evaluation(tmp_path, pipeline=pipeline, shard=(number, count), shown=2).run()
+        assert bool(result.missing) == bool(result.distances == ()) == (number != order[-1])
+    assert same(result, whole, within=1e-3)
+    assert len(list(tmp_path.glob("*.jsonl"))) == count
+    lines = [line for file in tmp_path.glob("*.jsonl") for line in file.read_text().splitlines()]
+    assert sum('"kind": "distance"' in line for line in lines) == len(result.distances) == 6
+    index = json.loads((tmp_path / "pictures/index.json").read_text())
+    assert index["images"] == [NAMES[0], NAMES[count]]  # the first shard's
+    (tmp_path / "all.jsonl").write_text("\n".join(lines) + "\n")  # or in one file
+    assert same(read_results(tmp_path / "all.jsonl"), result)
+
+
+def test_shards_that_end_at_once_write_distances_once(tmp_path: Path) -> None:
+    runs = [evaluation(tmp_path, shard=(number, 2)) for number in range(2)]
+    threads = [threading.Thread(target=run.run) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    text = "".join(file.read_text() for file in tmp_path.glob("*.jsonl"))
+    assert text.count('"kind": "distance"') == 6
+
+
+def test_a_shard_does_not_stumble_over_what_another_one_is_writing(
+    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    other = tmp_path / "results-1-of-2.jsonl"
+    other.write_text('{"kind": "run", "sch')  # it is about to begin
+    result = evaluation(tmp_path, pipeline=pipeline, shard=(0, 2)).run()
+    assert result.missing == 21
+    with refused("results-1-of-2", "whole lines"):
+        read_results(tmp_path)
+    last = evaluation(tmp_path, pipeline=pipeline, shard=(1, 2))
+    last.run()
+    text = other.read_text()
+    other.write_text(text[:-400])  # it was killed at the end
+    assert evaluation(tmp_path, pipeline=pipeline, shard=(0, 2)).run().missing == 0
+    assert same(last.run(), whole, within=1e-3)
+
+
+def test_features_that_did_not_come_along_are_no_obstacle(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    for number in (0, 1):  # on two machines
+        folder = tmp_path / str(number)
+        evaluation(folder, pipeline=pipeline, shard=(number, 2)).run()
+    name = "results-1-of-2.jsonl"
+    (tmp_path / "0" / name).write_bytes((tmp_path / "1" / name).read_bytes())
+    result = evaluation(tmp_path / "0", pipeline=pipeline, shard=(0, 2)).run()
+    assert (result.missing, result.distances) == (0, ())
+    for file in (tmp_path / "1/features").iterdir():
+        (tmp_path / "0/features" / file.name).write_bytes(file.read_bytes())
+    result = evaluation(tmp_path / "0", pipeline=pipeline, shard=(0, 2)).run()
+    assert len(result.distances) == 6
+
+
+# Stopped and resumed ----------------------------------------------------------------------------
+
+
+def test_a_finished_run_is_not_run_again(whole: Result, pipeline: CounterfactualPipeline) -> None:
+    before, shares = file_of(whole).read_bytes(), []
+    assert whole.folder is not None
+    with counted_rows(pipeline) as rows:
+        again = evaluation(whole.folder, pipeline=pipeline, shown=2).run(shares.append)
+    assert rows == []
+    assert shares == [1.0]
+    assert file_of(whole).read_bytes() == before
+    assert same(again, whole)
+
+
+def test_a_file_that_ends_anywhere_is_continued(
+    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    """Wherever the power failed, the same rows are there in the end."""
+    text = file_of(whole).read_bytes()
+    rng = np.random.default_rng(0)
+    header, half = text.find(b"\n") + 1, len(text) // 2
+    cuts = [10, header, half, len(text) - 1, *rng.integers(header, len(text), 2)]
+    for number, cut in enumerate(map(int, cuts)):
+        out = tmp_path / str(number)
+        out.mkdir()
+        (out / "results-0-of-1.jsonl").write_bytes(text[:cut])
+        run = evaluation(out, pipeline=pipeline)
+        result = run.run()
+        assert same(result, whole), cut
+        assert len(read_results(out).rows) == 42
+
+
+def test_a_run_killed_at_random_ends_with_the_same_rows(tmp_path: Path) -> None:
+    """Really killed, wherever it is then, and started again in the same folder."""
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; "
+    code += "from evaluations import kill_again_and_again as kill; kill(Path(sys.argv[2]), 8, 0)"
+    out = tmp_path / "killed"
+    command = [sys.executable, "-W", "error", "-c", code, str(Path(__file__).parent), str(out)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    kills, _, missing, *_ = done.stdout.split()
+    assert (int(kills) >= 3, missing) == (True, "0"), done.stdout
+    undisturbed = evaluation(tmp_path / "undisturbed", block=2).run()
+    killed = read_results(out)
+    assert same(killed, undisturbed)
+    values = [sorted(e["value"] for e in run.distances) for run in (killed, undisturbed)]
+    assert values[0] == values[1]
+
+
+def test_distances_that_were_cut_off_come_again(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    run = evaluation(tmp_path, asked(images=2), pipeline)
+    before = run.run()
+    file = file_of(before)
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-2]))
+    after = run.run()
+    assert sorted(map(str, after.distances)) == sorted(map(str, before.distances))
+
+
+def test_progress_grows_and_ends_at_one(pipeline: CounterfactualPipeline, tmp_path: Path) -> None:
+    shares: list[float] = []
+    run = evaluation(tmp_path, asked(steps=3), pipeline, block=4)
+    run.run(shares.append)
+    assert shares == sorted(shares)
+    assert shares[0] == 0.0
+    assert shares[-1] == 1.0
+    assert len(set(shares)) > 30
+    steps = np.diff(shares)
+    assert steps.max() < 0.1  # the time that is left can be told from it
+    file = tmp_path / "results-0-of-1.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[: len(lines) // 2]))
+    resumed: list[float] = []
+    run.run(resumed.append)
+    assert resumed == sorted(resumed)
+    assert 0.2 < resumed[0] < 1
+    assert resumed[-1] == 1.0
+
+
+# The noise behind images ------------------------------------------------------------------------
+
+
+def test_noise_is_inferred_once_for_all_questions(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    one = asked(reverse=False, guidance=(), do=("smiling",))
+    more = asked(reverse=False, guidance=(CFG, FCFG), do=("smiling", "male"), composition=False)
+    images, steps = 6, 2
+    with counted_rows(pipeline) as rows:
+        evaluation(tmp_path / "one", one, pipeline, cache=tmp_path / "noise").run()
+    assert sum(rows) == images * steps * (1 + 1 + 1)  # noise, null question, intervention
+    with counted_rows(pipeline) as rows:
+        second = evaluation(tmp_path / "two", more, pipeline, cache=tmp_path / "noise").run()
+    assert sum(rows) == images * steps * 2 * (1 + 2 + 3)  # no noise: CFG has 2 rows, FCFG 3
+    assert {row["evaluations"] for row in second.rows} == {4, 6, 8}  # which says what it cost
+    assert same(second, evaluation(tmp_path / "three", more, pipeline).run())
+
+
+def test_noise_is_kept_for_a_model_an_image_its_attributes_and_steps(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    quick, cache = asked(images=2, guidance=(), do=("smiling",)), tmp_path / "noise"
+    subset = choose_subset(pipeline, quick)
+
+    def files() -> int:
+        return len(list(cache.rglob("*.safetensors")))
+
+    def run(name: str, **changes: object) -> None:
+        arguments = {"experiment": quick, "pipeline": pipeline, "subset": subset} | changes
+        evaluation(tmp_path / name, cache=cache, **arguments).run()
+
+    run("first")
+    assert files() == 2
+    run("again", experiment=asked(images=2, do=("male",)))
+    assert files() == 2
+    run("steps", experiment=asked(images=2, steps=3))
+    assert files() == 4
+    flipped = {name: 1 - column for name, column in subset.attributes.items()}
+    run("attributes", subset=replace(subset, attributes=flipped))
+    assert files() == 6
+    run("image", subset=replace(subset, images=-subset.images))
+    assert files() == 8
+    run("circumstances", circumstances={"environment": {"precision": "bf16"}})
+    assert files() == 10
+    other = tiny_model()
+    next(other.denoiser.parameters()).data += 1e-3
+    run("model", pipeline=other)
+    assert files() == 12
+
+
+def test_noise_that_is_broken_is_inferred_again(
+    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    cache = tmp_path / "noise"
+    evaluation(tmp_path / "one", asked(guidance=()), pipeline, cache=cache).run()
+    files = sorted(cache.rglob("*.safetensors"))
+    files[0].write_bytes(files[0].read_bytes()[:-5])
+    files[1].write_bytes(b"")
+    files[2].unlink()
+    assert same(evaluation(tmp_path / "two", pipeline=pipeline, cache=cache).run(), whole)
+    assert sorted(cache.rglob("*.safetensors")) == files
+    assert files[1].stat().st_size > 0
+
+
+# Refusals ---------------------------------------------------------------------------------------
+
+
+def test_another_experiment_in_the_same_folder_is_refused(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    evaluation(tmp_path, asked(images=2), pipeline).run()
+    with refused(f"results {tmp_path}", "images", "choose another --out"):
+        evaluation(tmp_path, asked(images=3), pipeline).run()
+    with refused(f"results {tmp_path}", "steps: 2", "steps: 3"):
+        evaluation(tmp_path, asked(images=2, steps=3), pipeline).run()
+    other = tiny_model()
+    next(other.denoiser.parameters()).data += 1e-3
+    with refused(f"results {tmp_path}", "model", "digest"):
+        evaluation(tmp_path, asked(images=2), other).run()
+    evaluation(tmp_path, asked(images=2), pipeline, circumstances={"version": "2"}).run()
+
+
+def test_shards_of_another_run_or_number_are_refused_before_any_work(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    evaluation(tmp_path, asked(images=4), pipeline, shard=(1, 2)).run()
+    with counted_rows(pipeline) as rows:
+        with refused(f"results {tmp_path}", "one number of shards", "results-1-of-2.jsonl"):
+            evaluation(tmp_path, asked(images=4), pipeline, shard=(0, 3)).run()
+        with refused("results-1-of-2.jsonl", "one run"):
+            evaluation(tmp_path, asked(images=5), pipeline, shard=(0, 2)).run()
+    assert rows == []
+
+
+def test_a_second_writer_is_refused(pipeline: CounterfactualPipeline, tmp_path: Path) -> None:
+    run = evaluation(tmp_path, asked(images=2), pipeline)
+    with (
+        single_writer(tmp_path, ".results-0-of-1.lock"),
+        refused(f"run {tmp_path}", "no other process", "process "),
+    ):
+        run.run()
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("shard", "subject"), [((0, 7), "shard, count"), ((2, 2), "number"), ((0, 0), "count")]
+)
+def test_a_shard_without_images_is_refused(
+    pipeline: CounterfactualPipeline, tmp_path: Path, shard: tuple[int, int], subject: str
+) -> None:
+    with refused(subject, "a whole number from"):
+        evaluation(tmp_path, pipeline=pipeline, shard=shard)
+
+
+def test_a_batch_too_small_for_one_image_is_refused(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    with refused("batch size", "from 3"):
+        evaluation(tmp_path, pipeline=pipeline, batch_size=2)
+
+
+class Broken(nn.Module):
+    """A network that answers with NaN from some call on."""
+
+    def __init__(self, network: nn.Module, good: int) -> None:
+        super().__init__()
+        self.network, self.good, self.calls = network, good, 0
+
+    def forward(self, *arguments: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        output = self.network(*arguments)
+        return output if self.calls <= self.good else output * torch.nan
+
+
+@pytest.mark.parametrize(
+    ("good", "subject"),
+    [(0, "model"), (2, "do() under none"), (8, "the way back from do(smiling) under none")],
+)
+def test_a_network_that_answers_nan_is_refused_and_what_is_finished_kept(
+    tmp_path: Path, good: int, subject: str
+) -> None:
+    model = tiny_model()
+    model.denoiser.network = Broken(model.denoiser.network, good)
+    run = evaluation(tmp_path / "run", asked(images=2), model, cache=tmp_path / "noise")
+    with refused(subject, "finite"):
+        run.run()
+    kept = read_results(tmp_path / "run")
+    assert len(kept.rows) == (2 if good == 8 else 0)
+    assert len(list((tmp_path / "noise").rglob("*.safetensors"))) == (2 if good else 0)

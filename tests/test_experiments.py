@@ -1,0 +1,455 @@
+"""Which questions are asked, of which images, and what a model is asked with."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import warnings
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from evaluations import CFG, FCFG, SIZE, asked, folder_model, tiny_model, write_table
+from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.datasets import portraits
+from fcfg.datasets.examples import Examples
+from fcfg.datasets.registry import default_attributes
+from fcfg.digests import digest_of
+from fcfg.experiments import Experiment, choose_subset, experiments, find_experiment
+from fcfg.experiments.circumstances import circumstances
+from fcfg.experiments.execution import prepare_network
+from fcfg.experiments.instruments import Instruments, find_instruments, judge_of
+from fcfg.experiments.presets import to_yaml
+from fcfg.experiments.subset import balanced_rows, draw_targets
+from fcfg.guidance import Guidance
+from fcfg.metrics import LPIPS, Missing
+from fcfg.refusals import refusal
+from refusal import refused
+from stored import alexnet, images, linear_layers
+
+# Questions --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", experiments())
+def test_every_experiment_reads_back_from_its_own_file(name: str, tmp_path: Path) -> None:
+    experiment = find_experiment(name)
+    file = tmp_path / "mine.yaml"
+    file.write_text(to_yaml(experiment))
+    assert find_experiment(str(file)) == experiment
+    assert experiment.title
+    assert experiment.guidance[0] == "none"
+
+
+@pytest.mark.parametrize("name", experiments())
+def test_every_experiment_asks_what_its_data_set_can_answer(name: str) -> None:
+    space, graph = default_attributes(name.split("/")[0]) or (None, None)
+    assert space is not None
+    assert graph is not None
+    experiment = find_experiment(name)
+    space.check_known(experiment.targets, "experiment")
+    assert len(set(experiment.questions)) == len(experiment.questions)
+    for do, text in experiment.questions:
+        Guidance.parse(text).partition(graph, do.split("+") if do else ())
+        assert repr(Guidance.parse(text)) == text
+
+
+def test_the_core_is_what_the_issue_says() -> None:
+    core = find_experiment("celeba-hq/core")
+    assert core.do == ("smiling", "male", "young")
+    assert core.guidance == (
+        *("none", CFG, FCFG, "cfg++:0.02", "fcfg++:affected=0.02,invariant=0.008"),
+        *("apg:3.0", "fapg:affected=3.0,invariant=1.2"),
+    )
+    assert core.questions[0] == ("", "none")
+    assert len(core.questions) == 1 + 3 * 7
+    assert core.reverse
+
+
+def test_interventions_at_once_have_guidances_of_their_own() -> None:
+    pairs = find_experiment("portraits/pairs")
+    assert pairs.do == ("smiling+male", "smiling+young", "male+young")
+    assert pairs.targets == ("smiling", "male", "young")
+    per_pair = [[text for do, text in pairs.questions if do == pair] for pair in pairs.do]
+    assert all(len(texts) == 3 + 6 for texts in per_pair)
+    assert "fcfg:smiling=2.5,male=1.0,young=1.0" in per_pair[0]
+    assert "portraits-causal/pairs" not in experiments()
+
+
+def test_no_guidance_comes_first_and_nothing_twice() -> None:
+    texts = ("cfg:3", "cfg:3.0", "none")
+    assert asked(guidance=texts).guidance == ("none", CFG)
+    assert asked(guidance=()).guidance == ("none",)
+    assert asked(composition=False).questions[0] == ("smiling", "none")
+    spaced = asked(do=(" smiling", "smiling + male"), also={"smiling +male": ["apg:2"]})
+    assert spaced.do == ("smiling", "smiling+male")
+    assert spaced.questions[-1] == ("smiling+male", "apg:2.0")
+
+
+def test_changes_that_are_none_change_nothing() -> None:
+    assert find_experiment("portraits/core", images=None) == find_experiment("portraits/core")
+    changed = find_experiment("portraits/core", images=50, reverse=False)
+    assert (changed.images, changed.reverse, changed.steps) == (50, False, 100)
+
+
+def test_an_unknown_experiment_suggests_the_nearest() -> None:
+    with refused("experiment 'portraits/cor'", "neither", "did you mean 'portraits/core'?"):
+        find_experiment("portraits/cor")
+    with refused("mine.yaml", "No such file", "check the path"):
+        find_experiment("mine.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "fragments"),
+    [
+        ("do: [smiling", "experiment '", ("expected YAML", "mend that line")),
+        ("- smiling", "experiment '", ("a mapping", "--show portraits/core")),
+        ("do: [smiling]", "'guidance'", ("a value", "add this key")),
+        ("do: [smiling]\nguidance: [cfg:3]\nimage: 3", "'image'", ("did you mean 'images'?",)),
+        ("do: [smiling]\nguidance: [cgf:3]", "guidance", ("did you mean 'cfg'?",)),
+        ("do: [smiling]\nguidance: [cfg:3]\nsteps: 0", "'steps'", ("greater than or equal",)),
+        ("do: [smiling]\nguidance: []\nalso: {male: [cfg:3]}", "also", ("'smiling'", "'male'")),
+        ("do: []\nguidance: []", "do", ("attributes, each once", "smiling+male")),
+        ("do: [smiling, smiling]\nguidance: []", "do", ("each once",)),
+        ("do: [smiling+]\nguidance: []", "do", ("joined by +",)),
+        ("do: [male+male]\nguidance: []", "do", ("joined by +",)),
+    ],
+)
+def test_a_file_that_is_no_experiment_is_refused(
+    text: str, subject: str, fragments: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    with refused(subject, *fragments):
+        find_experiment(str(file))
+
+
+def test_a_file_without_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00")
+    with refused("mine.yaml", "no text", "check the path"):
+        find_experiment(str(tmp_path / "mine.yaml"))
+
+
+def test_a_file_is_called_by_its_name_unless_it_says_another(tmp_path: Path) -> None:
+    values = {"do": ["smiling"], "guidance": ["cfg:3"]}
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(values))
+    assert find_experiment(str(file)).name == "mine"
+    file.write_text(yaml.safe_dump(values | {"name": "ours"}))
+    assert find_experiment(str(file)).name == "ours"
+
+
+def test_the_whole_of_a_configuration_may_be_wrong() -> None:
+    with pytest.raises(ValueError, match="validation") as caught:
+        Experiment.model_validate("smiling")
+    with refused("mine, 'the whole'"):
+        raise refusal(caught.value, Experiment, "mine")  # type: ignore[arg-type]
+
+
+# Images -----------------------------------------------------------------------------------------
+
+
+def examples(n: int = 200, seed: int = 0) -> tuple[AttributeSpace, Examples]:
+    """Files with attributes of all kinds, none of whose combinations is equally frequent."""
+    rng = np.random.default_rng(seed)
+    space = AttributeSpace(
+        [Binary("male"), Categorical("hair", ["dark", "fair", "red"]), Continuous("age", 0, 90)]
+    )
+    table = {
+        "male": (rng.random(n) < 0.3).astype(np.int64),
+        "hair": rng.choice(3, n, p=[0.6, 0.3, 0.1]),
+        "age": rng.uniform(0, 90, n),
+    }
+    names = tuple(f"{number}.png" for number in rng.permutation(n))
+    return space, Examples(np.zeros((n, 3, 8, 8), np.uint8), table, names)
+
+
+def chosen(
+    space: AttributeSpace, some: Examples, balance: tuple[str, ...], count: int, seed: int = 0
+) -> list[str]:
+    return [some.names[row] for row in balanced_rows(space, some, balance, count, seed)]
+
+
+@pytest.mark.parametrize("balance", [("male",), ("hair",), ("male", "hair")])
+@pytest.mark.parametrize("count", [6, 20, 10**6])
+def test_every_combination_is_equally_frequent(balance: tuple[str, ...], count: int) -> None:
+    space, some = examples()
+    rows = balanced_rows(space, some, balance, count, seed=0)
+    cells = [tuple(some.attributes[name][row] for name in balance) for row in rows]
+    levels = [range(3) if name == "hair" else range(2) for name in balance]
+    assert {cell: cells.count(cell) for cell in product(*levels)} == {
+        cell: len(rows) // len(set(cells)) for cell in product(*levels)
+    }
+    assert 0 < len(rows) <= count
+    assert len(set(rows.tolist())) == len(rows)
+    if count < 50:  # and there are as many as there can be
+        assert len(rows) > count - len(set(cells))
+
+
+def test_images_do_not_depend_on_the_order_of_the_files() -> None:
+    space, some = examples()
+    order = np.random.default_rng(1).permutation(len(some))
+    table = {name: column[order] for name, column in some.attributes.items()}
+    shuffled = Examples(some.images[order], table, tuple(some.names[row] for row in order))
+    for balance in ((), ("male",), ("male", "hair")):
+        names = chosen(space, some, balance, 30)
+        assert chosen(space, shuffled, balance, 30) == names
+        assert names == sorted(names)
+
+
+def test_images_depend_on_the_seed_and_fewer_are_some_of_more() -> None:
+    space, some = examples()
+    assert chosen(space, some, ("male",), 30) == chosen(space, some, ("male",), 30)
+    assert chosen(space, some, ("male",), 30) != chosen(space, some, ("male",), 30, seed=1)
+    assert set(chosen(space, some, ("male",), 20)) < set(chosen(space, some, ("male",), 30))
+
+
+def test_what_cannot_be_balanced_is_refused() -> None:
+    space, some = examples()
+    with refused("'male', 'hair'", "at least 6", "5 asked for"):
+        balanced_rows(space, some, ("male", "hair"), 5, 0)
+    lonely = Examples(some.images[:1], {n: c[:1] for n, c in some.attributes.items()}, ("a",))
+    with refused("'male'", "1 combinations among 1 images", "fewer attributes"):
+        balanced_rows(space, lonely, ("male",), 10, 0)
+
+
+def test_held_out_images_of_a_folder(tmp_path: Path) -> None:
+    pipeline = folder_model(tmp_path / "faces")
+    subset = choose_subset(pipeline, asked(balance=("male",), images=8))
+    assert len(subset) == 8
+    assert subset.attributes["male"].mean() == 0.5
+    about = {"format": "folder", "split": "test", "of": 40, "balanced": ["male"]}
+    assert subset.about == about
+    assert subset.drawn is None
+    drawn = portraits.sample(42, 7, SIZE)
+    rows = [int(name.removesuffix(".png")) for name in subset.names]
+    assert torch.allclose(subset.images, drawn.images[rows], atol=1 / 127)
+    by_default = choose_subset(pipeline, asked(images=40)).about["balanced"]
+    assert by_default == ["smiling", "male", "young"]
+
+
+def test_data_may_have_moved(tmp_path: Path) -> None:
+    pipeline = folder_model(tmp_path / "faces")
+    before = choose_subset(pipeline, asked(balance=()))
+    (tmp_path / "faces").rename(tmp_path / "moved")
+    with refused("data 'folder' of the model", "no folder", "--data DIR"):
+        choose_subset(pipeline, asked(balance=()))
+    assert (
+        choose_subset(pipeline, asked(balance=()), data=tmp_path / "moved").names == before.names
+    )
+    del pipeline.provenance["training"]["data"]["path"]
+    with refused("data 'folder' of the model", "got none", "--data DIR"):
+        choose_subset(pipeline, asked())
+
+
+def test_images_that_were_trained_on_are_not_evaluated(tmp_path: Path) -> None:
+    pipeline = folder_model(tmp_path / "faces", 4)
+    names = [f"{number:03}.png" for number in range(6)]
+    table = {name: [0, 1, 0, 1, 0, 1] for name in ("smiling", "male", "young")}
+    parts = {"part": ["train"] * 4 + ["val"] * 2}
+    write_table(tmp_path / "faces", {"file_name": names} | parts | table)
+    with refused("data", "a test split", "train, val", "data.fractions"):
+        choose_subset(pipeline, asked(balance=()))
+
+
+def test_an_experiment_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    pipeline = folder_model(tmp_path / "faces", 4)
+    with refused("experiment 'tiny'", "'glasses'"):
+        choose_subset(pipeline, asked(do=("glasses",)))
+    with refused("experiment 'tiny', balance", "['smiling', 'male', 'young']", "['beard']"):
+        choose_subset(pipeline, asked(balance=("beard",)))
+    with refused("experiment 'tiny'", "no balance"):
+        choose_subset(tiny_model(), asked(balance=("male",)))
+    with refused("--data", "is drawn", "leave it out"):
+        choose_subset(tiny_model(), asked(), data=tmp_path)
+    pipeline.provenance = {}
+    with refused("model", "says what it was trained on", "fcfg.experiments.Evaluation"):
+        choose_subset(pipeline, asked())
+
+
+def test_a_model_of_some_attributes_of_a_drawn_world_is_refused() -> None:
+    pipeline = tiny_model()
+    pipeline.provenance = {"training": {"data": {"format": "portraits-causal", "size": SIZE}}}
+    with refused("experiment 'tiny'", "all attributes of the world 'portraits-causal'"):
+        choose_subset(pipeline, asked())
+
+
+def test_drawings_are_those_kept_for_evaluation() -> None:
+    subset = choose_subset(tiny_model(), asked(images=3, seed=2))
+    seed = portraits.EVALUATION_SEED + 2
+    assert subset.names == tuple(f"{seed}-0000000{number}.png" for number in range(3))
+    assert torch.equal(subset.images, portraits.sample(3, seed, SIZE).images)
+    assert subset.about == {"format": "portraits", "split": "evaluation", "seed": seed}
+
+
+# Values to set ----------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 40), st.integers(0, 2**31))
+def test_values_to_set(n: int, seed: int) -> None:
+    space, some = examples(n, seed % 7)
+    wanted = draw_targets(space, some.attributes, space.names, some.names, seed)
+    factual = some.attributes
+    assert (wanted["male"] == 1 - factual["male"]).all()
+    assert (wanted["hair"] != factual["hair"]).all()
+    assert set(wanted["hair"]) <= {0, 1, 2}
+    assert sorted(wanted["age"]) == sorted(factual["age"])
+    # A level is drawn for its image, whatever else is there.
+    first = {name: column[:1] for name, column in factual.items()}
+    alone = draw_targets(space, first, ["hair"], some.names[:1], seed)
+    assert alone["hair"] == wanted["hair"][:1]
+    assert list(alone) == ["hair"]
+
+
+def test_levels_are_drawn_evenly_and_from_the_seed() -> None:
+    space, some = examples(600)
+    one, other = (
+        draw_targets(space, some.attributes, ["hair", "age"], some.names, seed) for seed in (0, 1)
+    )
+    further = (one["hair"] - some.attributes["hair"]) % 3
+    assert 240 < (further == 1).sum() < 360
+    assert (one["hair"] != other["hair"]).any()
+    assert (one["age"] != other["age"]).any()
+
+
+# What measures, and under which circumstances ----------------------------------------------------
+
+
+def test_networks_that_compute_the_same_have_one_digest() -> None:
+    one, same = nn.Linear(2, 2), nn.Linear(2, 2)
+    same.load_state_dict(one.state_dict())
+    assert digest_of(one) == digest_of(same) == digest_of(same.double())
+    assert re.fullmatch("[0-9a-f]{12}", digest_of(one))
+    same.weight.data[0, 0] += 1e-6
+    assert digest_of(one) != digest_of(same)
+    assert digest_of(one, one) != digest_of(one)
+
+
+def test_a_model_without_a_judge_is_refused() -> None:
+    pipeline = tiny_model()
+    pipeline.judge = None
+    with refused("model", "a judge", "--part judge"):
+        judge_of(pipeline)
+
+
+def test_small_images_have_no_lpips_and_the_column_says_so() -> None:
+    instruments = find_instruments(tiny_model(), size=31)
+    assert instruments.about["lpips"] == {
+        "missing": "no LPIPS: it takes images of at least 32 by 32 pixels"
+    }
+    assert "inception" not in instruments.about
+    assert (
+        instruments.distances(torch.zeros(2, 3, 8, 8), torch.full((2, 3, 8, 8), 0.5))
+        == [{"mae": 0.5, "lpips": None}] * 2
+    )
+
+
+def test_weights_that_are_not_found_are_named(nowhere: Path) -> None:
+    about = find_instruments(tiny_model(), fid=True).about
+    assert "FCFG_WEIGHTS" in about["lpips"]["missing"]
+    assert "FCFG_WEIGHTS" in about["inception"]["missing"]
+    assert about["mae"] == {"range": "[-1, 1]"}
+    assert about["judge"]["width"] == 4
+
+
+def test_weights_that_are_found_measure(nowhere: Path, tmp_path: Path) -> None:
+    class Features(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.mean(dim=[2, 3]) * self.weight
+
+    torch.save(alexnet() | linear_layers(), tmp_path / "lpips_alex_full.pt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.script(Features()).save(str(tmp_path / "inception_fid.pt"))
+    pipeline = tiny_model()
+    found = find_instruments(pipeline, tmp_path, tmp_path)
+    assert found.about["lpips"]["network"] == "AlexNet v0.1"
+    assert found.about["inception"]["weights"] == "inception_fid.pt"
+    x, y = images(3), images(3, seed=1)
+    lpips = [pair["lpips"] for pair in found.distances(x, y)]
+    assert lpips == pytest.approx(LPIPS(alexnet() | linear_layers())(x, y).tolist())
+    reading = found.judge.read(x)
+    features = found.features(x, reading)
+    assert features["judge"] is reading.features
+    assert features["inception"].shape == (3, 3)
+    plain = Instruments(found.judge, Missing("LPIPS", "nothing"))
+    assert list(plain.features(x, reading)) == ["judge"]
+
+
+def test_circumstances_name_the_commit_and_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["evaluate", "/somewhere/faces", "a b", "--out=/somewhere/x", "--shard", "0/2"]
+    monkeypatch.setattr(sys, "argv", ["fcfg", *words])
+    told = circumstances("cpu", "tf32", commit="abc")
+    assert told["command"] == "fcfg evaluate faces 'a b' --out=x --shard 0/2"
+    assert told["commit"] == "abc"
+    assert told["environment"] == {
+        "device": "CPU",
+        "torch": torch.__version__,
+        "precision": "float32",  # a CPU has no other
+        "compiled": False,
+    }
+    assert circumstances("cpu", "bf16", compiled=True)["environment"]["precision"] == "bf16"
+
+
+def test_only_a_repository_that_keeps_the_code_is_asked_for_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installed inside somebody else's repository, the code has no commit."""
+    source = Path(sys.modules["fcfg.experiments.circumstances"].__file__ or "")
+    command = ["git", "ls-files", "--error-unmatch", source.name]
+    kept = subprocess.run(command, cwd=source.parent, capture_output=True).returncode == 0
+    commit = circumstances("cpu", "float32")["commit"]
+    assert bool(commit) == kept
+    monkeypatch.setenv("GIT_DIR", str(tmp_path))  # where there is no repository
+    assert circumstances("cpu", "float32")["commit"] is None
+    monkeypatch.setenv("PATH", os.devnull)  # nor git
+    assert circumstances("cpu", "float32")["commit"] is None
+
+
+# How fast ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
+@pytest.mark.parametrize("rows", [1, 4, 5])
+@pytest.mark.parametrize("count", [1, 4, 7, 10])
+def test_a_network_compiled_for_some_rows_answers_any_number(rows: int, count: int) -> None:
+    pipeline = tiny_model()
+    x = torch.randn(count, 3, SIZE, SIZE)
+    arguments = (x, torch.randint(1, 1000, (count,)), torch.randn(count, 12))
+    with torch.no_grad():
+        plain = pipeline.denoiser.network(*arguments)
+        torch.compiler.set_stance("force_eager")  # all of it but the compiler, which is not ours
+        try:
+            prepare_network(pipeline, "float32", compiled_rows=rows)
+            assert torch.allclose(pipeline.denoiser.network(*arguments), plain, atol=1e-6)
+        finally:
+            torch.compiler.set_stance("default")
+
+
+def test_precision_is_that_of_the_network_alone() -> None:
+    factual = portraits.sample(2, size=SIZE)
+    pairs = []
+    for precision in ("float32", "tf32", "bf16"):
+        pipeline = tiny_model()
+        prepare_network(pipeline, precision)
+        pairs.append(
+            pipeline.counterfactual(factual.images, factual.attributes, {"smiling": 1}, steps=2)
+        )
+    assert torch.equal(pairs[0].images, pairs[1].images)  # a CPU has no TF32
+    assert not torch.equal(pairs[0].images, pairs[2].images)
+    assert (pairs[0].images - pairs[2].images).abs().mean() < 0.1
+    assert {pair.images.dtype for pair in pairs} == {torch.float32}
+    with refused("precision", "'tf32'", "'tf23'"):
+        prepare_network(tiny_model(), "tf23")

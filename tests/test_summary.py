@@ -1,0 +1,306 @@
+"""What rows amount to, against computations that know nothing of the package."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import mean_absolute_error, roc_auc_score
+
+from evaluations import answers, asked, evaluation, tiny_model
+from fcfg.experiments import Result, Summary, read_results, summarise
+from fcfg.experiments.record import JSON
+from refusal import refused
+from results import make_results
+
+CFG, FCFG = "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"
+
+SETTINGS = ("none", CFG, FCFG)
+
+
+def summarised(folder: Path) -> tuple[Result, Summary]:
+    result = read_results(folder)
+    return result, summarise(result, resamples=400)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Summary]:
+    folder = tmp_path_factory.mktemp("drawn")
+    return summarised(make_results(folder, lpips=True, pictures=0, settings=SETTINGS))
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Summary]:
+    folder = tmp_path_factory.mktemp("mixed")
+    dos = ("race", "age", "finding")
+    make_results(folder, mixed=True, truth=False, pictures=0, dos=dos, settings=("none", CFG))
+    return summarised(folder)
+
+
+_rows = cache(answers)
+
+
+def column(result: Result, do: str, guidance: str, get: Callable[[JSON], object]) -> np.ndarray:
+    """A number of every image under one question."""
+    rows = _rows(result)
+    return np.array([get(rows[(do, guidance, image)]) for image in result.header["images"]])
+
+
+# Numbers ----------------------------------------------------------------------------------------
+
+
+def test_effectiveness_is_that_of_scikit_learn(drawn: tuple[Result, Summary]) -> None:
+    result, summary = drawn
+    for (do, guidance), cell in summary.cells.items():
+        for name in ("smiling", "male", "young"):
+            scores = column(result, do, guidance, lambda row: row["scores"][name])  # noqa: B023
+            wanted = column(result, do, guidance, lambda row: row["target"][name])  # noqa: B023
+            area = 100 * roc_auc_score(wanted, scores)
+            assert cell.effectiveness[name].value == pytest.approx(area)
+            plain = summary.cells[(do, "none")].effectiveness[name].value
+            assert cell.delta[name].value == pytest.approx(area - plain)
+            assert cell.delta_real[name].value == pytest.approx(area - summary.real[name].value)
+    labels = [result.real[image]["attributes"]["male"] for image in result.header["images"]]
+    scores = [result.real[image]["scores"]["male"] for image in result.header["images"]]
+    assert summary.real["male"].value == pytest.approx(100 * roc_auc_score(labels, scores))
+
+
+def test_shift_is_the_mean_toward_the_value_asked_for(drawn: tuple[Result, Summary]) -> None:
+    result, summary = drawn
+    for (do, guidance), cell in summary.cells.items():
+        for name in ("smiling", "male", "young"):
+            seen, before = (
+                column(result, do, text, lambda row: row["scores"][name])  # noqa: B023
+                for text in (guidance, "none")
+            )
+            wanted = column(result, do, guidance, lambda row: row["target"][name])  # noqa: B023
+            shift = ((2 * wanted - 1) * (seen - before)).mean()
+            assert cell.shift[name].value == pytest.approx(shift, abs=1e-12)
+            if guidance == "none":
+                assert (cell.shift[name].value, cell.delta[name].value) == (0, 0)
+                assert (cell.shift[name].low, cell.shift[name].high) == (0, 0)
+
+
+def test_factor_error_is_in_standard_deviations_of_the_factual_factor(
+    drawn: tuple[Result, Summary],
+) -> None:
+    result, summary = drawn
+    cell = summary.cells[("smiling", CFG)]
+    factual = [result.real[image]["factors"]["male"] for image in result.header["images"]]
+    read, true, wanted = (
+        column(result, "smiling", CFG, get)
+        for get in (
+            lambda row: row["factors"]["male"],
+            lambda row: row["truth"]["factors"]["male"],
+            lambda row: row["truth"]["target"]["male"],
+        )
+    )
+    expected = ((2 * wanted - 1) * (read - true)).mean() / np.std(factual)
+    assert cell.factor_error["male"].value == pytest.approx(expected)
+    assert cell.drift is cell.factor_error
+    assert cell.factor_error["male"].excludes_zero
+
+
+@pytest.mark.parametrize("part", ["change", "reversal"])
+@pytest.mark.parametrize("name", ["mae", "lpips"])
+def test_distances_are_means(drawn: tuple[Result, Summary], part: str, name: str) -> None:
+    result, summary = drawn
+    estimate = getattr(summary.cells[("male", FCFG)], f"{part}_{name}")
+    values = column(result, "male", FCFG, lambda row: row[part][name])
+    assert estimate.value == pytest.approx(values.mean())
+    half = (estimate.high - estimate.low) / 2
+    assert half == pytest.approx(1.96 * values.std() / np.sqrt(len(values)), rel=0.15)
+
+
+def test_truth_and_cost(drawn: tuple[Result, Summary]) -> None:
+    result, summary = drawn
+    cell = summary.cells[("young", CFG)]
+    missed, changed, error = (
+        column(result, "young", CFG, lambda row: row["truth"][key])  # noqa: B023
+        for key in ("missed", "changed", "mae")
+    )
+    assert cell.truth_changed is not None
+    assert cell.truth_changed.value == pytest.approx(missed.sum() / changed.sum())
+    assert cell.truth_mae is not None
+    assert cell.truth_mae.value == pytest.approx(error.mean())
+    rows = [r for r in result.rows if (r["do"], r["guidance"]) == ("young", CFG)]
+    assert cell.evaluations == pytest.approx(np.mean([row["evaluations"] for row in rows]))
+    assert cell.seconds == pytest.approx(np.mean([row["seconds"] for row in rows]))
+    value = next(
+        e["value"] for e in result.distances if (e["do"], e["guidance"]) == ("young", CFG)
+    )
+    assert (cell.fd_judge, cell.fid) == (value, None)
+
+
+def test_attributes_of_other_kinds(mixed: tuple[Result, Summary]) -> None:
+    result, summary = mixed
+    levels = result.header["attributes"]["race"]["levels"]
+    cell = summary.cells[("race", CFG)]
+    scores, before = (
+        column(result, "race", text, lambda row: row["scores"]["race"]) for text in (CFG, "none")
+    )
+    wanted = column(result, "race", CFG, lambda row: levels.index(row["target"]["race"]))
+    areas = [roc_auc_score(wanted == k, scores[:, k]) for k in range(3)]
+    assert cell.effectiveness["race"].value == pytest.approx(100 * np.mean(areas))
+    rows = np.arange(len(wanted))
+    shift = (scores[rows, wanted] - before[rows, wanted]).mean()
+    assert cell.shift["race"].value == pytest.approx(shift)
+    ages = column(result, "race", CFG, lambda row: row["scores"]["age"])
+    asked_for = column(result, "race", CFG, lambda row: row["target"]["age"])
+    assert cell.effectiveness["age"].value == pytest.approx(mean_absolute_error(asked_for, ages))
+    assert (cell.factor_error, cell.truth_mae, cell.truth_changed) == ({}, None, None)
+    assert cell.drift is cell.shift
+
+
+def test_the_shift_of_a_continuous_attribute_is_in_its_standard_deviations(
+    mixed: tuple[Result, Summary],
+) -> None:
+    result, summary = mixed
+    factual = np.array(
+        [result.real[image]["attributes"]["age"] for image in result.header["images"]]
+    )
+    seen, before = (
+        column(result, "age", text, lambda row: row["scores"]["age"]) for text in (CFG, "none")
+    )
+    wanted = column(result, "age", CFG, lambda row: row["target"]["age"])
+    expected = (np.sign(wanted - factual.mean()) * (seen - before)).mean() / factual.std()
+    assert summary.cells[("age", CFG)].shift["age"].value == pytest.approx(expected)
+
+
+# Which cells ------------------------------------------------------------------------------------
+
+
+def test_groups_follow_the_graph(drawn: tuple[Result, Summary], tmp_path: Path) -> None:
+    _, summary = drawn
+    assert summary.dos == ("smiling", "male", "young")
+    assert summary.settings[:3] == ("none", CFG, FCFG)
+    assert summary.composition is not None
+    assert ("", "none") not in summary.cells
+    cell = summary.cells[("male", CFG)]
+    assert (cell.targets, cell.affected, cell.invariant) == (
+        ("male",),
+        ("male",),
+        ("smiling", "young"),
+    )
+    graph = {"smiling": [], "male": ["young"], "young": []}
+    folder = make_results(tmp_path, 20, pictures=0, header={"graph": graph})
+    arrow = summarise(read_results(folder))
+    assert arrow.cells[("young", CFG)].affected == ("male", "young")
+    assert arrow.cells[("young", CFG)].invariant == ("smiling",)
+
+
+def test_swapped_settings_swap_cells(drawn: tuple[Result, Summary], tmp_path: Path) -> None:
+    _, summary = drawn
+    folder = make_results(tmp_path, swapped=True, pictures=0, dos=("smiling",), settings=SETTINGS)
+    _, other = summarised(folder)
+    for name in ("male", "young"):
+        before = [summary.cells[("smiling", text)].drift[name] for text in (CFG, FCFG)]
+        after = [other.cells[("smiling", text)].drift[name] for text in (CFG, FCFG)]
+        assert (before[0] - before[1]).low > 0
+        assert (after[1] - after[0]).low > 0
+
+
+def test_few_images_have_no_area(tmp_path: Path) -> None:
+    few, enough = (
+        summarised(make_results(tmp_path / str(n), n, pictures=0, dos=("smiling",)))[1]
+        for n in (199, 200)
+    )
+    assert few.real == {}
+    cell = few.cells[("smiling", CFG)]
+    assert (cell.effectiveness, cell.delta, cell.delta_real) == ({}, {}, {})
+    assert set(cell.shift) == {"smiling", "male", "young"}
+    assert set(enough.real) == {"smiling", "male", "young"}
+
+
+def test_a_run_of_all_kinds_of_attributes_can_be_summarised(tmp_path: Path) -> None:
+    model = tiny_model("portraits-causal")
+    experiment = asked(do=("age", "hair"), guidance=(CFG,), images=4)
+    summary = summarise(evaluation(tmp_path, experiment, model).run())
+    cell = summary.cells[("age", CFG)]
+    assert cell.affected == ("age", "glasses", "hair")
+    assert set(cell.factor_error) == {"glasses", "sex", "smiling"}  # the others have no direction
+    assert set(cell.effectiveness) == {"age"}
+    assert cell.truth_changed is not None
+
+
+def test_one_image_can_be_summarised(tmp_path: Path) -> None:
+    summary = summarise(evaluation(tmp_path, asked(images=1)).run())
+    cell = summary.cells[("smiling", CFG)]
+    assert cell.change_mae is not None
+    assert cell.change_mae.low == cell.change_mae.high == cell.change_mae.value
+    assert cell.fd_judge is None
+    assert np.isfinite([e.value for e in cell.factor_error.values()]).all()
+
+
+# Refusals ---------------------------------------------------------------------------------------
+
+
+def edited(folder: Path, edit: Callable[[list[JSON]], list[JSON]]) -> Path:
+    """A small run whose lines were edited."""
+    make_results(folder, 4, pictures=0, dos=("smiling",), settings=("none", CFG))
+    file = folder / "results-0-of-1.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(line) + "\n" for line in edit(lines)))
+    return folder
+
+
+def test_runs_without_all_their_rows_are_refused(tmp_path: Path) -> None:
+    empty = edited(tmp_path / "empty", lambda lines: lines[:1])
+    with refused("results of 'portraits/core'", "an empty run", "fcfg evaluate"):
+        summarise(read_results(empty))
+    half = edited(
+        tmp_path / "half",
+        lambda lines: [line for i, line in enumerate(lines) if i % 3 or line["kind"] != "row"],
+    )
+    with refused("results of 'portraits/core'", "12 rows", "the shards that are missing"):
+        summarise(read_results(half))
+    blind = edited(tmp_path / "blind", lambda lines: [lines[0], *lines[2:]])
+    with refused("results of 'portraits/core'", "4 real images", "12 and 3"):
+        summarise(read_results(blind))
+
+
+@pytest.mark.parametrize(
+    ("edit", "fragments"),
+    [
+        (lambda lines: lines[1:], ("a header in its first line",)),
+        (lambda lines: [lines[0] | {"schema": 2}, *lines[1:]], ("schema 1", "got 2")),
+        (lambda lines: [{"kind": "run", "schema": 1}], ("a header with", "'questions'")),
+        (lambda lines: [*lines, {"kind": "row"}], ("a row without 'do', 'guidance'",)),
+        (lambda lines: [*lines, {"kind": "rows"}], ("kind run, real, row, distance",)),
+        (lambda lines: [*lines, ["row"]], ("a JSON object",)),
+        (lambda lines: [*lines, lines[-2]], ("every row once", "a second one for 'smiling'")),
+        (lambda lines: [*lines, lines[-2] | {"do": "male"}], ("one for 'male'", "that line")),
+        (lambda lines: [*lines, lines[-2] | {"image": "x"}], ("none that its header",)),
+        (lambda lines: [*lines, lines[0] | {"seed": 7}], ("one run (seed: 0)", "seed: 7")),
+    ],
+)
+def test_lines_that_do_not_belong_are_refused(
+    tmp_path: Path, edit: Callable[[list[JSON]], list[JSON]], fragments: tuple[str, ...]
+) -> None:
+    with refused("result", *fragments):
+        read_results(edited(tmp_path, edit))
+
+
+@pytest.mark.parametrize(
+    ("data", "fragment"),
+    [(b"", "an empty file"), (b"\xff\n", "a JSON object"), (b"{", "half written")],
+)
+def test_what_is_no_result_file_is_refused(tmp_path: Path, data: bytes, fragment: str) -> None:
+    file = tmp_path / "results.jsonl"
+    file.write_bytes(data)
+    with refused(f"result file {file}", fragment):
+        read_results(file)
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with refused(f"results {tmp_path}", "(*.jsonl)", "fcfg evaluate MODEL EXPERIMENT"):
+        read_results(tmp_path)
+    with refused("nothing.jsonl", "got none"):
+        read_results(tmp_path / "nothing.jsonl")
+    (tmp_path / "begun.jsonl").write_text("{")
+    with refused(f"results {tmp_path}", "got none"):
+        read_results(tmp_path, unfinished=True)
