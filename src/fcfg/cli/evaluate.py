@@ -117,12 +117,13 @@ def evaluate(
     from fcfg.experiments.circumstances import circumstances
     from fcfg.experiments.evaluation import Evaluation
     from fcfg.experiments.execution import PRECISIONS, prepare_network
-    from fcfg.experiments.instruments import find_instruments
+    from fcfg.experiments.instruments import find_instruments, judge_of
     from fcfg.experiments.subset import choose_subset
 
     part, place = parse_shard(shard), chosen_device(device)
     check_among("--precision", precision, PRECISIONS)
     pipeline = load(model).to(place)
+    judge_of(pipeline)  # or a refusal, before images are read
     with ProgressReporter() as reporter:
         subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.counted)
     rows, name = batch_size or (256 if place == "cpu" else 2048), Path(model).resolve().name

@@ -1,0 +1,269 @@
+"""``fcfg evaluate`` as a researcher types it, and what a terminal shows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import fcfg
+from evaluations import asked, folder_model, tiny_model
+from fcfg.cli import bars, main
+from fcfg.cli.computing import chosen_device
+from fcfg.cli.tables import print_summary
+from fcfg.experiments import experiments, find_experiment, read_results
+from fcfg.experiments.presets import to_yaml
+from fcfg.experiments.summary import summarise
+from refusal import refused
+from results import make_results
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def saved(folder: Path, provenance: dict[str, Any] | None = None, *, judge: bool = True) -> str:
+    """Save a tiny model; return where."""
+    pipeline = tiny_model(saved=True)
+    pipeline.provenance = provenance or pipeline.provenance
+    pipeline.judge = pipeline.judge if judge else None
+    fcfg.save(pipeline, folder)
+    return str(folder)
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> str:
+    """An experiment in a file, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    experiment = asked(name="", do=("smiling",), guidance=("cfg:3",), images=2, title="Ours")
+    values = yaml.safe_load(to_yaml(experiment))
+    del values["name"]
+    Path("mine.yaml").write_text(yaml.safe_dump(values))
+    return "mine.yaml"
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run what must be refused; return the one line."""
+    assert main(["evaluate", *words]) == 2
+    out, line = capsys.readouterr()
+    assert out == ""
+    assert line.count("\n") == 1
+    assert line.startswith("fcfg evaluate: ")
+    return line[:-1]
+
+
+# Experiments ------------------------------------------------------------------------------------
+
+
+def test_the_list_has_every_experiment_with_its_title(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(experiments())
+    assert all(find_experiment(line.split()[0]).title in line for line in lines)
+
+
+@pytest.mark.parametrize("words", [["portraits/inv"], ["any", "portraits/inv"]])
+def test_what_is_shown_can_be_changed_and_read_back(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "--show", *words, "--steps", "7"]) == 0
+    file = tmp_path / "mine.yaml"
+    file.write_text(capsys.readouterr().out)
+    assert find_experiment(str(file)) == find_experiment("portraits/inv", steps=7)
+
+
+def test_what_is_missing_or_unknown_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "MODEL: expected 'fcfg evaluate MODEL EXPERIMENT'" in refusal(capsys)
+    assert "EXPERIMENT: expected" in refusal(capsys, "portraits")
+    assert refusal(capsys, "portraits", "portrait/core").endswith("mean 'portraits/core'?")
+    assert "'steps'" in refusal(capsys, "portraits", "portraits/core", "--steps", "0")
+    for shard in ("1", "a/b", "1/", "-1/2"):
+        line = refusal(capsys, "portraits", "portraits/core", f"--shard={shard}")
+        assert "--shard: expected I/N, such as 0/4" in line
+    line = refusal(capsys, "portraits", "portraits/core", "--precision", "fp16")
+    assert "--precision: expected one of 'float32', 'tf32', 'bf16'" in line
+    assert "no-such-model" in refusal(capsys, "no-such-model", "portraits/core")
+
+
+def test_a_model_that_does_not_fit_is_one_line(
+    model: str, mine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refusal(capsys, model, "embed/core")
+    assert "experiment 'embed/core'" in line
+    assert "'density'" in line
+    blind = saved(tmp_path / "blind", judge=False)
+    assert "expected one with a judge" in refusal(capsys, blind, mine)
+    assert "shard, count: expected a whole number from 1 to 2" in refusal(
+        capsys, model, mine, "--shard", "0/3"
+    )
+
+
+# Runs -------------------------------------------------------------------------------------------
+
+
+def test_a_run_shows_its_table_and_writes_its_report(
+    model: str, mine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", model, mine]) == 0
+    out = capsys.readouterr().out
+    folder = Path("runs/evaluate/tiny/mine")
+    assert out.startswith("mine: Ours\n2 images, 3 questions of each, 2 steps, on cpu\n")
+    assert f"results: {folder}" in out
+    assert "lpips: no LPIPS: it takes images of at least 32 by 32" in out
+    assert "do(smiling)" in out
+    assert "CFG 3.0" in out
+    assert "in standard deviations of the factor" in out
+    assert out.endswith(f"Report: {folder / 'report' / 'report.html'}\n")
+    assert (folder / "report" / "report.html").exists()
+    assert len(list(Path("runs/abductions").rglob("*.safetensors"))) == 2
+    result = read_results(folder)
+    assert result.header["model"]["name"] == "tiny"
+    assert result.header["environment"]["precision"] == "float32"
+    before = (folder / "results-0-of-1.jsonl").read_bytes()
+    assert main(["evaluate", model, mine, "--no-report"]) == 0
+    assert "Report" not in capsys.readouterr().out
+    assert (folder / "results-0-of-1.jsonl").read_bytes() == before
+    assert "choose another --out" in _last(capsys, model, mine, "--steps", "3")
+
+
+def _last(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["evaluate", *words]) == 2
+    return capsys.readouterr().err
+
+
+def test_shards_of_a_folder_of_images_say_what_is_to_come(
+    mine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = saved(tmp_path / "model", folder_model(tmp_path / "faces", 4).provenance)
+    (tmp_path / "faces").rename(tmp_path / "moved")
+    Path(mine).write_text(Path(mine).read_text() + "balance: []\n")
+    assert "--data DIR" in _last(capsys, folder, mine)
+    words = ["evaluate", folder, mine, "--data", "moved", "--out", "run", "--batch-size", "8"]
+    words += ["--cache", "noise", "--no-reverse", "--images", "3", "--device", "cpu"]
+    assert main([*words, "--shard", "1/2"]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith("3 rows are there, 6 are still to come\n")
+    assert main([*words, "--shard", "0/2", "--commit", "abc", "--precision", "bf16"]) == 0
+    out = capsys.readouterr().out
+    assert "than in no guidance, in probability" in out
+    assert "Way back" not in out
+    assert "Error of change" not in out
+    assert read_results("run").header["commit"] == "abc"
+
+
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
+def test_compiling_changes_no_row(model: str, mine: str, capsys) -> None:
+    torch.compiler.set_stance("force_eager")  # all of it but the compiler, which is not ours
+    try:
+        for out, more in (("plain", []), ("compiled", ["--compile"])):
+            words = ["evaluate", model, mine, "--out", out, "--no-report", "--cache", out, *more]
+            assert main(words) == 0
+    finally:
+        torch.compiler.set_stance("default")
+    plain, compiled = (read_results(out) for out in ("plain", "compiled"))
+    assert plain.header["model"] == compiled.header["model"]  # one digest
+    assert compiled.header["environment"]["compiled"]
+    for one, other in zip(plain.rows, compiled.rows, strict=True):
+        assert one["scores"] == pytest.approx(other["scores"], rel=1e-4)
+        assert one["change"]["mae"] == pytest.approx(other["change"]["mae"], rel=1e-3)
+
+
+def test_an_interrupted_run_says_how_to_go_on(
+    model: str, mine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def impatient() -> Generator[Callable[[float], None]]:
+        def told(share: float) -> None:
+            if share > 0.5:
+                raise KeyboardInterrupt
+
+        yield told
+
+    monkeypatch.setattr(bars, "share_bar", impatient)
+    assert main(["evaluate", model, mine, "--out", "run"]) == 130
+    line = capsys.readouterr().err
+    assert line == (
+        "fcfg evaluate: interrupted; what is finished is in run, run the same command to go on\n"
+    )
+    assert 0 < read_results("run").missing < 6
+
+
+# A terminal -------------------------------------------------------------------------------------
+
+
+def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_results(tmp_path, 20, pictures=0, settings=("none", "cfg:3.0"))
+    summary = summarise(read_results(folder))
+    print_summary(summary)
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if line.startswith("do(")]
+    assert "(target)" in out
+    assert "Error of change" in out
+    assert "Way back" in out
+    cells = {key: replace(cell, reversal_mae=None) for key, cell in summary.cells.items()}
+    cells[("smiling", "none")] = replace(cells[("smiling", "none")], truth_changed=None)
+    print_summary(replace(summary, cells=cells))
+    again = capsys.readouterr().out
+    assert "way back" not in again
+    assert "change" in again
+
+
+class Terminal:
+    """Standard error that somebody watches."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with bars.share_bar() as told:
+        told(0.25)
+        told(1.0)
+    assert "100%" in terminal.text
+
+
+def test_lines_are_for_those_who_read_later(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with bars.share_bar() as told:
+        told(0.5)
+    assert capsys.readouterr().err == ""  # not yet
+    monkeypatch.setattr(bars, "_SECONDS", -1)
+    with bars.share_bar() as told:
+        told(0.0)
+        told(0.5)
+        told(1.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" done")[0].strip() for line in lines] == ["50%", "100%"]
+    assert all(line.endswith("s left") for line in lines)
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    there = torch.cuda.is_available()
+    assert chosen_device("auto") == ("cuda" if there else "cpu")
+    assert chosen_device("cpu") == "cpu"
+    with refused("device", "'cuda'", "'gpu'"):
+        chosen_device("gpu")
+    if not there:
+        with refused("device", "torch finds no GPU here", "leave --device out"):
+            chosen_device("cuda")
