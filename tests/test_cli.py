@@ -78,7 +78,7 @@ def test_the_module_is_the_command(monkeypatch, capsys) -> None:
 
 def test_what_is_unknown_is_one_line_with_the_nearest(capsys) -> None:
     line = refusal(capsys, "generat")
-    assert line.startswith("fcfg: command: expected one of 'train', 'generate', 'data', got")
+    assert line.startswith("fcfg: command: expected one of 'demo', 'train', 'generate', ")
     assert line.endswith("did you mean 'generate'?")
     assert "--version" in refusal(capsys, "--versoin")
     line = refusal(capsys, "generate", "m", "i", "--do", "a=1", "--guidence", "cfg:3")

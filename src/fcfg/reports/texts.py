@@ -12,8 +12,8 @@ def measured_with(summary: Summary) -> str:
     commit = (header["commit"] or "unknown")[:12]
     text = (
         f"{header['experiment']}: n = {summary.n:,} images, {header['steps']} steps of "
-        f"{header['solver'].removesuffix('()')}, seed {header['seed']}, 95 % intervals over images; model "
-        f"{model['name']} {model['digest']}, {environment['precision']} on "
+        f"{header['solver'].removesuffix('()')}, seed {header['seed']}, 95 % intervals over "
+        f"images; model {model['name']} {model['digest']}, {environment['precision']} on "
         f"{environment['device']}; fcfg {header['version']}, commit {commit}."
     )
     absent = {
