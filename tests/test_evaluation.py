@@ -552,3 +552,26 @@ def test_a_network_that_answers_nan_is_refused_and_what_is_finished_kept(
     kept = read_results(tmp_path / "run")
     assert len(kept.rows) == (2 if good == 8 else 0)
     assert len(list((tmp_path / "noise").rglob("*.safetensors"))) == (2 if good else 0)
+
+
+# For a demonstration ----------------------------------------------------------------------------
+
+
+def test_what_is_finished_or_of_another_run_is_forgotten_and_a_part_is_kept(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    before = evaluation(tmp_path, asked(images=5), pipeline, block=2, shown=1)
+    before.forget_finished()  # there is nothing
+    before.run()
+    run = evaluation(tmp_path, asked(images=3), pipeline, block=2, shown=1)
+    run.forget_finished()  # another run
+    assert not list(tmp_path.glob("[!.]*"))
+    assert len(run.run().distances) == 6  # of its own features alone
+    file = tmp_path / "results-0-of-1.jsonl"
+    file.write_bytes(file.read_bytes()[:-3000])
+    part = file.read_bytes()
+    run.forget_finished()  # a part of this run, with half a line
+    assert file.read_bytes() == part
+    run.run()
+    run.forget_finished()  # all of it
+    assert not file.exists()

@@ -16,7 +16,7 @@ from fcfg.experiments.record import JSON, Result
 from fcfg.files import write_atomically
 from fcfg.metrics import frechet_distance
 
-_FOLDER = "features"
+FEATURES = "features"
 #: What a distance over the features of each network is called.
 NAMES = {"judge": "FD-judge", "inception": "FID"}
 
@@ -29,7 +29,7 @@ class FeatureFiles:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / _FOLDER
+        self.folder = folder / FEATURES
 
     def write(
         self,

@@ -6,6 +6,7 @@ same rows. Several processes or machines share a run by its folder, each with a 
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,15 +17,15 @@ from fcfg.errors import InputError, check_whole
 from fcfg.experiments.abductions import AbductionCache
 from fcfg.experiments.answers import THRESHOLD, Answers, Plan
 from fcfg.experiments.config import Experiment
-from fcfg.experiments.distances import missing_distances
+from fcfg.experiments.distances import FEATURES, missing_distances
 from fcfg.experiments.instruments import Instruments
+from fcfg.experiments.pictures import PICTURES
 from fcfg.experiments.record import (
     JSON,
     SCHEMA,
     Result,
     ResultFile,
     check_same_run,
-    read_lines,
     read_results,
 )
 from fcfg.experiments.subset import Subset
@@ -131,23 +132,24 @@ class Evaluation:
 
         For a demonstration, which computes everything live.
         """
-        path = self.out / self._file
+        path = self.out / f"{self._name}.jsonl"
         if not path.exists():
             return
         try:
-            header, *entries = read_lines(path)
-            check_same_run(path, self.header, header)
-            rows = sum(entry["kind"] == "row" for entry in entries)
-            if rows < len(self.subset) * len(self.experiment.questions):
+            result = read_results(path, unfinished=True)
+            check_same_run(path, self.header, result.header)
+            if result.missing:
                 return
         except InputError:
             pass
+        for folder in (FEATURES, PICTURES):  # which would be taken for those of the new run
+            shutil.rmtree(self.out / folder, ignore_errors=True)
         path.unlink()
 
     @property
-    def _file(self) -> str:
+    def _name(self) -> str:
         number, count = self.shard
-        return f"results-{number}-of-{count}.jsonl"
+        return f"results-{number}-of-{count}"
 
     def run(self, on_progress: OnProgress | None = None) -> Result:
         """Answer what is not answered yet, and return what the folder holds then.
@@ -156,10 +158,8 @@ class Evaluation:
             on_progress: Told which share of this shard's work is done, after every step.
         """
         self.out.mkdir(parents=True, exist_ok=True)
-        number, count = self.shard
-        name = f"results-{number}-of-{count}"
-        with single_writer(self.out, f".{name}.lock"):
-            file = ResultFile(self.out / f"{name}.jsonl")
+        with single_writer(self.out, f".{self._name}.lock"):
+            file = ResultFile(self.out / f"{self._name}.jsonl")
             self._check_shards()
             header, *entries = file.begin(self.header)
             read_results(self.out, unfinished=True)  # other shards are of this run, too

@@ -13,7 +13,7 @@ from torch import Tensor
 from fcfg.files import write_atomically
 from fcfg.images import to_pictures
 
-_FOLDER, _INDEX = "pictures", "index.json"
+PICTURES, _INDEX = "pictures", "index.json"
 
 
 class PictureFiles:
@@ -25,7 +25,7 @@ class PictureFiles:
     """
 
     def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
-        self.folder, self.names = folder / _FOLDER, names
+        self.folder, self.names = folder / PICTURES, names
         path = self.folder / _INDEX
         empty: dict[str, Any] = {"images": list(names), "factual": [], "rows": [], "truth": []}
         self._index = json.loads(path.read_text("utf-8")) if path.exists() else empty
@@ -60,7 +60,7 @@ class PictureFiles:
     def _write(self, name: str, images: Float[Tensor, "image channel height width"]) -> list[str]:
         self.folder.mkdir(exist_ok=True)
         slug = re.sub(r"[^A-Za-z0-9.=+-]+", "-", name)
-        paths = [f"{_FOLDER}/{slug}-{number}.png" for number in range(len(self.names))]
+        paths = [f"{PICTURES}/{slug}-{number}.png" for number in range(len(self.names))]
         for path, picture in zip(paths, to_pictures(images[: len(self.names)]), strict=True):
             target = self.folder.parent / path
             write_atomically(target, lambda file, picture=picture: picture.save(file, "PNG"))
