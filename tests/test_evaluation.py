@@ -214,6 +214,8 @@ def test_a_folder_of_images_has_no_truth(tmp_path: Path) -> None:
     result = run.run()
     assert len(result.rows) == 4 * 7
     assert {row["truth"] for row in result.rows} == {None}
+    assert str(tmp_path) not in json.dumps(result.header)  # where files lay is nobody's concern
+    assert result.header["model"]["provenance"]["training"]["data"]["path"] == "faces"
     assert result.header["threshold"] is None
     assert len(result.distances) == 6
     assert json.loads((tmp_path / "run/pictures/index.json").read_text())["truth"] == []

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 import torch
 
@@ -37,6 +38,23 @@ def circumstances(
             "compiled": compiled,
         },
     }
+
+
+def without_folders(value: Any) -> Any:
+    """JSON in which absolute paths are names.
+
+    >>> without_folders({"data": {"path": "/data/faces", "size": 64}})
+    {'data': {'path': 'faces', 'size': 64}}
+    """
+    match value:
+        case str():
+            return _without_folder(value)
+        case dict():
+            return {key: without_folders(part) for key, part in value.items()}
+        case list() | tuple():
+            return [without_folders(part) for part in value]
+        case _:
+            return value
 
 
 def _without_folder(word: str) -> str:

@@ -16,6 +16,7 @@ from fcfg.digests import digest_of
 from fcfg.errors import InputError, check_whole
 from fcfg.experiments.abductions import AbductionCache
 from fcfg.experiments.answers import THRESHOLD, Answers, Plan
+from fcfg.experiments.circumstances import without_folders
 from fcfg.experiments.config import Experiment
 from fcfg.experiments.distances import FEATURES, missing_distances
 from fcfg.experiments.instruments import Instruments
@@ -107,7 +108,7 @@ class Evaluation:
             "model": {
                 "name": self.model,
                 "digest": self.digest,
-                "provenance": pipeline.provenance,
+                "provenance": without_folders(pipeline.provenance),
                 "parameters": sum(p.numel() for p in pipeline.denoiser.parameters()),
             },
             "data": self.subset.about,
