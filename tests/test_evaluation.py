@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 from torch import nn
 
@@ -29,7 +31,7 @@ from evaluations import (
 )
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.datasets import portraits
-from fcfg.experiments import Result, choose_subset, read_results
+from fcfg.experiments import Result, choose_subset, experiments, find_experiment, read_results
 from fcfg.experiments.subset import draw_targets
 from fcfg.files import single_writer
 from fcfg.guidance import Guidance
@@ -577,3 +579,43 @@ def test_what_is_finished_or_of_another_run_is_forgotten_and_a_part_is_kept(
     run.run()
     run.forget_finished()  # all of it
     assert not file.exists()
+
+
+# The page of the documentation ------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[1] / "docs" / "evaluate.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_every_field_of_a_result_file_is_documented(whole: Result) -> None:
+    entries = [whole.header, whole.real[NAMES[0]], whole.rows[-1], whole.distances[0]]
+    schema = PAGE.split("## Result files")[1]
+    for entry in entries:
+        section = schema.split(f"**`{entry['kind']}`**")[1].split("\n**`")[0]
+        for name in set(entry) - {"kind"}:
+            assert f"`{name}`" in section, (entry["kind"], name)
+    for name in (*whole.rows[-1]["truth"], *whole.header["model"], *whole.header["metrics"]):
+        assert f"`{name}`" in schema
+
+
+def test_every_kind_of_experiment_is_documented_and_the_file_is_one(tmp_path: Path) -> None:
+    for name in experiments():
+        data, kind = name.split("/")
+        assert f"`{data}`" in PAGE
+        assert f"`{kind}`" in PAGE or f"`{name}`" in PAGE
+    (tmp_path / "mine.yaml").write_text(blocks("yaml")[0])
+    mine = find_experiment(str(tmp_path / "mine.yaml"))
+    assert set(yaml.safe_load(blocks("yaml")[0])) == set(type(mine).model_fields)
+    assert len(mine.questions) == 1 + 3 + 4
+
+
+def test_the_example_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(blocks("python")[0], {})
+    value, low, high = map(float, capsys.readouterr().out.split())
+    assert low <= value <= high
