@@ -172,13 +172,16 @@ def kill_again_and_again(out: Path, kills: int, seed: int) -> None:
 
     Run in a process of its own, which forks: a process that is killed needs no new torch.
     """
+    start = time.monotonic()
+    evaluation(out.with_name("rehearsal"), block=2).run()
+    whole = time.monotonic() - start
     chosen, moments, effective = evaluation(out, cache=out / "noise", block=2), Random(seed), 0
     for _ in range(kills):
         child = os.fork()
         if child == 0:
             chosen.run()
             os._exit(0)
-        time.sleep(moments.uniform(0, 0.3))
+        time.sleep(moments.uniform(0, whole / 3))
         os.kill(child, signal.SIGKILL)
         effective += os.WIFSIGNALED(os.waitpid(child, 0)[1])
     print(f"{effective} kills, {chosen.run().missing} rows missing")

@@ -206,7 +206,11 @@ def test_swapped_settings_swap_cells(drawn: tuple[Result, Summary], tmp_path: Pa
 
 def test_few_images_have_no_area(tmp_path: Path) -> None:
     few, enough = (
-        summarised(make_results(tmp_path / str(n), n, pictures=0, dos=("smiling",)))[1]
+        summarised(
+            make_results(
+                tmp_path / str(n), n, pictures=0, dos=("smiling",), settings=("none", CFG)
+            )
+        )[1]
         for n in (199, 200)
     )
     assert few.real == {}
