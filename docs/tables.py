@@ -26,7 +26,10 @@ from fcfg.training.describe import describe
 
 DOCS = Path(__file__).parent
 PAGES = (DOCS / "training.md", DOCS / "reproduction.md", DOCS.parent / "README.md")
-ORDER = ("celeba-hq", "embed", "mimic-cxr", "celeba-64", "portraits", "portraits-causal")
+ORDER = (
+    *("celeba-hq", "embed", "mimic-cxr", "celeba-64", "nih-cxr14"),
+    *("portraits", "portraits-causal"),
+)
 
 
 def presets_table() -> str:

@@ -19,6 +19,7 @@ from runs import TINY, tiny
 def test_there_is_a_preset_for_every_model_of_the_paper_and_of_ours() -> None:
     assert set(presets()) == {
         *("portraits", "portraits-causal", "celeba-hq", "celeba-64", "embed", "mimic-cxr"),
+        "nih-cxr14",
     }
 
 

@@ -40,7 +40,7 @@ def train(
     """Train a pipeline, or go on where an earlier run of the same command stopped.
 
     Presets:
-      portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr
+      portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr, nih-cxr14
 
     Examples:
       fcfg train portraits --dry-run

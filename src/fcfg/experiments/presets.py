@@ -30,13 +30,14 @@ class _Family:
     images: int = 1000
     unguided: int = 1  #: for how many of the lower weights the invariant group has weight 1
     together: bool = False  #: whether several are intervened on at a time, too
+    balance: tuple[str, ...] | None = None  #: of the images; None balances all that is discrete
 
 
 _FAMILIES = {
     "celeba-hq": _Family(("smiling", "male", "young"), together=True),
     "embed": _Family(("density", "circle"), unguided=4),
     "mimic-cxr": _Family(("sex", "race", "finding"), images=1500, unguided=2),
-    "nih-cxr14": _Family(("sex", "view", "age", "effusion")),
+    "nih-cxr14": _Family(("sex", "view", "age", "effusion"), balance=("sex", "view")),
     "portraits": _Family(("smiling", "male", "young"), together=True),
     "portraits-causal": _Family(("age", "glasses", "hair", "sex", "smiling")),
 }
@@ -203,6 +204,7 @@ def find_experiment(source: str, **changes: Any) -> Experiment:
         name, kind = source.split("/")
         family = _FAMILIES[name]
         values = {"name": source, "do": family.do, "images": family.images}
+        values |= {"balance": family.balance}
         values |= _KINDS[kind](family)
     else:
         values = {"name": Path(source).stem} | _read(source)
