@@ -126,7 +126,8 @@ def evaluate(
     judge_of(pipeline)  # or a refusal, before images are read
     with ProgressReporter() as reporter:
         subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.counted)
-    rows, name = batch_size or (256 if place == "cpu" else 2048), Path(model).resolve().name
+    rows = batch_size or (256 if place == "cpu" else 4096 if compile else 2048)
+    name = Path(model).resolve().name
     size = min(subset.images.shape[-2:])
     evaluation = Evaluation(
         pipeline,

@@ -6,6 +6,7 @@ same rows. Several processes or machines share a run by its folder, each with a 
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +35,7 @@ from fcfg.experiments.work import Costs, OnProgress
 from fcfg.files import single_writer
 from fcfg.version import __version__
 
-_BLOCK = {"cpu": 32, "cuda": 512}  # images, where nobody says how many
+_BLOCK = {"cpu": 32, "cuda": 1024}  # the most images, where nobody says how many
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +94,10 @@ class Evaluation:
 
     @property
     def images_at_once(self) -> int:
-        """Images that are finished together, in a run that begins now."""
-        return self.block or _BLOCK.get(self.pipeline.denoiser.device.type, 32)
+        """Images that are finished together, in a run that begins now: blocks of about one size."""
+        most = self.block or _BLOCK.get(self.pipeline.denoiser.device.type, 32)
+        mine = len(range(self.shard[0], len(self.subset), self.shard[1]))
+        return math.ceil(mine / math.ceil(mine / most))
 
     @property
     def header(self) -> JSON:
