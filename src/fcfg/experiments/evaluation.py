@@ -94,7 +94,7 @@ class Evaluation:
 
     @property
     def images_at_once(self) -> int:
-        """Images that are finished together, in a run that begins now: blocks of about one size."""
+        """Images that are finished together in a run that begins now: blocks are of one size."""
         most = self.block or _BLOCK.get(self.pipeline.denoiser.device.type, 32)
         mine = len(range(self.shard[0], len(self.subset), self.shard[1]))
         return math.ceil(mine / math.ceil(mine / most))
