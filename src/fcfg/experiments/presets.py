@@ -156,7 +156,7 @@ def _cost(family: _Family) -> dict[str, Any]:
 
 def _demo(family: _Family) -> dict[str, Any]:
     return {
-        "title": "Global guidance changes what it should not; factored guidance does not",
+        "title": "What global and factored guidance do to what should stay put",
         "guidance": ["cfg:3.0", _pair("fcfg", 3.0, 1.2)],
         "also": {family.do[0]: ["cfg++:0.02", _pair("fcfg++", 0.02, 0.008)]},
         "images": 16,

@@ -153,6 +153,7 @@ class _Builder:
         self.distances = {
             (entry["do"], entry["guidance"], entry["metric"]): entry["value"]
             for entry in result.distances
+            if entry["n"] >= MIN_IMAGES  # of fewer, it speaks of their number more than of them
         }
         self.factual = [result.real[image] for image in self.images]
         self.real = self._effectiveness(self.factual, "attributes")

@@ -211,8 +211,8 @@ def absent(summary: Summary) -> list[str]:
     header, notes = summary.header, list[str]()
     if summary.n < MIN_IMAGES:
         notes.append(
-            f"No AUROC from fewer than {MIN_IMAGES} images, and here are {summary.n}; "
-            "what the judge reads is compared image by image instead."
+            f"No AUROC and no distance from fewer than {MIN_IMAGES} images, and here are "
+            f"{summary.n}; what the judge reads is compared image by image instead."
         )
     for name, title in (("lpips", "LPIPS"), ("inception", "FID")):
         about = header["metrics"].get(name) or {"missing": f"no {title}: it was not asked for"}
