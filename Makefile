@@ -22,8 +22,8 @@ $(READY): pyproject.toml constraints.txt
 
 setup: $(READY)  ## make .venv with everything that development needs
 
-test: $(READY)  ## run all tests, with coverage
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+test: $(READY)  ## run all tests, with coverage, on all cores
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --cov --cov-report=term:skip-covered
 
 # A second environment at the lower bounds of pyproject.toml (torch aside, see docs/dependencies.md).
 .venv-lowest/.ready: pyproject.toml constraints.txt constraints-lowest.txt
