@@ -1,0 +1,211 @@
+r"""Why an image does not come back: training, averaging, precision, steps, or masks never seen.
+
+    python benchmarks/reversibility.py runs/celeba-hq --do smiling --out result.json \
+        --branch "p_group=0.3:runs/branch" --compile
+
+Undoing an intervention should lead back to the image. For held-out images of a model that ``fcfg
+train`` made, each row changes one thing about how that is done, and says for every guidance:
+
+- ``mae``: between the image and what comes back, in [-1, 1], and its paired difference to CFG;
+- ``drift``: mean change of each colour channel, which shows images that turn warm or bright.
+
+The things are the checkpoint of the run (``trained``, and its ``average`` or ``last`` weights),
+the last checkpoint of another run (``--branch``), the precision, and the number of steps.
+
+Factored guidance asks the network under conditions of which a part is masked. Unless
+``diffusion.p_group`` is above 0, training shows the whole condition or none of it. ``losses`` are
+the squared errors of the predicted noise of the same noisy images under each mask: a network that
+understood a masked condition would do better with it than without any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import fcfg
+from fcfg.experiments import find_experiment
+from fcfg.experiments.circumstances import circumstances, without_folders
+from fcfg.experiments.execution import prepare_network
+from fcfg.experiments.presets import experiments
+from fcfg.experiments.subset import Subset, choose_subset, draw_targets
+from fcfg.files import write_atomically
+from fcfg.metrics import Bootstrap, image_mae, mean
+from fcfg.training.state import Checkpoints, under_prefix
+
+GUIDANCE = ("none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2")
+TIMES = (50, 150, 300, 500, 700, 900)  # at which the losses are measured
+KINDS = {"average": "average", "last": "weights"}
+
+
+@dataclass(frozen=True)
+class State:
+    """Weights of a run at a step."""
+
+    run: str  #: label
+    folder: Path  #: of the checkpoints
+    step: int
+    kind: str  #: 'average' or 'last'
+
+    def load(self, network: torch.nn.Module, embedder: torch.nn.Module) -> None:
+        """Into modules that are in use, whatever their precision."""
+        tensors = Checkpoints(self.folder, 1).read(self.step).tensors
+        weights = under_prefix(KINDS[self.kind], tensors)
+        network.load_state_dict(under_prefix("network", weights))
+        embedder.load_state_dict(under_prefix("embedder", weights))
+
+    def to_json(self) -> dict[str, Any]:
+        """For a row."""
+        return {"run": self.run, "trained": self.step, "weights": self.kind}
+
+
+class Question:
+    """One intervention on held-out images."""
+
+    def __init__(self, pipeline: fcfg.CounterfactualPipeline, subset: Subset, do: str) -> None:
+        self.subset, self.do = subset, do
+        wanted = draw_targets(pipeline.space, subset.attributes, [do], subset.names, seed=0)
+        self.action = pipeline.act(subset.attributes, wanted)
+        self.bootstrap = Bootstrap(len(subset))
+
+    def rows(
+        self, pipeline: fcfg.CounterfactualPipeline, steps: int, batch_size: int
+    ) -> Iterator[dict[str, Any]]:
+        """There and back under every guidance."""
+        images = self.subset.images
+        abduction = pipeline.abduct(
+            images, self.subset.attributes, steps=steps, batch_size=batch_size
+        )
+        found = {}
+        for text in GUIDANCE:
+            guidance = fcfg.Guidance.parse(text)
+            pair = pipeline.predict(abduction, self.action, guidance, batch_size=batch_size)
+            back = pipeline.reverse(pair, batch_size=batch_size).images.float()
+            found[text] = mean(image_mae(back, images), self.bootstrap)
+            difference = found[text] - found["cfg:3.0"] if text == GUIDANCE[2] else None
+            yield {
+                "guidance": text,
+                "mae": found[text].to_json(),
+                "against_cfg": None if difference is None else difference.to_json(),
+                "drift": (back - images).mean(dim=(0, 2, 3)).tolist(),
+            }
+
+    @torch.no_grad()
+    def losses(self, pipeline: fcfg.CounterfactualPipeline) -> dict[str, float]:
+        """Squared error of the predicted noise under each mask, on the same noisy images."""
+        denoiser, names = pipeline.denoiser.eval(), pipeline.space.names
+        device, schedule = denoiser.device, pipeline.denoiser.schedule
+        masks = {
+            "whole": [True] * len(names),
+            "none": [False] * len(names),
+            "target only": [name == self.do for name in names],
+            "all but target": [name != self.do for name in names],
+        }
+        images = self.subset.images.to(device)
+        condition = denoiser.condition(pipeline.space.parse(self.subset.attributes))
+        noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0)).to(device)
+        totals = dict.fromkeys(masks, 0.0)
+        for time_ in TIMES:
+            t = torch.full((len(images),), time_, device=device)
+            signal, level = (f(t).to(images.dtype).view(-1, 1, 1, 1) for f in _levels(schedule))
+            x = signal * images + level * noise
+            for name, keep in masks.items():
+                kept = denoiser.embedder.masked(condition, torch.tensor([keep], device=device))
+                totals[name] += _square(denoiser(x, t, kept) - noise) / len(TIMES)
+        return totals
+
+
+def _levels(schedule: fcfg.NoiseSchedule) -> tuple[Any, Any]:
+    return schedule.signal, schedule.noise
+
+
+def _square(x: Tensor) -> float:
+    return float(x.square().mean())
+
+
+def states(args: argparse.Namespace) -> list[State]:
+    """Averages of all checkpoints, last weights of the last one, and the branches."""
+    folder = Path(args.model) / "training" / "state" / "diffusion"
+    steps = Checkpoints(folder, 1).steps()
+    found = [State("run", folder, step, "average") for step in steps]
+    found += [State("run", folder, step, "last") for step in steps[-1:]]
+    for branch in args.branch:
+        label, _, run = branch.partition(":")
+        there = Path(run) / "training" / "state" / "diffusion"
+        found += [State(label, there, max(Checkpoints(there, 1).steps()), "average")]
+    return found
+
+
+def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """All rows."""
+    pipeline = fcfg.load(args.model).to(args.device)
+    network, embedder = pipeline.denoiser.network, pipeline.denoiser.embedder
+    family = f"{pipeline.provenance['training']['name']}/core"
+    experiment = find_experiment(
+        family if family in experiments() else "portraits/core", images=args.images
+    )
+    subset = choose_subset(pipeline, experiment, data=args.data)
+    question, rows = Question(pipeline, subset, args.do), []
+
+    def add(state: dict[str, Any], precision: str, steps: int, *, losses: bool) -> None:
+        start = time.perf_counter()
+        common = state | {"precision": precision, "steps": steps, "images": len(subset)}
+        common["losses"] = question.losses(pipeline) if losses else None
+        rows.extend(common | row for row in question.rows(pipeline, steps, args.batch_size))
+        print(json.dumps(rows[-1]), f"{time.perf_counter() - start:.1f} s", flush=True)
+
+    published = {"run": "run", "trained": None, "weights": "published"}
+    prepare_network(pipeline, "float32")
+    for precision in ("float32", "tf32") if args.device == "cuda" else ("float32",):
+        prepare_network(pipeline, precision)
+        add(published, precision, args.steps[0], losses=True)
+    fast = "bf16" if args.device == "cuda" else "float32"
+    prepare_network(pipeline, fast, compiled_rows=len(subset) if args.compile else None)
+    for steps in args.steps:
+        add(published, fast, steps, losses=False)
+    for state in states(args):
+        state.load(network, embedder)
+        add(state.to_json(), fast, args.steps[0], losses=True)
+    return rows
+
+
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("model", help="folder of a run of 'fcfg train', checkpoints included")
+    add("--do", required=True, help="the attribute to intervene on, and back")
+    add("--images", type=int, default=64, help="at most so many, balanced")
+    add("--steps", type=int, nargs="+", default=[50, 25, 100, 200], help="the first is the usual")
+    add("--branch", action="append", default=[], metavar="LABEL:RUN", help="of another run")
+    add("--data", type=Path, help="the data set, if it is not where it was in training")
+    add("--batch-size", type=int, default=4096, help="network rows at once")
+    add("--compile", action="store_true", help="compile the network, where it is worth it")
+    add("--commit", help="of the code, where git cannot be asked")
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--out", type=Path, required=True, help="JSON file to write")
+    return parser.parse_args(words)
+
+
+def main(words: list[str] | None = None) -> None:
+    """Measure and write."""
+    args = arguments(words)
+    rows = measure(args)
+    about = circumstances(args.device, "", compiled=args.compile, commit=args.commit)
+    command = ["python", "benchmarks/reversibility.py", *without_folders(words or sys.argv[1:])]
+    result = {**about, "command": shlex.join(command), "do": args.do, "rows": rows}
+    write_atomically(args.out, json.dumps(result, indent=1, allow_nan=False).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()
