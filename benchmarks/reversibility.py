@@ -1,7 +1,7 @@
 r"""Why an image does not come back: training, averaging, precision, steps, or masks never seen.
 
     python benchmarks/reversibility.py runs/celeba-hq --do smiling --out result.json \
-        --branch "p_group=0.3:runs/branch" --compile
+        --branch p_group=0.3 runs/branch --compile
 
 Undoing an intervention should lead back to the image. For held-out images of a model that ``fcfg
 train`` made, each row changes one thing about how that is done, and says for every guidance:
@@ -139,8 +139,7 @@ def states(args: argparse.Namespace) -> list[State]:
     steps = Checkpoints(folder, 1).steps()
     found = [State("run", folder, step, "average") for step in steps]
     found += [State("run", folder, step, "last") for step in steps[-1:]]
-    for branch in args.branch:
-        label, _, run = branch.partition(":")
+    for label, run in args.branch:
         there = Path(run) / "training" / "state" / "diffusion"
         found += [State(label, there, max(Checkpoints(there, 1).steps()), "average")]
     return found
@@ -187,7 +186,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     add("--do", required=True, help="the attribute to intervene on, and back")
     add("--images", type=int, default=64, help="at most so many, balanced")
     add("--steps", type=int, nargs="+", default=[50, 25, 100, 200], help="the first is the usual")
-    add("--branch", action="append", default=[], metavar="LABEL:RUN", help="of another run")
+    add("--branch", nargs=2, action="append", default=[], metavar=("LABEL", "RUN"))
     add("--data", type=Path, help="the data set, if it is not where it was in training")
     add("--batch-size", type=int, default=4096, help="network rows at once")
     add("--compile", action="store_true", help="compile the network, where it is worth it")
