@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from fcfg.experiments.record import read_results
+from fcfg.experiments.record import opened, read_results
 from fcfg.experiments.summary import Summary, summarise
 from fcfg.reports.agreement import Check, checks, signs
 from fcfg.reports.entries import entries
@@ -37,7 +37,8 @@ def part(name: str, folder: Path = RESULTS) -> str:
 
 def result_files(folder: Path) -> list[Path]:
     """The result files of evaluations; training logs lie beside them."""
-    return [file for file in sorted(folder.glob("*.jsonl")) if _header(file).get("kind") == "run"]
+    files = sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
+    return [file for file in files if _header(file).get("kind") == "run"]
 
 
 def data_set(file: Path) -> str:
@@ -149,7 +150,7 @@ def _list(items: Iterable[str]) -> list[str]:
 
 
 def _header(file: Path) -> dict[str, object]:
-    with file.open(encoding="utf-8") as lines:
+    with opened(file) as lines:
         return json.loads(lines.readline())
 
 

@@ -5,8 +5,8 @@ python docs/tables.py --check    # ends with 1 where the page says something els
 
 A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. NAME is one of TABLES,
 ``reproduction/DATA-SET`` for a part of docs/reproduction.md, or the name of a result file:
-``portraits-core`` is the table of docs/results/portraits-core.jsonl. :func:`filled` is a function
-of the page and of the files alone, so that a test can compare it with the page.
+``portraits-core`` is the table of docs/results/portraits-core.jsonl.gz. :func:`filled` is a
+function of the page and of the files alone, so that a test can compare it with the page.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def table(name: str) -> str:
         return reproduction.part(rest)
     if name in TABLES:
         return TABLES[name]()
-    file = reproduction.RESULTS / f"{name}.jsonl"
+    file = reproduction.RESULTS / f"{name}.jsonl.gz"
     if not file.exists():
         raise InputError(
             f"part '{name}'",

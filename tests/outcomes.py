@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -168,8 +169,9 @@ def _sigmoid(size: float) -> float:
 
 
 def write(path: Path, **options: Any) -> Path:
-    """A result file with known effects."""
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines(**options)))
+    """A result file with known effects, packed where its name says so."""
+    data = "".join(json.dumps(line) + "\n" for line in lines(**options)).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
 
 

@@ -113,7 +113,7 @@ def test_a_guidance_that_is_not_there_for_an_intervention_has_no_rival(tmp_path:
 
 
 def test_the_page_says_what_agrees_and_what_does_not(tmp_path: Path) -> None:
-    outcomes.write(tmp_path / "celeba-core.jsonl", reversal=CLOSER)
+    outcomes.write(tmp_path / "celeba-core.jsonl.gz", reversal=CLOSER)
     (tmp_path / "training.jsonl").write_text(json.dumps({"step": 1}) + "\n")
     page = reproduction.part("celeba-hq", tmp_path)
     assert "### celeba-hq/core" in page
@@ -162,10 +162,10 @@ def test_every_page_is_what_its_files_say(page: Path) -> None:
 
 def test_a_part_is_a_table_a_data_set_or_a_result_file(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(reproduction, "RESULTS", tmp_path)
-    outcomes.write(tmp_path / "mine-core.jsonl")
+    outcomes.write(tmp_path / "mine-core.jsonl.gz")
     assert tables.table("mine-core").startswith("| do | guidance |")
     assert "of the product" in tables.table("training-throughput")
-    with refused("part 'mine-cor'", "no docs/results/mine-cor.jsonl"):
+    with refused("part 'mine-cor'", "no docs/results/mine-cor.jsonl.gz"):
         tables.table("mine-cor")
 
 

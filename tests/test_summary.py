@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from functools import cache
@@ -300,8 +301,30 @@ def test_what_is_no_result_file_is_refused(tmp_path: Path, data: bytes, fragment
         read_results(file)
 
 
+def test_packed_files_say_the_same(tmp_path: Path) -> None:
+    folder = make_results(tmp_path / "plain", n=4)
+    plain = read_results(folder)
+    file = folder / "results-0-of-1.jsonl"
+    packed = tmp_path / "packed" / f"{file.name}.gz"
+    packed.parent.mkdir()
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    for there in (packed, packed.parent):
+        found = read_results(there)
+        assert (found.header, found.rows, found.real) == (plain.header, plain.rows, plain.real)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda data: data[:-20], lambda data: b"{}", lambda data: data[:30] + b"\xff" * 30]
+)
+def test_a_spoilt_packed_file_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    file = tmp_path / "results.jsonl.gz"
+    file.write_bytes(spoil(gzip.compress(bytes(range(256)) * 4)))
+    with refused(f"result file {file}", "gzip", "pack it again"):
+        read_results(file)
+
+
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
-    with refused(f"results {tmp_path}", "(*.jsonl)", "fcfg evaluate MODEL EXPERIMENT"):
+    with refused(f"results {tmp_path}", "(*.jsonl, *.jsonl.gz)", "fcfg evaluate MODEL EXPERIMENT"):
         read_results(tmp_path)
     with refused("nothing.jsonl", "got none"):
         read_results(tmp_path / "nothing.jsonl")

@@ -13,7 +13,7 @@ def report(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="The folder that 'fcfg evaluate' wrote, or one of its result files (*.jsonl).",
+            help="The folder that 'fcfg evaluate' wrote, or one of its files (*.jsonl, *.jsonl.gz).",
             show_default=False,
         ),
     ],
@@ -33,7 +33,7 @@ def report(
 
     Examples:
       fcfg report runs/core
-      fcfg report docs/results/portraits-core.jsonl --out report
+      fcfg report docs/results/portraits-core.jsonl.gz --out report
     """
     from fcfg.reports import reading, write_report
 

@@ -17,12 +17,14 @@ everything about the run; each further line is an entry with a ``kind``:
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias, cast
 
 from fcfg.errors import InputError, quoted
 
@@ -61,8 +63,9 @@ class Result:
 
 
 def result_files(path: Path) -> list[Path]:
-    """The files of a run: itself, or those in its folder."""
-    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    """The files of a run: itself, or those in its folder; ``gzip`` may have made them small."""
+    there = path.is_dir()
+    files = sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")]) if there else [path]
     if not files or not files[0].exists():
         raise _nothing(path)
     return files
@@ -71,7 +74,7 @@ def result_files(path: Path) -> list[Path]:
 def _nothing(path: Path) -> InputError:
     return InputError(
         f"results {path}",
-        expected="a folder with result files (*.jsonl), or such a file",
+        expected="a folder with result files (*.jsonl, *.jsonl.gz), or such a file",
         got="none",
         do="make them with 'fcfg evaluate MODEL EXPERIMENT'",
     )
@@ -146,7 +149,7 @@ def read_lines(file: Path, *, unfinished: bool = False) -> list[JSON]:
         file: The file.
         unfinished: Leave out what is behind the last whole line; then there may be none.
     """
-    text = file.read_bytes().decode("utf-8", "replace")
+    text = _content(file)
     if unfinished:
         text = text[: text.rfind("\n") + 1]
         if not text:
@@ -182,6 +185,24 @@ def read_lines(file: Path, *, unfinished: bool = False) -> list[JSON]:
             do="give a file that 'fcfg evaluate' wrote",
         )
     return lines
+
+
+def opened(file: Path) -> IO[bytes]:
+    """A result file, unpacked as it is read where ``gzip`` made it small."""
+    return cast("IO[bytes]", gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
+
+
+def _content(file: Path) -> str:
+    try:
+        with opened(file) as stream:
+            return stream.read().decode("utf-8", "replace")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"result file {file}",
+            expected="what gzip makes of a result file",
+            got=str(error),
+            do="pack it again",
+        ) from error
 
 
 def _parsed(file: Path, number: int, line: str) -> JSON:
