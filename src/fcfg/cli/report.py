@@ -13,7 +13,7 @@ def report(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="The folder that 'fcfg evaluate' wrote, or one of its files (*.jsonl, *.jsonl.gz).",
+            help="The folder that 'fcfg evaluate' wrote, or a result file (*.jsonl, *.jsonl.gz).",
             show_default=False,
         ),
     ],
