@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
+
 from fcfg.denoise import AbstractPredictor, Images, State, Step
 from fcfg.errors import InputError, short
 from fcfg.sampling.ddim import ddim_step
@@ -79,11 +81,12 @@ class BDIA(AbstractSolver):
         self, trajectory: Trajectory, step: Step, eps: Images, state: State
     ) -> Images | float:
         if step.first:
-            return 0.0 if step.ascending else sum(trajectory.companions)
+            return 0.0 if step.ascending else sum(trajectory.companions, start=0.0)
         x_u, signal_u, noise_u = state
         behind = replace(step, signal_s=signal_u, noise_s=noise_u)
         missed = x_u - ddim_step(trajectory.x, behind, eps, eps)
-        return missed / self.gamma if step.ascending else missed * self.gamma
+        turned = torch.atan2(step.noise_s, step.signal_s) - torch.atan2(noise_u, signal_u)
+        return missed * self.gamma ** (-turned / torch.pi)  # turned is negative in a prediction
 
 
 def _with_companion(
