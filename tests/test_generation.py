@@ -511,7 +511,7 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
     assert record["model"] == "tiny"
     assert record["do"] == {"age": 90}
     assert (record["guidance"], record["steps"], record["seed"]) == ("cfg:2.0", 3, 5)
-    assert (record["solver"], record["grid"]) == ("bdia:1.0", "log-snr")
+    assert (record["solver"], record["grid"]) == ("bdia:0.3", "log-snr")
     assert record["provenance"] == {"seed": 3}
     assert (record["asked"], record["finished"]) == (3, 3)
     assert [image["file"] for image in record["images"]] == [str(path) for path in faces]

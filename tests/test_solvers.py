@@ -39,7 +39,7 @@ from refusal import refused
 from worlds import Gaussian, mixture_faces, mixture_pipeline, pipeline_of
 
 SCHEDULE = NoiseSchedule()
-ALL = [DDIM(), FixedPointDDIM(2), DPMSolver2M(), Heun(), BDIA(), BDIA(0.9)]
+ALL = [DDIM(), FixedPointDDIM(2), DPMSolver2M(), Heun(), BDIA(), BDIA(1.0)]
 solvers = pytest.mark.parametrize("solver", ALL, ids=str)
 
 
@@ -67,13 +67,14 @@ def slope(steps: tuple[int, ...], errors: list[float]) -> float:
         (FixedPointDDIM(8), 0.85, 1.15),
         (DPMSolver2M(), 1.7, 2.3),
         (Heun(), 1.7, 2.3),
+        (BDIA(1.0), 1.7, 2.3),
         (BDIA(), 1.7, 2.3),
     ],
     ids=str,
 )
 def test_each_solver_has_its_order_in_both_directions(solver, low, high, kind) -> None:
     """On fine grids: the step at t = 0, which is DDIM's whatever the solver, is tiny there."""
-    schedule, steps = NoiseSchedule(steps=20_000), (40, 80, 160, 320)
+    schedule, steps = NoiseSchedule(steps=20_000), (20, 40, 80, 160)
     up, down, trip = [], [], []
     for count in steps:
         times = time_grid(schedule, count, kind)
@@ -88,10 +89,10 @@ def test_each_solver_has_its_order_in_both_directions(solver, low, high, kind) -
         trip.append(errors[1])
     assert low < slope(steps, up) < high, up
     assert low < slope(steps, down) < high, down
-    if isinstance(solver, BDIA | FixedPointDDIM):
-        assert max(trip) < 1e-5, trip  # undone, not only approximated
+    if isinstance(solver, BDIA):
+        assert max(trip) < 1e-12, trip  # undone
     else:
-        assert slope(steps, trip) > low, trip
+        assert slope(steps, trip) > (6 if isinstance(solver, FixedPointDDIM) else low), trip
 
 
 @pytest.mark.parametrize("steps", [10, 20])
@@ -110,13 +111,11 @@ def test_the_second_order_beats_ddim_at_few_evaluations(kind: str, steps: int) -
 @solvers
 @pytest.mark.parametrize("kind", GRIDS)
 def test_at_many_steps_all_agree(solver: AbstractSolver, kind: str) -> None:
-    times = time_grid(SCHEDULE, 500, kind)
+    fine = follow(Trajectory(images()), time_grid(SCHEDULE, 1000), DDIM()).x
+    times = time_grid(SCHEDULE, 200, kind)
     noise = follow(Trajectory(images()), times, solver).x
-    assert (
-        noise - follow(Trajectory(images()), time_grid(SCHEDULE, 1000), DDIM()).x
-    ).abs().max() < 0.03
-    image = follow(Trajectory(noise), times[::-1], solver).x
-    assert (image - images()).abs().max() < 0.03
+    assert (noise - fine).abs().max() < 0.05
+    assert (follow(Trajectory(noise), times[::-1], solver).x - images()).abs().max() < 0.05
 
 
 @pytest.mark.parametrize("kind", GRIDS)
@@ -159,7 +158,7 @@ class Rough(nn.Module):
 
 
 @pytest.mark.parametrize("kind", GRIDS)
-@pytest.mark.parametrize("gamma", [1.0, 0.9])
+@pytest.mark.parametrize("gamma", [1.0, 0.1])
 @pytest.mark.parametrize("steps", [1, 2, 10])
 def test_bdia_is_undone_exactly_whatever_the_network(steps, gamma, kind) -> None:
     pipeline = pipeline_of(Rough(), SCHEDULE, 1)
@@ -189,8 +188,8 @@ ROWS = {  # of 6 steps up, and of 6 steps down, for each row of a prediction
     "fixed-point:2": (12, 6),
     "dpm-2m": (6, 6),
     "heun": (11, 11),
+    "bdia:0.3": (7, 6),
     "bdia:1.0": (7, 6),
-    "bdia:0.9": (7, 6),
 }
 
 

@@ -35,7 +35,7 @@ class BDIA(AbstractSolver):
     it, the first step is a DDIM step. The last step, to t = 0, is corrected, too.
     """
 
-    gamma: float = 1.0
+    gamma: float = 0.3
 
     def __post_init__(self) -> None:
         """Refuse a factor that cannot be undone, or that lets errors grow."""
