@@ -183,6 +183,17 @@ def test_without_its_companion_bdia_starts_with_a_ddim_step() -> None:
     assert not torch.allclose(follow(there, first, BDIA()).x, follow(bare, first, DDIM()).x)
 
 
+def test_the_smaller_its_gamma_the_faster_bdia_forgets_its_companion() -> None:
+    times, echoes = time_grid(SCHEDULE, 20)[::-1], []
+    for gamma in (1.0, 0.3, 0.1):
+        ends = [
+            follow(Trajectory(images(), (shift * torch.ones_like(images()),)), times, BDIA(gamma))
+            for shift in (0.0, 0.1)
+        ]
+        echoes.append((ends[1].x - ends[0].x).abs().mean().item())
+    assert echoes[0] > 2 * echoes[1] > 4 * echoes[2] > 0, echoes
+
+
 ROWS = {  # of 6 steps up, and of 6 steps down, for each row of a prediction
     "ddim": (6, 6),
     "fixed-point:2": (12, 6),

@@ -26,13 +26,27 @@ class BDIA(AbstractSolver):
 
     .. math::
         x_s = \text{DDIM}_{t \to s}(x_t)
-        + \gamma^{\pm 1} \bigl( x_u - \text{DDIM}_{t \to u}(x_t) \bigr)
+        + \gamma^{(\theta_u - \theta_s) / \pi} \bigl( x_u - \text{DDIM}_{t \to u}(x_t) \bigr),
+        \qquad \tan \theta = \sqrt{1 - \alpha} / \sqrt{\alpha}
 
-    with γ in a prediction and 1/γ in an abduction, so that either undoes the other, whatever the
-    network: of three images in a row, the outer ones give each other. The image comes back up to
-    rounding if it is predicted as it was abducted. An abduction keeps what the DDIM step back
-    from its end misses, as ``Trajectory.companions``, and a prediction starts with that; without
-    it, the first step is a DDIM step. The last step, to t = 0, is corrected, too.
+    The factor of an abduction is one over that of the prediction, so that either undoes the
+    other, whatever the network: of three images in a row, the outer ones give each other. Second
+    order. The last step, to t = 0, is corrected like any other.
+
+    An abduction keeps what the DDIM step back from its end misses, as ``Trajectory.companions``,
+    and a prediction starts with that; without it, the first step is a DDIM step, and the image
+    is another one. The noise alone says little: the two belong together.
+
+    Exact means: predicted as it was abducted, the image comes back up to rounding. Under other
+    attributes, or guided, the correction is that of another question. It alternates in sign, and
+    a prediction with γ = 1 lets it grow: in ten steps of the shipped portraits model a change of
+    the companion comes back 4.2-fold with γ = 1, 1.5-fold with 0.3, 0.7-fold with 0.1. An
+    abduction does the opposite, and inflates the noise where γ is small: to a deviation of 0.4,
+    0.4 and 0.8 there, and of 2.3 with 0.03.
+
+    Args:
+        gamma: What is left of a correction over the whole way from noise to image. (The original
+            has one factor for each step, which would mean more the more steps there are.)
     """
 
     gamma: float = 0.3
