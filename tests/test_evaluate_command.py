@@ -74,10 +74,13 @@ def test_the_list_has_every_experiment_with_its_title(capsys: pytest.CaptureFixt
 def test_what_is_shown_can_be_changed_and_read_back(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["evaluate", "--show", *words, "--steps", "7"]) == 0
+    options = ["--steps", "7", "--solver", "fixed-point", "--grid", "karras"]
+    assert main(["evaluate", "--show", *words, *options]) == 0
     file = tmp_path / "mine.yaml"
     file.write_text(capsys.readouterr().out)
-    assert find_experiment(str(file)) == find_experiment("portraits/inv", steps=7)
+    assert find_experiment(str(file)) == find_experiment(
+        "portraits/inv", steps=7, solver="fixed-point:5", grid="karras"
+    )
 
 
 def test_what_is_missing_or_unknown_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

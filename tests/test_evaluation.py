@@ -32,10 +32,12 @@ from evaluations import (
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.datasets import portraits
 from fcfg.experiments import Result, choose_subset, experiments, find_experiment, read_results
+from fcfg.experiments.abductions import AbductionCache
 from fcfg.experiments.subset import draw_targets
 from fcfg.files import single_writer
 from fcfg.guidance import Guidance
 from fcfg.metrics import frechet_distance, image_errors, image_mae
+from fcfg.sampling import parse_solver
 from refusal import refused
 
 NAMES = tuple(f"1000000-0000000{number}.png" for number in range(6))
@@ -147,7 +149,8 @@ def test_the_header_says_everything(whole: Result, pipeline: CounterfactualPipel
     assert header["data"] == {"format": "portraits", "split": "evaluation", "seed": 1000000}
     assert header["model"]["parameters"] == sum(p.numel() for p in pipeline.denoiser.parameters())
     assert header["model"]["provenance"] == pipeline.provenance
-    assert (header["threshold"], header["steps"], header["solver"]) == (0.05, 2, "DDIM()")
+    assert (header["threshold"], header["steps"]) == (0.05, 2)
+    assert (header["solver"], header["grid"]) == ("DDIM()", "uniform")
     images = len(header["images"])
     assert (header["shard"], header["block"], header["reverse"]) == ([0, 1], images, True)
     assert set(header["metrics"]) == {"mae", "judge", "lpips"}
@@ -445,17 +448,64 @@ def test_noise_is_kept_for_a_model_an_image_its_attributes_and_steps(
     assert files() == 2
     run("steps", experiment=asked(images=2, steps=3))
     assert files() == 4
+    run("grid", experiment=asked(images=2, steps=3, grid="log-snr"))
+    assert files() == 6
+    for count, solver in ((8, "fixed-point:2"), (10, "fixed-point:3"), (12, "bdia")):
+        run(solver, experiment=asked(images=2, solver=solver))
+        assert files() == count
     flipped = {name: 1 - column for name, column in subset.attributes.items()}
     run("attributes", subset=replace(subset, attributes=flipped))
-    assert files() == 6
+    assert files() == 14
     run("image", subset=replace(subset, images=-subset.images))
-    assert files() == 8
+    assert files() == 16
     run("circumstances", circumstances={"environment": {"precision": "bf16"}})
-    assert files() == 10
+    assert files() == 18
     other = tiny_model()
     next(other.denoiser.parameters()).data += 1e-3
     run("model", pipeline=other)
-    assert files() == 12
+    assert files() == 20
+
+
+@pytest.mark.parametrize("solver", ["bdia", "fixed-point:2"])
+def test_noise_comes_back_with_all_that_a_solver_needs(
+    solver: str, pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    other = asked(images=2, guidance=("cfg:2",), do=("smiling",), solver=solver, grid="karras")
+    run = evaluation(tmp_path / "one", other, pipeline, cache=tmp_path / "noise")
+    first, header = run.run(), run.header
+    assert (header["solver"], header["grid"]) == (repr(parse_solver(solver)), "karras")
+    with counted_rows(pipeline) as rows:
+        again = evaluation(tmp_path / "two", other, pipeline, cache=tmp_path / "noise").run()
+    assert same(first, again)
+    anew = 2 + 1 if solver == "bdia" else 2 * 2  # the abduction of a reversal
+    assert sum(rows) == 2 * (2 + (2 + anew + 2) + (4 + anew + 4))  # null, none, CFG; no noise
+    subset = choose_subset(pipeline, other)
+    noise = [
+        AbductionCache(
+            pipeline, "", steps=2, solver=solver, grid="karras", folder=tmp_path, batch_size=256
+        )(subset.images, subset.attributes).trajectory
+        for _ in range(2)
+    ]
+    assert len(noise[0].companions) == len(noise[1].companions) == (solver == "bdia")
+    for one, two in zip(noise[0].companions, noise[1].companions, strict=True):
+        assert torch.equal(one, two)
+    if solver != "bdia":
+        assert torch.equal(noise[0].residual, noise[1].residual)
+
+
+def test_results_that_say_no_grid_are_of_the_uniform_one_and_go_on(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    quick = asked(images=2, guidance=(), do=("smiling",), composition=False)
+    evaluation(tmp_path, quick, pipeline).run()
+    (file,) = tmp_path.glob("*.jsonl")
+    header, *rows = file.read_text().splitlines(keepends=True)
+    older = {key: value for key, value in json.loads(header).items() if key != "grid"}
+    file.write_text(json.dumps(older) + "\n" + "".join(rows[:-1]))
+    assert read_results(tmp_path).header["grid"] == "uniform"
+    assert not evaluation(tmp_path, quick, pipeline).run().missing
+    with refused(f"results {tmp_path}", "uniform", "karras"):
+        evaluation(tmp_path, quick.model_copy(update={"grid": "karras"}), pipeline).run()
 
 
 def test_noise_that_is_broken_is_inferred_again(

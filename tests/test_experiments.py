@@ -116,6 +116,8 @@ def test_an_unknown_experiment_suggests_the_nearest() -> None:
         ("do: [smiling]\nguidance: [cfg:3]\nimage: 3", "'image'", ("did you mean 'images'?",)),
         ("do: [smiling]\nguidance: [cgf:3]", "guidance", ("did you mean 'cfg'?",)),
         ("do: [smiling]\nguidance: [cfg:3]\nsteps: 0", "'steps'", ("greater than or equal",)),
+        ("do: [smiling]\nguidance: []\nsolver: huen", "solver", ("did you mean 'heun'?",)),
+        ("do: [smiling]\nguidance: []\ngrid: kerras", "grid", ("did you mean 'karras'?",)),
         ("do: [smiling]\nguidance: []\nalso: {male: [cfg:3]}", "also", ("'smiling'", "'male'")),
         ("do: []\nguidance: []", "do", ("attributes, each once", "smiling+male")),
         ("do: [smiling, smiling]\nguidance: []", "do", ("each once",)),

@@ -477,13 +477,14 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
     pipeline, faces: list[Path], tmp_path: Path
 ) -> None:
     out = tmp_path / "new" / "out"
-    results = ask(pipeline, faces, out, seed=5, model="tiny", guidance=Guidance.cfg(2.0))
+    how = {"guidance": Guidance.cfg(2.0), "solver": "bdia", "grid": "log-snr"}
+    results = ask(pipeline, faces, out, seed=5, model="tiny", **how)
     images = torch.cat([read_images(Image.open(path), channels=3) for path in faces])
     pair = pipeline.counterfactual(
         images,
         {"smiling": [0] * 3, "age": [40] * 3, "hair": ["dark"] * 3},
         {"age": 90},
-        guidance=Guidance.cfg(2.0),
+        **how,
         steps=3,
         seed=5,
     )
@@ -498,7 +499,7 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
         assert result.factual == {"smiling": 0, "age": 40.0, "hair": "dark"}
         assert result.counterfactual == {"smiling": 0, "age": 90.0, "hair": hair}
         assert result.changed == ["age"] + (["hair"] if hair != "dark" else [])
-        assert result.network_rows == {"counterfactual": 9, "reversal": 9}
+        assert result.network_rows == {"counterfactual": 10, "reversal": 10}
         lost = (back.images[i] - images[i]).abs().mean().item()
         assert result.reversal_error == pytest.approx(lost, abs=1e-5)
         seen = pipeline.judge.read(images).scores
@@ -510,6 +511,7 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
     assert record["model"] == "tiny"
     assert record["do"] == {"age": 90}
     assert (record["guidance"], record["steps"], record["seed"]) == ("cfg:2.0", 3, 5)
+    assert (record["solver"], record["grid"]) == ("bdia:0.3", "log-snr")
     assert record["provenance"] == {"seed": 3}
     assert (record["asked"], record["finished"]) == (3, 3)
     assert [image["file"] for image in record["images"]] == [str(path) for path in faces]
@@ -640,6 +642,8 @@ def test_outputs_that_would_replace_each_other_are_refused(pipeline, tmp_path, n
         ({"do": {"agge": 1}}, "intervention", ["'age'"]),
         ({"do": {"age": 1000}}, "intervention on 'age'", ["0 to 100"]),
         ({"steps": 0}, "steps", ["1 to 100"]),
+        ({"solver": "dpm"}, "solver", ["'dpm-2m'"]),
+        ({"grid": "log_snr"}, "grid", ["did you mean 'log-snr'?"]),
         ({"batch_size": 0}, "batch_size", ["256"]),
         ({"batch_size": 2}, "batch_size", ["at least 3 network rows", "got 2"]),
         ({"guidance": "cfg:3"}, "guidance", ["fcfg.Guidance"]),

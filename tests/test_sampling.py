@@ -8,17 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.denoise import (
-    AbstractPredictor,
-    ConditionalPredictor,
-    Images,
-    Prediction,
-    State,
-    Step,
-)
+from fcfg.denoise import ConditionalPredictor
 from fcfg.guidance import Guidance
 from fcfg.sampling import (
     DDIM,
+    GRIDS,
     FixedPointDDIM,
     Plan,
     StepRecord,
@@ -28,36 +22,9 @@ from fcfg.sampling import (
 )
 from fcfg.schedule import NoiseSchedule
 from refusal import refused
-from worlds import mixture_faces, mixture_pipeline
+from worlds import Gaussian, mixture_faces, mixture_pipeline
 
 SCHEDULE = NoiseSchedule()
-
-
-class Gaussian(AbstractPredictor):
-    """Exact noise of x ~ N(mean, spread²): the flow between image and noise is known."""
-
-    mean, spread = 0.3, 0.4
-
-    def init(self, x: Images) -> State:
-        return ()
-
-    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
-        # At t = 0 as at t = 1, the way every denoiser is asked.
-        t = step.t.clamp(min=1)
-        signal, noise = SCHEDULE.signal(t), SCHEDULE.noise(t)
-        eps = noise * (x - signal * self.mean) / (signal**2 * self.spread**2 + noise**2)
-        return Prediction(clean=eps, renoise=eps), state
-
-    def rows(self, step: Step) -> int:
-        return 1
-
-    def exact(self, x: torch.Tensor, t: int, s: int) -> torch.Tensor:
-        """Where the probability flow leads: standard scores are kept."""
-        (a_t, a_s), (n_t, n_s) = (
-            f(torch.tensor([t, s])) for f in (SCHEDULE.signal, SCHEDULE.noise)
-        )
-        scale = [(a**2 * self.spread**2 + n**2).sqrt() for a, n in ((a_t, n_t), (a_s, n_s))]
-        return a_s * self.mean + (x - a_t * self.mean) * scale[1] / scale[0]
 
 
 def plan(times: tuple[int, ...]) -> Plan:
@@ -69,19 +36,47 @@ def images() -> torch.Tensor:
     return 0.3 + 0.4 * torch.randn(8, 1, 2, 2, generator=generator, dtype=torch.float64)
 
 
-@given(st.integers(1, 1000), st.sampled_from([25, 100, 1000]))
-def test_grids_are_distinct_even_and_reach_both_ends(steps: int, last: int) -> None:
-    schedule = NoiseSchedule("cosine", last)
+@given(
+    st.integers(1, 1000),
+    st.sampled_from([25, 100, 1000]),
+    st.sampled_from(["linear", "cosine"]),
+    st.sampled_from(GRIDS),
+)
+def test_grids_are_distinct_and_reach_both_ends(
+    steps: int, last: int, levels: str, kind: str
+) -> None:
+    schedule = NoiseSchedule(levels, last)
     if steps > last:
         with refused("steps", f"1 to {last}", str(steps)):
-            time_grid(schedule, steps)
+            time_grid(schedule, steps, kind)
         return
-    times = np.array(time_grid(schedule, steps))
+    times = time_grid(schedule, steps, kind)
+    assert all(type(time) is int for time in times)
     assert len(times) == steps + 1
     assert times[0] == 0
     assert times[-1] == last
     assert np.diff(times).min() >= 1
-    assert np.ptp(np.diff(times)) <= 1
+    if kind == "uniform":
+        assert np.ptp(np.diff(times)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "even"), [("log-snr", np.log), ("karras", lambda r: r ** (1 / 7))]
+)
+def test_other_grids_are_even_in_what_they_say(kind: str, even) -> None:
+    """As even as whole times allow: each lies nearest to where it should, from t = 1 on."""
+    schedule = NoiseSchedule(steps=100_000)
+    times = torch.tensor(time_grid(schedule, 12, kind)[1:])
+    r = (schedule.noise(times) / schedule.signal(times)).numpy()
+    along = (even(r) - even(r[0])) / (even(r[-1]) - even(r[0]))
+    assert times[0] == 1
+    assert np.abs(along - np.linspace(0, 1, 12)).max() < 0.005
+    assert np.abs(np.diff(times)).max() > 2 * np.abs(np.diff(times)).min()
+
+
+def test_unknown_grids_are_refused() -> None:
+    with refused("grid", "'karras'", "did you mean 'log-snr'?"):
+        time_grid(SCHEDULE, 10, "log-srn")
 
 
 @pytest.mark.parametrize("steps", [0, -3, 1001, 2.5, "100", None, True])
@@ -96,7 +91,7 @@ def orders(errors: list[float]) -> list[float]:
 
 @pytest.mark.parametrize("ascending", [True, False])
 def test_ddim_follows_the_exact_flow_to_first_order(ascending: bool) -> None:
-    predictor, errors = Gaussian(), []
+    predictor, errors = Gaussian(SCHEDULE), []
     for steps in (25, 50, 100, 200):
         times = time_grid(SCHEDULE, steps)
         t, s = (0, 1000) if ascending else (1000, 0)
@@ -137,7 +132,7 @@ def test_the_residual_falls_with_every_iteration_and_is_none_for_explicit_solver
 
 
 def test_refinement_inverts_every_single_step_exactly() -> None:
-    predictor, there, back = Gaussian(), plan((300, 350)), plan((350, 300))
+    predictor, there, back = Gaussian(SCHEDULE), plan((300, 350)), plan((350, 300))
     up = integrate(predictor, Trajectory(images()), there, FixedPointDDIM(30))
     down = integrate(predictor, up, back, FixedPointDDIM())
     assert torch.allclose(down.x, images(), atol=1e-12)
@@ -169,7 +164,7 @@ def test_the_residual_is_how_far_the_way_back_misses_and_the_worst_is_kept(kind:
 def test_every_step_is_reported_in_order() -> None:
     seen: list[StepRecord] = []
     end = integrate(
-        Gaussian(), Trajectory(images()), plan((1000, 600, 200, 0)), DDIM(), seen.append
+        Gaussian(SCHEDULE), Trajectory(images()), plan((1000, 600, 200, 0)), DDIM(), seen.append
     )
     assert [(record.index, record.steps) for record in seen] == [(0, 3), (1, 3), (2, 3)]
     assert [record.trajectory.evaluations for record in seen] == [1, 2, 3]
@@ -178,7 +173,7 @@ def test_every_step_is_reported_in_order() -> None:
 
 def test_integration_is_differentiable() -> None:
     x = images().requires_grad_()
-    integrate(Gaussian(), Trajectory(x), plan((1000, 500, 0)), DDIM()).x.sum().backward()
+    integrate(Gaussian(SCHEDULE), Trajectory(x), plan((1000, 500, 0)), DDIM()).x.sum().backward()
     assert torch.isfinite(x.grad).all()
     assert x.grad.abs().min() > 0
 

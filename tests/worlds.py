@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fcfg.attributes import AttributeSpace, Binary
 from fcfg.counterfactual import CounterfactualPipeline
-from fcfg.denoise import Denoiser
+from fcfg.denoise import AbstractPredictor, Denoiser, Images, Prediction, State, Step
 from fcfg.embedder import AttributeEmbedder
 from fcfg.graph import CausalGraph
 from fcfg.schedule import NoiseSchedule
@@ -51,6 +51,36 @@ class MixtureNetwork(nn.Module):
         exponent = -(distance**2 / (2 * variance)).sum(dim=(2, 3, 4)) + prior.log().to(x.dtype)
         weight = exponent.masked_fill(~fits, -torch.inf).softmax(dim=1)[..., None, None, None]
         return (weight * noise * distance / variance).sum(dim=1)
+
+
+class Gaussian(AbstractPredictor):
+    """Exact noise of x ~ N(mean, spread²): the flow between image and noise is known."""
+
+    mean, spread = 0.3, 0.4
+
+    def __init__(self, schedule: NoiseSchedule):
+        self.schedule = schedule
+
+    def init(self, x: Images) -> State:
+        return ()
+
+    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+        # At t = 0 as at t = 1, the way every denoiser is asked.
+        t = step.t.clamp(min=1)
+        signal, noise = self.schedule.signal(t), self.schedule.noise(t)
+        eps = noise * (x - signal * self.mean) / (signal**2 * self.spread**2 + noise**2)
+        return Prediction(clean=eps, renoise=eps), state
+
+    def rows(self, step: Step) -> int:
+        return 1
+
+    def exact(self, x: Tensor, t: int, s: int) -> Tensor:
+        """Where the probability flow leads: standard scores are kept."""
+        (a_t, a_s), (n_t, n_s) = (
+            f(torch.tensor([t, s])) for f in (self.schedule.signal, self.schedule.noise)
+        )
+        scale = [(a**2 * self.spread**2 + n**2).sqrt() for a, n in ((a_t, n_t), (a_s, n_s))]
+        return a_s * self.mean + (x - a_t * self.mean) * scale[1] / scale[0]
 
 
 class AdditiveNetwork(nn.Module):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fcfg.judging import AttributeJudge, Reading
     from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
     from fcfg.records import Abduction, Action, Counterfactual
-    from fcfg.sampling import DDIM, FixedPointDDIM, StepRecord
+    from fcfg.sampling import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Heun, StepRecord
     from fcfg.schedule import NoiseSchedule
     from fcfg.scm import StructuralCausalModel
 
@@ -55,7 +55,10 @@ _HOME = {
     "JudgeConfig": "networks",
     "UNet": "networks",
     "UNetConfig": "networks",
+    "BDIA": "sampling",
     "DDIM": "sampling",
+    "DPMSolver2M": "sampling",
+    "Heun": "sampling",
     "StepRecord": "sampling",
     "FixedPointDDIM": "sampling",
     "NoiseSchedule": "schedule",
@@ -71,6 +74,7 @@ _ROOMS = {
 }
 
 __all__ = [
+    "BDIA",
     "DDIM",
     "Abduction",
     "Action",
@@ -83,9 +87,11 @@ __all__ = [
     "Continuous",
     "Counterfactual",
     "CounterfactualPipeline",
+    "DPMSolver2M",
     "Denoiser",
     "FixedPointDDIM",
     "Guidance",
+    "Heun",
     "InputError",
     "Judge",
     "JudgeConfig",

@@ -27,7 +27,7 @@ from fcfg.guidance import Guidance, GuidedPredictor, WeightTable
 from fcfg.images import ImagesLike, image_keys, read_images
 from fcfg.intervention import Intervention
 from fcfg.records import Abduction, Action, Counterfactual
-from fcfg.sampling import DDIM, AbstractSolver, OnStep, Plan, Trajectory, time_grid
+from fcfg.sampling import AbstractSolver, OnStep, Plan, Trajectory, as_solver, time_grid
 from fcfg.scm import Keys, StructuralCausalModel
 
 DEFAULT_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
@@ -98,7 +98,8 @@ class CounterfactualPipeline:
         partition: Partition | None = None,
         seed: int = 0,
         keys: Keys | None = None,
-        solver: AbstractSolver | None = None,
+        solver: AbstractSolver | str = "ddim",
+        grid: str = "uniform",
         batch_size: int = 256,
         on_step: OnStep | None = None,
     ) -> Counterfactual:
@@ -114,14 +115,15 @@ class CounterfactualPipeline:
             seed: Of what discrete attributes leave open.
             keys: A name or number for each image, combined with the seed; by default one
                 made of its pixels, so that an answer depends on the image alone.
-            solver: DDIM by default.
+            solver: How to take the steps, in both directions; or its text, such as 'dpm-2m'.
+            grid: Where the steps are: 'uniform', 'log-snr' or 'karras'.
             batch_size: The most network rows at once; bounds the memory.
             on_step: Told of every step, with the share that is done.
         """
         # What is cheap comes first, so that a bad question is refused before hours of work.
         x, table = self._door(images, attributes)
         keys = image_keys(x) if keys is None else keys
-        times = time_grid(self.denoiser.schedule, steps)
+        times, solver = time_grid(self.denoiser.schedule, steps, grid), as_solver(solver)
         action = self.act(table, do, seed=seed, keys=keys)
         groups = self._groups(guidance, action, partition)
         self._table(guidance, groups, times, batch_size)
@@ -135,7 +137,8 @@ class CounterfactualPipeline:
         *,
         steps: int = 100,
         keys: Keys | None = None,
-        solver: AbstractSolver | None = None,
+        solver: AbstractSolver | str = "ddim",
+        grid: str = "uniform",
         batch_size: int = 256,
         on_step: OnStep | None = None,
     ) -> Abduction:
@@ -146,13 +149,14 @@ class CounterfactualPipeline:
             attributes: Factual.
             steps: From image to noise.
             keys: A name or number for each image, made of its pixels by default.
-            solver: DDIM by default.
+            solver: How to take the steps; or its text. The prediction uses it, too.
+            grid: Where the steps are.
             batch_size: The most network rows at once.
             on_step: Told of every step, with the share that is done.
         """
         x, table = self._door(images, attributes)
         keys = image_keys(x) if keys is None else keys
-        times = time_grid(self.denoiser.schedule, steps)
+        times, solver = time_grid(self.denoiser.schedule, steps, grid), as_solver(solver)
         return self._abduct(x, table, keys, times, solver, batch_size, on_step)
 
     def act(
@@ -275,12 +279,10 @@ class CounterfactualPipeline:
         table: Table,
         keys: Keys,
         times: tuple[int, ...],
-        solver: AbstractSolver | None,
+        solver: AbstractSolver,
         batch_size: int,
         on_step: OnStep | None,
     ) -> Abduction:
-        solver = DDIM() if solver is None else solver
-        check_is("solver", solver, AbstractSolver, "a solver such as fcfg.DDIM()")
         check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
 
         def predictor(rows: slice) -> AbstractPredictor:

@@ -41,6 +41,9 @@ class Step:
     weights: Float[Tensor, "groups"]  #: of the guidance; empty where there is none
     guided: bool  #: false outside the start and stop of the guidance
     ascending: bool  #: from image to noise, an inversion
+    first: bool = False  #: of its run
+    last: bool = False  #: of its run
+    at_image: bool = False  #: it begins or ends at t = 0, where there is no noise
 
     def reversed(self) -> Step:
         """The step from s to t."""

@@ -33,6 +33,13 @@ def evaluate(
     steps: Annotated[
         int | None, typer.Option(metavar="N", help="From image to noise, and back.")
     ] = None,
+    solver: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Where the steps are.")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Of all that is drawn at random.")
     ] = None,
@@ -106,7 +113,15 @@ def evaluate(
                 got="none",
                 do="see 'fcfg evaluate --list'",
             )
-    asked = find_experiment(experiment, images=images, steps=steps, seed=seed, reverse=reverse)
+    asked = find_experiment(
+        experiment,
+        images=images,
+        steps=steps,
+        solver=solver,
+        grid=grid,
+        seed=seed,
+        reverse=reverse,
+    )
     if show:
         print(to_yaml(asked), end="")
         return

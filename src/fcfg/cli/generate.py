@@ -59,6 +59,13 @@ def generate(
     steps: Annotated[
         int, typer.Option(metavar="N", help="From picture to noise, and back.")
     ] = 100,
+    solver: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
+    ] = "ddim",
+    grid: Annotated[
+        str, typer.Option(metavar="uniform|log-snr|karras", help="Where the steps are.")
+    ] = "uniform",
     seed: Annotated[
         int, typer.Option(metavar="N", help="Of what discrete attributes leave open.")
     ] = 0,
@@ -108,6 +115,8 @@ def generate(
         parse_do(do, pipeline.space),
         rule,
         steps=steps,
+        solver=solver,
+        grid=grid,
         seed=seed,
         out=out,
         reverse=reverse,

@@ -23,7 +23,7 @@ from fcfg.errors import InputError
 from fcfg.files import write_atomically
 from fcfg.images import image_keys
 from fcfg.records import Abduction
-from fcfg.sampling import DDIM, OnStep, Trajectory, time_grid
+from fcfg.sampling import OnStep, Trajectory, parse_solver, time_grid
 
 
 class AbductionCache:
@@ -33,6 +33,8 @@ class AbductionCache:
         pipeline: The model.
         digest: Of its weights and configuration, and of how it computes.
         steps: From image to noise.
+        solver: How they are taken, as text.
+        grid: Where they are.
         folder: Where to keep the noise, or nowhere.
         batch_size: The most network rows at once.
     """
@@ -43,12 +45,14 @@ class AbductionCache:
         digest: str,
         *,
         steps: int,
+        solver: str = "ddim",
+        grid: str = "uniform",
         folder: Path | None,
         batch_size: int,
     ) -> None:
         self.pipeline, self.folder, self.batch_size = pipeline, folder, batch_size
-        self.steps, self.solver = steps, DDIM()
-        self.times = time_grid(pipeline.denoiser.schedule, steps)
+        self.steps, self.solver, self.grid = steps, parse_solver(solver), grid
+        self.times = time_grid(pipeline.denoiser.schedule, steps, grid)
         self._model = digest
 
     def __call__(
@@ -71,6 +75,7 @@ class AbductionCache:
             steps=self.steps,
             keys=keys,
             solver=self.solver,
+            grid=self.grid,
             batch_size=self.batch_size,
             on_step=on_step,
         )
@@ -97,8 +102,11 @@ class AbductionCache:
 
 def _write(path: Path, trajectory: Trajectory, row: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    tensors = {"x": trajectory.x[row : row + 1].clone()}
-    tensors["evaluations"] = torch.tensor(trajectory.evaluations)
+    one = trajectory.map(lambda tensor: tensor[row : row + 1].clone())
+    tensors = {"x": one.x, "evaluations": torch.tensor(one.evaluations)}
+    tensors |= {f"companion-{i}": companion for i, companion in enumerate(one.companions)}
+    if one.residual is not None:
+        tensors["residual"] = one.residual
     write_atomically(path, to_bytes(tensors))
 
 
@@ -106,7 +114,12 @@ def _read(path: Path) -> Trajectory | None:
     """None where there is no whole file."""
     try:
         with safe_open(path, "pt") as file:
-            x, evaluations = file.get_tensor("x"), file.get_tensor("evaluations")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError):
         return None
-    return Trajectory(x, evaluations=int(evaluations))
+    return Trajectory(
+        tensors["x"],
+        tuple(tensors[name] for name in sorted(tensors) if name.startswith("companion")),
+        tensors.get("residual"),
+        evaluations=int(tensors["evaluations"]),
+    )

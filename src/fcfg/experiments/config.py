@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from fcfg.errors import InputError, check_among
 from fcfg.experiments.record import BASELINE
 from fcfg.guidance import Guidance
+from fcfg.sampling import GRIDS, parse_solver
 
 
 class Experiment(BaseModel):
@@ -26,6 +27,8 @@ class Experiment(BaseModel):
     """Discrete attributes whose combinations are to be equally frequent: by default all, but
     drawn worlds are taken as they come."""
     steps: int = Field(default=100, ge=1, le=10**6)  #: the paper has 1,000
+    solver: str = "ddim"  #: how they are taken, as text
+    grid: str = "uniform"  #: where they are: 'uniform', 'log-snr' or 'karras'
     reverse: bool = True  #: also go back, and measure what is lost
     composition: bool = True  #: also ask the null question
     fid: bool = False  #: also measure FID, where its weights are found
@@ -53,6 +56,17 @@ class Experiment(BaseModel):
     @classmethod
     def _more_texts(cls, also: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         return {_joined(do): tuple(map(_canonical, texts)) for do, texts in also.items()}
+
+    @field_validator("solver")
+    @classmethod
+    def _solver(cls, solver: str) -> str:
+        return str(parse_solver(solver))
+
+    @field_validator("grid")
+    @classmethod
+    def _grid(cls, grid: str) -> str:
+        check_among("grid", grid, GRIDS)
+        return grid
 
     @model_validator(mode="after")
     def _known(self) -> Experiment:

@@ -88,6 +88,8 @@ class Evaluation:
             self.pipeline,
             f"{self.digest} {(self.circumstances or {}).get('environment')}",
             steps=self.experiment.steps,
+            solver=self.experiment.solver,
+            grid=self.experiment.grid,
             folder=self.cache,
             batch_size=self.batch_size,
         )
@@ -121,6 +123,7 @@ class Evaluation:
             "questions": [list(question) for question in experiment.questions],
             "steps": experiment.steps,
             "solver": repr(self._abductions.solver),
+            "grid": experiment.grid,
             "seed": experiment.seed,
             "reverse": experiment.reverse,
             "threshold": THRESHOLD if self.subset.drawn is not None else None,

@@ -41,6 +41,8 @@ _FIELDS = {
     ),
     "distance": ("do", "guidance", "metric", "value", "n"),
 }
+#: What headers had to say only later, and what was true before.
+_LATER: JSON = {"grid": "uniform"}
 _HEADER = ("experiment", "images", "attributes", "graph", "questions")
 #: Of a header, what may differ between shards, and when a run goes on elsewhere.
 CIRCUMSTANCES = ("shard", "block", "command", "commit", "version", "environment")
@@ -169,6 +171,7 @@ def read_lines(file: Path, *, unfinished: bool = False) -> list[JSON]:
             got=repr(text[:40]) if text else "an empty file",
             do="give a file that 'fcfg evaluate' wrote",
         )
+    lines[0] = _LATER | lines[0]
     if lines[0].get("schema") != SCHEMA:
         raise InputError(
             f"result file {file}",

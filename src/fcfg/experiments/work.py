@@ -21,7 +21,7 @@ class Costs:
         self, experiment: Experiment, graph: CausalGraph, schedule: NoiseSchedule
     ) -> None:
         self._reverse, self._graph, self._schedule = experiment.reverse, graph, schedule
-        self._times = time_grid(schedule, experiment.steps)[::-1]
+        self._times = time_grid(schedule, experiment.steps, experiment.grid)[::-1]
 
     def rows(self, do: str, guidance: str) -> int:
         """Of a guided step."""

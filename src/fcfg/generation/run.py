@@ -50,7 +50,7 @@ from fcfg.images import image_keys, to_pictures
 from fcfg.intervention import Intervention
 from fcfg.judging import AttributeJudge, Reading
 from fcfg.records import Action, Counterfactual
-from fcfg.sampling import OnStep, StepRecord, time_grid
+from fcfg.sampling import AbstractSolver, OnStep, StepRecord, as_solver, time_grid
 from fcfg.version import __version__
 
 
@@ -70,6 +70,8 @@ class Question:
     partition: Partition
     rows: int  #: that a guided step needs for one image
     steps: int
+    solver: AbstractSolver
+    grid: str
     reverse: bool
     batch_size: int
     out: Path
@@ -84,6 +86,8 @@ def generate(
     guidance: Guidance = DEFAULT_GUIDANCE,
     *,
     steps: int = 100,
+    solver: AbstractSolver | str = "ddim",
+    grid: str = "uniform",
     seed: int = 0,
     out: str | os.PathLike[str] = "counterfactuals",
     reverse: bool = True,
@@ -102,6 +106,8 @@ def generate(
         do: For every target a value, a column, or a function of the factual column.
         guidance: How strongly to push each group of attributes.
         steps: From image to noise, and back.
+        solver: How to take the steps; or its text, such as 'dpm-2m'.
+        grid: Where the steps are: 'uniform', 'log-snr' or 'karras'.
         seed: Of what discrete attributes leave open.
         out: The folder to write to.
         reverse: Whether to go back to the factual attributes, and measure what is lost.
@@ -118,6 +124,8 @@ def generate(
         do,
         guidance,
         steps=steps,
+        solver=solver,
+        grid=grid,
         seed=seed,
         out=out,
         reverse=reverse,
@@ -136,6 +144,8 @@ def prepare(
     guidance: Guidance = DEFAULT_GUIDANCE,
     *,
     steps: int = 100,
+    solver: AbstractSolver | str = "ddim",
+    grid: str = "uniform",
     seed: int = 0,
     out: str | os.PathLike[str] = "counterfactuals",
     reverse: bool = True,
@@ -149,7 +159,7 @@ def prepare(
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
         )
-    times = time_grid(pipeline.denoiser.schedule, steps)
+    times, solver = time_grid(pipeline.denoiser.schedule, steps, grid), as_solver(solver)
     check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
     partition = guidance.partition(pipeline.graph, do)
     rows = guidance.table(partition, times[::-1], pipeline.denoiser.schedule).rows
@@ -184,6 +194,8 @@ def prepare(
         partition=partition,
         rows=rows,
         steps=steps,
+        solver=solver,
+        grid=grid,
         reverse=reverse,
         batch_size=batch_size,
         out=folder,
@@ -229,6 +241,8 @@ def _answer(
             images,
             rows_of(question.factual.attributes, rows),
             steps=question.steps,
+            solver=question.solver,
+            grid=question.grid,
             batch_size=question.batch_size,
             on_step=work.phase(0, 1),
         )
@@ -343,6 +357,8 @@ def _record(question: Question, results: Sequence[Result]) -> dict[str, Any]:
         "guidance": repr(question.guidance),
         "groups": {group: sorted(question.partition[group]) for group in question.partition},
         "steps": question.steps,
+        "solver": str(question.solver),
+        "grid": question.grid,
         "seed": question.action.seed,
         "batch_size": question.batch_size,
         "device": str(pipeline.denoiser.device),

@@ -52,7 +52,7 @@ class WeightTable:
 
     groups: tuple[str, ...]  #: those that must be evaluated
     weights: Float[Tensor, "steps groups"]
-    guided: tuple[bool, ...]  #: false outside start and stop
+    guided: tuple[bool, ...]  #: false where the plain model is asked
 
     @property
     def rows(self) -> int:
@@ -281,7 +281,8 @@ class Guidance:
         """Weights on a descending grid of times.
 
         Groups that are empty, or whose weight is 0 at every step, are left out: they have no
-        effect, and need no evaluation.
+        effect, and need no evaluation. Where CFG has one group, at weight 1, it is the plain
+        conditional model, which takes one row.
         """
         share = [(schedule.steps - t) / schedule.steps for t in times[:-1]]
         if self.rule == "none":
@@ -303,6 +304,9 @@ class Guidance:
             for group in partition
             if partition[group]
         }
+        if self.rule == "cfg" and len(stated) == 1:  # at weight 1 that is the plain model
+            (column,) = stated.values()
+            guided = tuple(on and weight != 1 for on, weight in zip(guided, column, strict=True))
         active = tuple(group for group, column in stated.items() if any(column))
         weights = torch.tensor([stated[group] for group in active], dtype=torch.float64)
         t, s = torch.tensor(times[:-1]), torch.tensor(times[1:])

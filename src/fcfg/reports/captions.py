@@ -5,6 +5,7 @@ from __future__ import annotations
 from fcfg.experiments.summary import Summary
 from fcfg.reports.families import setting
 from fcfg.reports.numbers import drift_unit, knows_truth, listed, named
+from fcfg.reports.texts import steps_text
 
 CAPTIONS = {
     "delta": (
@@ -106,8 +107,8 @@ def made(summary: Summary) -> str:
         summary: Of a run.
     """
     header = summary.header
-    commit, solver = (header["commit"] or "unknown")[:12], header["solver"].removesuffix("()")
+    commit = (header["commit"] or "unknown")[:12]
     return (
-        f"n = {summary.n:,} · {header['steps']} steps of {solver} · seed {header['seed']} · "
+        f"n = {summary.n:,} · {steps_text(header)} · seed {header['seed']} · "
         f"checkpoint {header['model']['digest']} · commit {commit}"
     )

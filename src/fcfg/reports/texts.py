@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fcfg.experiments.record import JSON
 from fcfg.experiments.summary import Summary
 
 
@@ -11,8 +12,8 @@ def measured_with(summary: Summary) -> str:
     environment, model = header["environment"], header["model"]
     commit = (header["commit"] or "unknown")[:12]
     text = (
-        f"{header['experiment']}: n = {summary.n:,} images, {header['steps']} steps of "
-        f"{header['solver'].removesuffix('()')}, seed {header['seed']}, 95 % intervals over "
+        f"{header['experiment']}: n = {summary.n:,} images, {steps_text(header)}, "
+        f"seed {header['seed']}, 95 % intervals over "
         f"images; model {model['name']} {model['digest']}, {environment['precision']} on "
         f"{environment['device']}; fcfg {header['version']}, commit {commit}."
     )
@@ -22,3 +23,15 @@ def measured_with(summary: Summary) -> str:
         if about and "missing" in about
     }
     return " ".join([text, *(f"No {name}: {how}" for name, how in absent.items())])
+
+
+def steps_text(header: JSON) -> str:
+    """How many steps, of which solver, and on which grid where it is another than usual.
+
+    >>> steps_text({"steps": 100, "solver": "DDIM()", "grid": "uniform"})
+    '100 steps of DDIM'
+    >>> steps_text({"steps": 20, "solver": "DPMSolver2M()", "grid": "karras"})
+    '20 steps of DPMSolver2M on the karras grid'
+    """
+    grid = "" if header["grid"] == "uniform" else f" on the {header['grid']} grid"
+    return f"{header['steps']} steps of {header['solver'].removesuffix('()')}{grid}"

@@ -1,0 +1,63 @@
+r"""Grids of times: where on the way between image and noise the network is asked.
+
+All have both ends, 0 and T, and distinct whole times between. With
+:math:`r_t = \sqrt{1 - \alpha_t} / \sqrt{\alpha_t}`, the noise for a unit of signal:
+
+``uniform``
+    even in t, the paper's.
+``log-snr``
+    even in :math:`\lambda_t = -\log r_t` from t = 1 on, as multistep solvers like it.
+``karras``
+    even in :math:`r_t^{1/7}` from t = 1 on, between the other two (Karras et al., 2022). On the
+    cosine schedule, whose r all but explodes at its end, most steps are spent there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from fcfg.errors import check_among, check_whole
+from fcfg.schedule import NoiseSchedule
+
+Grid: TypeAlias = Literal["uniform", "log-snr", "karras"]
+GRIDS: tuple[str, ...] = get_args(Grid)
+
+# What is even along a grid that is not uniform, as a function of r.
+_EVEN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "log-snr": np.log,
+    "karras": lambda r: r ** (1 / 7),
+}
+
+
+def time_grid(schedule: NoiseSchedule, steps: int, kind: str = "uniform") -> tuple[int, ...]:
+    """Ascending times 0..T in ``steps`` steps, as even as whole numbers allow.
+
+    Where two times of a grid are the same whole number, the later one moves on to the next free
+    one.
+
+    >>> time_grid(NoiseSchedule(), 3)
+    (0, 333, 667, 1000)
+    >>> time_grid(NoiseSchedule(), 6, "log-snr")
+    (0, 1, 18, 139, 493, 786, 1000)
+
+    Args:
+        schedule: The noise levels.
+        steps: How many.
+        kind: 'uniform', 'log-snr' or 'karras'.
+    """
+    last = schedule.steps
+    do = f"100 is quick, {last} is the paper's" if last == 1000 else "choose within"
+    steps = check_whole("steps", steps, 1, last, do=do)
+    check_among("grid", kind, GRIDS)
+    if kind == "uniform":
+        return tuple((2 * i * last + steps) // (2 * steps) for i in range(steps + 1))
+    alpha = schedule.alpha[1:].numpy()
+    level = _EVEN[kind](np.sqrt((1 - alpha) / alpha))  # at the times 1..T, ascending
+    wanted = np.linspace(level[-1], level[0], steps)[::-1]  # one step alone ends at T
+    times = np.rint(np.interp(wanted, level, np.arange(1, last + 1))).astype(int)
+    place = np.arange(1, steps + 1)
+    distinct = np.maximum.accumulate(times - place) + place
+    return (0, *np.minimum(distinct, last - steps + place).tolist())

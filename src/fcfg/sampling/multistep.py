@@ -1,0 +1,70 @@
+"""DPM-Solver++ (2M): second order at one evaluation a step.
+
+References:
+    DPM-Solver++: fast solver for guided sampling of diffusion probabilistic models
+    (Lu et al., 2022), Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from fcfg.denoise import AbstractPredictor, State, Step
+from fcfg.sampling.ddim import ddim_step
+from fcfg.sampling.fixed_point import leave_image
+from fcfg.sampling.solver import AbstractSolver
+from fcfg.sampling.trajectory import Trajectory
+from fcfg.schedule import clean_image
+
+
+@dataclass(frozen=True)
+class DPMSolver2M(AbstractSolver):
+    r"""Extrapolate the clean image from the last two evaluations, along the log-SNR.
+
+    With :math:`\lambda = \log(\sqrt{\alpha} / \sqrt{1 - \alpha})`, the last time u, and
+    :math:`h = \lambda_s - \lambda_t`, :math:`h' = \lambda_t - \lambda_u`:
+
+    .. math::
+        x_s = \frac{\sqrt{1 - \alpha_s}}{\sqrt{1 - \alpha_t}}\, x_t
+        + \sqrt{\alpha_s}\, (1 - e^{-h})\, D,
+        \qquad D = \hat x_0^{(t)} + \frac{h}{2 h'} (\hat x_0^{(t)} - \hat x_0^{(u)})
+
+    which is the DDIM step of the clean image D. Ascending, it is the same formula. Steps without
+    history, and those that begin or end at t = 0, where λ is infinite, are DDIM steps. History
+    is what the model said, guided or not: the first step after the guidance starts or stops
+    extrapolates from the other kind.
+    """
+
+    def __str__(self) -> str:
+        return "dpm-2m"
+
+    def init(self, trajectory: Trajectory) -> State:
+        """The last clean image, and its r = noise/signal; 0 says that there is none."""
+        return torch.zeros_like(trajectory.x), trajectory.x.new_zeros(())
+
+    def step(
+        self,
+        predictor: AbstractPredictor,
+        trajectory: Trajectory,
+        step: Step,
+        asked: State,
+        state: State,
+    ) -> tuple[Trajectory, State, State]:
+        """One evaluation at the current time."""
+        if step.at_image and step.ascending:
+            return leave_image(predictor, trajectory, step, asked), asked, state
+        x_t = trajectory.x
+        prediction, asked = predictor.predict(x_t, step, asked)
+        eps = prediction.merged(step)
+        x_s = ddim_step(x_t, step, eps, eps)
+        clean = clean_image(x_t, eps, step.signal_t, step.noise_t)
+        before, r_u = state
+        r_t = step.noise_t / step.signal_t
+        if not step.at_image:
+            r_s = step.noise_s / step.signal_s
+            extrapolation = torch.log(r_s / r_t) / (2 * torch.log(r_t / r_u))
+            x_s = x_s + step.signal_s * (1 - r_s / r_t) * extrapolation * (clean - before)
+        spent = trajectory.evaluations + predictor.rows(step)
+        return replace(trajectory, x=x_s, evaluations=spent), asked, (clean, r_t)

@@ -1,0 +1,355 @@
+"""Laws of all solvers: order, exactness, cost, and that guidance does not know of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import reference
+from fcfg.denoise import (
+    AbstractPredictor,
+    ConditionalPredictor,
+    Images,
+    Prediction,
+    State,
+    Step,
+)
+from fcfg.guidance import Guidance
+from fcfg.sampling import (
+    BDIA,
+    DDIM,
+    GRIDS,
+    SOLVERS,
+    AbstractSolver,
+    DPMSolver2M,
+    FixedPointDDIM,
+    Heun,
+    Plan,
+    Trajectory,
+    integrate,
+    parse_solver,
+    time_grid,
+)
+from fcfg.schedule import NoiseSchedule
+from refusal import refused
+from worlds import Gaussian, mixture_faces, mixture_pipeline, pipeline_of
+
+SCHEDULE = NoiseSchedule()
+ALL = [DDIM(), FixedPointDDIM(2), DPMSolver2M(), Heun(), BDIA(), BDIA(1.0)]
+solvers = pytest.mark.parametrize("solver", ALL, ids=str)
+
+
+def images() -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return 0.3 + 0.4 * torch.randn(8, 1, 2, 2, generator=generator, dtype=torch.float64)
+
+
+def follow(
+    start: Trajectory, times: tuple[int, ...], solver: AbstractSolver, schedule=SCHEDULE
+) -> Trajectory:
+    plan = Plan.build(schedule, times, dtype=start.x.dtype)
+    return integrate(Gaussian(schedule), start, plan, solver)
+
+
+def slope(steps: tuple[int, ...], errors: list[float]) -> float:
+    return float(-np.polyfit(np.log(steps), np.log(errors), 1)[0])
+
+
+@pytest.mark.parametrize("kind", ["log-snr", "karras"])
+@pytest.mark.parametrize(
+    ("solver", "low", "high"),
+    [
+        (DDIM(), 0.85, 1.15),
+        (FixedPointDDIM(8), 0.85, 1.15),
+        (DPMSolver2M(), 1.7, 2.3),
+        (Heun(), 1.7, 2.3),
+        (BDIA(1.0), 1.7, 2.3),
+        (BDIA(), 1.7, 2.3),
+    ],
+    ids=str,
+)
+def test_each_solver_has_its_order_in_both_directions(solver, low, high, kind) -> None:
+    """On fine grids: the step at t = 0, which is DDIM's whatever the solver, is tiny there."""
+    schedule, steps = NoiseSchedule(steps=20_000), (20, 40, 80, 160)
+    up, down, trip = [], [], []
+    for count in steps:
+        times = time_grid(schedule, count, kind)
+        noise = Gaussian(schedule).exact(images(), 0, schedule.steps)
+        there = follow(Trajectory(images()), times, solver, schedule)
+        up.append((there.x - noise).abs().mean().item())
+        ends = [
+            follow(start, times[::-1], solver, schedule) for start in (Trajectory(noise), there)
+        ]
+        errors = [(end.x - images()).abs().mean().item() for end in ends]
+        down.append(errors[0])
+        trip.append(errors[1])
+    assert low < slope(steps, up) < high, up
+    assert low < slope(steps, down) < high, down
+    if isinstance(solver, BDIA):
+        assert max(trip) < 1e-12, trip  # undone
+    else:
+        assert slope(steps, trip) > (6 if isinstance(solver, FixedPointDDIM) else low), trip
+
+
+@pytest.mark.parametrize("steps", [10, 20])
+@pytest.mark.parametrize("kind", GRIDS)
+def test_the_second_order_beats_ddim_at_few_evaluations(kind: str, steps: int) -> None:
+    def missed(solver: AbstractSolver, count: int) -> float:
+        times = time_grid(SCHEDULE, count, kind)
+        there = follow(Trajectory(images()), times, solver)
+        back = follow(there, times[::-1], solver)
+        return (back.x - images()).abs().mean().item()
+
+    assert missed(DPMSolver2M(), steps) < missed(DDIM(), steps) / 2
+    assert missed(Heun(), steps) < missed(DDIM(), 2 * steps)
+
+
+@solvers
+@pytest.mark.parametrize("kind", GRIDS)
+def test_at_many_steps_all_agree(solver: AbstractSolver, kind: str) -> None:
+    fine = follow(Trajectory(images()), time_grid(SCHEDULE, 1000), DDIM()).x
+    times = time_grid(SCHEDULE, 200, kind)
+    noise = follow(Trajectory(images()), times, solver).x
+    assert (noise - fine).abs().max() < 0.05
+    assert (follow(Trajectory(noise), times[::-1], solver).x - images()).abs().max() < 0.05
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+def test_dpm_2m_is_that_of_diffusers_in_both_directions(kind: str) -> None:
+    pipeline = mixture_pipeline()
+    faces, attributes = mixture_faces(pipeline, 3)
+    denoiser = pipeline.denoiser
+    condition = denoiser.condition(attributes)
+
+    def eps(x: np.ndarray, t: int, c: np.ndarray) -> np.ndarray:
+        asked = torch.full((len(x),), t)
+        return denoiser(torch.from_numpy(x), asked, torch.from_numpy(c)).numpy()
+
+    times = time_grid(SCHEDULE, 12, kind)
+    for path in (times[::-1], times[1:]):
+        plan = Plan.build(SCHEDULE, path, dtype=torch.float64)
+        predictor = ConditionalPredictor(denoiser, condition)
+        ours = integrate(predictor, Trajectory(faces), plan, DPMSolver2M()).x
+        theirs = reference.follow_dpm_2m(
+            eps, faces.numpy(), condition.numpy(), reference.linear_alpha(), path
+        )
+        assert np.abs(ours.numpy() - theirs).max() < 1e-10
+
+
+@pytest.mark.parametrize("solver", [DPMSolver2M(), Heun(), BDIA()], ids=str)
+def test_the_step_at_the_image_is_ddims_or_its_refined_inverse(solver: AbstractSolver) -> None:
+    down = follow(Trajectory(images()), (200, 0), solver)
+    assert torch.equal(down.x, follow(Trajectory(images()), (200, 0), DDIM()).x)
+    up = follow(Trajectory(images()), (0, 200), solver)
+    assert torch.equal(up.x, follow(Trajectory(images()), (0, 200), FixedPointDDIM(1)).x)
+    assert up.residual is None
+
+
+class Rough(nn.Module):
+    """No model of anything: a network that makes waves, under any condition."""
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        phase = t.to(x.dtype).view(-1, 1, 1, 1) / 50 + c.sum(dim=1).view(-1, 1, 1, 1)
+        return torch.sin(2 * x + phase) + 0.3 * x.roll(1, dims=-1).cos()
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+@pytest.mark.parametrize("gamma", [1.0, 0.1])
+@pytest.mark.parametrize("steps", [1, 2, 10])
+def test_bdia_is_undone_exactly_whatever_the_network(steps, gamma, kind) -> None:
+    pipeline = pipeline_of(Rough(), SCHEDULE, 1)
+    faces = images()[:, :, :1, :1].expand(-1, 1, 4, 4).contiguous().clamp(-1, 1)
+    attributes = {"smiling": [0, 1] * 4}
+    lost = {}
+    for solver in (BDIA(gamma), DDIM()):
+        abduction = pipeline.abduct(faces, attributes, steps=steps, solver=solver, grid=kind)
+        back = pipeline.predict(abduction, pipeline.act(attributes, {}), Guidance.none())
+        lost[solver] = (back.trajectory.x - faces).abs().max().item()
+    assert lost[BDIA(gamma)] < 1e-9
+    assert lost[DDIM()] > 1e-2
+
+
+def test_without_its_companion_bdia_starts_with_a_ddim_step() -> None:
+    times = time_grid(SCHEDULE, 10)
+    there = follow(Trajectory(images()), times, BDIA())
+    assert len(there.companions) == 1
+    bare = replace(there, companions=())
+    first = times[:-3:-1]
+    assert torch.equal(follow(bare, first, BDIA()).x, follow(bare, first, DDIM()).x)
+    assert not torch.allclose(follow(there, first, BDIA()).x, follow(bare, first, DDIM()).x)
+
+
+def test_the_smaller_its_gamma_the_faster_bdia_forgets_its_companion() -> None:
+    times, echoes = time_grid(SCHEDULE, 20)[::-1], []
+    for gamma in (1.0, 0.3, 0.1):
+        ends = [
+            follow(Trajectory(images(), (shift * torch.ones_like(images()),)), times, BDIA(gamma))
+            for shift in (0.0, 0.1)
+        ]
+        echoes.append((ends[1].x - ends[0].x).abs().mean().item())
+    assert echoes[0] > 2 * echoes[1] > 4 * echoes[2] > 0, echoes
+
+
+ROWS = {  # of 6 steps up, and of 6 steps down, for each row of a prediction
+    "ddim": (6, 6),
+    "fixed-point:2": (12, 6),
+    "dpm-2m": (6, 6),
+    "heun": (11, 11),
+    "bdia:0.3": (7, 6),
+    "bdia:1.0": (7, 6),
+}
+
+
+@solvers
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [("none", 1), ("cfg:2", 2), ("fcfg:affected=2,invariant=1.2", 3), ("cfg:1", 1)],
+)
+def test_every_network_row_is_counted(solver: AbstractSolver, text: str, rows: int) -> None:
+    pipeline = mixture_pipeline()
+    faces, attributes = mixture_faces(pipeline, 3)
+    network = pipeline.denoiser.network
+    pair = pipeline.counterfactual(
+        faces, attributes, {"smiling": 1}, guidance=Guidance.parse(text), steps=6, solver=solver
+    )
+    up, down = ROWS[str(solver)]
+    assert pair.abduction.trajectory.evaluations == up
+    assert pair.evaluations == up + rows * down
+    assert network.rows == 3 * pair.evaluations
+
+
+@pytest.mark.parametrize("solver", [DDIM(), DPMSolver2M(), BDIA()], ids=str)
+def test_steps_outside_the_guidance_take_one_row(solver: AbstractSolver) -> None:
+    pipeline = mixture_pipeline()
+    faces, attributes = mixture_faces(pipeline, 2)
+    guidance = Guidance.cfg(3.0).replace(start=0.25, stop=0.75)
+    pair = pipeline.counterfactual(
+        faces, attributes, {"smiling": 1}, guidance=guidance, steps=8, solver=solver
+    )
+    assert pair.evaluations - pair.abduction.trajectory.evaluations == 4 * 1 + 4 * 2
+    whole = pipeline.predict(pair.abduction, pair.action, Guidance.cfg(3.0))
+    none = pipeline.predict(pair.abduction, pair.action, Guidance.none())
+    for other in (whole, none):
+        assert not torch.allclose(pair.trajectory.x, other.trajectory.x, atol=1e-3)
+
+
+@solvers
+def test_cfg_at_weight_1_is_the_plain_model(solver: AbstractSolver) -> None:
+    pipeline = mixture_pipeline()
+    faces, attributes = mixture_faces(pipeline, 2)
+    abduction = pipeline.abduct(faces, attributes, steps=6, solver=solver)
+    action = pipeline.act(attributes, {"smiling": 1})
+    ends = [
+        pipeline.predict(abduction, action, guidance).trajectory.x
+        for guidance in (Guidance.none(), Guidance.cfg(1.0), Guidance.cfg(1.001))
+    ]
+    assert torch.equal(ends[0], ends[1])
+    assert torch.allclose(ends[0], ends[2], atol=0.02)
+
+
+@solvers
+@pytest.mark.parametrize("kind", GRIDS)
+def test_cfgpp_is_cfg_at_its_weight_under_every_solver(solver: AbstractSolver, kind: str) -> None:
+    pipeline = mixture_pipeline()
+    faces, attributes = mixture_faces(pipeline, 2)
+
+    def omega(share: float) -> float:
+        t = torch.tensor(round((1 - share) * 1000))
+        r_t, r_s = (SCHEDULE.noise(u) / SCHEDULE.signal(u) for u in (t, t - 1))
+        return (0.02 * r_t / (r_t - r_s)).item()
+
+    abduction = pipeline.abduct(faces, attributes, steps=10, solver=solver, grid=kind)
+    action = pipeline.act(attributes, {"smiling": 1})
+    plus, cfg, none = (
+        pipeline.predict(abduction, action, guidance).trajectory.x
+        for guidance in (Guidance.cfgpp(0.02), Guidance.cfg(omega), Guidance.none())
+    )
+    assert torch.allclose(plus, cfg, atol=1e-9)
+    assert not torch.allclose(plus, none, atol=1e-2)
+
+
+class Remembering(AbstractPredictor):
+    """Its state is the time of the question it came with."""
+
+    def init(self, x: Images) -> State:
+        return (torch.tensor(-1),)
+
+    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+        return Prediction(0.1 * x, 0.1 * x), (step.t,)
+
+    def rows(self, step: Step) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("solver", [DDIM(), DPMSolver2M(), Heun(), BDIA()], ids=str)
+@pytest.mark.parametrize(("t", "s"), [(400, 300), (300, 400)])
+def test_the_state_that_is_kept_came_from_the_current_time(solver, t: int, s: int) -> None:
+    (step,) = Plan.build(SCHEDULE, (t, s), dtype=torch.float64)
+    start = Trajectory(images())
+    asked, state = Remembering().init(start.x), solver.init(start)
+    _, kept, after = solver.step(Remembering(), start, step, asked, state)
+    assert [int(time) for time in kept] == [t]
+    assert [tensor.shape for tensor in after] == [tensor.shape for tensor in state]
+
+
+@solvers
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
+def test_an_answer_does_not_depend_on_the_batch(solver, dtype, tolerance) -> None:
+    pipeline = mixture_pipeline()
+    pipeline.denoiser.to(dtype)
+    faces, attributes = mixture_faces(pipeline, 5)
+    asked = {"guidance": Guidance.fapg(affected=3.0, invariant=1.2), "steps": 8, "solver": solver}
+    whole, pieces = (
+        pipeline.counterfactual(
+            faces, attributes, {"smiling": 1}, **asked, grid="log-snr", batch_size=size
+        )
+        for size in (256, 3)
+    )
+    assert whole.trajectory.x.dtype == dtype
+    assert torch.isfinite(whole.trajectory.x).all()
+    assert (whole.trajectory.x - pieces.trajectory.x).abs().max() < tolerance
+
+
+@solvers
+def test_a_solver_is_its_text(solver: AbstractSolver) -> None:
+    assert parse_solver(str(solver)) == solver
+    assert parse_solver(f" {str(solver).replace(':', ' : ')} ") == solver
+
+
+def test_every_name_is_a_solver_and_texts_do_as_well() -> None:
+    assert [str(parse_solver(name)).partition(":")[0] for name in SOLVERS] == list(SOLVERS)
+    pipeline = mixture_pipeline()
+    faces, attributes = mixture_faces(pipeline, 1)
+    abduction = pipeline.abduct(faces, attributes, steps=3, solver="fixed-point:3", grid="karras")
+    assert abduction.solver == FixedPointDDIM(3)
+    assert abduction.times == time_grid(SCHEDULE, 3, "karras")
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "fragments"),
+    [
+        ("dpm2m", "solver", ["'bdia'", "did you mean 'dpm-2m'?"]),
+        ("", "solver", ["use one of 'ddim'"]),
+        (None, "solver", ["a text such as", "None"]),
+        ("ddim:5", "solver 'ddim:5'", ["'ddim' alone", "':5'"]),
+        ("fixed-point:0", "fixed-point iterations", ["a whole number from 1"]),
+        ("fixed-point:-2", "fixed-point iterations", ["a whole number from 1"]),
+        ("fixed-point:2.5", "solver 'fixed-point:2.5'", ["a number behind the colon", "'2.5'"]),
+        ("bdia:", "solver 'bdia:'", ["a number behind the colon", "''"]),
+        ("bdia:0", "bdia, gamma", ["above 0, up to 1"]),
+        ("bdia:1.1", "bdia, gamma", ["above 0, up to 1"]),
+        ("bdia:nan", "bdia, gamma", ["above 0, up to 1"]),
+    ],
+)
+def test_texts_that_name_no_solver_are_refused(text, subject: str, fragments: list[str]) -> None:
+    with refused(subject, *fragments):
+        parse_solver(text)
+
+
+def test_a_gamma_that_is_no_number_is_refused() -> None:
+    with refused("bdia, gamma", "str '0.9'"):
+        BDIA("0.9")
