@@ -113,6 +113,24 @@ def test_prefixes_are_undone() -> None:
     assert under_prefix("x", both) == tensors
 
 
+def test_moments_have_the_memory_layout_of_their_weight(tmp_path: Path) -> None:
+    """Fused Adam on a GPU refuses any other, and files keep none."""
+    weight = torch.nn.Parameter(torch.randn(4, 3, 2, 2).to(memory_format=torch.channels_last))
+    optimiser = torch.optim.Adam([weight])
+    weight.grad = torch.randn_like(weight)
+    optimiser.step()
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.write(Checkpoint(1, optimiser_tensors(optimiser), {}))
+    before = optimiser.state[weight]
+    again = torch.optim.Adam([weight])
+    fill_optimiser(again, checkpoints.read(1).tensors)
+    after = again.state[weight]
+    assert after.keys() == before.keys() == {"step", "exp_avg", "exp_avg_sq"}
+    for name, tensor in after.items():
+        assert torch.equal(tensor, before[name])
+        assert tensor.stride() == before[name].stride()
+
+
 def test_an_optimiser_goes_on_as_if_nothing_had_happened() -> None:
     def stepped(steps: int, restored: bool) -> torch.Tensor:
         weight = torch.nn.Parameter(torch.ones(3))

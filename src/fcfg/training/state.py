@@ -123,9 +123,17 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def fill_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimiser back what :func:`optimiser_tensors` took."""
+    """Give an optimiser back what :func:`optimiser_tensors` took.
+
+    The moments get the memory layout of their parameter, which files do not keep: the fused
+    optimisers of GPUs refuse any other.
+    """
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         position, name = key.split(".", 1)
-        state.setdefault(int(position), {})[name] = tensor
+        parameter = parameters[int(position)]
+        alike = tensor.shape == parameter.shape
+        kept = torch.empty_like(parameter).copy_(tensor) if alike else tensor
+        state.setdefault(int(position), {})[name] = kept
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
