@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -244,15 +245,20 @@ class Loop:
         """Measure the loss of the published weights on held-out images; whether it is the best."""
         judged = self.objective.over(self.published)
         self._generator.manual_seed(stream(self.course.seed, self.course.part, "validation"))
-        total, count = 0.0, 0
+        losses: Counter[str] = Counter()
+        count = sum(len(batch.images) for batch in self.validation)
         with evaluating(judged), self.accelerator.autocast():
             for batch in self.validation:
                 rows = len(batch.images)
                 draws = judged.draw(_shape(batch.images, rows), self._generator)
-                total, count = total + rows * float(judged(batch, draws)), count + rows
-        loss = total / count
+                for name, variant in judged.variants(draws).items():
+                    losses[name] += rows / count * float(judged(batch, variant))
         if self.accelerator.is_main_process:
-            self.log.write(self.course.part, self.step, validation_loss=loss)
+            self.log.write(self.course.part, self.step, **losses)
+        advice = judged.advice(losses) if self.step == self.course.steps else None
+        if advice is not None:
+            self.reporter.say(f"{self.course.part}: {advice}")
+        loss = losses["validation_loss"]
         improved = self.best is None or loss < self.best["loss"]
         if improved:
             self.best = {"step": self.step, "loss": loss}

@@ -8,7 +8,7 @@ processes, and each takes its share.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import torch
@@ -37,6 +37,14 @@ class AbstractObjective(nn.Module, ABC):
     @abstractmethod
     def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
         """The loss."""
+
+    @abstractmethod
+    def variants(self, draws: Draws) -> dict[str, Draws]:
+        """Under which draws held-out images are judged, by the name of the loss in the log."""
+
+    @abstractmethod
+    def advice(self, losses: Mapping[str, float]) -> str | None:
+        """What a person should know of the losses on held-out images, if anything."""
 
     @abstractmethod
     def over(self, subject: nn.Module) -> AbstractObjective:
@@ -83,6 +91,27 @@ class DenoisingObjective(AbstractObjective):
         """Squared error of the prediction."""
         return self._loss(batch.images, batch.values, *draws)
 
+    def variants(self, draws: Draws) -> dict[str, Draws]:
+        """As in training; and with the whole condition, and with none."""
+        t, noise, keep = draws
+        return {
+            "validation_loss": draws,
+            "validation_with_condition": (t, noise, torch.ones_like(keep)),
+            "validation_without_condition": (t, noise, torch.zeros_like(keep)),
+        }
+
+    def advice(self, losses: Mapping[str, float]) -> str | None:
+        """Whether the attributes of an image tell the network anything."""
+        told = losses["validation_with_condition"]
+        untold = losses["validation_without_condition"]
+        if told < untold:
+            return None
+        return (
+            f"held-out images are denoised no better with their attributes (loss {told:.6g}) than "
+            f"without ({untold:.6g}), so guidance has nothing to push: train longer, or check that "
+            "the attributes can be seen in the images"
+        )
+
     def over(self, subject: nn.Module) -> DenoisingObjective:
         """The objective of another denoiser."""
         denoiser = cast(Denoiser, subject)
@@ -125,6 +154,14 @@ class ReadingObjective(AbstractObjective):
     def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
         """Cross-entropies and squared errors of its heads."""
         return self.judge.loss(self._outputs(batch.images).float(), batch.values, batch.factors)
+
+    def variants(self, draws: Draws) -> dict[str, Draws]:
+        """One: nothing is drawn."""
+        return {"validation_loss": draws}
+
+    def advice(self, losses: Mapping[str, float]) -> str | None:
+        """Nothing."""
+        return None
 
     def over(self, subject: nn.Module) -> ReadingObjective:
         """The objective of another judge."""

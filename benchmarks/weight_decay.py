@@ -1,0 +1,115 @@
+r"""What weight decay does to a condition: as a part of the loss, and decoupled from it.
+
+    python benchmarks/weight_decay.py --out docs/results/weight-decay.json
+
+The paper trains with "Adam (wd 1e-4)". Adam divides a gradient by its own size, and so does it
+with a decay that is a part of the gradient: a weight whose gradient is smaller than 1e-4 times
+itself shrinks by the learning rate in every step. The loss is a mean over pixels, the condition
+changes little of it, and its gradients are that small. Small networks are trained on drawings,
+alike but for that; of held-out drawings, at half the time:
+
+- ``effect``: root mean square of the noise predicted under the condition, minus that under none;
+- ``weights``: root mean square of the weights through which the condition enters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import fcfg
+from fcfg.datasets import portraits
+from fcfg.experiments.circumstances import circumstances
+from fcfg.files import write_atomically
+
+OPTIMISERS = {
+    "in the loss (Adam)": torch.optim.Adam,
+    "decoupled (AdamW)": torch.optim.AdamW,
+}
+SIZE, BATCH, DECAY = 8, 32, 1e-4
+
+
+def new_denoiser() -> fcfg.Denoiser:
+    """The same for every optimiser."""
+    torch.manual_seed(0)
+    embedder = fcfg.AttributeEmbedder(portraits.space())
+    config = fcfg.UNetConfig(
+        size=SIZE, base=8, multipliers=(1, 2), attention=(), condition=embedder.condition_width
+    )
+    return fcfg.Denoiser(fcfg.UNet(config), embedder, fcfg.NoiseSchedule())
+
+
+@torch.no_grad()
+def condition_state(denoiser: fcfg.Denoiser, images: Tensor, values: Tensor) -> dict[str, float]:
+    """How much the condition does."""
+    width = denoiser.embedder.condition_width
+    corruption = denoiser.draw(images.shape, torch.Generator().manual_seed(1))
+    t = torch.full_like(corruption.t, denoiser.schedule.steps // 2)
+    signal, noise = (f(t).float().view(-1, 1, 1, 1) for f in _levels(denoiser))
+    x, condition = signal * images + noise * corruption.noise, denoiser.embedder(values)
+    effect = denoiser(x, t, condition) - denoiser(x, t, torch.zeros_like(condition))
+    entries = [
+        weight[:, -width:].flatten()
+        for name, weight in denoiser.network.named_parameters()
+        if name.endswith("modulation.weight")
+    ]
+    return {"effect": _rms(effect), "weights": _rms(torch.cat(entries))}
+
+
+def _levels(denoiser: fcfg.Denoiser) -> tuple[Any, Any]:
+    return denoiser.schedule.signal, denoiser.schedule.noise
+
+
+def _rms(x: Tensor) -> float:
+    return float(x.square().mean().sqrt())
+
+
+def course(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Train, and look every so often."""
+    space = portraits.space()
+    drawn, held_out = (portraits.sample(n, seed=s, size=SIZE) for n, s in ((4096, 0), (256, 1)))
+    values, others = (
+        torch.from_numpy(space.encode(space.parse(record.attributes))).float()
+        for record in (drawn, held_out)
+    )
+    denoiser, generator = new_denoiser(), torch.Generator().manual_seed(0)
+    optimiser = OPTIMISERS[name](denoiser.parameters(), args.learning_rate, weight_decay=DECAY)
+    rows, start = [], time.perf_counter()
+    for step in range(args.steps + 1):
+        if step % args.every == 0:
+            found = condition_state(denoiser, held_out.images, others)
+            rows.append({"optimiser": name, "step": step, **found})
+            print(json.dumps(rows[-1]), f"{time.perf_counter() - start:.0f} s", flush=True)
+        chosen = torch.randint(len(drawn.images), (BATCH,), generator=generator)
+        corruption = denoiser.draw((BATCH, 3, SIZE, SIZE), generator)
+        loss = denoiser.loss(drawn.images[chosen], values[chosen], corruption)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return rows
+
+
+def main() -> None:
+    """Train under both, and write what was seen."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--every", type=int, default=500, help="steps between two looks")
+    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    args = parser.parse_args()
+    about = circumstances("cpu", "float32")
+    about["command"] = "python benchmarks/weight_decay.py"
+    settings = {"learning_rate": args.learning_rate, "decay": DECAY, "batch": BATCH, "size": SIZE}
+    rows = [row for name in OPTIMISERS for row in course(name, args)]
+    result = about | settings | {"rows": rows}
+    write_atomically(args.out, json.dumps(result, indent=1, allow_nan=False).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()
