@@ -164,21 +164,20 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
         print(json.dumps(rows[-1]), f"{time.perf_counter() - start:.1f} s", flush=True)
 
     published = {"run": "run", "trained": None, "weights": "published"}
-    prepare_network(pipeline, "float32")
-    for precision in ("float32", "tf32") if args.device == "cuda" else ("float32",):
+    *exact, fast = ("float32", "tf32", "bf16") if args.device == "cuda" else ("float32",)
+    for precision in exact:
         prepare_network(pipeline, precision)
         add(published, precision, args.steps[0], losses=True)
-    fast = "bf16" if args.device == "cuda" else "float32"
     prepare_network(pipeline, fast, compiled_rows=len(subset) if args.compile else None)
     for steps in args.steps:
-        add(published, fast, steps, losses=False)
+        add(published, fast, steps, losses=steps == args.steps[0])
     for state in states(args):
         state.load(network, embedder)
         add(state.to_json(), fast, args.steps[0], losses=True)
     return rows
 
 
-def arguments(words: list[str] | None = None) -> argparse.Namespace:
+def arguments(words: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
@@ -196,15 +195,15 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def main(words: list[str] | None = None) -> None:
+def main(words: list[str]) -> None:
     """Measure and write."""
     args = arguments(words)
     rows = measure(args)
     about = circumstances(args.device, "", compiled=args.compile, commit=args.commit)
-    command = ["python", "benchmarks/reversibility.py", *without_folders(words or sys.argv[1:])]
+    command = ["python", "benchmarks/reversibility.py", *without_folders(words)]
     result = {**about, "command": shlex.join(command), "do": args.do, "rows": rows}
     write_atomically(args.out, json.dumps(result, indent=1, allow_nan=False).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
