@@ -14,6 +14,8 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 reversibility = import_module("reversibility")
 solver_study = import_module("solver_study")
+sys.path.insert(0, str(BENCHMARKS.parent / "docs"))
+reproduction = import_module("reproduction")
 
 FCFG = "fcfg:affected=3.0,invariant=1.2"
 
@@ -58,6 +60,19 @@ def test_a_result_says_how_it_came_about_but_not_where(returned: dict[str, Any])
     losses = returned["rows"][0]["losses"]
     assert list(losses) == ["whole", "none", "target only", "all but target"]
     assert len(set(losses.values())) == 4
+
+
+def test_the_page_has_a_line_for_every_way_to_go_back(
+    returned: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "celeba-reversibility.json"
+    assert "not been measured yet" in reproduction.reversibility(file)
+    file.write_text(json.dumps(returned))
+    lines = [line for line in reproduction.reversibility(file).splitlines() if "weights" in line]
+    assert len(lines) == len(returned["rows"]) / 3
+    assert lines[0].startswith("| published weights, float32, 2 steps | ")
+    assert f" | {returned['rows'][2]['against_cfg']['value']:+.3f} [" in lines[0]
+    assert "the same" in lines[-1]
 
 
 @pytest.fixture(scope="module")
