@@ -24,7 +24,9 @@ from fcfg.training import presets
 
 def rates(row: Measurement) -> dict[str, Any]:
     """A row as the table has it."""
-    assert row.seconds and row.seconds_low and row.seconds_high
+    assert row.seconds is not None  # nobody is absent in training
+    assert row.seconds_low is not None
+    assert row.seconds_high is not None
     return {
         "steps_per_second": {
             "median": 1 / row.seconds,

@@ -53,7 +53,7 @@ class Given:
             masked = [denoiser.embedder.masked(asked, row[None]) for row in keep]
         return cls(
             denoiser,
-            question.images.to(subject.device),
+            question.images.to(subject.device, denoiser.state_dtype),
             factual,
             [torch.zeros_like(asked), *masked],
             table.weights[0].tolist(),

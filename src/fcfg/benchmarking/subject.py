@@ -99,7 +99,7 @@ class Question:
     @property
     def groups(self) -> Partition:
         """Those that are evaluated: empty ones are not."""
-        return Partition({name: members for name, members in self.named.items() if members})
+        return Partition({name: members for name, members in self.named.groups.items() if members})
 
     @property
     def rows_at_once(self) -> int:
@@ -134,7 +134,7 @@ def preset_subject(name: str, device: torch.device) -> Subject:
     denoiser = new_denoiser(config)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        _wake(denoiser.network)
+        wake(denoiser.network)
     graph = CausalGraph({attribute: [] for attribute in config.space.names})
     scm = StructuralCausalModel(config.space, graph)
     return Subject(name, CounterfactualPipeline(denoiser, scm), device)
@@ -164,9 +164,9 @@ def random_table(space: AttributeSpace, count: int, seed: int = 0) -> Table:
 
 
 def _drawn(subject: Subject, count: int, size: int) -> tuple[Tensor, Table]:
-    """Drawings for a model of the drawn world, random pixels for any other."""
+    """Drawings for a model of the drawn world at its own size, else random pixels."""
     space, shape = subject.pipeline.space, subject.network
-    if space == portraits.space() and shape.channels == 3:
+    if space == portraits.space() and shape.channels == 3 and size == shape.size:
         record = portraits.sample(count, seed=portraits.EVALUATION_SEED, size=size)
         return record.images, record.attributes
     generator = torch.Generator().manual_seed(0)
@@ -187,8 +187,18 @@ def _parts(names: tuple[str, ...], count: int) -> Partition:
     return Partition({f"group{number}": group for number, group in enumerate(groups, 1)})
 
 
-def _wake(network: nn.Module) -> None:
-    """Give layers that begin at zero the weights that torch gives to others."""
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d) and not module.weight.any():
-            module.reset_parameters()
+def wake(network: nn.Module) -> None:
+    """Give layers that begin at zero the weights that torch gives to others.
+
+    The last one gets a hundredth of them: from pure noise a DDIM step magnifies what the network
+    says 156 times, and images should stay images.
+    """
+    asleep = [
+        module
+        for module in network.modules()
+        if isinstance(module, nn.Conv2d) and not module.weight.any()
+    ]
+    for module in asleep:
+        module.reset_parameters()
+    for parameter in asleep[-1].parameters():
+        parameter.data *= 0.01
