@@ -186,6 +186,13 @@ def test_who_cannot_take_part_says_why(subject: Subject) -> None:
     assert all(row.seconds is None for row in rows.values())
 
 
+def test_a_gpu_computes_in_less_than_float32(subject: Subject) -> None:
+    there = replace(subject, device=CUDA).question(1, 1)
+    assert [sampling.precision(there, compiled=c) for c in (False, True)] == ["tf32", "bf16"]
+    here = subject.question(1, 1)
+    assert {sampling.precision(here, compiled=c) for c in (False, True)} == {"float32"}
+
+
 @pytest.mark.usefixtures("installed")
 def test_diffusers_needs_steps_that_divide(subject: Subject) -> None:
     schedule = subject.pipeline.denoiser.schedule
@@ -246,6 +253,14 @@ def test_warm_up_is_not_counted_and_windows_are_divided(monkeypatch: pytest.Monk
     found = timing.measure(lambda: calls.append(1), CPU, warmup=3, repetitions=2, length=4)
     assert found.seconds == (1.0, 0.5)
     assert len(calls) == 3 + 2 * 4
+
+
+def test_patience_ends_repetitions_but_not_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 3.0, 10.0, 13.0])
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
+    assert timing.measure(lambda: None, CPU, repetitions=9, patience=4).seconds == (3, 3)
+    clock = iter([0.0, 9.0])
+    assert timing.measure(lambda: None, CPU, repetitions=9, patience=4).seconds == (9,)
 
 
 def test_a_gpu_is_waited_for_and_its_memory_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fcfg.benchmarking.record import Measurement
-from fcfg.benchmarking.sampling import alone, answer, described, prepared
+from fcfg.benchmarking.sampling import alone, answer, described, precision, prepared
 from fcfg.benchmarking.subject import Question, Subject
 from fcfg.benchmarking.timing import Timing, measure, peak_bytes
 from fcfg.errors import InputError
@@ -92,12 +92,15 @@ def points(subject: Subject, images: int, steps: int) -> list[Point]:
     return found
 
 
-def cost(point: Point, *, repetitions: int) -> list[tuple[Measurement, Timing]]:
+def cost(
+    point: Point, *, repetitions: int, patience: float = math.inf
+) -> list[tuple[Measurement, Timing]]:
     """Time one point with our eager pipeline; a row for each of its axes, and all its times.
 
     Args:
         point: Of a sweep.
         repetitions: After one that is not counted.
+        patience: Seconds after which none begins.
     """
     question, device = point.question, point.question.subject.device
     with alone(device):
@@ -107,9 +110,12 @@ def cost(point: Point, *, repetitions: int) -> list[tuple[Measurement, Timing]]:
             device,
             warmup=1,
             repetitions=repetitions,
+            patience=patience,
         )
         peak = peak_bytes(device)
-    row = replace(described(question, "", ""), part="cost", peak_bytes=peak).timed(timing)
+    row = replace(
+        described(question, "", precision(question, compiled=False)), part="cost", peak_bytes=peak
+    ).timed(timing)
     return [
         (replace(row, name=axis, value=float(value)), timing) for axis, value in point.axes.items()
     ]

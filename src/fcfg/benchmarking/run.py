@@ -35,6 +35,7 @@ class Scale:
     fewest_images: int  #: where the sweeps of the costs begin
     fewest_steps: int
     rows: int  #: for which the network is compiled
+    patience: float  #: seconds after which no repetition begins, outside training
 
     @classmethod
     def fitting(
@@ -64,13 +65,14 @@ class Scale:
         pace = Pace(128, 15, 5, 20) if on_gpu else Pace(4, 1, 3, 1)
         return cls(
             images=images,
-            steps=steps if steps is not None else 10 if on_gpu else 2,
+            steps=steps if steps is not None else 10 if on_gpu else 4,
             repetitions=1 if quick else 3,
-            singles=1 if quick else 5 if on_gpu else 2,
+            singles=1 if quick else 5,
             pace=Pace(pace.batch, 1, 1, pace.length) if quick else pace,
             fewest_images=max(1, images // 4) if on_gpu else 1,
             fewest_steps=1,
             rows=rows if rows is not None else images,
+            patience=60 if on_gpu else 10,
         )
 
 
@@ -158,16 +160,26 @@ class Bench:
             sampling.contestants(question, compiled=self.compiled, rows=scale.rows)
         ):
             tell((done + 0.5) / 6)
-            yield sampling.contest(question, contestant, truth, repetitions=scale.repetitions)
+            yield sampling.contest(
+                question,
+                contestant,
+                truth,
+                repetitions=scale.repetitions,
+                patience=scale.patience,
+            )
         yield sampling.network_alone(
-            question, compiled=self.compiled, rows=scale.rows, repetitions=scale.repetitions
+            question,
+            compiled=self.compiled,
+            rows=scale.rows if self.compiled else question.rows_at_once,
+            repetitions=scale.repetitions,
         )
 
     def _single(self, tell: Callable[[float], None]) -> Iterator[Measurement]:
-        yield single(self.subject, compiled=False, repetitions=self.scale.singles)
+        many, patience = self.scale.singles, self.scale.patience
+        yield single(self.subject, compiled=False, repetitions=many, patience=patience)
         if self.compiled:
             tell(0.5)
-            yield single(self.subject, compiled=True, repetitions=self.scale.singles)
+            yield single(self.subject, compiled=True, repetitions=many, patience=patience)
 
     def _training(self, tell: Callable[[float], None]) -> list[Measurement]:
         done = 0
@@ -188,5 +200,5 @@ class Bench:
         measured = []
         for done, point in enumerate(todo):
             tell(done / len(todo))
-            measured += cost(point, repetitions=scale.repetitions)
+            measured += cost(point, repetitions=scale.repetitions, patience=scale.patience)
         return [*(row for row, _ in measured), *exponents(measured)]

@@ -5,6 +5,7 @@ The reference comes first, and every switch that one of them sets is put back af
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -49,7 +50,7 @@ def contestants(question: Question, *, compiled: bool, rows: int) -> Iterator[Co
         compiled: Whether to compile the network, too.
         rows: For which the compiled network is made.
     """
-    eager = "tf32" if question.subject.device.type == "cuda" else "float32"
+    eager = precision(question, compiled=False)
     schedule = question.subject.pipeline.denoiser.schedule
     why = obstacle(question.steps, schedule)
     yield Contestant(REFERENCE, eager, lambda q: _bound(batched, q))
@@ -58,15 +59,16 @@ def contestants(question: Question, *, compiled: bool, rows: int) -> Iterator[Co
     yield Contestant(EAGER, eager, lambda q: _ours(q, prepared(q, compiled=False)))
     yield Contestant(
         COMPILED,
-        fast(question) if compiled else "",
+        precision(question, compiled=True) if compiled else "",
         lambda q: _ours(q, prepared(q, compiled=True, rows=rows)),
         "" if compiled else NOT_COMPILED,
     )
 
 
-def fast(question: Question) -> str:
-    """The precision that ours is compiled in."""
-    return "bf16" if question.subject.device.type == "cuda" else "float32"
+def precision(question: Question, *, compiled: bool) -> str:
+    """What a GPU computes in, eager or as ours is compiled; a CPU has float32 for both."""
+    on_gpu = question.subject.device.type == "cuda"
+    return ("bf16" if compiled else "tf32") if on_gpu else "float32"
 
 
 def prepared(question: Question, *, compiled: bool, rows: int = 1) -> CounterfactualPipeline:
@@ -78,10 +80,8 @@ def prepared(question: Question, *, compiled: bool, rows: int = 1) -> Counterfac
         rows: For which it is compiled.
     """
     pipeline = question.subject.fresh()
-    if compiled:
-        prepare_network(pipeline, fast(question), compiled_rows=rows)
-    else:
-        prepare_network(pipeline, "tf32")
+    wanted = precision(question, compiled=compiled)
+    prepare_network(pipeline, wanted, compiled_rows=rows if compiled else None)
     return pipeline
 
 
@@ -115,7 +115,12 @@ def exact(question: Question) -> Tensor:
 
 
 def contest(
-    question: Question, contestant: Contestant, truth: Tensor, *, repetitions: int
+    question: Question,
+    contestant: Contestant,
+    truth: Tensor,
+    *,
+    repetitions: int,
+    patience: float = math.inf,
 ) -> Measurement:
     """Measure one of them; its first run, which is not timed, gives the images.
 
@@ -124,6 +129,7 @@ def contest(
         contestant: Who.
         truth: What :func:`exact` gave.
         repetitions: Of the whole answer.
+        patience: Seconds after which none begins.
     """
     row = described(question, contestant.name, contestant.precision)
     if contestant.absent:
@@ -132,7 +138,7 @@ def contest(
     with alone(device):
         run = contestant.prepare(question)
         difference = (run() - truth).abs()
-        timing = measure(run, device, repetitions=repetitions)
+        timing = measure(run, device, repetitions=repetitions, patience=patience)
         row = replace(
             row,
             peak_bytes=peak_bytes(device),
@@ -155,9 +161,8 @@ def network_alone(
     """
     device = question.subject.device
     shape = question.subject.network
-    precision = fast(question) if compiled else "float32"
     row = replace(
-        described(question, ALONE, precision),
+        described(question, ALONE, precision(question, compiled=compiled)),
         images=None,
         steps=None,
         evaluations=rows,
@@ -174,13 +179,13 @@ def network_alone(
         return replace(row, peak_bytes=peak_bytes(device)).timed(timing)
 
 
-def described(question: Question, name: str, precision: str) -> Measurement:
+def described(question: Question, name: str, computed_in: str) -> Measurement:
     """What is known of a row before it is measured."""
     flops = question.subject.flops(question.images.shape[-1])
     return Measurement(
         "sampling",
         name,
-        precision=precision,
+        precision=computed_in,
         images=len(question.images),
         groups=len(question.groups),
         steps=question.steps,

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 
 from fcfg.benchmarking.record import Measurement
-from fcfg.benchmarking.sampling import alone, described, fast, prepared
+from fcfg.benchmarking.sampling import alone, described, precision, prepared
 from fcfg.benchmarking.subject import Subject
 from fcfg.benchmarking.timing import measure, peak_bytes, wait
 
 
-def single(subject: Subject, *, compiled: bool, repetitions: int) -> Measurement:
+def single(
+    subject: Subject, *, compiled: bool, repetitions: int, patience: float = math.inf
+) -> Measurement:
     """Time the pipeline with its defaults: the first answer, and those after it.
 
     Args:
         subject: The model.
         compiled: As it is run, or eager.
         repetitions: Answers after the first.
+        patience: Seconds after which none begins.
     """
     question, device = subject.question(1, 1), subject.device
     rows = question.rows_at_once
@@ -32,9 +36,9 @@ def single(subject: Subject, *, compiled: bool, repetitions: int) -> Measurement
             lambda: pipeline.counterfactual(question.images, question.attributes, question.do),
             device,
             repetitions=repetitions,
+            patience=patience,
         )
-    eager = "tf32" if device.type == "cuda" else "float32"
-    row = described(question, name, fast(question) if compiled else eager)
+    row = described(question, name, precision(question, compiled=compiled))
     return replace(
         row,
         part="single",

@@ -77,6 +77,7 @@ def _single(record: Record) -> Table:
             "seconds, warm": lambda row: _number(row.seconds),
             "fastest": lambda row: _number(row.seconds_low),
             "slowest": lambda row: _number(row.seconds_high),
+            "measured": lambda row: f"{row.repetitions}×",
             "seconds, cold": lambda row: _number(row.cold_seconds),
             "rows": lambda row: str(row.evaluations),
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Generator
@@ -46,6 +47,7 @@ def measure(
     warmup: int = 0,
     repetitions: int = 3,
     length: int = 1,
+    patience: float = math.inf,
 ) -> Timing:
     """Time a call.
 
@@ -55,11 +57,12 @@ def measure(
         warmup: Calls that are not counted.
         repetitions: Times it is measured.
         length: Calls in each; the time is that of one.
+        patience: Seconds after which no further repetition begins.
     """
     for _ in range(warmup):
         call()
     seconds: list[float] = []
-    for _ in range(repetitions):
+    while len(seconds) < repetitions and length * sum(seconds) <= patience:
         wait(device)
         start = time.perf_counter()
         for _ in range(length):
