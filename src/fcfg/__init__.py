@@ -68,7 +68,16 @@ _HOME = {
 # Rooms that can be named after a plain import, such as fcfg.datasets.
 _ROOMS = {
     *_HOME.values(),
-    *("batching", "datasets", "experiments", "files", "generation", "images", "mechanisms"),
+    *(
+        "batching",
+        "benchmarking",
+        "datasets",
+        "experiments",
+        "files",
+        "generation",
+        "images",
+        "mechanisms",
+    ),
     *("metrics", "reports", "sheet"),
     "training",
 }

@@ -1,0 +1,50 @@
+"""One counterfactual from end to end, as somebody waits for it."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+
+from fcfg.benchmarking.record import Measurement
+from fcfg.benchmarking.sampling import alone, described, precision, prepared
+from fcfg.benchmarking.subject import Subject
+from fcfg.benchmarking.timing import measure, peak_bytes, wait
+
+
+def single(
+    subject: Subject, *, compiled: bool, repetitions: int, patience: float = math.inf
+) -> Measurement:
+    """Time the pipeline with its defaults: the first answer, and those after it.
+
+    Args:
+        subject: The model.
+        compiled: As it is run, or eager.
+        repetitions: Answers after the first.
+        patience: Seconds after which none begins.
+    """
+    question, device = subject.question(1, 1), subject.device
+    rows = question.rows_at_once
+    name = f"one counterfactual, {'compiled' if compiled else 'eager'}"
+    with alone(device):
+        pipeline = prepared(question, compiled=compiled, rows=rows)
+        start = time.perf_counter()
+        pair = pipeline.counterfactual(question.images, question.attributes, question.do)
+        wait(device)
+        cold = time.perf_counter() - start
+        timing = measure(
+            lambda: pipeline.counterfactual(question.images, question.attributes, question.do),
+            device,
+            repetitions=repetitions,
+            patience=patience,
+        )
+    row = described(question, name, precision(question, compiled=compiled))
+    return replace(
+        row,
+        part="single",
+        steps=len(pair.abduction.times) - 1,
+        cold_seconds=cold,
+        evaluations=pair.evaluations,
+        flops=pair.evaluations * subject.flops(),
+        peak_bytes=peak_bytes(device),
+    ).timed(timing)
