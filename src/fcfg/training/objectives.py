@@ -108,8 +108,8 @@ class DenoisingObjective(AbstractObjective):
             return None
         return (
             f"held-out images are denoised no better with their attributes (loss {told:.6g}) than "
-            f"without ({untold:.6g}), so guidance has nothing to push: train longer, or check that "
-            "the attributes can be seen in the images"
+            f"without ({untold:.6g}), so guidance has nothing to push: train longer, or see "
+            "whether the attributes show in the images"
         )
 
     def over(self, subject: nn.Module) -> DenoisingObjective:
