@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Generator
@@ -22,6 +23,10 @@ from fcfg.execution.rows import compiled_sizes
 from fcfg.guidance import Guidance
 from fcfg.records import Counterfactual
 from refusal import refused
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import execution_rates as benchmark  # noqa: E402
 
 pytestmark = [
     # Importing the compiler, torch warns of itself; and where a CPU has no products of bf16.
@@ -87,7 +92,7 @@ class Counting(nn.Module):
         return self.inner(x, t, c)
 
 
-# Compiled -----------------------------------------------------------------------------------------
+# Compiled ----------------------------------------------------------------------------------------
 
 COMPILED = """
 import torch
@@ -161,7 +166,7 @@ def test_inputs_of_any_layout_meet_one_compiled_network(monkeypatch: pytest.Monk
     assert len(set(seen)) == 1
 
 
-# Precision ----------------------------------------------------------------------------------------
+# Precision ---------------------------------------------------------------------------------------
 
 
 def test_precision_is_that_of_the_network_alone() -> None:
@@ -185,6 +190,25 @@ def test_only_a_gpu_has_tf32() -> None:
         asked = Execution(precision, compile=True, batch_size=7)
         assert asked.on("cuda:1") == Execution(on_gpu, compile=True, batch_size=7)
         assert asked.on(torch.device("cpu")) == Execution(on_cpu, compile=True, batch_size=7)
+
+
+def test_a_loaded_network_is_laid_out_as_convolutions_like_it() -> None:
+    network = fcfg.load("portraits").prepare().denoiser.network
+    assert network.memory_format == torch.channels_last
+    assert network.stem.weight.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_weights_that_change_later_are_used(precision: str, compiled: bool) -> None:
+    pipeline, other = (awake_model().prepare(precision, compile=compiled) for _ in range(2))
+    with torch.no_grad(), without_the_compiler():
+        before = pipeline.denoiser(*questions(2))
+        for network in (pipeline.denoiser.network, other.denoiser.network):
+            network.load_state_dict({k: 2 * v for k, v in network.state_dict().items()})
+        after = pipeline.denoiser(*questions(2))
+        assert torch.equal(after, other.denoiser(*questions(2)))
+    assert not torch.equal(before, after)
 
 
 def test_training_asks_the_network_itself() -> None:
@@ -214,7 +238,7 @@ def test_what_nobody_knows_is_refused(options, subject: str, fragments: list[str
     assert pipeline.execution is None
 
 
-# Whatever is chosen -------------------------------------------------------------------------------
+# Whatever is chosen ------------------------------------------------------------------------------
 
 MODES = [("float32", False), ("bf16", False), ("float32", True), ("bf16", True)]
 
@@ -268,7 +292,7 @@ def test_out_of_memory_loses_nothing(compiled: bool) -> None:
         ask(pipeline, 1)
 
 
-# How much at once ---------------------------------------------------------------------------------
+# How much at once --------------------------------------------------------------------------------
 
 
 def test_rows_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,3 +313,22 @@ def test_rows_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory.rows_within(*measured) == 512  # of 800 that would fit
     assert memory.rows_within(free=10**15, each=1.0) == 4096
     assert memory.rows_within(free=0, each=1e9) == 1
+
+
+# The page ----------------------------------------------------------------------------------------
+
+
+def test_the_page_runs() -> None:
+    page = (ROOT / "docs" / "speed.md").read_text("utf-8")
+    names: dict[str, object] = {}
+    exec(page.split("```python\n")[1].split("```")[0], names)
+    assert names["pair"].images.shape == (2, 3, 32, 32)
+    assert names["pipeline"].execution == Execution()
+
+
+def test_the_benchmark_of_the_page_runs(tmp_path: Path, capsys) -> None:
+    words = ["--rows", "1", "--ways", "as loaded", "prepared", "--out", str(tmp_path / "x.json")]
+    found = benchmark.main(words)
+    assert list(found["rows_per_second"]["1"]) == ["as loaded", "prepared"]
+    assert all(rate > 0 for rate in found["rows_per_second"]["1"].values())
+    assert json.loads((tmp_path / "x.json").read_text()) == found

@@ -68,8 +68,8 @@ _HOME = {
 # Rooms that can be named after a plain import, such as fcfg.datasets.
 _ROOMS = {
     *_HOME.values(),
-    *("batching", "datasets", "experiments", "files", "generation", "images", "mechanisms"),
-    *("metrics", "reports", "sheet"),
+    *("batching", "datasets", "execution", "experiments", "files", "generation", "images"),
+    *("mechanisms", "metrics", "reports", "sheet"),
     "training",
 }
 

@@ -17,8 +17,8 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> None:
     """Make a denoiser compute otherwise, on the device where it is; the last call counts.
 
     Its network keeps its weights, digit by digit, so that it can be saved, and prepared otherwise,
-    at any time; bf16 is a copy, which knows nothing of weights that change afterwards. Whether
-    products may be rounded to TF32 holds for the whole process: torch has one switch.
+    at any time; bf16 is a copy. Whether products may be rounded to TF32 holds for the whole
+    process: torch has one switch.
 
     Args:
         denoiser: On its device.
@@ -30,10 +30,9 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> None:
     network = denoiser.network
     _lay_out(network, torch.channels_last)
     rounded = execution.precision == "bf16"
-    if rounded:
-        network = deepcopy(network).to(torch.bfloat16).eval()
-    compiled = CompiledRows(network, execution.batch_size) if execution.compile else None
-    denoiser.evaluate = _Rounded(compiled or network) if rounded else compiled
+    asked = deepcopy(network).to(torch.bfloat16).eval() if rounded else network
+    compiled = CompiledRows(asked, execution.batch_size) if execution.compile else None
+    denoiser.evaluate = _Rounded(network, asked, compiled or asked) if rounded else compiled
 
 
 def _lay_out(network: nn.Module, layout: torch.memory_format) -> None:
@@ -44,10 +43,26 @@ def _lay_out(network: nn.Module, layout: torch.memory_format) -> None:
 
 
 class _Rounded:
-    """Asks in bf16 what is asked in float32. Not a module: the copy belongs to nobody else."""
+    """Asks in bf16 what is asked in float32. Not a module: the copy belongs to nobody else.
 
-    def __init__(self, evaluate: Evaluate) -> None:
-        self._evaluate = evaluate
+    Args:
+        network: What was copied; where its weights change, the copy follows.
+        copy: In bf16.
+        evaluate: What is asked: the copy, or the copy compiled.
+    """
+
+    def __init__(self, network: nn.Module, copy: nn.Module, evaluate: Evaluate) -> None:
+        self._network, self._copy, self._evaluate = network, copy, evaluate
+        self._changes = _changes(network)
 
     def __call__(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        changes = _changes(self._network)
+        if changes != self._changes:
+            self._copy.load_state_dict(self._network.state_dict())
+            self._changes = changes
         return self._evaluate(x.to(torch.bfloat16), t, c.to(torch.bfloat16))
+
+
+def _changes(network: nn.Module) -> int:
+    """How often weights were written to, which torch counts."""
+    return sum(parameter._version for parameter in network.parameters())
