@@ -36,7 +36,6 @@ from torch import Tensor
 import fcfg
 from fcfg.experiments import find_experiment
 from fcfg.experiments.circumstances import circumstances, without_folders
-from fcfg.experiments.execution import prepare_network
 from fcfg.experiments.presets import experiments
 from fcfg.experiments.subset import Subset, choose_subset, draw_targets
 from fcfg.files import write_atomically
@@ -164,21 +163,20 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
         print(json.dumps(rows[-1]), f"{time.perf_counter() - start:.1f} s", flush=True)
 
     published = {"run": "run", "trained": None, "weights": "published"}
-    prepare_network(pipeline, "float32")
-    for precision in ("float32", "tf32") if args.device == "cuda" else ("float32",):
-        prepare_network(pipeline, precision)
+    *exact, fast = ("float32", "tf32", "bf16") if args.device == "cuda" else ("float32",)
+    for precision in exact:
+        pipeline.prepare(precision)
         add(published, precision, args.steps[0], losses=True)
-    fast = "bf16" if args.device == "cuda" else "float32"
-    prepare_network(pipeline, fast, compiled_rows=len(subset) if args.compile else None)
+    pipeline.prepare(fast, compile=args.compile, batch_size=len(subset))
     for steps in args.steps:
-        add(published, fast, steps, losses=False)
+        add(published, fast, steps, losses=steps == args.steps[0])
     for state in states(args):
         state.load(network, embedder)
         add(state.to_json(), fast, args.steps[0], losses=True)
     return rows
 
 
-def arguments(words: list[str] | None = None) -> argparse.Namespace:
+def arguments(words: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
@@ -196,15 +194,15 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def main(words: list[str] | None = None) -> None:
+def main(words: list[str]) -> None:
     """Measure and write."""
     args = arguments(words)
     rows = measure(args)
     about = circumstances(args.device, "", compiled=args.compile, commit=args.commit)
-    command = ["python", "benchmarks/reversibility.py", *without_folders(words or sys.argv[1:])]
+    command = ["python", "benchmarks/reversibility.py", *without_folders(words)]
     result = {**about, "command": shlex.join(command), "do": args.do, "rows": rows}
     write_atomically(args.out, json.dumps(result, indent=1, allow_nan=False).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

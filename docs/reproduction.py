@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from fcfg.experiments.record import opened, read_results
 from fcfg.experiments.summary import Summary, summarise
@@ -33,6 +34,48 @@ def part(name: str, folder: Path = RESULTS) -> str:
     rows = len([row for row in paper_rows(name) if row.guidance is not None])
     there = f" The paper has {rows} rows on it." if rows else ""
     return f"There is no result file on `{name}` yet, so nothing can be said here.{there}"
+
+
+def reversibility(file: Path = RESULTS / "celeba-reversibility.json") -> str:
+    """What benchmarks/reversibility.py wrote: one line for each way to go there and back."""
+    if not file.exists():
+        return "It has not been measured yet: `benchmarks/reversibility.py` does."
+    result = json.loads(file.read_text("utf-8"))
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in result["rows"]:
+        groups.setdefault(_how(row), []).append(row)
+    heads = [
+        *("", "unguided", "CFG 3.0", "FCFG 3.0 / 1.2", "FCFG − CFG", "FCFG, drift of R, G, B"),
+        "loss: whole / no condition / target alone / all but target",
+    ]
+    lines = [heads, ["---"] * len(heads)]
+    for how, (unguided, cfg, fcfg) in groups.items():
+        maes = [f"{row['mae']['value']:.3f}" for row in (unguided, cfg, fcfg)]
+        against, losses = fcfg["against_cfg"], fcfg["losses"]
+        lines.append(
+            [
+                how,
+                *maes,
+                f"{against['value']:+.3f} [{against['low']:+.3f}, {against['high']:+.3f}]",
+                " ".join(f"{channel:+.3f}" for channel in fcfg["drift"]),
+                "–" if losses is None else " / ".join(f"{loss:.5f}" for loss in losses.values()),
+            ]
+        )
+    first = result["rows"][0]
+    return "\n".join(
+        [
+            *map(table_row, lines),
+            "",
+            f"Way back of do({result['do']}), {first['images']} images; `{result['command']}`, "
+            f"{result['environment']['device']}, commit {(result['commit'] or '?')[:12]}.",
+        ]
+    )
+
+
+def _how(row: dict[str, Any]) -> str:
+    trained = "" if row["trained"] is None else f", {row['trained']:,} steps of training"
+    run = "" if row["run"] == "run" else f", {row['run']}"
+    return f"{row['weights']} weights{trained}{run}, {row['precision']}, {row['steps']} steps"
 
 
 def result_files(folder: Path) -> list[Path]:

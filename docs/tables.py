@@ -129,7 +129,29 @@ def _rate(rate: float, reference: float) -> str:
     return f"{rate:.1f} ({rate / reference:.2f})"
 
 
+def weight_decay_table() -> str:
+    """What benchmarks/weight_decay.py wrote."""
+    result = json.loads((DOCS / "results" / "weight-decay.json").read_text("utf-8"))
+    rows = result["rows"]
+    steps = list(dict.fromkeys(row["step"] for row in rows))
+    heads = ["weight decay", *(f"step {step:,}" for step in steps)]
+    lines = [heads, ["---"] * len(heads)]
+    for name in dict.fromkeys(row["optimiser"] for row in rows):
+        own = {row["step"]: row for row in rows if row["optimiser"] == name}
+        cells = [f"{own[s]['effect']:.4f} / {own[s]['weights']:.4f}" for s in steps]
+        lines.append([name, *cells])
+    environment = result["environment"]
+    return (
+        _markdown(lines)
+        + f"\n`{result['command']}`: drawings of {result['size']} × {result['size']} pixels, "
+        + f"batch {result['batch']}, learning rate {result['learning_rate']:g}, decay "
+        + f"{result['decay']:g}; {environment['device']}, torch {environment['torch']}.\n"
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "weight-decay": weight_decay_table,
+    "reversibility": reproduction.reversibility,
     "presets": presets_table,
     "training-throughput": throughput_table,
     "execution-cpu": execution_table,

@@ -14,6 +14,9 @@ from torch import nn
 import fcfg
 from fcfg.training import train
 from fcfg.training.loop import Course, MovingAverage
+from fcfg.training.objectives import DenoisingObjective
+from fcfg.training.run import denoising_optimiser
+from fcfg.training.workspace import new_denoiser
 from refusal import refused
 from runs import Recorder, log_of, same, tiny, tiny_file, weights
 
@@ -31,6 +34,44 @@ def test_a_run_leaves_a_pipeline_a_log_and_its_configuration(finished: Path) -> 
     assert pipeline.provenance["training"]["name"] == "tiny"
     assert pipeline.provenance["steps"] == {"judge": "6 of 6", "diffusion": "12 of 12"}
     assert fcfg.training.read_config(str(finished / "training/config.yaml")) == tiny()
+
+
+def test_decay_is_no_part_of_the_gradient() -> None:
+    """A weight that nothing pulls at shrinks by rate × decay of itself, not by the rate."""
+    denoiser = new_denoiser(tiny())
+    before = {name: p.detach().clone() for name, p in denoiser.named_parameters()}
+    for parameter in denoiser.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    denoising_optimiser(denoiser, 1e-2, 1e-1).step()
+    for name, parameter in denoiser.named_parameters():
+        torch.testing.assert_close(parameter.detach(), (1 - 1e-3) * before[name])
+
+
+def test_held_out_losses_say_whether_the_condition_is_used(tmp_path: Path) -> None:
+    recorder = Recorder()
+    out = train(tiny(diffusion={"steps": 2}), tmp_path / "run", "diffusion", reporter=recorder)
+    entry = next(e for e in log_of(out) if e["step"] == 2 and "validation_loss" in e)
+    told, untold = (entry[f"validation_{word}_condition"] for word in ("with", "without"))
+    assert told != untold
+    assert any("no better with their attributes" in line for line in recorder.said) == (
+        told >= untold
+    )
+    objective = DenoisingObjective(fcfg.load(out).denoiser, p_null=0.5, p_group=0.0)
+    draws = objective.draw((4, 3, 8, 8), torch.Generator().manual_seed(0))
+    variants = objective.variants(draws)
+    assert variants["validation_loss"] == draws
+    assert variants["validation_with_condition"][2].all()
+    assert not variants["validation_without_condition"][2].any()
+    assert all(variant[:2] == draws[:2] for variant in variants.values())
+
+
+@pytest.mark.parametrize(("told", "advised"), [(0.1, False), (0.2, True), (0.3, True)])
+def test_a_condition_that_tells_nothing_is_said_at_the_end(told: float, advised: bool) -> None:
+    objective = DenoisingObjective(new_denoiser(tiny()), p_null=0.5, p_group=0.0)
+    losses = {"validation_with_condition": told, "validation_without_condition": 0.2}
+    advice = objective.advice(losses)
+    assert (advice is not None) == advised
+    assert advice is None or f"(loss {told}) than without (0.2)" in advice
 
 
 def test_the_same_seed_trains_the_same_pipeline_and_another_another(

@@ -1,0 +1,207 @@
+r"""How good the answers of a solver are, against the network rows and the seconds they cost.
+
+    python benchmarks/solver_study.py portraits --images 1000 --out docs/results/solvers.json \
+        --work runs/solvers --precision bf16 --compile
+    python benchmarks/solver_study.py portraits --images 8 --sweep "ddim uniform 10" --out x.json
+
+Each way to go from image to noise and back (a solver, a grid, a number of steps) is an evaluation
+of its own on the same images, as ``fcfg evaluate`` does it: no guidance, CFG and FCFG, there and
+back. The first one is the reference, the paper's 1,000 steps of DDIM unless ``--reference`` says
+otherwise. A way is *equal* to it where the signed shift of every attribute and every Δ lie in the
+reference's 95 % interval, and the way back ends at most 5 % farther from the image.
+
+What is done is kept under ``--work``; the same command goes on there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import fcfg
+from fcfg.experiments import Evaluation, Experiment, Summary, choose_subset, find_instruments
+from fcfg.experiments.circumstances import circumstances, without_folders
+from fcfg.experiments.summary import Cell, summarise
+from fcfg.files import write_atomically
+from fcfg.metrics import Estimate
+
+GUIDANCE = ("cfg:3.0", "fcfg:affected=3.0,invariant=1.2")
+REFERENCE = "ddim uniform 1000"
+SWEEP = (
+    *(f"ddim uniform {steps}" for steps in (10, 20, 50, 100, 200)),
+    *(f"ddim karras {steps}" for steps in (20, 50)),
+    *(f"fixed-point:2 uniform {steps}" for steps in (20, 50)),
+    *(f"dpm-2m {grid} {steps}" for grid in ("uniform", "karras") for steps in (10, 20, 30, 50)),
+    *(f"dpm-2m log-snr {steps}" for steps in (20, 50)),
+    *(f"heun karras {steps}" for steps in (10, 20)),
+    *(f"bdia:{g} uniform {steps}" for g in (0.1, 0.3, 1.0) for steps in (10, 20, 30, 50)),
+)
+FARTHER = 1.05  # than the reference's way back, at most
+
+
+@dataclass(frozen=True)
+class Way:
+    """How to get from image to noise, and back."""
+
+    solver: str
+    grid: str
+    steps: int
+
+    @classmethod
+    def parse(cls, text: str) -> Way:
+        """Read 'SOLVER GRID STEPS'."""
+        solver, grid, steps = text.split()
+        return cls(solver, grid, int(steps))
+
+    def __str__(self) -> str:
+        return f"{self.solver} {self.grid} {self.steps}"
+
+    @property
+    def folder(self) -> str:
+        """A name for its results."""
+        return str(self).replace(" ", "-").replace(":", "-")
+
+
+def misses(cell: Cell, reference: Cell) -> list[str]:
+    """In what an answer is not equal to the reference's."""
+    pairs = {
+        **{f"shift of {name}": (e, reference.drift[name]) for name, e in cell.drift.items()},
+        **{f"Δ of {name}": (e, reference.delta[name]) for name, e in cell.delta.items()},
+    }
+    found = [name for name, (ours, other) in pairs.items() if not _within(ours, other)]
+    back, other = cell.reversal_mae, reference.reversal_mae
+    assert back is not None
+    assert other is not None
+    return [*found, *(["way back"] if back.value > FARTHER * other.value else [])]
+
+
+def _within(ours: Estimate, other: Estimate) -> bool:
+    return other.low <= ours.value <= other.high
+
+
+def row(way: Way, cell: Cell, reference: Cell) -> dict[str, Any]:
+    """One intervention under one guidance, one way."""
+
+    def told(estimate: Estimate | None) -> dict[str, float | int] | None:
+        return None if estimate is None else estimate.to_json()
+
+    return {
+        "way": str(way),
+        "do": cell.do,
+        "guidance": cell.guidance,
+        "evaluations": cell.evaluations,
+        "seconds": cell.seconds,
+        "target": {name: told(cell.drift[name]) for name in cell.targets},
+        "off_target": {name: told(cell.drift[name]) for name in cell.invariant},
+        "delta": {name: told(estimate) for name, estimate in cell.delta.items()},
+        "truth": told(cell.truth_changed),
+        "reversal": told(cell.reversal_mae),
+        "misses": misses(cell, reference),
+    }
+
+
+class Study:
+    """All ways, on the same images of one model."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.pipeline = fcfg.load(args.model).to(args.device)
+        self.subset = choose_subset(self.pipeline, self._experiment(Way.parse(args.reference)))
+        size = min(self.subset.images.shape[-2:])
+        self.instruments = find_instruments(self.pipeline, None, None, fid=False, size=size)
+        self.about = circumstances(
+            args.device, args.precision, compiled=args.compile, commit=args.commit
+        )
+        self.prepared = False
+
+    def _experiment(self, way: Way) -> Experiment:
+        do = self.args.do or list(self.pipeline.space.names)
+        return Experiment(
+            name=f"solvers/{way.folder}",
+            do=tuple(do),
+            guidance=GUIDANCE,
+            images=self.args.images,
+            steps=way.steps,
+            solver=way.solver,
+            grid=way.grid,
+            composition=False,
+        )
+
+    def summary(self, way: Way) -> Summary:
+        """Evaluate one way, or read what is there."""
+        start = time.perf_counter()
+        evaluation = Evaluation(
+            self.pipeline,
+            self._experiment(way),
+            self.subset,
+            self.instruments,
+            self.args.work / way.folder,
+            model=Path(self.args.model).name,
+            circumstances=self.about,
+            batch_size=self.args.batch_size,
+            shown=0,
+        )
+        if not self.prepared:
+            rows, compiled = evaluation.images_at_once, self.args.compile
+            self.pipeline.prepare(self.args.precision, compile=compiled, batch_size=rows)
+            self.prepared = True
+        found = summarise(evaluation.run())
+        print(f"{way!s:30} {time.perf_counter() - start:8.1f} s", flush=True)
+        return found
+
+
+def arguments(words: list[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("model", help="folder, or name of a shipped model")
+    add("--do", nargs="+", help="attributes to intervene on; all by default")
+    add("--images", type=int, default=1000)
+    add("--reference", default=REFERENCE, metavar="'SOLVER GRID STEPS'")
+    add("--sweep", nargs="+", default=list(SWEEP), metavar="'SOLVER GRID STEPS'")
+    add("--precision", default="tf32")
+    add("--compile", action="store_true")
+    add("--batch-size", type=int, default=4096, help="network rows at once")
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--work", type=Path, default=Path("runs/solvers"), help="where results are kept")
+    add("--commit", help="of the code, where git cannot be asked")
+    add("--out", type=Path, required=True, help="JSON file to write")
+    return parser.parse_args(words)
+
+
+def main(words: list[str]) -> None:
+    """Evaluate every way, and write after each what is there."""
+    args = arguments(words)
+    study = Study(args)
+    command = ["python", "benchmarks/solver_study.py", *without_folders(words)]
+    ways = dict.fromkeys(map(Way.parse, [args.reference, *args.sweep]))
+    reference: Summary | None = None
+    rows: list[dict[str, Any]] = []
+    for way in ways:
+        found = study.summary(way)
+        reference = reference or found
+        rows += [row(way, cell, reference.cells[key]) for key, cell in found.cells.items()]
+        result = {
+            **study.about,
+            "command": shlex.join(command),
+            "model": {"name": found.header["model"]["name"]},
+            "digest": found.header["model"]["digest"],
+            "data": found.header["data"],
+            "n": found.n,
+            "reference": args.reference,
+            "rows": rows,
+        }
+        data = json.dumps(result, indent=1, allow_nan=False).encode() + b"\n"
+        write_atomically(args.out, data)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
