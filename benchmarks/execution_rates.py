@@ -71,7 +71,7 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 2, 8, 32, 96])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of a CPU")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(words)
