@@ -118,10 +118,10 @@ def execution_table() -> str:
     ]
     return (
         _markdown(lines)
-        + f"\n`{result['model']}` on {result['device']}, {result['threads']} threads, torch "
+        + f"\n`{result['model']}` on {result['device']}, {result['threads']} thread(s), torch "
         + f"{result['torch']}; in brackets, times the first line. Made by "
-        + f"`python benchmarks/execution_rates.py --ways {' '.join(map(repr, ways))} --threads "
-        + f"{result['threads']}`.\n"
+        + f"`python benchmarks/execution_rates.py --ways {' '.join(map(repr, ways))} --rows "
+        + f"{' '.join(rates)} --threads {result['threads']}`.\n"
     )
 
 
