@@ -36,7 +36,6 @@ from torch import Tensor
 import fcfg
 from fcfg.experiments import find_experiment
 from fcfg.experiments.circumstances import circumstances, without_folders
-from fcfg.experiments.execution import prepare_network
 from fcfg.experiments.presets import experiments
 from fcfg.experiments.subset import Subset, choose_subset, draw_targets
 from fcfg.files import write_atomically
@@ -166,9 +165,9 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     published = {"run": "run", "trained": None, "weights": "published"}
     *exact, fast = ("float32", "tf32", "bf16") if args.device == "cuda" else ("float32",)
     for precision in exact:
-        prepare_network(pipeline, precision)
+        pipeline.prepare(precision)
         add(published, precision, args.steps[0], losses=True)
-    prepare_network(pipeline, fast, compiled_rows=len(subset) if args.compile else None)
+    pipeline.prepare(fast, compile=args.compile, batch_size=len(subset))
     for steps in args.steps:
         add(published, fast, steps, losses=steps == args.steps[0])
     for state in states(args):

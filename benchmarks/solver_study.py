@@ -29,7 +29,6 @@ import torch
 import fcfg
 from fcfg.experiments import Evaluation, Experiment, Summary, choose_subset, find_instruments
 from fcfg.experiments.circumstances import circumstances, without_folders
-from fcfg.experiments.execution import prepare_network
 from fcfg.experiments.summary import Cell, summarise
 from fcfg.files import write_atomically
 from fcfg.metrics import Estimate
@@ -151,8 +150,8 @@ class Study:
             shown=0,
         )
         if not self.prepared:
-            rows = evaluation.images_at_once if self.args.compile else None
-            prepare_network(self.pipeline, self.args.precision, compiled_rows=rows)
+            rows, compiled = evaluation.images_at_once, self.args.compile
+            self.pipeline.prepare(self.args.precision, compile=compiled, batch_size=rows)
             self.prepared = True
         found = summarise(evaluation.run())
         print(f"{way!s:30} {time.perf_counter() - start:8.1f} s", flush=True)

@@ -25,7 +25,10 @@ from fcfg.training import TrainingConfig, read_config
 from fcfg.training.describe import describe
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "training.md", DOCS / "reproduction.md", DOCS.parent / "README.md")
+PAGES = (
+    *(DOCS / name for name in ("training.md", "reproduction.md", "speed.md")),
+    DOCS.parent / "README.md",
+)
 ORDER = (
     *("celeba-hq", "embed", "mimic-cxr", "celeba-64", "nih-cxr14"),
     *("portraits", "portraits-causal"),
@@ -104,6 +107,28 @@ def _rates(row: dict[str, Any]) -> list[str]:
     ]
 
 
+def execution_table() -> str:
+    """What benchmarks/execution_rates.py wrote."""
+    result = json.loads((DOCS / "results" / "execution-cpu.json").read_text("utf-8"))
+    rates: dict[str, dict[str, float]] = result["rows_per_second"]
+    ways = list(next(iter(rates.values())))
+    lines = [["rows a second, at once", *rates], ["---"] * (1 + len(rates))]
+    lines += [
+        [way, *(_rate(found[way], found[ways[0]]) for found in rates.values())] for way in ways
+    ]
+    return (
+        _markdown(lines)
+        + f"\n`{result['model']}` on {result['device']}, {result['threads']} thread(s), torch "
+        + f"{result['torch']}; in brackets, times the first line. Made by "
+        + f"`python benchmarks/execution_rates.py --ways {' '.join(map(repr, ways))} --rows "
+        + f"{' '.join(rates)} --threads {result['threads']}`.\n"
+    )
+
+
+def _rate(rate: float, reference: float) -> str:
+    return f"{rate:.1f} ({rate / reference:.2f})"
+
+
 def weight_decay_table() -> str:
     """What benchmarks/weight_decay.py wrote."""
     result = json.loads((DOCS / "results" / "weight-decay.json").read_text("utf-8"))
@@ -129,6 +154,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "reversibility": reproduction.reversibility,
     "presets": presets_table,
     "training-throughput": throughput_table,
+    "execution-cpu": execution_table,
 }
 
 

@@ -254,6 +254,22 @@ def test_generate_takes_tables_levels_and_other_guidance(model, faces, tmp_path,
     assert json.loads((tmp_path / "red" / "record.json").read_text())["guidance"] == "none"
 
 
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
+def test_generate_computes_as_it_is_told(model, faces, tmp_path, capsys) -> None:
+    words = ["generate", model, "faces", "--do", "age=80", "--steps", "2", "--device", "cpu"]
+    torch.compiler.set_stance("force_eager")  # all of it but the compiler, which is not ours
+    try:
+        assert main([*words, "--out", "plain"]) == 0
+        assert main([*words, "--out", "fast", "--compile", "--precision", "float32"]) == 0
+    finally:
+        torch.compiler.set_stance("default")
+    plain, fast = (json.loads(Path(out, "record.json").read_text()) for out in ("plain", "fast"))
+    assert (plain["precision"], plain["compiled"], plain["batch_size"]) == ("float32", False, 256)
+    assert (fast["precision"], fast["compiled"]) == ("float32", True)
+    for one, other in zip(plain["images"], fast["images"], strict=True):
+        assert one["reversal_error"] == pytest.approx(other["reversal_error"], rel=1e-3)
+
+
 def test_generate_shows_a_part_of_many(model, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     draw(tmp_path / "many", [f"{number:02}.png" for number in range(23)])
@@ -284,6 +300,8 @@ def test_generate_works_without_a_judge(faces, tmp_path: Path, capsys) -> None:
         (["{model}", "faces", "--do", "age=1", "--attributes", "gone.csv"], "table gone.csv"),
         (["{model}", "faces", "--do", "age=1", "--out", "faces"], "out faces: expected"),
         (["{model}", "faces", "--do", "age=1", "--steps", "0"], "steps: expected"),
+        (["{model}", "faces", "--do", "age=1", "--precision", "fp16"], "did you mean 'bf16'?"),
+        (["{model}", "faces", "--do", "age=1", "--batch-size", "x"], "or 'auto'"),
     ],
 )
 def test_generate_refuses_in_one_line(model, faces, capsys, words, fragment: str) -> None:

@@ -92,7 +92,7 @@ def test_what_is_missing_or_unknown_is_one_line(capsys: pytest.CaptureFixture[st
         line = refusal(capsys, "portraits", "portraits/core", f"--shard={shard}")
         assert "--shard: expected I/N, such as 0/4" in line
     line = refusal(capsys, "portraits", "portraits/core", "--precision", "fp16")
-    assert "--precision: expected one of 'float32', 'tf32', 'bf16'" in line
+    assert "precision: expected one of 'auto', 'float32', 'tf32', 'bf16'" in line
     assert "no-such-model" in refusal(capsys, "no-such-model", "portraits/core")
 
 
@@ -107,6 +107,10 @@ def test_a_model_that_does_not_fit_is_one_line(
     assert "shard, count: expected a whole number from 1 to 2" in refusal(
         capsys, model, mine, "--shard", "0/3"
     )
+    for rows in ("0", "many", "-1"):
+        line = refusal(capsys, model, mine, f"--batch-size={rows}")
+        assert "--batch-size: expected a whole number" in line
+        assert line.endswith("or 'auto', as much as fits.")
 
 
 # Runs -------------------------------------------------------------------------------------------
@@ -162,6 +166,41 @@ def test_shards_of_a_folder_of_images_say_what_is_to_come(
     assert read_results("run").header["commit"] == "abc"
 
 
+def test_processes_that_were_launched_together_share_the_images(
+    model: str,
+    mine: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As accelerate and torchrun launch them; each does its part, and one speaks."""
+    words = ["evaluate", model, mine, "--no-report", "--device", "cpu", "--batch-size", "8"]
+    assert main([*words, "--out", "one", "--cache", "a"]) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = []
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        assert main([*words, "--out", "two", "--cache", "b"]) == 0
+        said.append(capsys.readouterr().out)
+    assert "2 images, 3 questions of each" in said[0]
+    assert "are still to come" in said[0]
+    assert "questions of each" not in said[1]  # but the table of whoever ends last
+    assert said[1].startswith("do(smiling)")
+    assert {path.name for path in Path("two").glob("*.jsonl")} == {
+        "results-0-of-2.jsonl",
+        "results-1-of-2.jsonl",
+    }
+    one, two = (sorted(read_results(run).rows, key=_place) for run in ("one", "two"))
+    for alone, shared in zip(one, two, strict=True):
+        assert _place(alone) == _place(shared)
+        assert alone["scores"] == pytest.approx(shared["scores"], rel=1e-4)
+        assert alone["change"]["mae"] == pytest.approx(shared["change"]["mae"], rel=1e-3)
+
+
+def _place(row: dict[str, Any]) -> tuple[str, str, str]:
+    return row["do"], row["guidance"], row["image"]
+
+
 @pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
 def test_compiling_changes_no_row(model: str, mine: str, capsys) -> None:
     torch.compiler.set_stance("force_eager")  # all of it but the compiler, which is not ours
@@ -183,7 +222,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     model: str, mine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextmanager
-    def impatient() -> Generator[Callable[[float], None]]:
+    def impatient(*, quiet: bool) -> Generator[Callable[[float], None]]:
         def told(share: float) -> None:
             if share > 0.5:
                 raise KeyboardInterrupt
@@ -259,6 +298,9 @@ def test_lines_are_for_those_who_read_later(
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" done")[0].strip() for line in lines] == ["50%", "100%"]
     assert all(line.endswith("s left") for line in lines)
+    with bars.share_bar(quiet=True) as told:
+        told(1.0)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:

@@ -26,7 +26,6 @@ from fcfg.datasets.registry import default_attributes
 from fcfg.digests import digest_of
 from fcfg.experiments import Experiment, choose_subset, experiments, find_experiment
 from fcfg.experiments.circumstances import circumstances
-from fcfg.experiments.execution import prepare_network
 from fcfg.experiments.instruments import Instruments, find_instruments, judge_of
 from fcfg.experiments.presets import to_yaml
 from fcfg.experiments.subset import balanced_rows, draw_targets
@@ -418,40 +417,3 @@ def test_only_a_repository_that_keeps_the_code_is_asked_for_its_commit(
     assert circumstances("cpu", "float32")["commit"] is None
     monkeypatch.setenv("PATH", os.devnull)  # nor git
     assert circumstances("cpu", "float32")["commit"] is None
-
-
-# How fast ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
-@pytest.mark.parametrize("rows", [1, 4, 5])
-@pytest.mark.parametrize("count", [1, 4, 7, 10])
-def test_a_network_compiled_for_some_rows_answers_any_number(rows: int, count: int) -> None:
-    pipeline = tiny_model()
-    x = torch.randn(count, 3, SIZE, SIZE)
-    arguments = (x, torch.randint(1, 1000, (count,)), torch.randn(count, 12))
-    with torch.no_grad():
-        plain = pipeline.denoiser.network(*arguments)
-        torch.compiler.set_stance("force_eager")  # all of it but the compiler, which is not ours
-        try:
-            prepare_network(pipeline, "float32", compiled_rows=rows)
-            assert torch.allclose(pipeline.denoiser.network(*arguments), plain, atol=1e-6)
-        finally:
-            torch.compiler.set_stance("default")
-
-
-def test_precision_is_that_of_the_network_alone() -> None:
-    factual = portraits.sample(2, size=SIZE)
-    pairs = []
-    for precision in ("float32", "tf32", "bf16"):
-        pipeline = tiny_model()
-        prepare_network(pipeline, precision)
-        pairs.append(
-            pipeline.counterfactual(factual.images, factual.attributes, {"smiling": 1}, steps=2)
-        )
-    assert torch.equal(pairs[0].images, pairs[1].images)  # a CPU has no TF32
-    assert not torch.equal(pairs[0].images, pairs[2].images)
-    assert (pairs[0].images - pairs[2].images).abs().mean() < 0.1
-    assert {pair.images.dtype for pair in pairs} == {torch.float32}
-    with refused("precision", "'tf32'", "'tf23'"):
-        prepare_network(tiny_model(), "tf23")

@@ -68,17 +68,8 @@ _HOME = {
 # Rooms that can be named after a plain import, such as fcfg.datasets.
 _ROOMS = {
     *_HOME.values(),
-    *(
-        "batching",
-        "benchmarking",
-        "datasets",
-        "experiments",
-        "files",
-        "generation",
-        "images",
-        "mechanisms",
-    ),
-    *("metrics", "reports", "sheet"),
+    *("batching", "benchmarking", "datasets", "execution", "experiments", "files", "generation"),
+    *("images", "mechanisms", "metrics", "reports", "sheet"),
     "training",
 }
 

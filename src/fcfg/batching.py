@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fcfg.denoise import AbstractPredictor
 from fcfg.sampling import AbstractSolver, OnStep, Plan, StepRecord, Trajectory, integrate
@@ -48,16 +48,33 @@ def integrate_chunks(
     while done < count:
         rows = slice(done, min(done + size, count))
         try:
-            chunk = start.map(lambda tensor, rows=rows: tensor[rows].to(plan.t.device))
+            chunk = start.map(lambda tensor, rows=rows: _sent(tensor[rows], plan.t.device))
             end = integrate(predictor(rows), chunk, plan, solver, report)
-            pieces.append(end.map(lambda tensor: tensor.cpu()))
+            pieces.append(end.map(_fetched))
         except torch.OutOfMemoryError:
             if size == 1:
                 raise
             size = (rows.stop - rows.start + 1) // 2
         else:
             done = rows.stop
+    _wait(plan.t.device)
     return Trajectory.joined(pieces)
+
+
+def _sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """On the device; to a GPU from pinned memory, without waiting for it."""
+    tensor = tensor.pin_memory() if device.type == "cuda" and not tensor.is_cuda else tensor
+    return tensor.to(device, non_blocking=True)
+
+
+def _fetched(tensor: Tensor) -> Tensor:
+    """On the CPU, from a GPU once it is synchronised: the next chunk begins meanwhile."""
+    return tensor.to("cpu", non_blocking=True)
+
+
+def _wait(device: torch.device) -> None:
+    """Until everything has arrived."""
+    return torch.cuda.synchronize(device) if device.type == "cuda" else None
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from fcfg.benchmarking.straight import Given, Run, batched, separate
 from fcfg.benchmarking.subject import Question
 from fcfg.benchmarking.timing import forget_peak, measure, peak_bytes, switches
 from fcfg.counterfactual import CounterfactualPipeline
-from fcfg.experiments.execution import prepare_network
 from fcfg.records import Counterfactual
 
 REFERENCE = "reference: eager, one batched call"
@@ -79,10 +78,8 @@ def prepared(question: Question, *, compiled: bool, rows: int = 1) -> Counterfac
         compiled: In bf16, where there is a GPU.
         rows: For which it is compiled.
     """
-    pipeline = question.subject.fresh()
     wanted = precision(question, compiled=compiled)
-    prepare_network(pipeline, wanted, compiled_rows=rows if compiled else None)
-    return pipeline
+    return question.subject.fresh().prepare(wanted, compile=compiled, batch_size=rows)
 
 
 def answer(

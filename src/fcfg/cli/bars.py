@@ -11,8 +11,15 @@ _SECONDS = 30  # between two lines where there is no terminal
 
 
 @contextmanager
-def share_bar() -> Generator[Callable[[float], None]]:
-    """A bar that is told which share of the work is done; where there is no terminal, lines."""
+def share_bar(*, quiet: bool = False) -> Generator[Callable[[float], None]]:
+    """A bar that is told which share of the work is done; where there is no terminal, lines.
+
+    Args:
+        quiet: Whether to say nothing.
+    """
+    if quiet:
+        yield lambda share: None
+        return
     if not sys.stderr.isatty():
         yield _Lines()
         return

@@ -1,15 +1,23 @@
-"""Where a command computes."""
+"""Where a command computes, and how much at once."""
 
 from __future__ import annotations
 
-from fcfg.errors import InputError, check_among
+import os
+from typing import TYPE_CHECKING
+
+from fcfg.errors import InputError, check_among, check_whole
+
+if TYPE_CHECKING:
+    from fcfg.denoise import Denoiser
+
+AUTO = "auto"
 
 
 def chosen_device(name: str) -> str:
-    """'cpu' or 'cuda', from what was typed."""
+    """'cpu' or 'cuda', from what was typed: the GPU of this process, where there are several."""
     import torch
 
-    check_among("device", name, ("auto", "cpu", "cuda"))
+    check_among("device", name, (AUTO, "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError(
             "device",
@@ -17,4 +25,27 @@ def chosen_device(name: str) -> str:
             got=repr(name),
             do="leave --device out",
         )
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    place = ("cuda" if torch.cuda.is_available() else "cpu") if name == AUTO else name
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) if place == "cuda" else -1)
+    return place
+
+
+def own_shard() -> tuple[int, int]:
+    """Which of how many processes this is, as ``accelerate launch`` and ``torchrun`` say it."""
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def chosen_rows(text: str, denoiser: Denoiser, size: tuple[int, int]) -> int:
+    """Network rows at once, from what was typed.
+
+    Args:
+        text: A number, or 'auto'.
+        denoiser: On its device, in its precision, not compiled yet.
+        size: Height and width of the images.
+    """
+    from fcfg.execution import fitting_rows
+
+    if text == AUTO:
+        return fitting_rows(denoiser, size)
+    number = int(text) if text.isdecimal() else text
+    return check_whole("--batch-size", number, 1, 10**9, do="or 'auto', as much as fits")

@@ -45,7 +45,7 @@ def demo(
 
     place = chosen_device(device)
     experiment = find_experiment(f"{_MODEL}/core" if full else f"{_MODEL}/demo")
-    pipeline = load(_MODEL).to(place)
+    pipeline = load(_MODEL).to(place).prepare()
     evaluation = Evaluation(
         pipeline,
         experiment,
@@ -53,7 +53,7 @@ def demo(
         find_instruments(pipeline),
         out or Path("runs") / ("demo-full" if full else "demo"),
         model=_MODEL,
-        circumstances=circumstances(place, "float32"),
+        circumstances=circumstances(place, "tf32"),
     )
     evaluation.forget_finished()
     _announce(evaluation, experiment, place)

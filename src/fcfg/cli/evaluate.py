@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fcfg.errors import InputError, check_among
+from fcfg.errors import InputError
 
 if TYPE_CHECKING:
     from fcfg.experiments.evaluation import Evaluation
@@ -48,15 +48,23 @@ def evaluate(
     ] = None,
     shard: Annotated[
         str,
-        typer.Option(metavar="I/N", help="Work on part I of N, counted from 0, of the images."),
-    ] = "0/1",
+        typer.Option(
+            metavar="I/N",
+            help="Work on part I of N, counted from 0, of the images; by default on that of this "
+            "process, under 'accelerate launch' or torchrun.",
+        ),
+    ] = "",
     batch_size: Annotated[
-        int | None, typer.Option(metavar="N", help="The most network rows at once.")
-    ] = None,
+        str,
+        typer.Option(metavar="N|auto", help="The most network rows at once; or as many as fit."),
+    ] = "auto",
     precision: Annotated[
         str,
-        typer.Option(metavar="float32|tf32|bf16", help="Of the network; the sampler has float32."),
-    ] = "tf32",
+        typer.Option(
+            metavar="auto|float32|tf32|bf16",
+            help="Of the network, tf32 on a GPU by default; the sampler has float32.",
+        ),
+    ] = "auto",
     compile: Annotated[
         bool, typer.Option("--compile", help="Compile the network first; worth it on a GPU.")
     ] = False,
@@ -96,6 +104,7 @@ def evaluate(
       fcfg evaluate runs/celeba-hq celeba-hq/aff --steps 1000 --precision bf16 --compile
       fcfg evaluate --show portraits/inv > mine.yaml
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
+      accelerate launch --multi_gpu -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
     from fcfg.experiments.presets import experiments, find_experiment, to_yaml
 
@@ -127,40 +136,43 @@ def evaluate(
         return
     from fcfg.checkpoint import load
     from fcfg.cli.bars import share_bar
-    from fcfg.cli.computing import chosen_device
+    from fcfg.cli.computing import chosen_device, chosen_rows, own_shard
     from fcfg.cli.progress import ProgressReporter
+    from fcfg.execution import Execution
     from fcfg.experiments.circumstances import circumstances
     from fcfg.experiments.evaluation import Evaluation
-    from fcfg.experiments.execution import PRECISIONS, prepare_network
     from fcfg.experiments.instruments import find_instruments, judge_of
     from fcfg.experiments.subset import choose_subset
 
-    part, place = parse_shard(shard), chosen_device(device)
-    check_among("--precision", precision, PRECISIONS)
-    pipeline = load(model).to(place)
+    part = parse_shard(shard) if shard else own_shard()
+    first = bool(shard) or part[0] == 0  # of several processes on one terminal, one speaks
+    execution, place = Execution(precision), chosen_device(device)
+    pipeline = load(model).to(place).prepare(precision)
     judge_of(pipeline)  # or a refusal, before images are read
-    with ProgressReporter() as reporter:
+    with ProgressReporter(quiet=not first) as reporter:
         subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.counted)
-    rows = batch_size or (256 if place == "cpu" else 4096 if compile else 2048)
     name = Path(model).resolve().name
-    size = min(subset.images.shape[-2:])
+    height, width = subset.images.shape[-2:]
     evaluation = Evaluation(
         pipeline,
         asked,
         subset,
-        find_instruments(pipeline, lpips, inception, fid=asked.fid, size=size),
+        find_instruments(pipeline, lpips, inception, fid=asked.fid, size=min(height, width)),
         out or Path("runs/evaluate") / name / asked.name,
         model=name,
-        circumstances=circumstances(place, precision, compiled=compile, commit=commit),
+        circumstances=circumstances(
+            place, execution.on(place).precision, compiled=compile, commit=commit
+        ),
         shard=part,
-        batch_size=rows,
+        batch_size=chosen_rows(batch_size, pipeline.denoiser, (height, width)),
         cache=cache,
     )
-    compiled_rows = evaluation.images_at_once if compile else None
-    prepare_network(pipeline, precision, compiled_rows=compiled_rows)
-    _announce(evaluation, place)
+    at_once = evaluation.images_at_once  # an abduction's rows, of which those of others are made
+    pipeline.prepare(precision, compile=compile, batch_size=at_once)
+    if first:
+        _announce(evaluation, place)
     try:
-        with share_bar() as share:
+        with share_bar(quiet=not first) as share:
             result = evaluation.run(share)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(

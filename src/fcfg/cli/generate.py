@@ -77,12 +77,24 @@ def generate(
         typer.Option(help="Go back to the factual attributes, too, and say what was lost."),
     ] = True,
     batch_size: Annotated[
-        int,
+        str,
         typer.Option(
-            metavar="N",
-            help="The most network rows at once; pictures are finished so many at a time.",
+            metavar="N|auto",
+            help="The most network rows at once, or as many as fit; pictures are finished so many "
+            "at a time.",
         ),
-    ] = 256,
+    ] = "auto",
+    precision: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|float32|tf32|bf16",
+            help="Of the network, tf32 on a GPU by default; the sampler has float32.",
+        ),
+    ] = "auto",
+    compile: Annotated[
+        bool,
+        typer.Option("--compile", help="Compile the network first; worth it on a GPU, for many."),
+    ] = False,
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to run.")] = "auto",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace outputs that exist.")
@@ -102,12 +114,15 @@ def generate(
     """
     from fcfg.checkpoint import load
     from fcfg.cli.bars import share_bar
-    from fcfg.cli.computing import chosen_device
-    from fcfg.generation import parse_do, prepare, run
+    from fcfg.cli.computing import chosen_device, chosen_rows
+    from fcfg.execution import Execution
+    from fcfg.generation import model_pixels, parse_do, prepare, run
     from fcfg.guidance import Guidance
 
     rule, place = Guidance.parse(guidance), chosen_device(device)
-    pipeline = load(model).to(place)
+    _ = Execution(precision)  # or a refusal, before anything is read
+    pipeline = load(model).to(place).prepare(precision)
+    size = model_pixels(pipeline).size
     question = prepare(
         pipeline,
         images,
@@ -120,10 +135,11 @@ def generate(
         seed=seed,
         out=out,
         reverse=reverse,
-        batch_size=batch_size,
+        batch_size=chosen_rows(batch_size, pipeline.denoiser, (size, size)),
         overwrite=overwrite,
         model=model,
     )
+    pipeline.prepare(precision, compile=compile, batch_size=question.at_once)
     _announce(question, place)
     finished: list[Result] = []
     try:

@@ -70,7 +70,6 @@ class Evaluation:
         check_whole("shard, number", number, 0, count - 1, do="count from 0")
         rows = max(self._costs.rows(*question) for question in self.experiment.questions)
         check_whole("batch size", self.batch_size, rows, 10**9, do="raise it")
-        _ = self.digest  # now, for the network may be compiled or rounded later
 
     @cached_property
     def _costs(self) -> Costs:

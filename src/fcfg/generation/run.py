@@ -77,6 +77,11 @@ class Question:
     out: Path
     model: str  #: how the caller calls it
 
+    @property
+    def at_once(self) -> int:
+        """Pictures that are finished together."""
+        return min(len(self.images), self.batch_size // self.rows)
+
 
 def generate(
     pipeline: CounterfactualPipeline,
@@ -218,7 +223,7 @@ def run(
     """
     make_folder(question.out)
     results: list[Result] = []
-    count, size = len(question.images), question.batch_size // question.rows
+    count, size = len(question.images), question.at_once
     for first in range(0, count, size):
         rows = slice(first, min(first + size, count))
         finished = _answer(question, rows, on_progress)
@@ -348,6 +353,7 @@ def _captions(result: Result, targets: Sequence[str]) -> dict[str, list[str]]:
 
 def _record(question: Question, results: Sequence[Result]) -> dict[str, Any]:
     pipeline = question.pipeline
+    device, execution = pipeline.denoiser.device, pipeline.execution
     return {
         "fcfg": __version__,
         "model": question.model,
@@ -361,7 +367,9 @@ def _record(question: Question, results: Sequence[Result]) -> dict[str, Any]:
         "grid": question.grid,
         "seed": question.action.seed,
         "batch_size": question.batch_size,
-        "device": str(pipeline.denoiser.device),
+        "device": str(device),
+        "precision": None if execution is None else execution.on(device).precision,
+        "compiled": execution is not None and execution.compile,
         "asked": len(question.pictures),
         "finished": len(results),
         "images": [asdict(result) for result in results],

@@ -1,0 +1,15 @@
+"""How a network computes: precision, memory layout, compilation, rows at once."""
+
+from fcfg.execution.memory import fitting_rows
+from fcfg.execution.options import PRECISIONS, Execution
+from fcfg.execution.preparing import prepare_denoiser
+from fcfg.execution.rows import CompiledRows, covering
+
+__all__ = [
+    "PRECISIONS",
+    "CompiledRows",
+    "Execution",
+    "covering",
+    "fitting_rows",
+    "prepare_denoiser",
+]

@@ -1,0 +1,89 @@
+"""Compiled networks have one number of rows each; any number is made of few of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+_RATIO = 16  # of one compiled size to the next smaller one
+_SIZES = 3
+_GRAPH_ROWS = 128  # up to which launching the kernels of a GPU takes longer than running them
+
+
+def compiled_sizes(most: int) -> tuple[int, ...]:
+    """The numbers of rows that a network is compiled for, largest first.
+
+    >>> compiled_sizes(1024), compiled_sizes(10)
+    ((1024, 64, 4), (10, 1))
+    """
+    sizes = {max(1, most // _RATIO**power) for power in range(_SIZES)}
+    return tuple(sorted(sizes, reverse=True))
+
+
+def covering(rows: int, sizes: tuple[int, ...]) -> list[int]:
+    """Compiled sizes that together hold a number of rows; each is at least half full.
+
+    >>> covering(3000, (1024, 64, 4))
+    [1024, 1024, 1024]
+    >>> covering(1027, (1024, 64, 4)), covering(300, (1024, 64, 4))
+    ([1024, 4], [64, 64, 64, 64, 64])
+    """
+    size, *smaller = sizes
+    whole, rest = divmod(rows, size)
+    if rest and (2 * rest >= size or not smaller):
+        whole, rest = whole + 1, 0
+    return [size] * whole + (covering(rest, tuple(smaller)) if rest else [])
+
+
+class CompiledRows:
+    """A network that is compiled for a few numbers of rows, each when it is first needed.
+
+    Not a module: the network stays where it is, and is saved, moved and counted there.
+
+    Args:
+        network: In evaluation mode.
+        most: The largest number of rows.
+    """
+
+    def __init__(self, network: nn.Module, most: int) -> None:
+        self.network, self.sizes = network, compiled_sizes(most)
+        self._compiled: dict[int, Callable[..., Any]] = {}
+
+    def __call__(
+        self,
+        x: Float[Tensor, "batch channel height width"],
+        t: Int[Tensor, "batch"],
+        c: Float[Tensor, "batch condition"],
+    ) -> Float[Tensor, "batch channel height width"]:
+        """The network's answer."""
+        # One layout of every input, whoever made it: another one would be compiled again.
+        inputs = (x.contiguous(), t.contiguous(), c.contiguous())
+        output, first = torch.empty_like(inputs[0]), 0
+        for size in covering(len(x), self.sizes):
+            piece = [_filled_up(tensor[first : first + size], size) for tensor in inputs]
+            torch.compiler.cudagraph_mark_step_begin()
+            # Copied at once: the next replay of a CUDA graph overwrites what the last one gave.
+            output[first : first + size] = self._of(size, x.device)(*piece)[: len(x) - first]
+            first += size
+        return output
+
+    def _of(self, size: int, device: torch.device) -> Callable[..., Any]:
+        if size not in self._compiled:
+            graphs = device.type == "cuda" and size <= _GRAPH_ROWS
+            self._compiled[size] = torch.compile(
+                self.network, dynamic=False, mode="reduce-overhead" if graphs else "default"
+            )
+        return self._compiled[size]
+
+
+def _filled_up(tensor: Tensor, rows: int) -> Tensor:
+    """With rows of ones at the end, a time like any other, where some are missing."""
+    missing = rows - len(tensor)
+    if not missing:
+        return tensor
+    return functional.pad(tensor, [0, 0] * (tensor.ndim - 1) + [0, missing], value=1)

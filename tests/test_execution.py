@@ -1,0 +1,335 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import fcfg
+from evaluations import SIZE, tiny_model
+from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.datasets import portraits
+from fcfg.digests import digest_of
+from fcfg.execution import CompiledRows, Execution, covering, fitting_rows, memory
+from fcfg.execution.rows import compiled_sizes
+from fcfg.guidance import Guidance
+from fcfg.records import Counterfactual
+from refusal import refused
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import execution_rates as benchmark  # noqa: E402
+
+pytestmark = [
+    # Importing the compiler, torch warns of itself; and where a CPU has no products of bf16.
+    pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:mkldnn_matmul failed:UserWarning"),
+]
+
+FCFG = Guidance.fcfg(affected=3.0, invariant=1.2)
+
+
+def awake_model() -> CounterfactualPipeline:
+    """A U-Net that nobody trained, all of which is at work."""
+    pipeline = tiny_model(saved=True)
+    generator = torch.Generator().manual_seed(1)
+    for name, parameter in pipeline.denoiser.network.named_parameters():
+        # Small answers: what nobody trained would let every error of rounding grow.
+        scale = 0.0006 if name.startswith("head") else 0.2
+        parameter.data = scale * torch.randn(parameter.shape, generator=generator)
+    return pipeline
+
+
+def ask(pipeline: CounterfactualPipeline, count: int = 5, **options: object) -> Counterfactual:
+    faces = portraits.sample(count, size=SIZE)
+    asked = {"guidance": FCFG, "steps": 3} | options
+    return pipeline.counterfactual(faces.images, faces.attributes, {"smiling": 1}, **asked)
+
+
+def questions(count: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(count, 3, SIZE, SIZE, generator=generator)
+    t = torch.randint(1, 1000, (count,), generator=generator)
+    return x, t, torch.randn(count, 12, generator=generator)
+
+
+def distance(one: Counterfactual, other: Counterfactual) -> float:
+    """The worst pixel, where one is the usual size of a pixel."""
+    x, y = one.trajectory.x, other.trajectory.x
+    return ((x - y).abs().max() / x.std()).item()
+
+
+@contextmanager
+def without_the_compiler() -> Generator[None]:
+    """All of a compiled call but the compiler, which is not ours and takes half a minute."""
+    torch.compiler.set_stance("force_eager")
+    try:
+        yield
+    finally:
+        torch.compiler.set_stance("default")
+
+
+class Counting(nn.Module):
+    """Remembers how many rows it was asked for; above some, there is no memory."""
+
+    def __init__(self, inner: nn.Module, most: int = 10**9) -> None:
+        super().__init__()
+        self.inner, self.most = inner, most
+        self.asked: list[int] = []
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        if len(x) > self.most:
+            raise torch.OutOfMemoryError("no memory for that many rows")
+        self.asked.append(len(x))
+        return self.inner(x, t, c)
+
+
+# Compiled ----------------------------------------------------------------------------------------
+
+COMPILED = """
+import torch
+from test_execution import ask, awake_model, distance
+from fcfg.guidance import Guidance
+
+plain, compiled = awake_model(), awake_model().prepare(compile=True, batch_size=2)
+texts = [
+    text.format(rule, w, w / 2, w / 4)
+    for rule, w in (("cfg", 2), ("cfg++", 0.1), ("apg", 2))
+    for text in ("{}:{}", "f{}:affected={},invariant={}", "f{}:smiling={},male={},young={}")
+]
+for text in texts:
+    guidance = Guidance.parse(text)
+    worst = distance(*(ask(p, 3, guidance=guidance) for p in (plain, compiled)))
+    assert 0 < worst < 1e-5, (text, worst)  # other kernels round otherwise
+"""
+
+
+def test_a_compiled_network_gives_the_same_answers_under_every_rule() -> None:
+    """With the real compiler, in a process without run-time checks, which it would trip over."""
+    command = [sys.executable, "-c", COMPILED]
+    subprocess.run(command, check=True, cwd=Path(__file__).parent, timeout=600)
+
+
+@pytest.mark.parametrize("most", [1, 4, 5, 40])
+@pytest.mark.parametrize("count", [1, 4, 7, 10, 41])
+def test_a_network_compiled_for_some_rows_answers_any_number(most: int, count: int) -> None:
+    network = awake_model().denoiser.network
+    with torch.no_grad(), without_the_compiler():
+        found = CompiledRows(network, most)(*questions(count))
+        assert torch.allclose(found, network(*questions(count)), atol=1e-6)
+
+
+@given(rows=st.integers(1, 10_000), most=st.integers(1, 5_000))
+def test_any_number_of_rows_is_made_of_few_sizes_and_little_waste(rows: int, most: int) -> None:
+    sizes = compiled_sizes(most)
+    assert len(sizes) <= 3
+    assert sizes[0] == most
+    pieces = covering(rows, sizes)
+    assert set(pieces) <= set(sizes)
+    assert pieces == sorted(pieces, reverse=True)
+    assert rows <= sum(pieces) <= max(2 * rows, sizes[-1])
+    assert sum(pieces[:-1]) < rows  # the last one holds something
+    assert len(pieces) <= rows // most + 1 + 2 * 16
+
+
+def test_a_single_image_does_not_pay_for_a_batch() -> None:
+    pipeline = awake_model()
+    pipeline.denoiser.network = Counting(pipeline.denoiser.network)
+    pipeline.prepare(compile=True, batch_size=1024)
+    with without_the_compiler():
+        ask(pipeline, 1)
+    assert set(pipeline.denoiser.network.asked) == {4}  # one row, or three
+
+
+def test_inputs_of_any_layout_meet_one_compiled_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def compile_as_is(network: nn.Module, **options: object) -> object:
+        def run(*tensors: Tensor) -> Tensor:
+            seen.append(sum((tensor.stride() for tensor in tensors), ()))
+            return network(*tensors)
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", compile_as_is)
+    pipeline = awake_model().prepare(compile=True, batch_size=4)
+    ask(pipeline, 4)
+    assert len(seen) == 3 * (1 + 3)
+    assert len(set(seen)) == 1
+
+
+# Precision ---------------------------------------------------------------------------------------
+
+
+def test_precision_is_that_of_the_network_alone() -> None:
+    exact, tf32, automatic, rounded = (
+        ask(awake_model().prepare(precision)) for precision in ("float32", "tf32", "auto", "bf16")
+    )
+    assert distance(exact, ask(awake_model())) < 1e-5  # another layout rounds otherwise
+    assert distance(exact, tf32) == 0  # a CPU has no TF32
+    assert distance(exact, automatic) == 0
+    assert rounded.trajectory.x.dtype == torch.float32
+    assert 1e-4 < distance(exact, rounded) < 0.03  # bf16 has eight binary digits
+
+
+def test_only_a_gpu_has_tf32() -> None:
+    for precision, on_gpu, on_cpu in [
+        ("auto", "tf32", "float32"),
+        ("tf32", "tf32", "float32"),
+        ("float32", "float32", "float32"),
+        ("bf16", "bf16", "bf16"),
+    ]:
+        asked = Execution(precision, compile=True, batch_size=7)
+        assert asked.on("cuda:1") == Execution(on_gpu, compile=True, batch_size=7)
+        assert asked.on(torch.device("cpu")) == Execution(on_cpu, compile=True, batch_size=7)
+
+
+def test_a_loaded_network_is_laid_out_as_convolutions_like_it() -> None:
+    network = fcfg.load("portraits").prepare().denoiser.network
+    assert network.memory_format == torch.channels_last
+    assert network.stem.weight.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_weights_that_change_later_are_used(precision: str, compiled: bool) -> None:
+    pipeline, fresh = awake_model().prepare(precision, compile=compiled), awake_model()
+    with torch.no_grad(), without_the_compiler():
+        before = pipeline.denoiser(*questions(2))
+        for network in (pipeline.denoiser.network, fresh.denoiser.network):
+            network.load_state_dict({k: 2 * v for k, v in network.state_dict().items()})
+        after = pipeline.denoiser(*questions(2))
+        fresh.prepare(precision, compile=compiled)
+        assert torch.equal(after, fresh.denoiser(*questions(2)))
+    assert not torch.equal(before, after)
+
+
+def test_training_asks_the_network_itself() -> None:
+    pipeline = awake_model().prepare("bf16")
+    denoiser, arguments = pipeline.denoiser, questions(2)
+    with torch.no_grad():
+        rounded = denoiser.output(*arguments)
+        plain = denoiser.train().output(*arguments)
+        assert torch.equal(plain, denoiser.network(*arguments))
+    assert not torch.equal(plain, rounded)
+
+
+@pytest.mark.parametrize(
+    ("options", "subject", "fragments"),
+    [
+        ({"precision": "fp32"}, "precision", ["'float32'", "'fp32'"]),
+        ({"precision": "bf61"}, "precision", ["did you mean 'bf16'?"]),
+        ({"precision": "fp16"}, "precision", ["did you mean 'bf16'?"]),
+        ({"compile": 256}, "compile", ["True or False"]),
+        ({"batch_size": 0}, "batch_size", ["256"]),
+    ],
+)
+def test_what_nobody_knows_is_refused(options, subject: str, fragments: list[str]) -> None:
+    pipeline = awake_model()
+    with refused(subject, *fragments):
+        pipeline.prepare(**options)
+    assert pipeline.execution is None
+
+
+# Whatever is chosen ------------------------------------------------------------------------------
+
+MODES = [("float32", False), ("bf16", False), ("float32", True), ("bf16", True)]
+
+
+@pytest.mark.parametrize(("precision", "compiled"), MODES)
+def test_the_weights_stay_and_can_be_saved(precision: str, compiled: bool, tmp_path: Path) -> None:
+    pipeline = awake_model()
+    before, digest = pipeline.denoiser.state_dict(), digest_of(pipeline.denoiser)
+    plain = ask(pipeline.prepare("float32")).trajectory.x
+    with without_the_compiler():
+        for _ in range(2):  # nothing is wrapped or rounded twice
+            pipeline.prepare(precision, compile=compiled, batch_size=4)
+        prepared = ask(pipeline).trajectory.x
+        pipeline.prepare(precision, compile=compiled, batch_size=4).to("cpu")
+        assert torch.equal(ask(pipeline).trajectory.x, prepared)
+    assert list(pipeline.denoiser.state_dict()) == list(before)
+    assert digest_of(pipeline.denoiser) == digest
+    assert repr(pipeline).startswith("CounterfactualPipeline(UNet of")
+    fcfg.save(pipeline, tmp_path / "model")
+    again = fcfg.load(tmp_path / "model")
+    assert digest_of(again.denoiser) == digest
+    assert torch.equal(ask(again.prepare("float32")).trajectory.x, plain)
+    with without_the_compiler():
+        again.prepare(precision, compile=compiled, batch_size=4)
+        assert torch.equal(ask(again).trajectory.x, prepared)
+
+
+@pytest.mark.parametrize(("precision", "compiled"), MODES)
+def test_answers_do_not_depend_on_the_batch_size(precision: str, compiled: bool) -> None:
+    pipeline = awake_model().prepare(precision, compile=compiled, batch_size=6)
+    # In bf16, kernels for other shapes may round to another neighbour, one part in 256.
+    most = 1e-5 if precision == "float32" else 0.03
+    with without_the_compiler():
+        whole = ask(pipeline, 5)
+        for size in (3, 7):
+            assert distance(whole, ask(pipeline, 5, batch_size=size)) < most
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_out_of_memory_loses_nothing(compiled: bool) -> None:
+    pipeline = awake_model()
+    pipeline.denoiser.network = network = Counting(pipeline.denoiser.network, most=8)
+    pipeline.prepare(compile=compiled, batch_size=16)
+    with without_the_compiler():
+        found = ask(pipeline, 10, batch_size=30)
+    assert distance(found, ask(awake_model(), 10)) < 1e-5
+    if not compiled:
+        assert sum(network.asked) == 3 * 10 * (1 + 3)  # nothing that was finished is done again
+    network.most = 0
+    with pytest.raises(torch.OutOfMemoryError), without_the_compiler():
+        ask(pipeline, 1)
+
+
+# How much at once --------------------------------------------------------------------------------
+
+
+def test_rows_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU that is made up: 1,000 bytes a row, 900 of its bytes free, and some kept."""
+    pipeline = awake_model()
+    assert fitting_rows(pipeline.denoiser, (SIZE, SIZE)) == 256  # a CPU
+    peak = iter([5_000 + 16 * 1_000])
+    for name, answer in {
+        "reset_peak_memory_stats": lambda device: None,
+        "memory_allocated": lambda device: 5_000,
+        "max_memory_allocated": lambda device: next(peak),
+        "memory_reserved": lambda device: 105_000,
+        "mem_get_info": lambda device: (900_000, 2_000_000),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+    measured = memory._measured(pipeline.denoiser, (SIZE, SIZE))
+    assert measured == (1_000_000, 1_000)
+    assert memory.rows_within(*measured) == 512  # of 800 that would fit
+    assert memory.rows_within(free=10**15, each=1.0) == 4096
+    assert memory.rows_within(free=0, each=1e9) == 1
+
+
+# The page ----------------------------------------------------------------------------------------
+
+
+def test_the_page_runs() -> None:
+    page = (ROOT / "docs" / "speed.md").read_text("utf-8")
+    names: dict[str, object] = {}
+    exec(page.split("```python\n")[1].split("```")[0], names)
+    assert names["pair"].images.shape == (2, 3, 32, 32)
+    assert names["pipeline"].execution == Execution()
+
+
+def test_the_benchmark_of_the_page_runs(tmp_path: Path, capsys) -> None:
+    words = ["--rows", "1", "--ways", "as loaded", "prepared", "--out", str(tmp_path / "x.json")]
+    found = benchmark.main(words)
+    assert list(found["rows_per_second"]["1"]) == ["as loaded", "prepared"]
+    assert all(rate > 0 for rate in found["rows_per_second"]["1"].values())
+    assert json.loads((tmp_path / "x.json").read_text()) == found
