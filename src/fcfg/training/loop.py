@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -245,14 +244,15 @@ class Loop:
         """Measure the loss of the published weights on held-out images; whether it is the best."""
         judged = self.objective.over(self.published)
         self._generator.manual_seed(stream(self.course.seed, self.course.part, "validation"))
-        losses: Counter[str] = Counter()
+        losses: dict[str, float] = {}
         count = sum(len(batch.images) for batch in self.validation)
         with evaluating(judged), self.accelerator.autocast():
             for batch in self.validation:
                 rows = len(batch.images)
                 draws = judged.draw(_shape(batch.images, rows), self._generator)
                 for name, variant in judged.variants(draws).items():
-                    losses[name] += rows / count * float(judged(batch, variant))
+                    share = rows / count * float(judged(batch, variant))
+                    losses[name] = losses.get(name, 0.0) + share
         if self.accelerator.is_main_process:
             self.log.write(self.course.part, self.step, **losses)
         advice = judged.advice(losses) if self.step == self.course.steps else None
