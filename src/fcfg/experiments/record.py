@@ -171,7 +171,6 @@ def read_lines(file: Path, *, unfinished: bool = False) -> list[JSON]:
             got=repr(text[:40]) if text else "an empty file",
             do="give a file that 'fcfg evaluate' wrote",
         )
-    lines[0] = _LATER | lines[0]
     if lines[0].get("schema") != SCHEMA:
         raise InputError(
             f"result file {file}",
@@ -213,7 +212,7 @@ def _parsed(file: Path, number: int, line: str) -> JSON:
         entry = json.loads(line)
         lacking = [name for name in _FIELDS[entry["kind"]] if name not in entry]
         if not lacking:
-            return entry
+            return _LATER | entry if entry["kind"] == "run" else entry
         got = f"a {entry['kind']} without {quoted(lacking)}"
     except (json.JSONDecodeError, TypeError, KeyError):
         got = repr(line[:40])
