@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 # Tensors of tests are too small for threads, which wait for each other on a busy machine; before
@@ -30,6 +31,15 @@ def device(request: pytest.FixtureRequest) -> str:
 
     torch.backends.cudnn.allow_tf32 = False  # laws in float32 need float32
     return request.config.getoption("--device")
+
+
+@pytest.fixture(autouse=True)
+def onednn() -> Iterator[None]:
+    """Torch switches oneDNN off for good where a CPU has no bf16; other tests round with it."""
+    import torch
+
+    yield
+    torch.backends.mkldnn.set_flags(True)
 
 
 @pytest.fixture(scope="session")
