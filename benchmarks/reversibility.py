@@ -116,16 +116,14 @@ class Question:
         totals = dict.fromkeys(masks, 0.0)
         for time_ in TIMES:
             t = torch.full((len(images),), time_, device=device)
-            signal, level = (f(t).to(images.dtype).view(-1, 1, 1, 1) for f in _levels(schedule))
+            signal, level = (
+                f(t).float().view(-1, 1, 1, 1) for f in (schedule.signal, schedule.noise)
+            )
             x = signal * images + level * noise
             for name, keep in masks.items():
                 kept = denoiser.embedder.masked(condition, torch.tensor([keep], device=device))
                 totals[name] += _square(denoiser(x, t, kept) - noise) / len(TIMES)
         return totals
-
-
-def _levels(schedule: fcfg.NoiseSchedule) -> tuple[Any, Any]:
-    return schedule.signal, schedule.noise
 
 
 def _square(x: Tensor) -> float:

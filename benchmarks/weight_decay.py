@@ -4,8 +4,8 @@ r"""What weight decay does to a condition: as a part of the loss, and decoupled 
 
 The paper trains with "Adam (wd 1e-4)". Adam divides a gradient by its own size, and so does it
 with a decay that is a part of the gradient: a weight whose gradient is smaller than 1e-4 times
-itself shrinks by the learning rate in every step. The loss is a mean over pixels, the condition
-changes little of it, and its gradients are that small. Small networks are trained on drawings,
+itself shrinks by the learning rate in every step. The loss is a mean over pixels, of which the
+condition changes little. Small networks are trained on drawings,
 alike but for that; of held-out drawings, at half the time:
 
 - ``effect``: root mean square of the noise predicted under the condition, minus that under none;
@@ -51,7 +51,8 @@ def condition_state(denoiser: fcfg.Denoiser, images: Tensor, values: Tensor) -> 
     width = denoiser.embedder.condition_width
     corruption = denoiser.draw(images.shape, torch.Generator().manual_seed(1))
     t = torch.full_like(corruption.t, denoiser.schedule.steps // 2)
-    signal, noise = (f(t).float().view(-1, 1, 1, 1) for f in _levels(denoiser))
+    schedule = denoiser.schedule
+    signal, noise = (f(t).float().view(-1, 1, 1, 1) for f in (schedule.signal, schedule.noise))
     x, condition = signal * images + noise * corruption.noise, denoiser.embedder(values)
     effect = denoiser(x, t, condition) - denoiser(x, t, torch.zeros_like(condition))
     entries = [
@@ -60,10 +61,6 @@ def condition_state(denoiser: fcfg.Denoiser, images: Tensor, values: Tensor) -> 
         if name.endswith("modulation.weight")
     ]
     return {"effect": _rms(effect), "weights": _rms(torch.cat(entries))}
-
-
-def _levels(denoiser: fcfg.Denoiser) -> tuple[Any, Any]:
-    return denoiser.schedule.signal, denoiser.schedule.noise
 
 
 def _rms(x: Tensor) -> float:

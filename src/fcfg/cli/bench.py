@@ -53,7 +53,7 @@ def bench(
     One process, one model, the same images for everybody: a straight eager loop first, the same
     with separate calls, the schedulers of diffusers where they are installed, and ours. Rates are
     also given as a share of a large matrix product, measured here. Without MODEL, the shipped
-    portraits on a CPU (two minutes), the paper's network with random weights on a GPU.
+    portraits on a CPU (some minutes), the paper's network with random weights on a GPU.
 
     Examples:
       fcfg bench
