@@ -25,7 +25,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,8 +142,8 @@ def states(args: argparse.Namespace) -> list[State]:
     return found
 
 
-def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """All rows."""
+def measure(args: argparse.Namespace, write: Callable[[list[dict[str, Any]]], None]) -> None:
+    """All rows; what is there is written whenever some are added."""
     pipeline = fcfg.load(args.model).to(args.device)
     network, embedder = pipeline.denoiser.network, pipeline.denoiser.embedder
     family = f"{pipeline.provenance['training']['name']}/core"
@@ -158,6 +158,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
         common = state | {"precision": precision, "steps": steps, "images": len(subset)}
         common["losses"] = question.losses(pipeline) if losses else None
         rows.extend(common | row for row in question.rows(pipeline, steps, args.batch_size))
+        write(rows)
         print(json.dumps(rows[-1]), f"{time.perf_counter() - start:.1f} s", flush=True)
 
     published = {"run": "run", "trained": None, "weights": "published"}
@@ -171,7 +172,6 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     for state in states(args):
         state.load(network, embedder)
         add(state.to_json(), fast, args.steps[0], losses=True)
-    return rows
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
@@ -193,13 +193,17 @@ def arguments(words: list[str]) -> argparse.Namespace:
 
 
 def main(words: list[str]) -> None:
-    """Measure and write."""
+    """Measure, and write after each row what is there."""
     args = arguments(words)
-    rows = measure(args)
     about = circumstances(args.device, "", compiled=args.compile, commit=args.commit)
     command = ["python", "benchmarks/reversibility.py", *without_folders(words)]
-    result = {**about, "command": shlex.join(command), "do": args.do, "rows": rows}
-    write_atomically(args.out, json.dumps(result, indent=1, allow_nan=False).encode() + b"\n")
+    result = {**about, "command": shlex.join(command), "do": args.do}
+
+    def write(rows: list[dict[str, Any]]) -> None:
+        data = json.dumps(result | {"rows": rows}, indent=1, allow_nan=False)
+        write_atomically(args.out, data.encode() + b"\n")
+
+    measure(args, write)
 
 
 if __name__ == "__main__":

@@ -107,6 +107,13 @@ def result_table(file: Path) -> str:
     )
 
 
+def main_claim(file: Path = RESULTS / "celeba-core.jsonl.gz") -> str:
+    """CFG beside FCFG on real faces: what the paper is about, in six rows."""
+    summary = summary_of(file)
+    pair = [text for text in summary.settings if text.startswith(("cfg:", "fcfg:"))]
+    return markdown_table(summary, attributes=("delta",), guidance=pair)
+
+
 def section(file: Path) -> str:
     """One result file: the table, then what agrees with the paper and what does not."""
     summary = summary_of(file)
@@ -143,14 +150,39 @@ def _signs(summary: Summary) -> list[str]:
 
 
 def _claims(found: list[Check]) -> list[str]:
+    """What holds, rival by rival and claim by claim; then every claim with its numbers, folded."""
     if not found:
         return ["No factored guidance stands beside a global one of the same strength.", ""]
     count = Counter(check.holds for check in found)
-    lines = [
+    claims = list(dict.fromkeys(check.claim for check in found))
+    rivals = list(dict.fromkeys((check.factored, check.everywhere) for check in found))
+    heads = ["factored, beside global", *claims]
+    rows = [heads, ["---"] * len(heads)]
+    for rival in rivals:
+        theirs = [check for check in found if (check.factored, check.everywhere) == rival]
+        rows.append([_rivals(theirs[0]), *(_held(theirs, claim) for claim in claims)])
+    return [
         f"**Claims.** {count[True]} hold, {count[False]} do not, and {count[None]} cannot be told "
-        "or demand nothing (–).",
+        "or demand nothing (–). In how many cases each holds:",
+        "",
+        *map(table_row, rows),
+        "",
+        "<details><summary>All of them, with numbers</summary>",
+        "",
+        *map(table_row, _every_claim(found)),
+        "",
+        "</details>",
         "",
     ]
+
+
+def _held(found: list[Check], claim: str) -> str:
+    """Of the cases that can be told, how many hold."""
+    told = [check.holds for check in found if check.claim == claim and check.holds is not None]
+    return f"{sum(told)} of {len(told)}" if told else "–"
+
+
+def _every_claim(found: list[Check]) -> list[list[str]]:
     heads = [
         "claim",
         "do",
@@ -160,12 +192,11 @@ def _claims(found: list[Check]) -> list[str]:
         "holds",
         "in the paper",
     ]
-    rows = [heads, ["---"] * len(heads)]
-    rows += [
+    rows = [
         [
             check.claim,
             named(check.do),
-            f"{setting(check.factored).label}, {setting(check.everywhere).label}",
+            _rivals(check),
             check.attribute or "–",
             check.ours,
             _WORDS[check.holds],
@@ -173,7 +204,11 @@ def _claims(found: list[Check]) -> list[str]:
         ]
         for check in found
     ]
-    return [*lines, *map(table_row, rows), ""]
+    return [heads, ["---"] * len(heads), *rows]
+
+
+def _rivals(check: Check) -> str:
+    return f"{setting(check.factored).label}, {setting(check.everywhere).label}"
 
 
 def _notes(summary: Summary) -> list[str]:

@@ -152,6 +152,7 @@ def weight_decay_table() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "weight-decay": weight_decay_table,
     "reversibility": reproduction.reversibility,
+    "real-faces": reproduction.main_claim,
     "presets": presets_table,
     "training-throughput": throughput_table,
     "execution-cpu": execution_table,

@@ -17,6 +17,7 @@ def markdown_table(
     attributes: Sequence[str] = ("auroc", "delta"),
     images: Sequence[str] = ("reversal_mae", "reversal_lpips"),
     dos: Sequence[str] | None = None,
+    guidance: Sequence[str] | None = None,
     paper: bool = True,
 ) -> str:
     """One row for each intervention and guidance, one column for each attribute.
@@ -30,12 +31,15 @@ def markdown_table(
             error where an attribute is continuous.
         images: Metrics of whole images, a column each.
         dos: The interventions to show; all by default.
+        guidance: The settings to show; all by default.
         paper: Whether to show the paper's numbers.
     """
     for metric in (*attributes, *images):
         check_among("metric", metric, METRICS)
     for do in dos or ():
         check_among("intervention", do, summary.dos)
+    for text in guidance or ():
+        check_among("guidance", text, summary.settings)
     found = entries(summary)
     columns: dict[str, list[tuple[str, str]]] = {}
     for name in summary.space.names:
@@ -49,7 +53,7 @@ def markdown_table(
             columns[METRICS[metric].title] = [(metric, "")]
     rows = [["do", "guidance", *columns], ["---"] * (2 + len(columns))]
     for do, text in summary.cells:
-        if do in (dos or summary.dos):
+        if do in (dos or summary.dos) and text in (guidance or summary.settings):
             cells = [[found.get((do, text, *key)) for key in keys] for keys in columns.values()]
             shown = [_cell(cell, paper) for cell in cells]
             rows.append([do.replace("+", ", "), setting(text).label, *shown])
