@@ -281,9 +281,6 @@ class Remembering(AbstractPredictor):
     def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
         return Prediction(0.1 * x, 0.1 * x), (step.t,)
 
-    def rows(self, step: Step) -> int:
-        return 1
-
 
 @pytest.mark.parametrize("solver", [DDIM(), DPMSolver2M(), Heun(), BDIA()], ids=str)
 @pytest.mark.parametrize(("t", "s"), [(400, 300), (300, 400)])

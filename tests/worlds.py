@@ -71,9 +71,6 @@ class Gaussian(AbstractPredictor):
         eps = noise * (x - signal * self.mean) / (signal**2 * self.spread**2 + noise**2)
         return Prediction(clean=eps, renoise=eps), state
 
-    def rows(self, step: Step) -> int:
-        return 1
-
     def exact(self, x: Tensor, t: int, s: int) -> Tensor:
         """Where the probability flow leads: standard scores are kept."""
         (a_t, a_s), (n_t, n_s) = (

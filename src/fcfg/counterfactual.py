@@ -24,7 +24,7 @@ from fcfg.denoise import AbstractPredictor, ConditionalPredictor, Denoiser
 from fcfg.errors import InputError, check_is, check_whole, short
 from fcfg.execution import Execution, prepare_denoiser
 from fcfg.graph import CausalGraph, Partition
-from fcfg.guidance import Guidance, GuidedPredictor, WeightTable
+from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor, WeightTable
 from fcfg.images import ImagesLike, image_keys, read_images
 from fcfg.intervention import Intervention
 from fcfg.records import Abduction, Action, Counterfactual
@@ -334,10 +334,13 @@ class CounterfactualPipeline:
             dtype=torch.bool,
             device=denoiser.device,
         ).view(len(table.groups), len(self.space))
-        rule = guidance.make_rule()
+        rule, tolerance = guidance.make_rule(), guidance.tolerance
 
         def predictor(rows: slice) -> AbstractPredictor:
-            return GuidedPredictor(denoiser, self._condition(action.attributes, rows), keep, rule)
+            condition = self._condition(action.attributes, rows)
+            if tolerance:
+                return SettlingPredictor(denoiser, condition, keep, rule, tolerance)
+            return GuidedPredictor(denoiser, condition, keep, rule)
 
         with evaluating(denoiser):
             end = integrate_chunks(

@@ -26,6 +26,7 @@ from fcfg.schedule import NoiseSchedule, Parameterisation, noise_from_output, tr
 
 Images: TypeAlias = Float[Tensor, "batch channel height width"]
 State: TypeAlias = tuple[Tensor, ...]
+Rows: TypeAlias = int | Int[Tensor, "batch"]  # a number for every image, where they differ
 Evaluate: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]  # the call of a network
 
 
@@ -69,6 +70,7 @@ class Prediction:
 
     clean: Images
     renoise: Images
+    rows: Rows = 1  #: network rows that it took for each image
 
     def merged(self, step: Step) -> Images:
         r"""The one noise that gives the same DDIM step.
@@ -276,10 +278,6 @@ class AbstractPredictor(ABC):
     def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
         """Predict at (x, step.t); the state comes back new."""
 
-    @abstractmethod
-    def rows(self, step: Step) -> int:
-        """How many network rows each image costs in one call of :meth:`predict`."""
-
 
 class ConditionalPredictor(AbstractPredictor):
     """The plain conditional model: abduction (Algorithm 1), and the paper's ω = 1.
@@ -301,7 +299,3 @@ class ConditionalPredictor(AbstractPredictor):
         """One evaluation under the whole condition."""
         eps = self.denoiser(x, step.t.expand(len(x)), self.condition)
         return Prediction(clean=eps, renoise=eps), state
-
-    def rows(self, step: Step) -> int:
-        """One."""
-        return 1

@@ -55,6 +55,7 @@ class Counterfactual:
         return self.action.attributes
 
     @property
-    def evaluations(self) -> int:
-        """Network rows for each image, abduction included."""
-        return self.trajectory.evaluations
+    def evaluations(self) -> int | float:
+        """Network rows for each image, abduction included; their mean where images differ."""
+        spent = self.trajectory.spent
+        return spent[0] if len(set(spent)) == 1 else sum(spent) / len(spent)

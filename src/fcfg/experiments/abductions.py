@@ -103,7 +103,7 @@ class AbductionCache:
 def _write(path: Path, trajectory: Trajectory, row: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     one = trajectory.map(lambda tensor: tensor[row : row + 1].clone())
-    tensors = {"x": one.x, "evaluations": torch.tensor(one.evaluations)}
+    tensors = {"x": one.x, "evaluations": torch.tensor(one.spent[0])}
     tensors |= {f"companion-{i}": companion for i, companion in enumerate(one.companions)}
     if one.residual is not None:
         tensors["residual"] = one.residual

@@ -209,9 +209,10 @@ class Answers:
             instruments.distances(made, images),
             [None] * count if back is None else instruments.distances(back.float(), images),
             [None] * count if not do else self._truth(do, made, images, rows),
+            pair.trajectory.spent,
             strict=True,
         )
-        for name, target, scores, change, reversal, truth in columns:
+        for name, target, scores, change, reversal, truth, spent in columns:
             yield {
                 "kind": "row",
                 "do": do,
@@ -222,7 +223,7 @@ class Answers:
                 "change": change,
                 "reversal": reversal,
                 "truth": truth,
-                "evaluations": pair.evaluations,
+                "evaluations": spent,
                 "seconds": round(seconds, 4),
             }
 

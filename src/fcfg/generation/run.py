@@ -296,11 +296,11 @@ def _write(
 ) -> list[Result]:
     space, judge, factual = question.pipeline.space, question.pipeline.judge, question.factual
     shown = {"factual": question.images[rows], "counterfactual": pair.images.float()}
-    spent = {"counterfactual": pair.evaluations}
+    spent = {"counterfactual": pair.trajectory.spent}
     errors: list[float | None] = [None] * len(shown["factual"])
     if back is not None:
         shown["reversed"] = back.images.float()
-        spent["reversal"] = back.evaluations
+        spent["reversal"] = back.trajectory.spent
         lost = (shown["reversed"] - shown["factual"]).abs().flatten(1).mean(dim=1)
         errors = [finite(error) for error in lost.tolist()]
     readings: dict[str, Reading] = {}
@@ -318,7 +318,7 @@ def _write(
             factual=values_of(space, factual.attributes, row),
             counterfactual=values_of(space, pair.attributes, i),
             judged={image: scores_of(space, r, i) for image, r in readings.items()},
-            network_rows=spent,
+            network_rows={image: each[i] for image, each in spent.items()},
             reversal_error=errors[i],
             outputs=files,
         )

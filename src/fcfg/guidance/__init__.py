@@ -5,6 +5,7 @@ from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.guided import GuidedPredictor
 from fcfg.guidance.rule import AbstractRule
+from fcfg.guidance.settling import SettlingPredictor
 from fcfg.guidance.spec import Guidance, WeightTable
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "CFGPlusPlus",
     "Guidance",
     "GuidedPredictor",
+    "SettlingPredictor",
     "WeightTable",
 ]

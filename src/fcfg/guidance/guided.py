@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -50,8 +52,5 @@ class GuidedPredictor(AbstractPredictor):
         rows = x.repeat(self.groups + 1, 1, 1, 1)
         eps = self.denoiser(rows, step.t.expand(len(rows)), self._conditions)
         eps = eps.unflatten(0, (self.groups + 1, len(x)))
-        return self.rule.combine(x, step, eps[0], eps[1:], step.weights, state)
-
-    def rows(self, step: Step) -> int:
-        """M + 1, or 1 where the step is not guided."""
-        return self.groups + 1 if step.guided else 1
+        prediction, state = self.rule.combine(x, step, eps[0], eps[1:], step.weights, state)
+        return replace(prediction, rows=self.groups + 1), state

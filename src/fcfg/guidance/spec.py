@@ -29,9 +29,9 @@ Weight: TypeAlias = float | Callable[[float], float]
 # The options each rule takes, all through Guidance.replace.
 _OPTIONS = {
     "none": (),
-    "cfg": ("start", "stop"),
-    "cfg++": ("start", "stop", "raw"),
-    "apg": ("start", "stop", "eta", "momentum", "radius"),
+    "cfg": ("start", "stop", "tolerance"),
+    "cfg++": ("start", "stop", "tolerance", "raw"),
+    "apg": ("start", "stop", "tolerance", "eta", "momentum", "radius"),
 }
 
 
@@ -39,6 +39,7 @@ _OPTIONS = {
 _LEGAL: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "start": ("a share from 0 to below 1", lambda x: is_number(x) and 0 <= x < 1),
     "stop": ("a share above 0, up to 1", lambda x: is_number(x) and 0 < x <= 1),
+    "tolerance": ("a number, 0 or more", lambda x: is_number(x) and x >= 0),
     "raw": ("true or false", lambda x: isinstance(x, bool)),
     "eta": ("a number from 0 to 1", lambda x: is_number(x) and 0 <= x <= 1),
     "momentum": ("a number between -1 and 1", lambda x: is_number(x) and -1 < x < 1),
@@ -72,7 +73,8 @@ class Guidance:
     cfg:3.0;start=0.2
 
     A weight is a number, or a function of the share (T - t) / T of the way from noise to image.
-    ``start`` and ``stop`` are such shares too; outside them the model is asked unguided. (A
+    ``start`` and ``stop`` are such shares too; outside them the model is asked unguided. With a
+    ``tolerance``, so is every image once guidance moves its pixels by less than that. (A
     function has no text form, so the ``repr`` of a guidance that holds one does not parse.)
     """
 
@@ -85,6 +87,7 @@ class Guidance:
     eta: float = APG.eta
     momentum: float = APG.momentum
     radius: float = APG.radius
+    tolerance: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what means nothing, and make numbers floats."""
@@ -183,7 +186,11 @@ class Guidance:
         return cls(rule, factored=True, weights=tuple(weights.items()))
 
     def replace(self, **options: Any) -> Guidance:
-        """A copy with other options: start, stop, raw (CFG++), eta, momentum, radius (APG)."""
+        """A copy with other options.
+
+        Args:
+            **options: start, stop, tolerance; raw (CFG++); eta, momentum, radius (APG).
+        """
         legal = _OPTIONS[self.rule]
         for name in options:
             if name not in legal:

@@ -8,7 +8,7 @@ strength, reaches the target as well, and comes back closer to the factual image
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fcfg.experiments.summary import Cell, Estimates, Summary
 from fcfg.metrics import Estimate, amplification
@@ -69,6 +69,11 @@ def rivals(settings: Iterable[str]) -> list[tuple[str, str]]:
 
     >>> rivals(["none", "cfg:2.0", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2", "apg:3.0"])
     [('cfg:3.0', 'fcfg:affected=3.0,invariant=1.2')]
+
+    All other options are the same.
+
+    >>> rivals(["cfg:3.0", "cfg:3.0;stop=0.5", "fcfg:affected=3.0,invariant=1.2;stop=0.5"])
+    [('cfg:3.0;stop=0.5', 'fcfg:affected=3.0,invariant=1.2;stop=0.5')]
     """
     known = {text: meaning(text) for text in settings}
     return [
@@ -77,7 +82,7 @@ def rivals(settings: Iterable[str]) -> list[tuple[str, str]]:
         for everywhere, g in known.items()
         if f.factored
         and not g.factored
-        and g.rule == f.rule
+        and replace(g, weights=()) == replace(f, weights=(), factored=False)
         and dict(g.weights).get("all") == dict(f.weights).get("affected")
     ]
 

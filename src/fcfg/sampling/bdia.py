@@ -83,7 +83,7 @@ class BDIA(AbstractSolver):
             eps = prediction.merged(step)
             x_s = ddim_step(trajectory.x, step, eps, eps)
             x_s = x_s + self._correction(trajectory, step, eps, state)
-            spent = trajectory.evaluations + predictor.rows(step)
+            spent = trajectory.evaluations + prediction.rows
             after = replace(trajectory, x=x_s, evaluations=spent)
         if step.ascending and step.last:
             after = _with_companion(predictor, trajectory.x, after, step.reversed(), asked)
@@ -108,5 +108,5 @@ def _with_companion(
     prediction, _ = predictor.predict(after.x, back, asked)
     eps = prediction.merged(back)
     missed = x_t - ddim_step(after.x, back, eps, eps)
-    spent = after.evaluations + predictor.rows(back)
+    spent = after.evaluations + prediction.rows
     return replace(after, companions=(missed,), evaluations=spent)

@@ -39,7 +39,7 @@ class DDIM(AbstractSolver):
         x_t = trajectory.x
         prediction, asked = predictor.predict(x_t, step, asked)
         x_s = ddim_step(x_t, step, prediction.clean, prediction.renoise)
-        spent = trajectory.evaluations + predictor.rows(step)
+        spent = trajectory.evaluations + prediction.rows
         return replace(trajectory, x=x_s, evaluations=spent), asked, state
 
 

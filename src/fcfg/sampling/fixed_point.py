@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.denoise import AbstractPredictor, Images, State, Step
+from fcfg.denoise import AbstractPredictor, Images, Rows, State, Step
 from fcfg.errors import check_whole
 from fcfg.sampling.ddim import DDIM, ddim_step
 from fcfg.sampling.solver import AbstractSolver
@@ -55,13 +55,15 @@ class FixedPointDDIM(AbstractSolver):
         if not step.ascending:
             return DDIM().step(predictor, trajectory, step, asked, state)
         x_s = last = trajectory.x
+        spent = trajectory.evaluations
         for _ in range(self.iterations):
-            last, x_s = x_s, _iterate(predictor, trajectory.x, x_s, step, asked)
+            last = x_s
+            x_s, rows = _iterate(predictor, trajectory.x, x_s, step, asked)
+            spent = spent + rows
         missed = (x_s - last) * step.signal_t / step.signal_s
         residual = missed.square().mean(dim=(1, 2, 3)).sqrt()
         if trajectory.residual is not None:
             residual = residual.maximum(trajectory.residual)
-        spent = trajectory.evaluations + self.iterations * predictor.rows(step)
         return replace(trajectory, x=x_s, residual=residual, evaluations=spent), asked, state
 
 
@@ -73,16 +75,15 @@ def leave_image(
     DDIM asks at t = 1 and trusts the answer up to s. To ask at s instead comes much nearer to
     the inverse of the generating step that ends at t = 0.
     """
-    x_s = _iterate(predictor, trajectory.x, trajectory.x, step, asked)
-    spent = trajectory.evaluations + predictor.rows(step)
-    return replace(trajectory, x=x_s, evaluations=spent)
+    x_s, rows = _iterate(predictor, trajectory.x, trajectory.x, step, asked)
+    return replace(trajectory, x=x_s, evaluations=trajectory.evaluations + rows)
 
 
 def _iterate(
     predictor: AbstractPredictor, x_t: Images, x_s: Images, step: Step, asked: State
-) -> Images:
-    """Take the step from x_t with the noise that is predicted at (x_s, s)."""
+) -> tuple[Images, Rows]:
+    """Take the step from x_t with the noise that is predicted at (x_s, s), and what it took."""
     back = step.reversed()
     prediction, _ = predictor.predict(x_s, back, asked)
     eps = prediction.merged(back)
-    return ddim_step(x_t, step, eps, eps)
+    return ddim_step(x_t, step, eps, eps), prediction.rows

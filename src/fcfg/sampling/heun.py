@@ -52,5 +52,5 @@ class Heun(AbstractSolver):
         # Merged for the step that is taken, so that CFG++ is CFG at the weight of this step.
         eps = (first.merged(step) + second.merged(step)) / 2
         x_s = ddim_step(trajectory.x, step, eps, eps)
-        spent = trajectory.evaluations + predictor.rows(step) + predictor.rows(there)
+        spent = trajectory.evaluations + first.rows + second.rows
         return replace(trajectory, x=x_s, evaluations=spent), asked, state

@@ -66,5 +66,5 @@ class DPMSolver2M(AbstractSolver):
             r_s = step.noise_s / step.signal_s
             extrapolation = torch.log(r_s / r_t) / (2 * torch.log(r_t / r_u))
             x_s = x_s + step.signal_s * (1 - r_s / r_t) * extrapolation * (clean - before)
-        spent = trajectory.evaluations + predictor.rows(step)
+        spent = trajectory.evaluations + prediction.rows
         return replace(trajectory, x=x_s, evaluations=spent), asked, (clean, r_t)
