@@ -4,9 +4,10 @@ python docs/tables.py            # writes them between their marks
 python docs/tables.py --check    # ends with 1 where the page says something else
 
 A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. NAME is one of TABLES,
-``reproduction/DATA-SET`` for a part of docs/reproduction.md, or the name of a result file:
-``portraits-core`` is the table of docs/results/portraits-core.jsonl.gz. :func:`filled` is a
-function of the page and of the files alone, so that a test can compare it with the page.
+``reproduction/DATA-SET`` for a part of docs/reproduction.md, ``solvers/STUDY`` for one of
+docs/choosing.md, or the name of a result file: ``portraits-core`` is the table of
+docs/results/portraits-core.jsonl.gz. :func:`filled` is a function of the page and of the files
+alone, so that a test can compare it with the page. Pictures of studies are written beside.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import choosing
 import reproduction
 
 from fcfg.errors import InputError
@@ -26,7 +28,7 @@ from fcfg.training.describe import describe
 
 DOCS = Path(__file__).parent
 PAGES = (
-    *(DOCS / name for name in ("training.md", "reproduction.md", "speed.md")),
+    *(DOCS / name for name in ("training.md", "reproduction.md", "speed.md", "choosing.md")),
     DOCS.parent / "README.md",
 )
 ORDER = (
@@ -169,13 +171,16 @@ def table(name: str) -> str:
     kind, _, rest = name.rpartition("/")
     if kind == "reproduction":
         return reproduction.part(rest)
+    if kind == "solvers":
+        return choosing.study(rest)
     if name in TABLES:
         return TABLES[name]()
     file = reproduction.RESULTS / f"{name}.jsonl.gz"
     if not file.exists():
         raise InputError(
             f"part '{name}'",
-            expected=f"one of {', '.join(TABLES)}, reproduction/DATA-SET, or a result file",
+            expected=f"one of {', '.join(TABLES)}, reproduction/DATA-SET, solvers/STUDY, "
+            "or a result file",
             got=f"no docs/results/{file.name}",
             do="put the file there, or rename the part",
         )
@@ -190,13 +195,24 @@ def _list(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers)) or "–"
 
 
+def pictures() -> dict[Path, str]:
+    """The picture of every study, by its file."""
+    studies = sorted(choosing.RESULTS.glob("solvers-*.json"))
+    return {DOCS / "figures" / f"{file.stem}.svg": choosing.picture(file) for file in studies}
+
+
 def main() -> int:
-    stale = [page for page in PAGES if filled(page.read_text("utf-8")) != page.read_text("utf-8")]
+    wanted = {page: filled(page.read_text("utf-8")) for page in PAGES} | pictures()
+    stale = {
+        path: text
+        for path, text in wanted.items()
+        if not path.exists() or path.read_text("utf-8") != text
+    }
     if "--check" in sys.argv[1:]:
-        print(*(f"{page}: run python docs/tables.py" for page in stale), sep="\n", end="")
+        print(*(f"{path}: run python docs/tables.py" for path in stale), sep="\n", end="")
         return 1 if stale else 0
-    for page in stale:
-        page.write_text(filled(page.read_text("utf-8")), "utf-8")
+    for path, text in stale.items():
+        path.write_text(text, "utf-8")
     return 0
 
 

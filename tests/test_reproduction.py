@@ -160,6 +160,11 @@ def test_every_page_is_what_its_files_say(page: Path) -> None:
     assert tables.filled(text) == text, "run python docs/tables.py"
 
 
+def test_every_picture_is_what_its_file_says() -> None:
+    for file, text in tables.pictures().items():
+        assert file.read_text("utf-8") == text, "run python docs/tables.py"
+
+
 def test_a_part_is_a_table_a_data_set_or_a_result_file(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(reproduction, "RESULTS", tmp_path)
     outcomes.write(tmp_path / "mine-core.jsonl.gz")

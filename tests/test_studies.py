@@ -6,7 +6,9 @@ import json
 import sys
 from importlib import import_module
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -16,6 +18,7 @@ reversibility = import_module("reversibility")
 solver_study = import_module("solver_study")
 sys.path.insert(0, str(BENCHMARKS.parent / "docs"))
 reproduction = import_module("reproduction")
+choosing = import_module("choosing")
 
 FCFG = "fcfg:affected=3.0,invariant=1.2"
 
@@ -95,6 +98,26 @@ def test_the_reference_is_equal_to_itself_and_another_way_is_not(compared: dict[
     assert [row["evaluations"] for row in reference] == [6, 9, 12]
     assert [row["evaluations"] for row in other] == [5, 7, 9]  # one more where abduction ends
     assert "/tmp" not in json.dumps(compared)
+
+
+def test_a_study_becomes_a_table_and_a_picture(compared: dict[str, Any], tmp_path: Path) -> None:
+    assert "not been measured yet" in choosing.study("mine", tmp_path)
+    file = tmp_path / "solvers-mine.json"
+    file.write_text(json.dumps(compared))
+    lines = [line for line in choosing.study("mine", tmp_path).splitlines() if " of 3 |" in line]
+    assert [line.partition(" | ")[0] for line in lines] == [
+        "| **ddim uniform 3**",  # which is equal to itself
+        "| bdia uniform 2",
+    ]
+    assert lines[0].endswith(" | 3 of 3 |")
+    assert [line.split(" | ")[1] for line in lines] == ["12", "9"]
+    back = fmean(row["reversal"]["value"] for row in rows_of(compared, guidance=FCFG)[1:])
+    assert f" | {back:.4f} | " in lines[1]
+    titles = [element.text for element in ElementTree.fromstring(choosing.picture(file)).iter()]
+    dots = [text for text in titles if text and " rows, " in text]
+    panels = 1 if compared["rows"][0]["truth"] is None else 2
+    assert len(dots) == 2 * panels
+    assert any(dot == f"bdia uniform 2: 9 rows, {back:.4f}" for dot in dots)
 
 
 def test_a_way_is_read_as_it_is_written() -> None:

@@ -1,0 +1,180 @@
+"""The parts of docs/choosing.md: what benchmarks/solver_study.py found, as a table and a picture.
+
+``docs/tables.py`` puts the tables into the page and writes the pictures beside it, under
+docs/figures. Each study is a file docs/results/solvers-NAME.json.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fcfg.reports.axes import INK, PALE, RULE, Panel, Scale, described, drawing, stroke, write
+from fcfg.reports.html import Markup, tag
+from fcfg.reports.markdown import table_row
+
+RESULTS = Path(__file__).parent / "results"
+_FACTORED = "fcfg:"
+_COLOURS = ("#3465a4", "#cc5500", "#2e8b57", "#8e44ad", "#b8860b", "#c0392b", "#16798a", "#555555")
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420.0, 330.0, 52.0, 120.0, 34.0, 44.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """One way to go from image to noise and back, over all interventions, under FCFG."""
+
+    way: str
+    rows: float  #: of the network for one counterfactual
+    seconds: float  #: of the prediction of one image
+    target: float  #: how much more of the target is read than without guidance, or than is true
+    off_target: float  #: the largest such shift of what should stay put, without its sign
+    truth: float | None  #: error where the image truly changes
+    reversal: float  #: mean absolute error of the way back
+    equal: int  #: cases, of every guidance and intervention, that equal the reference's
+    cases: int
+    misses: tuple[str, ...]  #: in what others differ
+
+    @property
+    def family(self) -> str:
+        """The way without its steps."""
+        return self.way.rpartition(" ")[0]
+
+
+def study(name: str, folder: Path = RESULTS) -> str:
+    """The table of one study."""
+    file = folder / f"solvers-{name}.json"
+    if not file.exists():
+        return "It has not been measured yet: `benchmarks/solver_study.py` does."
+    result = json.loads(file.read_text("utf-8"))
+    lines = lines_of(result)
+    heads = ["way", "rows", "seconds", "target", "off target"]
+    heads += ["error of change"] if lines[0].truth is not None else []
+    heads += ["way back", "equal"]
+    rows = [heads, ["---"] * len(heads)]
+    for line in lines:
+        truth = [] if line.truth is None else [f"{line.truth:.3f}"]
+        rows.append(
+            [
+                f"**{line.way}**" if line.equal == line.cases else line.way,
+                f"{line.rows:,.0f}",
+                f"{line.seconds:.2g}",
+                f"{line.target:+.3f}",
+                f"{line.off_target:.3f}",
+                *truth,
+                f"{line.reversal:.4f}",
+                f"{line.equal} of {line.cases}",
+            ]
+        )
+    environment = result["environment"]
+    return "\n".join(
+        [
+            f"![{_caption(result)}](figures/solvers-{name}.svg)",
+            "",
+            *map(table_row, rows),
+            "",
+            f"{_caption(result)} `{result['command']}`, {environment['precision']} on "
+            f"{environment['device']}, commit {(result['commit'] or '?')[:12]}.",
+        ]
+    )
+
+
+def lines_of(result: dict[str, Any]) -> list[Line]:
+    """A line for each way, in the order of the study."""
+    ways = dict.fromkeys(row["way"] for row in result["rows"])
+    return [_line(way, [row for row in result["rows"] if row["way"] == way]) for way in ways]
+
+
+def _line(way: str, rows: Sequence[dict[str, Any]]) -> Line:
+    pushed = [row for row in rows if row["guidance"].startswith(_FACTORED)]
+    truths = [row["truth"]["value"] for row in pushed if row["truth"] is not None]
+    return Line(
+        way=way,
+        rows=fmean(row["evaluations"] for row in pushed),
+        seconds=fmean(row["seconds"] for row in pushed),
+        target=fmean(e["value"] for row in pushed for e in row["target"].values()),
+        off_target=max(abs(e["value"]) for row in pushed for e in row["off_target"].values()),
+        truth=fmean(truths) if truths else None,
+        reversal=fmean(row["reversal"]["value"] for row in pushed),
+        equal=sum(not row["misses"] for row in rows),
+        cases=len(rows),
+        misses=tuple(sorted({miss for row in rows for miss in row["misses"]})),
+    )
+
+
+def _caption(result: dict[str, Any]) -> str:
+    return (
+        f"{result['model']['name']}: {result['n']:,} images, FCFG 3.0 / 1.2; equal is what cannot "
+        f"be told from {result['reference']}."
+    )
+
+
+def picture(file: Path) -> str:
+    """The picture of one study, as an SVG file."""
+    result = json.loads(file.read_text("utf-8"))
+    lines = lines_of(result)
+    charts: list[tuple[str, Callable[[Line], float | None]]] = [
+        ("way back, mean absolute error", lambda line: line.reversal),
+        ("error where it truly changes", lambda line: line.truth),
+    ]
+    panels = [_panel(title, lines, value) for title, value in charts]
+    shown = [panel for panel in panels if panel is not None]
+    moved = [
+        tag("g", panel, transform=f"translate({i * _WIDTH:.0f} 0)")
+        for i, panel in enumerate(shown)
+    ]
+    svg = drawing(_WIDTH * len(shown), _HEIGHT, result["model"]["name"], _caption(result), *moved)
+    return Panel(file.stem, svg).file
+
+
+def _panel(
+    title: str, lines: Sequence[Line], value: Callable[[Line], float | None]
+) -> Markup | None:
+    """Rows against one measure, both on logarithmic scales; the reference is a dashed line."""
+    points = [(line, line.rows, y) for line in lines if (y := value(line)) is not None]
+    if not points:
+        return None
+    across = _log_scale([x for _, x, _ in points], _LEFT, _WIDTH - _RIGHT)
+    up = _log_scale([y for *_, y in points], _HEIGHT - _BOTTOM, _TOP)
+    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    parts: list[object] = [write(_LEFT, 18, title, weight="600")]
+    for tick in _round(across):
+        x = across(math.log10(tick))
+        parts += [stroke(x, _TOP, x, bottom, RULE)]
+        parts += [write(x, bottom + 15, f"{tick:g}", fill=PALE, anchor="middle", size=10.5)]
+    for tick in _round(up):
+        y = up(math.log10(tick))
+        parts += [stroke(_LEFT, y, right, y, RULE)]
+        parts += [write(_LEFT - 6, y + 4, f"{tick:g}", fill=PALE, anchor="end", size=10.5)]
+    parts.append(write(right, bottom + 33, "network rows →", fill=PALE, anchor="end", size=11))
+    level = up(math.log10(points[0][2]))
+    parts.append(stroke(_LEFT, level, right, level, INK, stroke_dasharray="2 4"))
+    families = list(dict.fromkeys(line.family for line, *_ in points))
+    for i, family in enumerate(families):
+        colour = _COLOURS[i % len(_COLOURS)]
+        own = sorted((p for p in points if p[0].family == family), key=lambda p: p[1])
+        places = [(across(math.log10(x)), up(math.log10(y))) for _, x, y in own]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(tag("polyline", points=path, fill="none", stroke=colour, stroke_width=1.5))
+        for (line, _, y), (left, top) in zip(own, places, strict=True):
+            dot = tag("circle", cx=left, cy=top, r=3.5, fill=colour)
+            parts.append(described(dot, f"{line.way}: {line.rows:,.0f} rows, {y:.4f}"))
+        parts.append(write(right + 8, _TOP + 12 + 16 * i, family, fill=colour, size=11))
+    return tag("g", *parts)
+
+
+def _log_scale(values: Sequence[float], start: float, stop: float) -> Scale:
+    low, high = math.log10(min(values)), math.log10(max(values))
+    room = 0.08 * (high - low) or 0.5
+    return Scale(low - room, high + room, start, stop)
+
+
+def _round(scale: Scale) -> list[float]:
+    """1, 2 and 5 times powers of ten within a logarithmic scale."""
+    powers = range(math.floor(scale.low), math.ceil(scale.high) + 1)
+    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    return [tick for tick in ticks if scale.low <= math.log10(tick) <= scale.high]
