@@ -559,7 +559,7 @@ def test_without_a_judge_attributes_must_be_given(faces: list[Path], tmp_path: P
     with refused("attributes", "no judge", "table.csv"):
         generate(blind, faces, do={"smiling": 1}, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    results = ask(blind, faces, tmp_path / "out", reverse=False)
+    results = ask(blind, faces, tmp_path / "out", reverse=False, solver="ddim")
     assert (results[0].judged, results[0].reversal_error) == ({}, None)
     assert results[0].network_rows == {"counterfactual": 12}
 
