@@ -122,7 +122,11 @@ def evaluate(
     """Rows of the table, and of the sheet; the abduction is shared by all of them."""
     judge, start = pipeline.judge, time.perf_counter()
     abduction = pipeline.abduct(
-        record.images, record.attributes, steps=args.steps, batch_size=chunk(args, rows=1)
+        record.images,
+        record.attributes,
+        quality="paper",
+        steps=args.steps,
+        batch_size=chunk(args, rows=1),
     )
     print(f"abduction {time.perf_counter() - start:.1f} s", flush=True)
     bootstrap, rows = Bootstrap(args.n), []

@@ -20,7 +20,6 @@ import json
 import shlex
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +31,10 @@ from fcfg.experiments.circumstances import circumstances, without_folders
 from fcfg.experiments.summary import Cell, summarise
 from fcfg.files import write_atomically
 from fcfg.metrics import Estimate
+from fcfg.sampling import QUALITIES, Way
 
 GUIDANCE = ("cfg:3.0", "fcfg:affected=3.0,invariant=1.2")
-REFERENCE = "ddim uniform 1000"
+REFERENCE = str(QUALITIES["paper"])
 SWEEP = (
     *(f"ddim uniform {steps}" for steps in (10, 20, 50, 100, 200)),
     *(f"ddim karras {steps}" for steps in (20, 50)),
@@ -47,27 +47,9 @@ SWEEP = (
 FARTHER = 1.05  # than the reference's way back, at most
 
 
-@dataclass(frozen=True)
-class Way:
-    """How to get from image to noise, and back."""
-
-    solver: str
-    grid: str
-    steps: int
-
-    @classmethod
-    def parse(cls, text: str) -> Way:
-        """Read 'SOLVER GRID STEPS'."""
-        solver, grid, steps = text.split()
-        return cls(solver, grid, int(steps))
-
-    def __str__(self) -> str:
-        return f"{self.solver} {self.grid} {self.steps}"
-
-    @property
-    def folder(self) -> str:
-        """A name for its results."""
-        return str(self).replace(" ", "-").replace(":", "-")
+def folder_of(way: Way) -> str:
+    """A name for the results of a way."""
+    return str(way).replace(" ", "-").replace(":", "-")
 
 
 def misses(cell: Cell, reference: Cell) -> list[str]:
@@ -125,14 +107,12 @@ class Study:
     def _experiment(self, way: Way) -> Experiment:
         do = self.args.do or list(self.pipeline.space.names)
         return Experiment(
-            name=f"solvers/{way.folder}",
+            name=f"solvers/{folder_of(way)}",
             do=tuple(do),
             guidance=GUIDANCE,
             images=self.args.images,
-            steps=way.steps,
-            solver=way.solver,
-            grid=way.grid,
             composition=False,
+            **way.to_json(),
         )
 
     def summary(self, way: Way) -> Summary:
@@ -143,7 +123,7 @@ class Study:
             self._experiment(way),
             self.subset,
             self.instruments,
-            self.args.work / way.folder,
+            self.args.work / folder_of(way),
             model=Path(self.args.model).name,
             circumstances=self.about,
             batch_size=self.args.batch_size,
@@ -182,7 +162,7 @@ def main(words: list[str]) -> None:
     args = arguments(words)
     study = Study(args)
     command = ["python", "benchmarks/solver_study.py", *without_folders(words)]
-    ways = dict.fromkeys(map(Way.parse, [args.reference, *args.sweep]))
+    ways = list(dict.fromkeys(map(Way.parse, [args.reference, *args.sweep])))
     reference: Summary | None = None
     rows: list[dict[str, Any]] = []
     for way in ways:
@@ -196,7 +176,7 @@ def main(words: list[str]) -> None:
             "digest": found.header["model"]["digest"],
             "data": found.header["data"],
             "n": found.n,
-            "reference": args.reference,
+            "reference": str(ways[0]),
             "rows": rows,
         }
         data = json.dumps(result, indent=1, allow_nan=False).encode() + b"\n"

@@ -19,6 +19,7 @@ import fcfg
 from fcfg.cli import main
 from fcfg.errors import InputError
 from fcfg.generation import Result
+from fcfg.sampling import QUALITIES, Way, find_way
 from test_generation import GIVEN, draw, tiny_pipeline
 
 COMMANDS = ("train", "generate", "data")
@@ -100,6 +101,14 @@ def test_help_of_a_command_has_examples_line_by_line(capsys) -> None:
     assert "\n    fcfg generate portraits face.png --do smiling=1\n" in out
     for option in ("--attributes", "--do", "--guidance", "--no-reverse", "--overwrite"):
         assert option in out
+
+
+@pytest.mark.parametrize("name", ["generate", "evaluate"])
+def test_help_names_every_quality(name: str, capsys) -> None:
+    assert main([name, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--quality" in out
+    assert "|".join(QUALITIES) in out
 
 
 def group() -> typer.Typer:
@@ -254,6 +263,25 @@ def test_generate_takes_tables_levels_and_other_guidance(model, faces, tmp_path,
     assert json.loads((tmp_path / "red" / "record.json").read_text())["guidance"] == "none"
 
 
+def test_generate_takes_what_is_said_and_the_rest_from_the_quality(model, faces, capsys) -> None:
+    words = ["generate", model, str(faces[0]), "--do", "age=80", "--attributes", GIVEN]
+    for out, more in {
+        "silent": [],
+        "some": ["--steps", "2", "--solver", "bdia"],
+        "paper": ["--quality", "paper", "--steps", "3", "--grid", "karras"],
+    }.items():
+        assert main([*words, "--no-reverse", "--out", out, *more]) == 0
+    assert recorded("silent") == find_way()
+    assert recorded("some") == find_way(steps=2, solver="bdia")
+    assert recorded("paper") == find_way("paper", steps=3, grid="karras")
+
+
+def recorded(out: str) -> Way:
+    """The way that a record names."""
+    record = json.loads(Path(out, "record.json").read_text())
+    return find_way(**{name: record[name] for name in ("solver", "grid", "steps")})
+
+
 @pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
 def test_generate_computes_as_it_is_told(model, faces, tmp_path, capsys) -> None:
     words = ["generate", model, "faces", "--do", "age=80", "--steps", "2", "--device", "cpu"]
@@ -300,6 +328,9 @@ def test_generate_works_without_a_judge(faces, tmp_path: Path, capsys) -> None:
         (["{model}", "faces", "--do", "age=1", "--attributes", "gone.csv"], "table gone.csv"),
         (["{model}", "faces", "--do", "age=1", "--out", "faces"], "out faces: expected"),
         (["{model}", "faces", "--do", "age=1", "--steps", "0"], "steps: expected"),
+        (["{model}", "faces", "--do", "age=1", "--quality", "papr"], "did you mean 'paper'?"),
+        (["gone", "faces", "--do", "age=1", "--quality", ""], "quality: expected one of"),
+        (["{model}", "faces", "--do", "age=1", "--quality", "paper"], "got int 1000"),
         (["{model}", "faces", "--do", "age=1", "--precision", "fp16"], "did you mean 'bf16'?"),
         (["{model}", "faces", "--do", "age=1", "--batch-size", "x"], "or 'auto'"),
     ],

@@ -53,7 +53,7 @@ def ask(
     pipeline: CounterfactualPipeline, n: int = 4, **options: Any
 ) -> tuple[Tensor, Counterfactual]:
     faces, attributes = mixture_faces(pipeline, n)
-    options = {"steps": 20} | options
+    options = {"quality": "paper", "steps": 20} | options
     return faces, pipeline.counterfactual(faces, attributes, {"smiling": flip}, **options)
 
 
@@ -204,7 +204,7 @@ def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg(device: 
     """The paper's claim, where its assumption holds and the exact classifier is known."""
     pipeline = independent_pipeline().to(device)
     faces, attributes = mixture_faces(pipeline, 200)
-    pipeline.abduct(faces, attributes, steps=50)
+    pipeline.abduct(faces, attributes, quality="paper", steps=50)
     pipeline.act(attributes, {"smiling": flip})
     network = pipeline.denoiser.network
     assert isinstance(network, MixtureNetwork)
@@ -217,7 +217,7 @@ def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg(device: 
         matches = column[None] == torch.from_numpy(table[name])[:, None]
         return (posterior * matches).sum(dim=1).mean().item()
 
-    abduction = pipeline.abduct(faces, attributes, steps=50)
+    abduction = pipeline.abduct(faces, attributes, quality="paper", steps=50)
     action = pipeline.act(attributes, {"smiling": flip})
     pairs = {
         repr(g): pipeline.predict(abduction, action, g)
@@ -258,7 +258,8 @@ def test_only_what_has_an_effect_is_evaluated(pipeline, guidance, do, rows) -> N
     network = pipeline.denoiser.network
     faces, attributes = mixture_faces(pipeline, 3)
     before = network.rows, network.calls
-    pair = pipeline.counterfactual(faces, attributes, do, guidance=guidance, steps=10)
+    how = {"quality": "paper", "steps": 10}
+    pair = pipeline.counterfactual(faces, attributes, do, guidance=guidance, **how)
     assert network.rows - before[0] == 3 * 10 * (1 + rows)
     assert network.calls - before[1] == 20  # one call a step, whatever the number of groups
     assert pair.evaluations == 10 * (1 + rows)
@@ -302,7 +303,7 @@ def test_a_refined_abduction_counts_its_iterations(pipeline) -> None:
 
 def test_one_abduction_serves_every_question(pipeline) -> None:
     faces, attributes = mixture_faces(pipeline, 4)
-    abduction = pipeline.abduct(faces, attributes, steps=20)
+    abduction = pipeline.abduct(faces, attributes, quality="paper", steps=20)
     action = pipeline.act(attributes, {"smiling": flip})
     for guidance in SETTINGS:
         _, whole = ask(pipeline, guidance=guidance)
@@ -327,6 +328,7 @@ def test_a_batch_is_as_many_batches_of_one(pipeline, guidance) -> None:
             {name: column[row : row + 1] for name, column in table.items()},
             {"smiling": flip},
             guidance=guidance,
+            quality="paper",
             steps=20,
         )
         assert torch.allclose(alone.trajectory.x[0], whole.trajectory.x[row], atol=1e-10)
@@ -387,10 +389,8 @@ def test_out_of_memory_halves_the_chunk_and_loses_nothing() -> None:
     tight = mixture_pipeline()
     tight.denoiser.network = Small(roomy.denoiser.network, most=3)
     faces, attributes = mixture_faces(roomy, 10)
-    one, other = (
-        p.counterfactual(faces, attributes, {"male": 1}, guidance=Guidance.cfg(2.0), steps=5)
-        for p in (roomy, tight)
-    )
+    how = {"guidance": Guidance.cfg(2.0), "quality": "paper", "steps": 5}
+    one, other = (p.counterfactual(faces, attributes, {"male": 1}, **how) for p in (roomy, tight))
     assert torch.allclose(one.trajectory.x, other.trajectory.x, atol=1e-10)
     asked = tight.denoiser.network.asked
     assert set(asked) == {3, 1, 2}
@@ -467,7 +467,12 @@ def test_reversal_asks_for_the_factual_attributes_from_the_clamped_images(pipeli
     assert (back.partition, back.guidance) == (pair.partition, pair.guidance)
     assert back.abduction.times == pair.abduction.times
     by_hand = pipeline.counterfactual(
-        pair.images, pair.attributes, {"smiling": flip}, guidance=guidance, steps=20
+        pair.images,
+        pair.attributes,
+        {"smiling": flip},
+        guidance=guidance,
+        quality="paper",
+        steps=20,
     )
     assert torch.equal(back.trajectory.x, by_hand.trajectory.x)
     _, wide = ask(pipeline, 6, guidance=Guidance.cfg(2.0), solver=FixedPointDDIM(2))
@@ -588,7 +593,9 @@ def test_arrays_tensors_and_pictures_are_the_same_question(tiny) -> None:
         ({"guidance": "cfg:3"}, "guidance", ["Guidance.parse", "str 'cfg:3'"]),
         ({"guidance": None}, "guidance", ["got None"]),
         ({"partition": {"a": ["male"]}}, "partition", ["a fcfg.Partition"]),
-        ({"solver": None}, "solver", ["fcfg.DDIM()", "'ddim'", "None"]),
+        ({"solver": 5}, "solver", ["fcfg.DDIM()", "'ddim'", "int 5"]),
+        ({"quality": "papr"}, "quality", ["did you mean 'paper'?"]),
+        ({"quality": None}, "quality", ["None"]),
         ({"solver": "dim"}, "solver", ["did you mean 'ddim'?"]),
         ({"grid": "uniformly"}, "grid", ["did you mean 'uniform'?"]),
         ({"steps": "10"}, "steps", ["a whole number"]),

@@ -18,9 +18,10 @@ from evaluations import asked, folder_model, tiny_model
 from fcfg.cli import bars, main
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_summary
-from fcfg.experiments import experiments, find_experiment, read_results
+from fcfg.experiments import Experiment, experiments, find_experiment, read_results
 from fcfg.experiments.presets import to_yaml
 from fcfg.experiments.summary import summarise
+from fcfg.sampling import find_way
 from refusal import refused
 from results import make_results
 
@@ -83,11 +84,36 @@ def test_what_is_shown_can_be_changed_and_read_back(
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        ([], {}),
+        (["--quality", "paper"], find_way("paper").to_json()),
+        (["--quality", "default"], find_way("default").to_json()),
+        (["--quality", "paper", "--steps", "7"], find_way("paper", steps=7).to_json()),
+        (["--solver", "heun", "--quality", "paper"], find_way("paper", solver="heun").to_json()),
+    ],
+)
+def test_a_quality_replaces_the_way_of_an_experiment_but_not_what_is_said(
+    words: list[str], changes: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The experiment is none of the qualities."""
+    own = find_experiment("portraits/demo", steps=16, solver="bdia", grid="karras")
+    file = tmp_path / "own.yaml"
+    file.write_text(to_yaml(own))
+    assert main(["evaluate", "--show", str(file), *words]) == 0
+    shown = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
+    assert shown == own.model_copy(update=changes)
+    assert (shown == own) == (not words)
+
+
 def test_what_is_missing_or_unknown_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "MODEL: expected 'fcfg evaluate MODEL EXPERIMENT'" in refusal(capsys)
     assert "EXPERIMENT: expected" in refusal(capsys, "portraits")
     assert refusal(capsys, "portraits", "portrait/core").endswith("mean 'portraits/core'?")
     assert "'steps'" in refusal(capsys, "portraits", "portraits/core", "--steps", "0")
+    line = refusal(capsys, "portraits", "portraits/core", "--quality", "papr")
+    assert line.endswith("did you mean 'paper'?")
     for shard in ("1", "a/b", "1/", "-1/2"):
         line = refusal(capsys, "portraits", "portraits/core", f"--shard={shard}")
         assert "--shard: expected I/N, such as 0/4" in line

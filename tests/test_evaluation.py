@@ -41,6 +41,7 @@ from fcfg.sampling import parse_solver
 from refusal import refused
 
 NAMES = tuple(f"1000000-0000000{number}.png" for number in range(6))
+WAY = {"quality": "paper", "steps": 2}  # that of the experiment
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_a_row_is_what_the_pipeline_says(whole: Result, pipeline: Counterfactual
     do = {"smiling": 1 - factual.attributes["smiling"]}
     guidance = Guidance.parse(CFG)
     pair = pipeline.counterfactual(
-        factual.images, factual.attributes, do, guidance=guidance, steps=2
+        factual.images, factual.attributes, do, guidance=guidance, **WAY
     )
     back = pipeline.reverse(pair)
     judge = pipeline.judge
@@ -132,7 +133,7 @@ def test_composition_is_the_null_intervention(
 ) -> None:
     factual = portraits.sample(6, portraits.EVALUATION_SEED, SIZE)
     again = pipeline.counterfactual(
-        factual.images, factual.attributes, {}, guidance=Guidance.none(), steps=2
+        factual.images, factual.attributes, {}, guidance=Guidance.none(), **WAY
     )
     error = image_mae(again.images, factual.images)
     for i, name in enumerate(NAMES):
@@ -167,7 +168,7 @@ def test_distances_are_those_of_all_features(
         factual.attributes,
         {"smiling": 1 - factual.attributes["smiling"]},
         guidance=Guidance.none(),
-        steps=2,
+        **WAY,
     )
     features = [judge.read(images).features for images in (pair.images, factual.images)]
     found = {(e["do"], e["guidance"]): e for e in whole.distances}

@@ -99,6 +99,14 @@ def test_changes_that_are_none_change_nothing() -> None:
     assert (changed.images, changed.reverse, changed.steps) == (50, False, 100)
 
 
+@pytest.mark.parametrize("name", experiments())
+def test_an_experiment_is_run_as_its_published_results_were(name: str) -> None:
+    """Whatever the default quality is."""
+    experiment = find_experiment(name)
+    steps = 16 if name.endswith("/demo") else 100
+    assert (experiment.solver, experiment.grid, experiment.steps) == ("ddim", "uniform", steps)
+
+
 def test_an_unknown_experiment_suggests_the_nearest() -> None:
     with refused("experiment 'portraits/cor'", "neither", "did you mean 'portraits/core'?"):
         find_experiment("portraits/cor")

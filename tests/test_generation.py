@@ -40,6 +40,7 @@ from fcfg.guidance import Guidance
 from fcfg.images import image_keys, read_images
 from fcfg.judging import AttributeJudge
 from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.sampling import QUALITIES
 from fcfg.schedule import NoiseSchedule
 from fcfg.scm import StructuralCausalModel
 from refusal import refused
@@ -518,6 +519,19 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
     assert record["images"][0]["attributes_from"] == "given"
 
 
+def test_a_record_has_what_was_taken_where_nothing_was_said(
+    pipeline, faces: list[Path], tmp_path: Path
+) -> None:
+    silent, some = ({"steps": None, "reverse": False}, {"solver": "heun", "quality": "paper"})
+    (result,) = ask(pipeline, faces[:1], tmp_path / "silent", **silent)
+    record = json.loads((tmp_path / "silent" / "record.json").read_text())
+    assert record.items() >= QUALITIES["default"].to_json().items()
+    assert result.network_rows["counterfactual"] >= 4 * record["steps"]
+    ask(pipeline, faces[:1], tmp_path / "some", **some)
+    record = json.loads((tmp_path / "some" / "record.json").read_text())
+    assert (record["solver"], record["grid"], record["steps"]) == ("heun", "uniform", 3)
+
+
 def test_the_number_at_once_changes_nothing(pipeline, faces, tmp_path: Path) -> None:
     few, many = (ask(pipeline, faces, tmp_path / str(n), batch_size=n) for n in (3, 256))
     for one, other in zip(few, many, strict=True):
@@ -545,7 +559,7 @@ def test_without_a_judge_attributes_must_be_given(faces: list[Path], tmp_path: P
     with refused("attributes", "no judge", "table.csv"):
         generate(blind, faces, do={"smiling": 1}, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    results = ask(blind, faces, tmp_path / "out", reverse=False)
+    results = ask(blind, faces, tmp_path / "out", reverse=False, solver="ddim")
     assert (results[0].judged, results[0].reversal_error) == ({}, None)
     assert results[0].network_rows == {"counterfactual": 12}
 
@@ -643,6 +657,8 @@ def test_outputs_that_would_replace_each_other_are_refused(pipeline, tmp_path, n
         ({"do": {"age": 1000}}, "intervention on 'age'", ["0 to 100"]),
         ({"steps": 0}, "steps", ["1 to 100"]),
         ({"solver": "dpm"}, "solver", ["'dpm-2m'"]),
+        ({"quality": "papr"}, "quality", ["did you mean 'paper'?"]),
+        ({"quality": "paper", "steps": None}, "steps", ["1 to 100", "1000"]),
         ({"grid": "log_snr"}, "grid", ["did you mean 'log-snr'?"]),
         ({"batch_size": 0}, "batch_size", ["256"]),
         ({"batch_size": 2}, "batch_size", ["at least 3 network rows", "got 2"]),

@@ -228,7 +228,13 @@ def test_steps_outside_the_guidance_take_one_row(solver: AbstractSolver) -> None
     faces, attributes = mixture_faces(pipeline, 2)
     guidance = Guidance.cfg(3.0).replace(start=0.25, stop=0.75)
     pair = pipeline.counterfactual(
-        faces, attributes, {"smiling": 1}, guidance=guidance, steps=8, solver=solver
+        faces,
+        attributes,
+        {"smiling": 1},
+        guidance=guidance,
+        steps=8,
+        solver=solver,
+        grid="uniform",
     )
     assert pair.evaluations - pair.abduction.trajectory.evaluations == 4 * 1 + 4 * 2
     whole = pipeline.predict(pair.abduction, pair.action, Guidance.cfg(3.0))

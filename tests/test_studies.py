@@ -91,7 +91,7 @@ def compared(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 def test_the_reference_is_equal_to_itself_and_another_way_is_not(compared: dict[str, Any]) -> None:
     reference = rows_of(compared, way="ddim uniform 3")
-    other = rows_of(compared, way="bdia uniform 2")
+    other = rows_of(compared, way="bdia:0.3 uniform 2")
     assert [row["guidance"] for row in reference] == ["none", "cfg:3.0", FCFG]
     assert all(row["misses"] == [] for row in reference)
     assert any(row["misses"] for row in other)

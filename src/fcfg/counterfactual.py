@@ -28,7 +28,7 @@ from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor, WeightTa
 from fcfg.images import ImagesLike, image_keys, read_images
 from fcfg.intervention import Intervention
 from fcfg.records import Abduction, Action, Counterfactual
-from fcfg.sampling import AbstractSolver, OnStep, Plan, Trajectory, as_solver, time_grid
+from fcfg.sampling import AbstractSolver, OnStep, Plan, Trajectory, find_way
 from fcfg.scm import Keys, StructuralCausalModel
 
 DEFAULT_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
@@ -117,12 +117,13 @@ class CounterfactualPipeline:
         do: Mapping[str, Intervention],
         *,
         guidance: Guidance = DEFAULT_GUIDANCE,
-        steps: int = 100,
+        quality: str = "default",
+        steps: int | None = None,
         partition: Partition | None = None,
         seed: int = 0,
         keys: Keys | None = None,
-        solver: AbstractSolver | str = "ddim",
-        grid: str = "uniform",
+        solver: AbstractSolver | str | None = None,
+        grid: str | None = None,
         batch_size: int = 256,
         on_step: OnStep | None = None,
     ) -> Counterfactual:
@@ -133,7 +134,9 @@ class CounterfactualPipeline:
             attributes: For every attribute a column with the factual values.
             do: For every target a value, a column, or a function of the factual column.
             guidance: How strongly to push each group of attributes.
-            steps: From image to noise, and back; the paper has 1,000.
+            quality: 'default', or 'paper', which is 1,000 steps of DDIM: whatever of solver, grid
+                and steps is not given, each for itself. See :func:`fcfg.sampling.find_way`.
+            steps: From image to noise, and back.
             partition: What is in the groups, where their names do not say.
             seed: Of what discrete attributes leave open.
             keys: A name or number for each image, combined with the seed; by default one
@@ -146,11 +149,12 @@ class CounterfactualPipeline:
         # What is cheap comes first, so that a bad question is refused before hours of work.
         x, table = self._door(images, attributes)
         keys = image_keys(x) if keys is None else keys
-        times, solver = time_grid(self.denoiser.schedule, steps, grid), as_solver(solver)
+        way = find_way(quality, solver=solver, grid=grid, steps=steps)
+        times = way.times(self.denoiser.schedule)
         action = self.act(table, do, seed=seed, keys=keys)
         groups = self._groups(guidance, action, partition)
         self._table(guidance, groups, times, batch_size)
-        abduction = self._abduct(x, table, keys, times, solver, batch_size, on_step)
+        abduction = self._abduct(x, table, keys, times, way.solver, batch_size, on_step)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
     def abduct(
@@ -158,10 +162,11 @@ class CounterfactualPipeline:
         images: ImagesLike,
         attributes: Mapping[str, ArrayLike],
         *,
-        steps: int = 100,
+        quality: str = "default",
+        steps: int | None = None,
         keys: Keys | None = None,
-        solver: AbstractSolver | str = "ddim",
-        grid: str = "uniform",
+        solver: AbstractSolver | str | None = None,
+        grid: str | None = None,
         batch_size: int = 256,
         on_step: OnStep | None = None,
     ) -> Abduction:
@@ -170,6 +175,7 @@ class CounterfactualPipeline:
         Args:
             images: As in :meth:`counterfactual`, and so the others.
             attributes: Factual.
+            quality: What of solver, grid and steps is not given.
             steps: From image to noise.
             keys: A name or number for each image, made of its pixels by default.
             solver: How to take the steps; or its text. The prediction uses it, too.
@@ -179,8 +185,9 @@ class CounterfactualPipeline:
         """
         x, table = self._door(images, attributes)
         keys = image_keys(x) if keys is None else keys
-        times, solver = time_grid(self.denoiser.schedule, steps, grid), as_solver(solver)
-        return self._abduct(x, table, keys, times, solver, batch_size, on_step)
+        way = find_way(quality, solver=solver, grid=grid, steps=steps)
+        times = way.times(self.denoiser.schedule)
+        return self._abduct(x, table, keys, times, way.solver, batch_size, on_step)
 
     def act(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +31,13 @@ def evaluate(
         typer.Option(metavar="DIR", help="The data set, if it is not where it was in training."),
     ] = None,
     images: Annotated[int | None, typer.Option(metavar="N", help="At most so many.")] = None,
+    quality: Annotated[
+        str | None,
+        typer.Option(
+            metavar="default|paper",
+            help="Steps, solver and grid, where not given; by default the experiment's.",
+        ),
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(metavar="N", help="From image to noise, and back.")
     ] = None,
@@ -101,7 +109,7 @@ def evaluate(
     Examples:
       fcfg evaluate --list
       fcfg evaluate portraits portraits/core --images 50 --steps 20
-      fcfg evaluate runs/celeba-hq celeba-hq/aff --steps 1000 --precision bf16 --compile
+      fcfg evaluate runs/celeba-hq celeba-hq/aff --quality paper --precision bf16 --compile
       fcfg evaluate --show portraits/inv > mine.yaml
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       accelerate launch --multi_gpu -m fcfg evaluate runs/faces mine.yaml --out runs/mine
@@ -122,15 +130,12 @@ def evaluate(
                 got="none",
                 do="see 'fcfg evaluate --list'",
             )
-    asked = find_experiment(
-        experiment,
-        images=images,
-        steps=steps,
-        solver=solver,
-        grid=grid,
-        seed=seed,
-        reverse=reverse,
-    )
+    way: Mapping[str, str | int | None] = {"steps": steps, "solver": solver, "grid": grid}
+    if quality is not None:
+        from fcfg.sampling import find_way
+
+        way = find_way(quality, solver=solver, grid=grid, steps=steps).to_json()
+    asked = find_experiment(experiment, images=images, seed=seed, reverse=reverse, **way)
     if show:
         print(to_yaml(asked), end="")
         return

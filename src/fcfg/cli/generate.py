@@ -56,16 +56,23 @@ def generate(
             help="How strongly to push each group of attributes; 'none' for the plain model.",
         ),
     ] = "fcfg:affected=3,invariant=1.2",
-    steps: Annotated[
-        int, typer.Option(metavar="N", help="From picture to noise, and back.")
-    ] = 100,
-    solver: Annotated[
+    quality: Annotated[
         str,
+        typer.Option(
+            metavar="default|paper",
+            help="Steps, solver and grid, where not given; 'paper' is 1,000 steps of DDIM.",
+        ),
+    ] = "default",
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="From picture to noise, and back.")
+    ] = None,
+    solver: Annotated[
+        str | None,
         typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
-    ] = "ddim",
+    ] = None,
     grid: Annotated[
-        str, typer.Option(metavar="uniform|log-snr|karras", help="Where the steps are.")
-    ] = "uniform",
+        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Where the steps are.")
+    ] = None,
     seed: Annotated[
         int, typer.Option(metavar="N", help="Of what discrete attributes leave open.")
     ] = 0,
@@ -109,7 +116,7 @@ def generate(
     Examples:
       fcfg generate portraits face.png --do smiling=1
       fcfg generate model faces/ --attributes faces/labels.csv --do smiling=flip
-      fcfg generate model scan.png --attributes 'age=40,sex=1' --do age=75 --steps 1000
+      fcfg generate model scan.png --attributes 'age=40,sex=1' --do age=75 --quality paper
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:3 --out cfg3
     """
     from fcfg.checkpoint import load
@@ -118,8 +125,10 @@ def generate(
     from fcfg.execution import Execution
     from fcfg.generation import model_pixels, parse_do, prepare, run
     from fcfg.guidance import Guidance
+    from fcfg.sampling import find_way
 
     rule, place = Guidance.parse(guidance), chosen_device(device)
+    way = find_way(quality, solver=solver, grid=grid, steps=steps)
     _ = Execution(precision)  # or a refusal, before anything is read
     pipeline = load(model).to(place).prepare(precision)
     size = model_pixels(pipeline).size
@@ -129,9 +138,9 @@ def generate(
         attributes,
         parse_do(do, pipeline.space),
         rule,
-        steps=steps,
-        solver=solver,
-        grid=grid,
+        steps=way.steps,
+        solver=way.solver,
+        grid=way.grid,
         seed=seed,
         out=out,
         reverse=reverse,

@@ -50,7 +50,7 @@ from fcfg.images import image_keys, to_pictures
 from fcfg.intervention import Intervention
 from fcfg.judging import AttributeJudge, Reading
 from fcfg.records import Action, Counterfactual
-from fcfg.sampling import AbstractSolver, OnStep, StepRecord, as_solver, time_grid
+from fcfg.sampling import AbstractSolver, OnStep, StepRecord, Way, find_way
 from fcfg.version import __version__
 
 
@@ -69,9 +69,7 @@ class Question:
     guidance: Guidance
     partition: Partition
     rows: int  #: that a guided step needs for one image
-    steps: int
-    solver: AbstractSolver
-    grid: str
+    way: Way
     reverse: bool
     batch_size: int
     out: Path
@@ -90,9 +88,10 @@ def generate(
     do: Mapping[str, Intervention] | None = None,
     guidance: Guidance = DEFAULT_GUIDANCE,
     *,
-    steps: int = 100,
-    solver: AbstractSolver | str = "ddim",
-    grid: str = "uniform",
+    quality: str = "default",
+    steps: int | None = None,
+    solver: AbstractSolver | str | None = None,
+    grid: str | None = None,
     seed: int = 0,
     out: str | os.PathLike[str] = "counterfactuals",
     reverse: bool = True,
@@ -110,6 +109,8 @@ def generate(
         attributes: 'auto', a CSV table, pairs such as ``smiling=0,male=1``, or columns.
         do: For every target a value, a column, or a function of the factual column.
         guidance: How strongly to push each group of attributes.
+        quality: 'default', or 'paper', which is 1,000 steps of DDIM: whatever of solver, grid and
+            steps is not given, each for itself. See :func:`fcfg.sampling.find_way`.
         steps: From image to noise, and back.
         solver: How to take the steps; or its text, such as 'dpm-2m'.
         grid: Where the steps are: 'uniform', 'log-snr' or 'karras'.
@@ -128,6 +129,7 @@ def generate(
         attributes,
         do,
         guidance,
+        quality=quality,
         steps=steps,
         solver=solver,
         grid=grid,
@@ -148,9 +150,10 @@ def prepare(
     do: Mapping[str, Intervention] | None = None,
     guidance: Guidance = DEFAULT_GUIDANCE,
     *,
-    steps: int = 100,
-    solver: AbstractSolver | str = "ddim",
-    grid: str = "uniform",
+    quality: str = "default",
+    steps: int | None = None,
+    solver: AbstractSolver | str | None = None,
+    grid: str | None = None,
     seed: int = 0,
     out: str | os.PathLike[str] = "counterfactuals",
     reverse: bool = True,
@@ -164,7 +167,8 @@ def prepare(
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
         )
-    times, solver = time_grid(pipeline.denoiser.schedule, steps, grid), as_solver(solver)
+    way = find_way(quality, solver=solver, grid=grid, steps=steps)
+    times = way.times(pipeline.denoiser.schedule)
     check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
     partition = guidance.partition(pipeline.graph, do)
     rows = guidance.table(partition, times[::-1], pipeline.denoiser.schedule).rows
@@ -198,9 +202,7 @@ def prepare(
         guidance=guidance,
         partition=partition,
         rows=rows,
-        steps=steps,
-        solver=solver,
-        grid=grid,
+        way=way,
         reverse=reverse,
         batch_size=batch_size,
         out=folder,
@@ -245,9 +247,9 @@ def _answer(
         abduction = pipeline.abduct(
             images,
             rows_of(question.factual.attributes, rows),
-            steps=question.steps,
-            solver=question.solver,
-            grid=question.grid,
+            steps=question.way.steps,
+            solver=question.way.solver,
+            grid=question.way.grid,
             batch_size=question.batch_size,
             on_step=work.phase(0, 1),
         )
@@ -362,9 +364,7 @@ def _record(question: Question, results: Sequence[Result]) -> dict[str, Any]:
         "do": question.do,
         "guidance": repr(question.guidance),
         "groups": {group: sorted(question.partition[group]) for group in question.partition},
-        "steps": question.steps,
-        "solver": str(question.solver),
-        "grid": question.grid,
+        **question.way.to_json(),
         "seed": question.action.seed,
         "batch_size": question.batch_size,
         "device": str(device),

@@ -13,6 +13,7 @@ from fcfg.sampling.heun import Heun
 from fcfg.sampling.loop import OnStep, StepRecord, integrate
 from fcfg.sampling.multistep import DPMSolver2M
 from fcfg.sampling.plan import Plan
+from fcfg.sampling.quality import QUALITIES, Way, find_way
 from fcfg.sampling.solver import AbstractSolver
 from fcfg.sampling.text import SOLVERS, as_solver, parse_solver
 from fcfg.sampling.trajectory import Trajectory
@@ -21,6 +22,7 @@ __all__ = [
     "BDIA",
     "DDIM",
     "GRIDS",
+    "QUALITIES",
     "SOLVERS",
     "AbstractSolver",
     "DPMSolver2M",
@@ -30,7 +32,9 @@ __all__ = [
     "Plan",
     "StepRecord",
     "Trajectory",
+    "Way",
     "as_solver",
+    "find_way",
     "integrate",
     "parse_solver",
     "time_grid",
