@@ -96,7 +96,8 @@ class Study:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.pipeline = fcfg.load(args.model).to(args.device)
-        self.subset = choose_subset(self.pipeline, self._experiment(Way.parse(args.reference)))
+        reference = self._experiment(Way.parse(args.reference))
+        self.subset = choose_subset(self.pipeline, reference, data=args.data)
         size = min(self.subset.images.shape[-2:])
         self.instruments = find_instruments(self.pipeline, None, None, fid=False, size=size)
         self.about = circumstances(
@@ -145,6 +146,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     add("model", help="folder, or name of a shipped model")
     add("--do", nargs="+", help="attributes to intervene on; all by default")
     add("--images", type=int, default=1000)
+    add("--data", type=Path, help="the data set, if it is not where it was in training")
     add("--reference", default=REFERENCE, metavar="'SOLVER GRID STEPS'")
     add("--sweep", nargs="+", default=list(SWEEP), metavar="'SOLVER GRID STEPS'")
     add("--precision", default="tf32")

@@ -107,7 +107,7 @@ def test_a_study_becomes_a_table_and_a_picture(compared: dict[str, Any], tmp_pat
     lines = [line for line in choosing.study("mine", tmp_path).splitlines() if " of 3 |" in line]
     assert [line.partition(" | ")[0] for line in lines] == [
         "| **ddim uniform 3**",  # which is equal to itself
-        "| bdia uniform 2",
+        "| bdia:0.3 uniform 2",
     ]
     assert lines[0].endswith(" | 3 of 3 |")
     assert [line.split(" | ")[1] for line in lines] == ["12", "9"]
@@ -117,7 +117,7 @@ def test_a_study_becomes_a_table_and_a_picture(compared: dict[str, Any], tmp_pat
     dots = [text for text in titles if text and " rows, " in text]
     panels = 1 if compared["rows"][0]["truth"] is None else 2
     assert len(dots) == 2 * panels
-    assert any(dot == f"bdia uniform 2: 9 rows, {back:.4f}" for dot in dots)
+    assert any(dot == f"bdia:0.3 uniform 2: 9 rows, {back:.4f}" for dot in dots)
 
 
 def test_a_way_is_read_as_it_is_written() -> None:
