@@ -174,7 +174,7 @@ def _log_scale(values: Sequence[float], start: float, stop: float) -> Scale:
 
 
 def _round(scale: Scale) -> list[float]:
-    """1, 2 and 5 times powers of ten within a logarithmic scale."""
+    """Some digits times powers of ten, within a logarithmic scale."""
     powers = range(math.floor(scale.low), math.ceil(scale.high) + 1)
-    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 3, 5, 7)]
     return [tick for tick in ticks if scale.low <= math.log10(tick) <= scale.high]
