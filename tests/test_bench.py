@@ -45,6 +45,7 @@ from fcfg.benchmarking.timing import Timing
 from fcfg.cli import main
 from fcfg.graph import CausalGraph
 from fcfg.networks import PAPER, UNet, UNetConfig
+from fcfg.sampling import QUALITIES
 from fcfg.training.objectives import DenoisingObjective
 from refusal import refused
 from test_generation import tiny_pipeline
@@ -225,7 +226,7 @@ def test_one_counterfactual_is_asked_with_the_defaults(subject: Subject) -> None
     assert row.evaluations == default.evaluations
     assert row.steps == len(default.abduction.times) - 1
     assert row.cold_seconds is not None
-    assert row.name == "one counterfactual, compiled"
+    assert row.name == f"{QUALITIES['default']}, compiled"
 
 
 # Switches, clocks, memory -----------------------------------------------------------------------
@@ -560,7 +561,7 @@ def test_only_what_is_asked_for_is_measured(
 ) -> None:
     assert main(["bench", model, "--quick", "--only", "single", "--device", "cpu"]) == 0
     out = capsys.readouterr().out
-    assert "one counterfactual, eager" in out
+    assert f"{QUALITIES['default']}, eager" in out
     assert not any(word in out for word in ("Sampling", "Training", "Cost", "compiled"))
 
 

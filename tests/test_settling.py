@@ -120,6 +120,19 @@ def test_no_tolerance_is_the_plain_rule_and_costs_the_same() -> None:
     assert pairs[0].evaluations == pairs[1].evaluations == 10 + 10 * 3
 
 
+@rules
+def test_a_tolerance_and_an_interval_go_together(guidance: Guidance) -> None:
+    pipeline, abduction, action = asked()
+    guidance = guidance.replace(start=0.25, stop=0.9)
+    whole = pipeline.predict(abduction, action, guidance)
+    fine = pipeline.predict(abduction, action, guidance.replace(tolerance=1e-9))
+    assert torch.allclose(fine.trajectory.x, whole.trajectory.x, atol=1e-10)
+    assert fine.evaluations == whole.evaluations
+    pair = pipeline.predict(abduction, action, guidance.replace(tolerance=0.05))
+    assert pair.evaluations < whole.evaluations
+    assert rms(pair.trajectory.x - whole.trajectory.x).max() <= 0.05
+
+
 def test_where_guidance_was_never_felt_it_goes_on() -> None:
     pipeline, abduction, action = asked(2, steps=10)
     guidance = Guidance.cfg(3.0)

@@ -10,6 +10,7 @@ from fcfg.benchmarking.record import Measurement
 from fcfg.benchmarking.sampling import alone, described, precision, prepared
 from fcfg.benchmarking.subject import Subject
 from fcfg.benchmarking.timing import measure, peak_bytes, wait
+from fcfg.sampling import QUALITIES
 
 
 def single(
@@ -25,7 +26,7 @@ def single(
     """
     question, device = subject.question(1, 1), subject.device
     rows = question.rows_at_once
-    name = f"one counterfactual, {'compiled' if compiled else 'eager'}"
+    name = f"{QUALITIES['default']}, {'compiled' if compiled else 'eager'}"
     with alone(device):
         pipeline = prepared(question, compiled=compiled, rows=rows)
         start = time.perf_counter()
