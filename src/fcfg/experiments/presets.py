@@ -160,7 +160,9 @@ def _demo(family: _Family) -> dict[str, Any]:
         "guidance": ["cfg:3.0", _pair("fcfg", 3.0, 1.2)],
         "also": {family.do[0]: ["cfg++:0.02", _pair("fcfg++", 0.02, 0.008)]},
         "images": 16,
-        "steps": 16,
+        "steps": 10,
+        "solver": "dpm-2m",
+        "grid": "karras",
         "reverse": False,
         "composition": False,
     }
