@@ -23,6 +23,7 @@ from fcfg.schedule import NoiseSchedule
 from fcfg.scm import StructuralCausalModel
 from refusal import refused
 from worlds import (
+    RULES,
     SHAPE,
     AdditiveNetwork,
     MixtureNetwork,
@@ -34,15 +35,7 @@ from worlds import (
     roots,
 )
 
-SETTINGS = [
-    Guidance.none(),
-    Guidance.cfg(3.0),
-    Guidance.fcfg(affected=3.0, invariant=1.2),
-    Guidance.cfgpp(0.02),
-    Guidance.fcfgpp(affected=0.02, invariant=0.008),
-    Guidance.apg(3.0),
-    Guidance.fapg(affected=3.0, invariant=1.2),
-]
+SETTINGS = [Guidance.none(), *RULES]
 
 
 def flip(column: np.ndarray) -> np.ndarray:

@@ -13,16 +13,8 @@ from fcfg.records import Abduction, Action
 from fcfg.sampling import BDIA, DDIM, AbstractSolver, DPMSolver2M, FixedPointDDIM, Heun, Plan
 from fcfg.schedule import NoiseSchedule
 from refusal import refused
-from worlds import mixture_faces, mixture_pipeline, pipeline_of
+from worlds import RULES, mixture_faces, mixture_pipeline, pipeline_of
 
-RULES = [
-    Guidance.cfg(3.0),
-    Guidance.fcfg(affected=3.0, invariant=1.2),
-    Guidance.cfgpp(0.02),
-    Guidance.fcfgpp(affected=0.02, invariant=0.008),
-    Guidance.apg(3.0),
-    Guidance.fapg(affected=3.0, invariant=1.2),
-]
 rules = pytest.mark.parametrize("guidance", RULES, ids=repr)
 
 

@@ -15,10 +15,19 @@ from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.denoise import AbstractPredictor, Denoiser, Images, Prediction, State, Step
 from fcfg.embedder import AttributeEmbedder
 from fcfg.graph import CausalGraph
+from fcfg.guidance import Guidance
 from fcfg.schedule import NoiseSchedule
 from fcfg.scm import StructuralCausalModel
 
 SHAPE = (1, 4, 4)  # of an image
+RULES = [  # global and factored
+    Guidance.cfg(3.0),
+    Guidance.fcfg(affected=3.0, invariant=1.2),
+    Guidance.cfgpp(0.02),
+    Guidance.fcfgpp(affected=0.02, invariant=0.008),
+    Guidance.apg(3.0),
+    Guidance.fapg(affected=3.0, invariant=1.2),
+]
 
 
 class MixtureNetwork(nn.Module):
