@@ -37,7 +37,6 @@ class Line:
     reversal: float  #: mean absolute error of the way back
     equal: int  #: cases, of every guidance and intervention, that equal the reference's
     cases: int
-    misses: tuple[str, ...]  #: in what others differ
 
     @property
     def family(self) -> str:
@@ -102,7 +101,6 @@ def _line(way: str, rows: Sequence[dict[str, Any]]) -> Line:
         reversal=fmean(row["reversal"]["value"] for row in pushed),
         equal=sum(not row["misses"] for row in rows),
         cases=len(rows),
-        misses=tuple(sorted({miss for row in rows for miss in row["misses"]})),
     )
 
 

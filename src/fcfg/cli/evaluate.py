@@ -112,7 +112,7 @@ def evaluate(
       fcfg evaluate runs/celeba-hq celeba-hq/aff --quality paper --precision bf16 --compile
       fcfg evaluate --show portraits/inv > mine.yaml
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
-      accelerate launch --multi_gpu -m fcfg evaluate runs/faces mine.yaml --out runs/mine
+      torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
     from fcfg.experiments.presets import experiments, find_experiment, to_yaml
 
