@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 import fcfg
+from fcfg.experiments.circumstances import circumstances
 from fcfg.files import write_atomically
 
 WAYS: dict[str, dict[str, Any] | None] = {
@@ -73,21 +74,23 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of a CPU")
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--commit", help="of the code, where git cannot be asked")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(words)
     torch.set_num_threads(args.threads)
     found: dict[str, Any] = {
-        "model": args.model,
+        "model": Path(args.model).name,
         "device": torch.cuda.get_device_name() if args.device == "cuda" else platform.machine(),
         "threads": args.threads,
         "torch": torch.__version__,
+        "commit": circumstances(args.device, "", commit=args.commit)["commit"],
         "rows_per_second": {},
     }
     for rows in args.rows:
         found["rows_per_second"][str(rows)] = rates = measured(args, rows)
         print(rows, rates, flush=True)
-    if args.out is not None:
-        write_atomically(args.out, json.dumps(found, indent=2).encode() + b"\n")
+        if args.out is not None:
+            write_atomically(args.out, json.dumps(found, indent=2).encode() + b"\n")
     return found
 
 

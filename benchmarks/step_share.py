@@ -97,10 +97,12 @@ def main() -> None:
     add("--out", type=Path)
     args = parser.parse_args()
     about = circumstances(args.device, args.precision, compiled=args.compile, commit=args.commit)
-    rows = [row for images in args.images for row in measured(args, images)]
-    if args.out is not None:
-        result = {**about, "model": Path(args.model).name, "rows": rows}
-        write_atomically(args.out, json.dumps(result, indent=1).encode() + b"\n")
+    rows: list[dict[str, Any]] = []
+    for images in args.images:
+        rows += measured(args, images)
+        if args.out is not None:
+            result = {**about, "model": Path(args.model).name, "rows": rows}
+            write_atomically(args.out, json.dumps(result, indent=1).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -85,12 +85,14 @@ class Bench:
         scale: How much is measured.
         parts: Which of PARTS.
         compiled: Whether ours is compiled, too.
+        commit: Of the code; git is asked where it is None.
     """
 
     subject: Subject
     scale: Scale
     parts: tuple[str, ...] = PARTS
     compiled: bool = False
+    commit: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse unknown parts and impossible steps before anything is measured."""
@@ -137,7 +139,9 @@ class Bench:
         """
         subject = self.subject
         kind, fast = subject.device.type, fast_precision(subject.device)
-        known = circumstances(kind, str(fast).removeprefix("torch."), compiled=self.compiled)
+        known = circumstances(
+            kind, str(fast).removeprefix("torch."), compiled=self.compiled, commit=self.commit
+        )
         parameters = sum(p.numel() for p in subject.pipeline.denoiser.parameters())
         return {
             "model": subject.name,

@@ -47,6 +47,9 @@ def bench(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.csv", help="Write every row to this file, too.")
     ] = None,
+    commit: Annotated[
+        str | None, typer.Option(metavar="HASH", help="Of the code, where git cannot be asked.")
+    ] = None,
 ) -> None:
     """Measure how fast this machine samples and trains, beside what others would write.
 
@@ -72,7 +75,7 @@ def bench(
     asked = tuple(part.strip() for part in only.split(",")) if only else PARTS
     scale = Scale.fitting(place, quick=quick, images=images, steps=steps, rows=rows)
     compiled = place.type == "cuda" if compile is None else compile
-    benchmark = Bench(_subject(model, preset, place), scale, asked, compiled)
+    benchmark = Bench(_subject(model, preset, place), scale, asked, compiled, commit)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
     with share_bar() as share:

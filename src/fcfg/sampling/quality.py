@@ -60,7 +60,7 @@ class Way:
 
 #: By name. Experiments do not look here: they say themselves how they are run.
 QUALITIES: Mapping[str, Way] = {
-    "default": Way.parse("ddim uniform 100"),
+    "default": Way.parse("dpm-2m karras 20"),
     "paper": Way.parse("ddim uniform 1000"),
 }
 
