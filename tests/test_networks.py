@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fcfg.networks import PAPER, Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.networks.group_norm import GroupNorm
 
 TINY = UNetConfig(size=16, base=8, multipliers=(1, 2, 3), attention=(8,), condition=12)
 
@@ -36,6 +37,55 @@ def test_the_papers_networks_have_the_papers_size(name, attributes, millions) ->
     assert config.condition == 32 * attributes
     count = sum(p.numel() for p in network.parameters())
     assert abs(count / 1e6 - millions) < 0.05
+
+
+# Group normalisation -----------------------------------------------------------------------------
+
+
+def norm_and_image(
+    dtype: torch.dtype, layout: torch.memory_format
+) -> tuple[GroupNorm, torch.Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    norm = GroupNorm(4, 12).to(dtype)
+    for parameter in norm.parameters():
+        parameter.data = torch.randn(12, generator=generator).to(dtype)
+    x = 3 + 2 * torch.randn(2, 12, 5, 7, generator=generator)
+    return norm, x.to(dtype).contiguous(memory_format=layout)
+
+
+layouts = pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+
+
+@layouts
+@pytest.mark.parametrize(
+    ("dtype", "far"), [(torch.float64, 1e-13), (torch.float32, 1e-5), (torch.bfloat16, 0.05)]
+)
+def test_normalised_by_channels_it_is_torchs(layout, dtype: torch.dtype, far: float) -> None:
+    norm, x = norm_and_image(dtype, layout)
+    found, expected = norm.by_channels(x), norm(x)
+    assert found.dtype == expected.dtype
+    assert (found - expected).abs().max() <= far
+    assert found.is_contiguous(memory_format=layout)
+
+
+def test_normalised_by_channels_it_has_torchs_gradients() -> None:
+    norm, x = norm_and_image(torch.float64, torch.channels_last)
+    x.requires_grad_()
+    towards = torch.randn(x.shape, generator=torch.Generator().manual_seed(3)).double()
+    found, expected = (
+        torch.autograd.grad((f(x) * towards).sum(), [x, norm.weight, norm.bias])
+        for f in (norm.by_channels, norm)
+    )
+    for ours, other in zip(found, expected, strict=True):
+        assert torch.allclose(ours, other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("level", [0.0, 0.1, 1000.1])
+def test_normalised_by_channels_an_image_of_one_colour_is_the_bias(level: float) -> None:
+    """Its spread is 0, or a little less by rounding."""
+    norm, x = norm_and_image(torch.float32, torch.channels_last)
+    bias = norm.bias[:, None, None].expand_as(x)
+    assert torch.allclose(norm.by_channels(torch.full_like(x, level)), bias, atol=1e-3 + level / 1e3)
 
 
 def test_a_new_network_predicts_zero() -> None:

@@ -17,8 +17,8 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> None:
     """Make a denoiser compute otherwise, on the device where it is; the last call counts.
 
     Its network keeps its weights, digit by digit, so that it can be saved, and prepared otherwise,
-    at any time; bf16 is a copy. Whether products may be rounded to TF32, and whether cuDNN tries
-    its algorithms, holds for the whole process: torch has one switch each.
+    at any time; bf16 is a copy. Whether products may be rounded to TF32 holds for the whole
+    process: torch has one switch.
 
     Args:
         denoiser: On its device.
@@ -27,8 +27,6 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> None:
     execution = execution.on(denoiser.device)
     torch.backends.cuda.matmul.allow_tf32 = execution.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = execution.precision == "tf32"
-    # Compiled networks meet few sizes, so that trying all of cuDNN's algorithms for each pays.
-    torch.backends.cudnn.benchmark = execution.compile
     network = denoiser.network
     _lay_out(network, torch.channels_last)
     rounded = execution.precision == "bf16"

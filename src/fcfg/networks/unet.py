@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from fcfg.networks.group_norm import GroupNorm
+
 
 class UNetConfig(BaseModel):
     """Shape of a :class:`UNet`."""
@@ -239,9 +241,9 @@ class _Upsample(nn.Module):
         return self.convolution(functional.interpolate(x, scale_factor=2.0, mode="nearest"))
 
 
-def _norm(width: int) -> nn.GroupNorm:
+def _norm(width: int) -> GroupNorm:
     """Group normalisation with 32 groups, fewer where the width is not divisible."""
-    return nn.GroupNorm(math.gcd(32, width), width)
+    return GroupNorm(math.gcd(32, width), width)
 
 
 def _zero(convolution: nn.Conv2d) -> nn.Conv2d:
