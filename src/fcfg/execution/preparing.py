@@ -53,16 +53,17 @@ class _Rounded:
 
     def __init__(self, network: nn.Module, copy: nn.Module, evaluate: Evaluate) -> None:
         self._network, self._copy, self._evaluate = network, copy, evaluate
-        self._changes = _changes(network)
+        # Looked for once: to find hundreds of modules again takes longer than a small step.
+        self._parts = [module._parameters for module in network.modules()]
+        self._changes = self._count()
 
     def __call__(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
-        changes = _changes(self._network)
+        changes = self._count()
         if changes != self._changes:
             self._copy.load_state_dict(self._network.state_dict())
             self._changes = changes
         return self._evaluate(x.to(torch.bfloat16), t, c.to(torch.bfloat16))
 
-
-def _changes(network: nn.Module) -> int:
-    """How often weights were written to, which torch counts."""
-    return sum(parameter._version for parameter in network.parameters())
+    def _count(self) -> int:
+        """How often weights were written to, which torch counts."""
+        return sum(w._version for part in self._parts for w in part.values() if w is not None)
