@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import statistics
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ import torch
 from torch import Tensor
 
 import fcfg
-from fcfg.experiments.circumstances import circumstances
+from fcfg.experiments.circumstances import circumstances, without_folders
 from fcfg.files import write_atomically
 
 GUIDANCE = ("cfg:3.0", "fcfg:affected=3.0,invariant=1.2", "fapg:affected=3.0,invariant=1.2")
@@ -82,7 +84,7 @@ def measured(args: argparse.Namespace, images: int) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Measure, print, and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
@@ -95,15 +97,16 @@ def main() -> None:
     add("--device", default="cpu", choices=("cpu", "cuda"))
     add("--commit", help="of the code, where git cannot be asked")
     add("--out", type=Path)
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     about = circumstances(args.device, args.precision, compiled=args.compile, commit=args.commit)
+    command = shlex.join(["python", "benchmarks/step_share.py", *without_folders(words)])
     rows: list[dict[str, Any]] = []
     for images in args.images:
         rows += measured(args, images)
         if args.out is not None:
-            result = {**about, "model": Path(args.model).name, "rows": rows}
+            result = {**about, "command": command, "model": Path(args.model).name, "rows": rows}
             write_atomically(args.out, json.dumps(result, indent=1).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -35,13 +35,18 @@ class Line:
     off_target: float  #: the largest such shift of what should stay put, without its sign
     truth: float | None  #: error where the image truly changes
     reversal: float  #: mean absolute error of the way back
-    equal: int  #: cases, of every guidance and intervention, that equal the reference's
-    cases: int
+    equal: tuple[str, ...]  #: rules under which every intervention's answer equals the reference's
+    rules: int  #: how many there are
 
     @property
     def family(self) -> str:
         """The way without its steps."""
         return self.way.rpartition(" ")[0]
+
+    @property
+    def label(self) -> str:
+        """Its name, bold where it equals the reference in all."""
+        return f"**{self.way}**" if len(self.equal) == self.rules else self.way
 
 
 def study(name: str, folder: Path = RESULTS) -> str:
@@ -53,20 +58,20 @@ def study(name: str, folder: Path = RESULTS) -> str:
     lines = lines_of(result)
     heads = ["way", "rows", "seconds", "target", "off target"]
     heads += ["error of change"] if lines[0].truth is not None else []
-    heads += ["way back", "equal"]
+    heads += ["way back", "equal under"]
     rows = [heads, ["---"] * len(heads)]
     for line in lines:
         truth = [] if line.truth is None else [f"{line.truth:.3f}"]
         rows.append(
             [
-                f"**{line.way}**" if line.equal == line.cases else line.way,
+                line.label,
                 f"{line.rows:,.0f}",
                 f"{line.seconds:.2g}",
                 f"{line.target:+.3f}",
                 f"{line.off_target:.3f}",
                 *truth,
                 f"{line.reversal:.4f}",
-                f"{line.equal} of {line.cases}",
+                ", ".join(line.equal) or "–",
             ]
         )
     environment = result["environment"]
@@ -83,14 +88,20 @@ def study(name: str, folder: Path = RESULTS) -> str:
 
 
 def lines_of(result: dict[str, Any]) -> list[Line]:
-    """A line for each way, in the order of the study."""
+    """A line for each way: the reference, then solver by solver, the most rows first."""
     ways = dict.fromkeys(row["way"] for row in result["rows"])
-    return [_line(way, [row for row in result["rows"] if row["way"] == way]) for way in ways]
+    first, *others = [
+        _line(way, [row for row in result["rows"] if row["way"] == way]) for way in ways
+    ]
+    families = list(dict.fromkeys(line.family for line in others))
+    return [first, *sorted(others, key=lambda x: (families.index(x.family), -x.rows))]
 
 
 def _line(way: str, rows: Sequence[dict[str, Any]]) -> Line:
     pushed = [row for row in rows if row["guidance"].startswith(_FACTORED)]
     truths = [row["truth"]["value"] for row in pushed if row["truth"] is not None]
+    rules = list(dict.fromkeys(_rule(row) for row in rows))
+    missed = {_rule(row) for row in rows if row["misses"]}
     return Line(
         way=way,
         rows=fmean(row["evaluations"] for row in pushed),
@@ -99,9 +110,15 @@ def _line(way: str, rows: Sequence[dict[str, Any]]) -> Line:
         off_target=max(abs(e["value"]) for row in pushed for e in row["off_target"].values()),
         truth=fmean(truths) if truths else None,
         reversal=fmean(row["reversal"]["value"] for row in pushed),
-        equal=sum(not row["misses"] for row in rows),
-        cases=len(rows),
+        equal=tuple(rule for rule in rules if rule not in missed),
+        rules=len(rules),
     )
+
+
+def _rule(row: dict[str, Any]) -> str:
+    """How it was guided, in a word."""
+    rule = row["guidance"].partition(":")[0]
+    return "no guidance" if rule == "none" else rule.upper()
 
 
 def _caption(result: dict[str, Any]) -> str:

@@ -5,9 +5,10 @@ python docs/tables.py --check    # ends with 1 where the page says something els
 
 A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. NAME is one of TABLES,
 ``reproduction/DATA-SET`` for a part of docs/reproduction.md, ``solvers/STUDY`` for one of
-docs/choosing.md, or the name of a result file: ``portraits-core`` is the table of
-docs/results/portraits-core.jsonl.gz. :func:`filled` is a function of the page and of the files
-alone, so that a test can compare it with the page. Pictures of studies are written beside.
+docs/choosing.md, ``bench/MACHINE`` for one of docs/speed.md, or the name of a result file:
+``portraits-core`` is the table of docs/results/portraits-core.jsonl.gz. :func:`filled` is a
+function of the page and of the files alone, so that a test can compare it with the page. Pictures
+of studies are written beside.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import choosing
 import reproduction
+import speed
 
 from fcfg.errors import InputError
 from fcfg.reports.marks import generated
@@ -109,28 +111,6 @@ def _rates(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def execution_table() -> str:
-    """What benchmarks/execution_rates.py wrote."""
-    result = json.loads((DOCS / "results" / "execution-cpu.json").read_text("utf-8"))
-    rates: dict[str, dict[str, float]] = result["rows_per_second"]
-    ways = list(next(iter(rates.values())))
-    lines = [["rows a second, at once", *rates], ["---"] * (1 + len(rates))]
-    lines += [
-        [way, *(_rate(found[way], found[ways[0]]) for found in rates.values())] for way in ways
-    ]
-    return (
-        _markdown(lines)
-        + f"\n`{result['model']}` on {result['device']}, {result['threads']} thread(s), torch "
-        + f"{result['torch']}; in brackets, times the first line. Made by "
-        + f"`python benchmarks/execution_rates.py --ways {' '.join(map(repr, ways))} --rows "
-        + f"{' '.join(rates)} --threads {result['threads']}`.\n"
-    )
-
-
-def _rate(rate: float, reference: float) -> str:
-    return f"{rate:.1f} ({rate / reference:.2f})"
-
-
 def weight_decay_table() -> str:
     """What benchmarks/weight_decay.py wrote."""
     result = json.loads((DOCS / "results" / "weight-decay.json").read_text("utf-8"))
@@ -157,7 +137,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "real-faces": reproduction.main_claim,
     "presets": presets_table,
     "training-throughput": throughput_table,
-    "execution-cpu": execution_table,
+    "execution-cpu": speed.execution,
+    "step-share": speed.step_share,
+    "precision": speed.precision,
 }
 
 
@@ -173,6 +155,8 @@ def table(name: str) -> str:
         return reproduction.part(rest)
     if kind == "solvers":
         return choosing.study(rest)
+    if kind == "bench":
+        return speed.bench(rest)
     if name in TABLES:
         return TABLES[name]()
     file = reproduction.RESULTS / f"{name}.jsonl.gz"
@@ -180,7 +164,7 @@ def table(name: str) -> str:
         raise InputError(
             f"part '{name}'",
             expected=f"one of {', '.join(TABLES)}, reproduction/DATA-SET, solvers/STUDY, "
-            "or a result file",
+            "bench/MACHINE, or a result file",
             got=f"no docs/results/{file.name}",
             do="put the file there, or rename the part",
         )

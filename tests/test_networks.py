@@ -85,7 +85,9 @@ def test_normalised_by_channels_an_image_of_one_colour_is_the_bias(level: float)
     """Its spread is 0, or a little less by rounding."""
     norm, x = norm_and_image(torch.float32, torch.channels_last)
     bias = norm.bias[:, None, None].expand_as(x)
-    assert torch.allclose(norm.by_channels(torch.full_like(x, level)), bias, atol=1e-3 + level / 1e3)
+    assert torch.allclose(
+        norm.by_channels(torch.full_like(x, level)), bias, atol=1e-3 + level / 1e3
+    )
 
 
 def test_a_new_network_predicts_zero() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean
@@ -11,16 +12,20 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 reversibility = import_module("reversibility")
 solver_study = import_module("solver_study")
+precision = import_module("precision")
 sys.path.insert(0, str(BENCHMARKS.parent / "docs"))
 reproduction = import_module("reproduction")
 choosing = import_module("choosing")
+speed = import_module("speed")
 
 FCFG = "fcfg:affected=3.0,invariant=1.2"
+pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed:UserWarning")  # a CPU's bf16
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +109,18 @@ def test_a_study_becomes_a_table_and_a_picture(compared: dict[str, Any], tmp_pat
     assert "not been measured yet" in choosing.study("mine", tmp_path)
     file = tmp_path / "solvers-mine.json"
     file.write_text(json.dumps(compared))
-    lines = [line for line in choosing.study("mine", tmp_path).splitlines() if " of 3 |" in line]
+    lines = [line for line in choosing.study("mine", tmp_path).splitlines() if "uniform" in line]
+    lines = [line for line in lines if line.startswith("| ")]
     assert [line.partition(" | ")[0] for line in lines] == [
         "| **ddim uniform 3**",  # which is equal to itself
         "| bdia:0.3 uniform 2",
     ]
-    assert lines[0].endswith(" | 3 of 3 |")
+    assert lines[0].endswith(" | no guidance, CFG, FCFG |")
+    rules = zip(
+        ("no guidance", "CFG", "FCFG"), rows_of(compared, way="bdia:0.3 uniform 2"), strict=True
+    )
+    equal = [rule for rule, row in rules if not row["misses"]]
+    assert lines[1].endswith(f" | {', '.join(equal) or '–'} |")
     assert [line.split(" | ")[1] for line in lines] == ["12", "9"]
     back = fmean(row["reversal"]["value"] for row in rows_of(compared, guidance=FCFG)[1:])
     assert f" | {back:.4f} | " in lines[1]
@@ -118,6 +129,60 @@ def test_a_study_becomes_a_table_and_a_picture(compared: dict[str, Any], tmp_pat
     panels = 1 if compared["rows"][0]["truth"] is None else 2
     assert len(dots) == 2 * panels
     assert any(dot == f"bdia:0.3 uniform 2: 9 rows, {back:.4f}" for dot in dots)
+
+
+def test_ways_stand_solver_by_solver_after_the_reference(compared: dict[str, Any]) -> None:
+    def steps(way: str, count: int) -> list[dict[str, Any]]:
+        return [
+            row | {"way": f"{way} {count}", "evaluations": count} for row in compared["rows"][:3]
+        ]
+
+    ways = [("ddim uniform", 9), ("bdia uniform", 2), ("ddim uniform", 5), ("bdia uniform", 7)]
+    rows = [row for way in ways for row in steps(*way)]
+    assert [line.way for line in choosing.lines_of({"rows": rows})] == [
+        "ddim uniform 9",
+        *("bdia uniform 7", "bdia uniform 2"),
+        "ddim uniform 5",
+    ]
+
+
+@pytest.fixture(scope="module")
+def rounded(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    out = tmp_path_factory.mktemp("precision") / "precision-celeba.json"
+    words = [str(finished), "--do", "smiling", "--images", "3", "--device", "cpu"]
+    precision.main([*words, "--finer", "dpm-2m karras 30", "--out", str(out)])
+    return json.loads(out.read_text()) | {"folder": out.parent}
+
+
+def test_rounding_in_half_of_the_steps_is_another_answer(rounded: dict[str, Any]) -> None:
+    """And float32 in all of them is none; a finer way is another answer, too."""
+    away = {(row["precision"], row["way"]): row["mean"] for row in rounded["rows"]}
+    default = str(solver_study.QUALITIES["default"])
+    assert away["float32", default] == 0
+    whole = away["bf16", default]
+    for half in ("noisiest", "cleanest"):
+        assert 0 < away[f"bf16, {half} half float32", default] != whole
+    assert away["float32", "dpm-2m karras 30"] > 0
+    assert all(row["largest"] >= row["mean"] for row in rounded["rows"])
+    text = json.dumps({key: value for key, value in rounded.items() if key != "folder"})
+    assert "/tmp" not in text
+
+
+def test_the_page_has_a_line_for_every_precision(rounded: dict[str, Any], tmp_path: Path) -> None:
+    assert "not been measured yet" in speed.precision(tmp_path)
+    page = speed.precision(rounded["folder"])
+    for row in rounded["rows"]:
+        assert f"| {row['precision']} | {row['way']} | {row['mean']:.5f} |" in page
+    assert "3 images, do(smiling)" in page
+
+
+def test_the_network_asked_is_the_one_whose_turn_it_is() -> None:
+    def says(number: float) -> Callable[..., torch.Tensor]:
+        return lambda x, t, c: torch.full_like(x, number)
+
+    partly, x = precision.PartlyExact(says(1.0), says(2.0), 500), torch.zeros(2, 3)
+    for time, answer in ((1000, 1.0), (501, 1.0), (500, 2.0), (1, 2.0)):
+        assert torch.equal(partly(x, torch.full((2,), time), x), torch.full_like(x, answer))
 
 
 def test_a_way_is_read_as_it_is_written() -> None:

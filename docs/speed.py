@@ -1,0 +1,111 @@
+"""The parts of docs/speed.md: what ``fcfg bench`` and the scripts of benchmarks/ measured.
+
+``docs/tables.py`` puts them into the page. Each is a function of a file under docs/results.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fcfg.benchmarking import heading, read_record, tables
+from fcfg.reports.markdown import table_row
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def bench(name: str, folder: Path = RESULTS) -> str:
+    """Every table of docs/results/bench-NAME.csv, which ``fcfg bench --out`` wrote."""
+    record = read_record(folder / f"bench-{name}.csv")
+    parts = []
+    for found in tables(record):
+        notes = "".join(f" {note[:1].upper()}{note[1:]}." for note in found.notes)
+        rows = _table([found.columns, *found.rows], numbers=True)
+        parts.append(f"{rows}\n*{found.title}.*{notes}\n")
+    facts = record.facts
+    told = f"{heading(record)}. `{facts['command']}`, commit {facts['commit'][:12]}."
+    return "\n".join([*parts, told])
+
+
+def execution(folder: Path = RESULTS) -> str:
+    """What benchmarks/execution_rates.py wrote."""
+    result = _read(folder / "execution-cpu.json")
+    rates: dict[str, dict[str, float]] = result["rows_per_second"]
+    ways = list(next(iter(rates.values())))
+    lines = [["rows a second, at once", *rates]]
+    lines += [
+        [way, *(_rate(found[way], found[ways[0]]) for found in rates.values())] for way in ways
+    ]
+    return (
+        _table(lines)
+        + f"\n`{result['model']}` on {result['device']}, {result['threads']} thread(s), torch "
+        + f"{result['torch']}; in brackets, times the first line. Made by "
+        + f"`python benchmarks/execution_rates.py --ways {' '.join(map(repr, ways))} --rows "
+        + f"{' '.join(rates)} --threads {result['threads']}`.\n"
+    )
+
+
+def step_share(folder: Path = RESULTS) -> str:
+    """What benchmarks/step_share.py wrote."""
+    result = _read(folder / "step-share-h200.json")
+    lines = [["images", "guidance", "a step, ms", "not the network, ms", "share"]]
+    lines += [
+        [
+            str(row["images"]),
+            f"`{row['guidance']}`",
+            f"{1000 * row['step']:.2f}",
+            f"{1000 * row['rest']:.2f}",
+            f"{row['rest'] / row['step']:.0%}",
+        ]
+        for row in result["rows"]
+    ]
+    return f"{_table(lines)}\n{_about(result)}\n"
+
+
+def precision(folder: Path = RESULTS) -> str:
+    """What benchmarks/precision.py wrote."""
+    file = folder / "precision-celeba.json"
+    if not file.exists():
+        return "It has not been measured yet: `benchmarks/precision.py` does."
+    result = _read(file)
+    lines = [["precision", "way", "mean difference", "largest", "way back"]]
+    lines += [
+        [
+            row["precision"],
+            row["way"],
+            f"{row['mean']:.5f}",
+            f"{row['largest']:.3f}",
+            f"{row['reversal']:.4f}",
+        ]
+        for row in result["rows"]
+    ]
+    count = result["rows"][0]["images"]
+    return (
+        f"{_table(lines)}\n{count} images, do({result['do']}), FCFG 3.0 / 1.2, in units of "
+        f"[-1, 1]. {_about(result)}\n"
+    )
+
+
+def _about(result: dict[str, Any]) -> str:
+    environment = result["environment"]
+    return (
+        f"`{result['command']}`, {environment['device']}, torch {environment['torch']}, commit "
+        f"{(result['commit'] or '?')[:12]}."
+    )
+
+
+def _rate(rate: float, reference: float) -> str:
+    return f"{rate:.1f} ({rate / reference:.2f})"
+
+
+def _table(lines: Iterable[Iterable[str]], *, numbers: bool = False) -> str:
+    """The first line is the head; numbers stand right of the first column."""
+    head, *rows = [list(line) for line in lines]
+    rule = ["---", *["---:" if numbers else "---"] * (len(head) - 1)]
+    return "".join(f"{table_row(line)}\n" for line in (head, rule, *rows))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text("utf-8"))
