@@ -80,10 +80,11 @@ def _wait(device: torch.device) -> None:
 @contextmanager
 def evaluating(module: nn.Module) -> Generator[None]:
     """Switch dropout off for the time of a run, and leave every part in the mode it had."""
-    modes = {part: part.training for part in module.modules()}
-    module.eval()
+    learning = [part for part in module.modules() if part.training]
+    for part in learning:
+        part.training = False
     try:
         yield
     finally:
-        for part, training in modes.items():
-            part.training = training
+        for part in learning:
+            part.training = True
