@@ -21,9 +21,9 @@ def bench(name: str, folder: Path = RESULTS) -> str:
     record = read_record(folder / f"bench-{name}.csv")
     parts = []
     for found in tables(record):
-        notes = "".join(f" {note[:1].upper()}{note[1:]}." for note in found.notes)
         rows = _table([found.columns, *found.rows], numbers=True)
-        parts.append(f"{rows}\n*{found.title}.*{notes}\n")
+        notes = "".join(f"\n{note[:1].upper()}{note[1:]}.\n" for note in found.notes)
+        parts.append(f"*{found.title}*\n\n{rows}{notes}")
     facts = record.facts
     told = f"{heading(record)}. `{facts['command']}`, commit {facts['commit'][:12]}."
     return "\n".join([*parts, told])
