@@ -189,7 +189,9 @@ def _log_scale(values: Sequence[float], start: float, stop: float) -> Scale:
 
 
 def _round(scale: Scale) -> list[float]:
-    """Some digits times powers of ten, within a logarithmic scale."""
+    """Some digits times powers of ten, within a logarithmic scale; fewer on a long one."""
+    decades = scale.high - scale.low
+    digits = (1, 2, 3, 5, 7) if decades < 0.8 else (1, 2, 5) if decades < 1.5 else (1, 3)
     powers = range(math.floor(scale.low), math.ceil(scale.high) + 1)
-    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 3, 5, 7)]
+    ticks = [digit * 10.0**power for power in powers for digit in digits]
     return [tick for tick in ticks if scale.low <= math.log10(tick) <= scale.high]
