@@ -535,7 +535,8 @@ def test_the_command_names_every_contestant_and_writes_every_row(
 ) -> None:
     out = tmp_path / "new" / "bench.csv"
     words = ["bench", model, "--quick", "--steps", "2", "--images", "2", "--compile"]
-    assert main([*words, "--device", "cpu", "--out", str(out)]) == 0
+    words += ["--device", "cpu", "--commit", "c0ffee"]
+    assert main([*words, "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     record = read_record(out)
     names = {part: [row.name for row in record.of(part)] for part in (*PARTS, "exponent")}
@@ -549,6 +550,7 @@ def test_the_command_names_every_contestant_and_writes_every_row(
     assert "pip install diffusers" in shown
     assert record.facts["model"] == "tiny"
     assert record.facts["device"] == "CPU"
+    assert record.facts["commit"] == "c0ffee"
     assert float(record.facts["chip_tflops"]) > 0
     by_name = {row.name: row for row in record.of("sampling")}
     assert by_name[sampling.REFERENCE].ratio == 1

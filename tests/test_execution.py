@@ -200,12 +200,17 @@ def test_a_loaded_network_is_laid_out_as_convolutions_like_it() -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_weights_that_change_later_are_used(precision: str, compiled: bool) -> None:
+@pytest.mark.parametrize("replaced", [False, True])
+def test_weights_that_change_later_are_used(
+    precision: str, compiled: bool, replaced: bool
+) -> None:
+    """Written over, or others put in their place."""
     pipeline, fresh = awake_model().prepare(precision, compile=compiled), awake_model()
     with torch.no_grad(), without_the_compiler():
         before = pipeline.denoiser(*questions(2))
         for network in (pipeline.denoiser.network, fresh.denoiser.network):
-            network.load_state_dict({k: 2 * v for k, v in network.state_dict().items()})
+            twice = {name: 2 * weight for name, weight in network.state_dict().items()}
+            network.load_state_dict(twice, assign=replaced)
         after = pipeline.denoiser(*questions(2))
         fresh.prepare(precision, compile=compiled)
         assert torch.equal(after, fresh.denoiser(*questions(2)))

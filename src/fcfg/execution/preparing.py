@@ -53,17 +53,18 @@ class _Rounded:
 
     def __init__(self, network: nn.Module, copy: nn.Module, evaluate: Evaluate) -> None:
         self._network, self._copy, self._evaluate = network, copy, evaluate
-        # Looked for once: to find hundreds of modules again takes longer than a small step.
-        self._parts = [module._parameters for module in network.modules()]
-        self._changes = self._count()
+        # Looked for once: there are hundreds, and finding them takes as long as a small step.
+        self._parts = [module._parameters for module in network.modules()]  # pyright: ignore[reportPrivateUsage] # no public name
+        self._seen = self._weights()
 
     def __call__(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
-        changes = self._count()
-        if changes != self._changes:
+        weights = self._weights()
+        if weights != self._seen:
             self._copy.load_state_dict(self._network.state_dict())
-            self._changes = changes
+            self._seen = weights
         return self._evaluate(x.to(torch.bfloat16), t, c.to(torch.bfloat16))
 
-    def _count(self) -> int:
-        """How often weights were written to, which torch counts."""
-        return sum(w._version for part in self._parts for w in part.values() if w is not None)
+    def _weights(self) -> list[tuple[int, int]]:
+        """Where each lies, and how often it was written to, which torch counts."""
+        found = (weight for part in self._parts for weight in part.values())
+        return [(weight.data_ptr(), weight._version) for weight in found if weight is not None]
