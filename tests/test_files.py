@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
-from fcfg.files import write_atomically
+from fcfg.files import remove_unfinished, write_atomically
 from fcfg.seeds import stream
 
 
@@ -54,6 +56,23 @@ def test_what_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         write_atomically(tmp_path / "folder", b"new")
     assert names(tmp_path) == ["folder"]
+
+
+def test_what_a_killed_process_had_begun_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    """A process that dies while it writes cannot tidy up; whoever has the folder next does."""
+    code = (
+        "import os, sys; from pathlib import Path; from fcfg.files import write_atomically\n"
+        "write_atomically(Path(sys.argv[1]), lambda file: os.kill(os.getpid(), 9))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "step-1.safetensors")]
+    assert subprocess.run(command).returncode == -9
+    assert len(names(tmp_path)) == 1
+    kept = ["step-1.safetensors", ".lock", ".gitignore"]
+    for name in kept:
+        (tmp_path / name).write_bytes(b"whole")
+    (tmp_path / ".cache-abcdefgh").mkdir()
+    remove_unfinished(tmp_path)
+    assert sorted(names(tmp_path)) == sorted([*kept, ".cache-abcdefgh"])
 
 
 def test_streams_are_the_same_everywhere_and_differ_by_every_part() -> None:

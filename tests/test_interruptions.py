@@ -133,6 +133,15 @@ def test_a_log_without_room_stops_the_run_as_well(tmp_path: Path) -> None:
     assert [e["step"] for e in log_of(out) if "loss" in e][-8:] == [*range(5, 13)]
 
 
+def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(tmp_path: Path) -> None:
+    out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
+    state = out / "training" / "state" / "diffusion"
+    for folder in (out, out / "training", state):
+        (folder / ".step-000000005.safetensors-9osnjpm7").write_bytes(b"half")
+    train(tiny(), out)
+    assert not list(out.rglob(".*"))
+
+
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
     """Really killed, at moments that a seed chooses, wherever the run is then."""
     sections = {"diffusion": {"steps": 60}, "run": {"checkpoint_steps": 5}}

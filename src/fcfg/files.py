@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import socket
 import tempfile
 from collections.abc import Callable, Generator
@@ -38,6 +39,17 @@ def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> 
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what :func:`write_atomically` had begun in a folder when its process was killed.
+
+    Args:
+        folder: That nobody else writes to now.
+    """
+    for path in folder.glob(".*"):
+        if re.fullmatch(r"\..+-[a-z0-9_]{8}", path.name) and path.is_file():
+            path.unlink()
 
 
 @contextmanager

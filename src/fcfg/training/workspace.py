@@ -20,7 +20,7 @@ from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.denoise import Denoiser
 from fcfg.embedder import AttributeEmbedder
 from fcfg.errors import InputError, quoted
-from fcfg.files import write_atomically
+from fcfg.files import remove_unfinished, write_atomically
 from fcfg.judging import AttributeJudge
 from fcfg.networks import Judge, UNet
 from fcfg.schedule import NoiseSchedule
@@ -98,6 +98,8 @@ class Workspace:
                     got=f"others in {quoted(different)} ({key}: {now.get(key)})",
                     do="choose another --out, or go back to the old values",
                 )
+        for folder in (self.out, self.folder, *filter(Path.is_dir, self.folder.rglob("*"))):
+            remove_unfinished(folder)  # else a checkpoint's worth may stay for every kill
         write_atomically(path, to_yaml(self.config).encode())
 
     def publish(self, steps: dict[str, int]) -> None:
