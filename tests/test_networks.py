@@ -53,27 +53,38 @@ def norm_and_image(
     return norm, x.to(dtype).contiguous(memory_format=layout)
 
 
+def modulation_of(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scale, shift = torch.randn(2, *x.shape[:2], generator=torch.Generator().manual_seed(4))
+    return scale.to(x.dtype), shift.to(x.dtype)
+
+
 layouts = pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 
 
 @layouts
 @pytest.mark.parametrize(
-    ("dtype", "far"), [(torch.float64, 1e-13), (torch.float32, 1e-5), (torch.bfloat16, 0.05)]
+    ("dtype", "far"), [(torch.float64, 1e-13), (torch.float32, 1e-5), (torch.bfloat16, 0.03)]
 )
-def test_normalised_by_channels_it_is_torchs(layout, dtype: torch.dtype, far: float) -> None:
+@pytest.mark.parametrize("modulated", [False, True])
+def test_normalised_by_channels_it_is_torchs(
+    layout, dtype: torch.dtype, far: float, modulated: bool
+) -> None:
     norm, x = norm_and_image(dtype, layout)
-    found, expected = norm.by_channels(x), norm(x)
+    modulation = modulation_of(x) if modulated else None
+    found, expected = norm.by_channels(x, modulation), norm(x, modulation)
     assert found.dtype == expected.dtype
-    assert (found - expected).abs().max() <= far
+    assert torch.allclose(found, expected, rtol=far, atol=far)
     assert found.is_contiguous(memory_format=layout)
 
 
 def test_normalised_by_channels_it_has_torchs_gradients() -> None:
     norm, x = norm_and_image(torch.float64, torch.channels_last)
-    x.requires_grad_()
+    scale, shift = modulation_of(x)
+    wanted = [x.requires_grad_(), norm.weight, norm.bias]
+    wanted += [scale.requires_grad_(), shift.requires_grad_()]
     towards = torch.randn(x.shape, generator=torch.Generator().manual_seed(3)).double()
     found, expected = (
-        torch.autograd.grad((f(x) * towards).sum(), [x, norm.weight, norm.bias])
+        torch.autograd.grad((f(x, (scale, shift)) * towards).sum(), wanted)
         for f in (norm.by_channels, norm)
     )
     for ours, other in zip(found, expected, strict=True):

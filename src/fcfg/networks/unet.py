@@ -207,8 +207,8 @@ class _ResidualBlock(nn.Module):
         self.skip = nn.Identity() if width == out else nn.Conv2d(width, out, 1)
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        scale, shift = self.modulation(embedding)[:, :, None, None].chunk(2, dim=1)
-        h = self.norm(self.first(x)) * (1 + scale) + shift
+        scale, shift = self.modulation(embedding).chunk(2, dim=1)
+        h = self.norm(self.first(x), (scale, shift))
         return self.skip(x) + self.second(h)
 
 
