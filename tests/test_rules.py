@@ -164,16 +164,37 @@ def test_apg_moves_no_further_than_its_radius_allows() -> None:
     assert torch.allclose(norm, torch.full((2,), 0.5).double())
 
 
-def test_apg_keeps_one_unshortened_momentum_a_group() -> None:
+@pytest.mark.parametrize(("s", "raw"), [(699, False), (699, True), (600, True)])
+def test_apg_keeps_one_unshortened_momentum_a_group(s: int, raw: bool) -> None:
     x, null, groups = draw(2)
-    step, weight = at(700, 600, torch.ones(2).double()), torch.ones(2).double()
-    rule = APG(momentum=-0.5, radius=0.1)
+    step, weight = at(700, s, torch.ones(2).double()), torch.ones(2).double()
+    rule = APG(momentum=-0.5, radius=0.1, raw=raw)
     delta = (null - groups) * step.noise_t / step.signal_t
     state = rule.init(x, 2)
     assert torch.equal(state[0], torch.zeros(2, *x.shape).double())
     for expected in (delta, 0.5 * delta, 0.75 * delta):
         _, state = rule.combine(x, step, null, groups, weight, state)
         assert torch.allclose(state[0], expected)
+
+
+@given(st.floats(-0.9, 0.9), st.integers(1, 20), st.floats(-2, 2))
+def test_the_momentum_of_apg_does_not_depend_on_the_grid(
+    momentum: float, length: int, before: float
+) -> None:
+    """One long step leaves what its unit steps leave, where the difference stays as it is."""
+    x, null, groups = draw(1)
+    rule, weight = APG(momentum=momentum), torch.ones(1).double()
+    start = (before * groups,)
+
+    def after(step: Step, times: int) -> Tensor:
+        state = start
+        for _ in range(times):
+            _, state = rule.combine(x, step, null, groups, weight, state)
+        return state[0]
+
+    for there, back in ((700, 700 - length), (700 - length, 700)):
+        long, unit = at(there, back, weight), at(there, there - 1, weight)
+        assert torch.allclose(after(long, 1), after(unit, length), rtol=1e-10, atol=1e-10)
 
 
 def test_groups_do_not_touch_each_other() -> None:

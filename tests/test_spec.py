@@ -39,7 +39,7 @@ OPTIONS = {
 def test_the_text_form_parses_back(rule: str, weight: float, weights: dict, options: dict) -> None:
     make = getattr(Guidance, rule)
     made = make(**weights) if rule.startswith("f") else make(weight)
-    own = {"start", "stop", *(["raw"] if "pp" in rule else [])}
+    own = {"start", "stop"} | (set() if rule.endswith("cfg") else {"raw"})
     own |= {"eta", "momentum", "radius"} if "apg" in rule else set()
     guidance = made.replace(**{name: value for name, value in options.items() if name in own})
     again = Guidance.parse(repr(guidance))

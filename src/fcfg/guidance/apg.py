@@ -30,6 +30,11 @@ class APG(AbstractRule):
     .. math:: \hat x_0 = \hat x_0^\varnothing
         + \sum_m \omega_m (\Delta_m^\perp + \eta\, \Delta_m^\parallel)
 
+    Momentum belongs to one step: with few steps a difference changes so much from one to the next
+    that a negative β turns it round, and the guidance away from what was asked for. β is therefore
+    stated for unit steps, as in the paper's 1,000, and a step over k of them is what they come to
+    together: :math:`M_m \leftarrow \frac{1 - \beta^k}{1 - \beta} \Delta_m + \beta^k M_m`.
+
     The paper leaves the formulas of momentum and radius to Sadat et al.; one momentum for each
     group is our reading. With η = 1, no momentum and an infinite radius this is CFG. It starts
     from the unconditional image, as in the paper; with η = 0 the weight 1 is therefore *not* the
@@ -39,11 +44,13 @@ class APG(AbstractRule):
         eta: Share η of the parallel part that is kept.
         momentum: β; 0 is none.
         radius: r, over all pixels of an image; infinity is none.
+        raw: Use β as it is, whatever the grid.
     """
 
     eta: float = 0.0
     momentum: float = -0.75
     radius: float = 2.5
+    raw: bool = False
 
     def init(self, x: Images, groups: int) -> State:
         """One momentum buffer for each group, zero."""
@@ -63,7 +70,12 @@ class APG(AbstractRule):
         ratio = step.noise_t / step.signal_t
         image = clean_image(x_t, groups, step.signal_t, step.noise_t)
         # Δ in image space, straight from the noises: x0_m - x0_∅ = ratio · (ε_∅ - ε_m).
-        buffer = ratio * (null - groups) + self.momentum * buffer
+        delta = ratio * (null - groups)
+        if self.raw:
+            buffer = delta + self.momentum * buffer
+        else:
+            kept = self.momentum ** (step.t - step.s).abs().to(buffer.dtype)
+            buffer = (1 - kept) / (1 - self.momentum) * delta + kept * buffer
         delta = project(_shorten(buffer.double(), self.radius), image.double(), self.eta)
         shift = (along_groups(weights) * delta.to(null.dtype)).sum(dim=0)
         eps = null - shift / ratio

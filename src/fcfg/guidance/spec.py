@@ -31,7 +31,7 @@ _OPTIONS = {
     "none": (),
     "cfg": ("start", "stop", "tolerance"),
     "cfg++": ("start", "stop", "tolerance", "raw"),
-    "apg": ("start", "stop", "tolerance", "eta", "momentum", "radius"),
+    "apg": ("start", "stop", "tolerance", "eta", "momentum", "radius", "raw"),
 }
 
 
@@ -83,7 +83,7 @@ class Guidance:
     weights: tuple[tuple[str, Weight], ...]
     start: float = 0.0
     stop: float = 1.0
-    raw: bool = CFGPlusPlus.raw
+    raw: bool = False
     eta: float = APG.eta
     momentum: float = APG.momentum
     radius: float = APG.radius
@@ -189,7 +189,7 @@ class Guidance:
         """A copy with other options.
 
         Args:
-            **options: start, stop, tolerance; raw (CFG++); eta, momentum, radius (APG).
+            **options: start, stop, tolerance; raw (CFG++ and APG); eta, momentum, radius (APG).
         """
         legal = _OPTIONS[self.rule]
         for name in options:
@@ -236,7 +236,7 @@ class Guidance:
         if self.rule == "cfg++":
             return CFGPlusPlus(raw=self.raw)
         if self.rule == "apg":
-            return APG(eta=self.eta, momentum=self.momentum, radius=self.radius)
+            return APG(self.eta, self.momentum, self.radius, self.raw)
         return CFG()
 
     def partition(
