@@ -39,13 +39,15 @@ SIZE = 8
 
 
 def asked(**changes: Any) -> Experiment:
-    """Two interventions, three guidances, six images, two steps."""
+    """Two interventions, three guidances, six images, two steps of DDIM."""
     values: dict[str, Any] = {
         "name": "tiny",
         "do": ("smiling", "smiling+male"),
         "guidance": (CFG, FCFG),
         "images": 6,
         "steps": 2,
+        "solver": "ddim",
+        "grid": "uniform",
     }
     return Experiment(**(values | changes))
 

@@ -108,7 +108,7 @@ def evaluate(
 
     Examples:
       fcfg evaluate --list
-      fcfg evaluate portraits portraits/core --images 50 --steps 20
+      fcfg evaluate portraits portraits/core --images 50
       fcfg evaluate runs/celeba-hq celeba-hq/aff --quality paper --precision bf16 --compile
       fcfg evaluate --show portraits/inv > mine.yaml
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2

@@ -7,7 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from fcfg.errors import InputError, check_among
 from fcfg.experiments.record import BASELINE
 from fcfg.guidance import Guidance
-from fcfg.sampling import GRIDS, parse_solver
+from fcfg.sampling import GRIDS, QUALITIES, parse_solver
+
+_WAY = QUALITIES["default"]
 
 
 class Experiment(BaseModel):
@@ -26,9 +28,9 @@ class Experiment(BaseModel):
     balance: tuple[str, ...] | None = None
     """Discrete attributes whose combinations are to be equally frequent: by default all, but
     drawn worlds are taken as they come."""
-    steps: int = Field(default=100, ge=1, le=10**6)  #: the paper has 1,000
-    solver: str = "ddim"  #: how they are taken, as text
-    grid: str = "uniform"  #: where they are: 'uniform', 'log-snr' or 'karras'
+    steps: int = Field(default=_WAY.steps, ge=1, le=10**6)  #: the paper has 1,000
+    solver: str = str(_WAY.solver)  #: how they are taken, as text; the paper has DDIM
+    grid: str = _WAY.grid  #: where they are: 'uniform', 'log-snr' or 'karras'
     reverse: bool = True  #: also go back, and measure what is lost
     composition: bool = True  #: also ask the null question
     fid: bool = False  #: also measure FID, where its weights are found

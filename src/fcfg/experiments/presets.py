@@ -161,8 +161,6 @@ def _demo(family: _Family) -> dict[str, Any]:
         "also": {family.do[0]: ["cfg++:0.02", _pair("fcfg++", 0.02, 0.008)]},
         "images": 16,
         "steps": 10,
-        "solver": "dpm-2m",
-        "grid": "karras",
         "reverse": False,
         "composition": False,
     }

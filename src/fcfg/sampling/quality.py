@@ -58,7 +58,7 @@ class Way:
         return time_grid(schedule, self.steps, self.grid)
 
 
-#: By name. Experiments do not look here: they say themselves how they are run.
+#: By name.
 QUALITIES: Mapping[str, Way] = {
     "default": Way.parse("dpm-2m karras 20"),
     "paper": Way.parse("ddim uniform 1000"),
