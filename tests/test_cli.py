@@ -298,6 +298,26 @@ def test_generate_computes_as_it_is_told(model, faces, tmp_path, capsys) -> None
         assert one["reversal_error"] == pytest.approx(other["reversal_error"], rel=1e-3)
 
 
+def test_generate_is_shared_by_processes(model, faces, tmp_path, capsys, monkeypatch) -> None:
+    """As accelerate and torchrun launch them; each does its part, and one speaks."""
+    words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=80", "--steps", "1"]
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = []
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        assert main(words) == 0
+        said.append(capsys.readouterr())
+    assert said[0].out.startswith("3 pictures in 2 parts, ")
+    assert said[1].out == "Written to counterfactuals\n"
+    assert said[1].err == ""
+    assert len(list((tmp_path / "counterfactuals").glob("*-counterfactual.png"))) == 3
+    assert main([*words, "--out", "one", "--shard", "1/3"]) == 0
+    assert "3 pictures in 3 parts, " in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "one").glob("*.json")} == {"record-1-of-3.json"}
+    line = refusal(capsys, *words, "--out", "two", "--shard", "1of3")
+    assert line == "fcfg generate: --shard: expected I/N, such as 0/4, got '1of3'; count from 0."
+
+
 def test_generate_shows_a_part_of_many(model, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     draw(tmp_path / "many", [f"{number:02}.png" for number in range(23)])

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -544,6 +545,42 @@ def test_the_number_at_once_changes_nothing(pipeline, faces, tmp_path: Path) -> 
             assert np.abs(pictures[0] - pictures[1]).max() <= 2
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_parts_come_to_the_whole(pipeline, faces, tmp_path: Path, count: int) -> None:
+    """Columns, functions of a whole column and names of outputs mean the same in every part."""
+    asked = {"attributes": {"smiling": [0, 1, 0], "age": [20, 40, 90], "hair": ["dark"] * 3}}
+    asked |= {"do": {"age": lambda age: age[::-1]}}
+    whole = ask(pipeline, faces, tmp_path / "whole", **asked)
+    shared = tmp_path / "shared"
+    parts = [ask(pipeline, faces, shared, shard=(i, count), **asked) for i in range(count)]
+    assert sorted(map(len, parts)) == ([1, 2] if count == 2 else [1, 1, 1])
+    for one, other in zip(whole, chain(*parts), strict=True):
+        assert (one.file, one.counterfactual) == (other.file, other.counterfactual)
+        assert one.reversal_error == pytest.approx(other.reversal_error, abs=1e-5)
+    records = [
+        json.loads((shared / f"record-{i}-of-{count}.json").read_text()) for i in range(count)
+    ]
+    assert [record["shard"] for record in records] == [[i, count] for i in range(count)]
+    assert [record["finished"] for record in records] == [len(part) for part in parts]
+    assert all(record["asked"] == record["finished"] for record in records)
+    pictures = [{path.name for path in out.glob("*.png")} for out in (shared, tmp_path / "whole")]
+    assert pictures[0] == pictures[1]
+    with refused(f"out {shared}", "without these outputs"):
+        ask(pipeline, faces, shared, shard=(0, count), **asked)
+    with refused("shard, number", "from 0 to 1"):
+        ask(pipeline, faces, shared, shard=(2, 2), **asked)
+    with refused("shard, count", "from 1 to 3", "at most one an image"):
+        ask(pipeline, faces, shared, shard=(0, 4), **asked)
+
+
+def test_progress_of_a_part_is_its_own(pipeline, faces, tmp_path: Path) -> None:
+    shares: list[float] = []
+    ask(pipeline, faces, tmp_path, shard=(1, 2), batch_size=3, on_progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[0] > 0
+    assert shares[-1] == pytest.approx(1)
+
+
 def test_the_judge_reads_attributes_unless_told_otherwise(pipeline, faces, tmp_path: Path) -> None:
     results = generate(pipeline, faces, do={"smiling": flip}, steps=2, out=tmp_path / "out")
     seen = pipeline.judge.read([Image.open(path) for path in faces])
@@ -728,7 +765,7 @@ def test_a_full_disk_leaves_no_half_of_a_file(
     def full(*arguments: str) -> None:
         nonlocal count
         count += 1
-        if count == 3:
+        if count == 2:
             raise OSError(28, "No space left on device")
         write(*arguments)
 

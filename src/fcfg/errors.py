@@ -63,6 +63,23 @@ def check_whole(subject: str, value: object, low: int, high: int, do: str) -> in
     )
 
 
+def check_shard(shard: tuple[int, int], most: int) -> None:
+    """Refuse a part of the work that cannot be: (number, count), counted from 0.
+
+    >>> check_shard((2, 2), most=10)
+    Traceback (most recent call last):
+    fcfg.errors.InputError: shard, number: expected a whole number from 0 to 1, got int 2; count
+    from 0.
+
+    Args:
+        shard: Which part, of how many.
+        most: Images that are to be shared.
+    """
+    number, count = shard
+    check_whole("shard, count", count, 1, most, do="give at most one an image")
+    check_whole("shard, number", number, 0, count - 1, do="count from 0")
+
+
 def check_among(subject: str, name: object, known: Iterable[str]) -> None:
     """Refuse a name that is not a known one.
 

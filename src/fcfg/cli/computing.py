@@ -30,9 +30,19 @@ def chosen_device(name: str) -> str:
     return place
 
 
-def own_shard() -> tuple[int, int]:
-    """Which of how many processes this is, as ``accelerate launch`` and ``torchrun`` say it."""
-    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+def chosen_shard(text: str) -> tuple[int, int]:
+    """Which part of how many, from what was typed.
+
+    Args:
+        text: I/N; where it is empty, the part is that of this process among those that
+            ``accelerate launch`` or ``torchrun`` started.
+    """
+    if not text:
+        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    number, slash, count = text.partition("/")
+    if slash and number.isdecimal() and count.isdecimal():
+        return int(number), int(count)
+    raise InputError("--shard", expected="I/N, such as 0/4", got=repr(text), do="count from 0")
 
 
 def chosen_rows(text: str, denoiser: Denoiser, size: tuple[int, int]) -> int:

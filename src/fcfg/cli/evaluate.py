@@ -141,7 +141,7 @@ def evaluate(
         return
     from fcfg.checkpoint import load
     from fcfg.cli.bars import share_bar
-    from fcfg.cli.computing import chosen_device, chosen_rows, own_shard
+    from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
     from fcfg.cli.progress import ProgressReporter
     from fcfg.execution import Execution
     from fcfg.experiments.circumstances import circumstances
@@ -149,7 +149,7 @@ def evaluate(
     from fcfg.experiments.instruments import find_instruments, judge_of
     from fcfg.experiments.subset import choose_subset
 
-    part = parse_shard(shard) if shard else own_shard()
+    part = chosen_shard(shard)
     first = bool(shard) or part[0] == 0  # of several processes on one terminal, one speaks
     execution, place = Execution(precision), chosen_device(device)
     pipeline = load(model).to(place).prepare(precision)
@@ -184,14 +184,6 @@ def evaluate(
             f"interrupted; what is finished is in {evaluation.out}, run the same command to go on"
         ) from None
     _show(result, evaluation.out, report=report)
-
-
-def parse_shard(text: str) -> tuple[int, int]:
-    """Read I/N."""
-    number, slash, count = text.partition("/")
-    if slash and number.isdecimal() and count.isdecimal():
-        return int(number), int(count)
-    raise InputError("--shard", expected="I/N, such as 0/4", got=repr(text), do="count from 0")
 
 
 def _announce(evaluation: Evaluation, place: str) -> None:

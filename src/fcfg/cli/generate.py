@@ -103,6 +103,14 @@ def generate(
         typer.Option("--compile", help="Compile the network first; worth it on a GPU, for many."),
     ] = False,
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to run.")] = "auto",
+    shard: Annotated[
+        str,
+        typer.Option(
+            metavar="I/N",
+            help="Work on part I of N, counted from 0, of the pictures; by default on that of "
+            "this process, under 'accelerate launch' or torchrun.",
+        ),
+    ] = "",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace outputs that exist.")
     ] = False,
@@ -118,15 +126,18 @@ def generate(
       fcfg generate model faces/ --attributes faces/labels.csv --do smiling=flip
       fcfg generate model scan.png --attributes 'age=40,sex=1' --do age=75 --quality paper
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:3 --out cfg3
+      torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
     from fcfg.checkpoint import load
     from fcfg.cli.bars import share_bar
-    from fcfg.cli.computing import chosen_device, chosen_rows
+    from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
     from fcfg.execution import Execution
     from fcfg.generation import model_pixels, parse_do, prepare, run
     from fcfg.guidance import Guidance
     from fcfg.sampling import find_way
 
+    part = chosen_shard(shard)
+    first = bool(shard) or part[0] == 0  # of several processes on one terminal, one speaks
     rule, place = Guidance.parse(guidance), chosen_device(device)
     way = find_way(quality, solver=solver, grid=grid, steps=steps)
     _ = Execution(precision)  # or a refusal, before anything is read
@@ -147,24 +158,30 @@ def generate(
         batch_size=chosen_rows(batch_size, pipeline.denoiser, (size, size)),
         overwrite=overwrite,
         model=model,
+        shard=part,
     )
     pipeline.prepare(precision, compile=compile, batch_size=question.at_once)
-    _announce(question, place)
+    if first:
+        _announce(question, place)
     finished: list[Result] = []
     try:
-        with share_bar() as told:
+        with share_bar(quiet=not first) as told:
             run(question, on_chunk=finished.extend, on_progress=told)
     except KeyboardInterrupt:
-        done = f"{len(finished)} of {len(question.pictures)} pictures are finished"
+        own = question.mine.stop - question.mine.start
+        done = f"{len(finished)} of {own} pictures are finished"
         raise KeyboardInterrupt(f"interrupted; {done}, in {out}") from None
-    _show(finished, question)
+    if first:
+        _show(finished, question)
     print(f"Written to {out}")
 
 
 def _announce(question: Question, device: str) -> None:
     """Say what will be done, and what was done to the pictures already."""
-    count = len(question.pictures)
-    print(f"{count} {'picture' if count == 1 else 'pictures'}, {question.guidance}, on {device}")
+    count, parts = len(question.pictures), question.shard[1]
+    share = "" if parts == 1 else f" in {parts} parts"
+    pictures = f"{count} {'picture' if count == 1 else 'pictures'}{share}"
+    print(f"{pictures}, {question.guidance}, on {device}")
     notes = Counter(note for picture in question.pictures for note in picture.notes)
     for note, times in notes.items():
         print(f"  {times} of {count}: {note}")
@@ -176,6 +193,8 @@ def _show(results: Sequence[Result], question: Question) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+
+    from fcfg.generation.outputs import record_file
 
     targets = question.action.targets
     table = Table(box=box.SIMPLE_HEAD)
@@ -195,7 +214,7 @@ def _show(results: Sequence[Result], question: Question) -> None:
         table.add_row(*cells)
     Console(highlight=False, markup=False).print(table)
     if len(results) > _SHOWN:
-        print(f"and {len(results) - _SHOWN} more, in record.json")
+        print(f"and {len(results) - _SHOWN} more, in {record_file(question.shard)}")
 
 
 def _change(result: Result) -> str:

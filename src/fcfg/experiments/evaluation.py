@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.digests import digest_of
-from fcfg.errors import InputError, check_whole
+from fcfg.errors import InputError, check_shard, check_whole
 from fcfg.experiments.abductions import AbductionCache
 from fcfg.experiments.answers import THRESHOLD, Answers, Plan
 from fcfg.experiments.circumstances import without_folders
@@ -65,9 +65,7 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         """Refuse what would fail after hours."""
-        number, count = self.shard
-        check_whole("shard, count", count, 1, len(self.subset), do="give at most one an image")
-        check_whole("shard, number", number, 0, count - 1, do="count from 0")
+        check_shard(self.shard, len(self.subset))
         rows = max(self._costs.rows(*question) for question in self.experiment.questions)
         check_whole("batch size", self.batch_size, rows, 10**9, do="raise it")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from PIL import Image
 
 from fcfg.errors import InputError, quoted
 from fcfg.files import write_atomically
-
-RECORD = "record.json"
 
 
 def output_names(paths: Sequence[Path]) -> list[str]:
@@ -48,20 +47,30 @@ def output_files(name: str) -> dict[str, str]:
     return {"comparison": f"{name}.png", "counterfactual": f"{name}-counterfactual.png"}
 
 
+def record_file(shard: tuple[int, int]) -> str:
+    """Where a run, or one of several processes that share it, says what it did.
+
+    >>> record_file((0, 1)), record_file((1, 4))
+    ('record.json', 'record-1-of-4.json')
+    """
+    number, count = shard
+    return "record.json" if count == 1 else f"record-{number}-of-{count}.json"
+
+
 def check_outputs(
-    folder: Path, names: Sequence[str], inputs: Sequence[Path], *, overwrite: bool
+    folder: Path, names: Sequence[str], record: str, inputs: Sequence[Path], *, overwrite: bool
 ) -> None:
     """Refuse to replace what exists, and inputs in any case.
 
     Args:
         folder: Where the outputs go.
         names: Of the outputs.
+        record: The name of the record.
         inputs: The pictures, which nothing may replace.
         overwrite: Whether older outputs may be replaced.
     """
-    planned = [folder / file for name in names for file in output_files(name).values()] + [
-        folder / RECORD
-    ]
+    files = [file for name in names for file in output_files(name).values()]
+    planned = [folder / file for file in (*files, record)]
     existing = [path for path in planned if path.exists()]
     read = {path.resolve() for path in inputs}
     eaten = [str(path) for path in existing if path.resolve() in read]
@@ -86,8 +95,8 @@ def make_folder(folder: Path) -> None:
     """Make the folder, and see whether it can be written, before hours of work."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / f".{RECORD}-test", b"")
-        (folder / f".{RECORD}-test").unlink()
+        with TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise InputError(
             f"out {folder}",

@@ -21,15 +21,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
-from fcfg.errors import InputError, check_is, check_whole
+from fcfg.errors import InputError, check_is, check_shard, check_whole
 from fcfg.files import write_atomically
 from fcfg.generation.comparison import compared
 from fcfg.generation.outputs import (
-    RECORD,
     check_outputs,
     make_folder,
     output_files,
     output_names,
+    record_file,
     save,
 )
 from fcfg.generation.pictures import Picture, find_pictures, model_pixels, read_files
@@ -74,11 +74,17 @@ class Question:
     batch_size: int
     out: Path
     model: str  #: how the caller calls it
+    shard: tuple[int, int]  #: which part of the pictures is answered, of how many
+
+    @property
+    def mine(self) -> slice:
+        """The pictures of the shard."""
+        return _part(len(self.images), self.shard)
 
     @property
     def at_once(self) -> int:
         """Pictures that are finished together."""
-        return min(len(self.images), self.batch_size // self.rows)
+        return min(self.mine.stop - self.mine.start, self.batch_size // self.rows)
 
 
 def generate(
@@ -98,6 +104,7 @@ def generate(
     batch_size: int = 256,
     overwrite: bool = False,
     model: str = "",
+    shard: tuple[int, int] = (0, 1),
     on_chunk: Callable[[list[Result]], None] | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> list[Result]:
@@ -120,6 +127,8 @@ def generate(
         batch_size: The most network rows at once.
         overwrite: Whether to replace outputs that exist.
         model: How the model is called in the record.
+        shard: Which part of the pictures to work on, and of how many: several processes share a
+            folder, each with the same question, a part of its own, and a record of its own.
         on_chunk: Told of the pictures that were just finished.
         on_progress: Told which share of the whole work is done, after every step.
     """
@@ -139,6 +148,7 @@ def generate(
         batch_size=batch_size,
         overwrite=overwrite,
         model=model,
+        shard=shard,
     )
     return run(question, on_chunk=on_chunk, on_progress=on_progress)
 
@@ -160,6 +170,7 @@ def prepare(
     batch_size: int = 256,
     overwrite: bool = False,
     model: str = "",
+    shard: tuple[int, int] = (0, 1),
 ) -> Question:
     """Read and check a question, writing nothing. The arguments are those of :func:`generate`."""
     check_is("guidance", guidance, Guidance, "a fcfg.Guidance, such as Guidance.parse(text)")
@@ -182,7 +193,9 @@ def prepare(
     pixels = model_pixels(pipeline)
     paths, folder = find_pictures(files), Path(out)
     names = output_names(paths)
-    check_outputs(folder, names, paths, overwrite=overwrite)
+    check_shard(shard, len(paths))
+    own = names[_part(len(names), shard)]
+    check_outputs(folder, own, record_file(shard), paths, overwrite=overwrite)
     judge = pipeline.judge
     pictures = read_files(paths, pixels)
     images = torch.stack([picture.image for picture in pictures])
@@ -207,7 +220,13 @@ def prepare(
         batch_size=batch_size,
         out=folder,
         model=model,
+        shard=shard,
     )
+
+
+def _part(count: int, shard: tuple[int, int]) -> slice:
+    number, parts = shard
+    return slice(number * count // parts, (number + 1) * count // parts)
 
 
 def run(
@@ -225,13 +244,13 @@ def run(
     """
     make_folder(question.out)
     results: list[Result] = []
-    count, size = len(question.images), question.at_once
-    for first in range(0, count, size):
-        rows = slice(first, min(first + size, count))
+    mine, size = question.mine, question.at_once
+    for first in range(mine.start, mine.stop, size):
+        rows = slice(first, min(first + size, mine.stop))
         finished = _answer(question, rows, on_progress)
         results += finished
         text = json.dumps(_record(question, results), indent=2, default=str)
-        write_atomically(question.out / RECORD, text.encode())
+        write_atomically(question.out / record_file(question.shard), text.encode())
         if on_chunk is not None:
             on_chunk(finished)
     return results
@@ -281,8 +300,9 @@ class _Progress:
         self, question: Question, rows: slice, told: Callable[[float], None] | None
     ) -> None:
         self.total = (1 + question.rows) * (2 if question.reverse else 1)
-        self.first, self.count = rows.start, rows.stop - rows.start
-        self.all, self.told = len(question.images), told
+        mine = question.mine
+        self.first, self.count = rows.start - mine.start, rows.stop - rows.start
+        self.all, self.told = mine.stop - mine.start, told
 
     def phase(self, before: int, cost: int) -> OnStep:
         def on_step(step: StepRecord) -> None:
@@ -370,7 +390,8 @@ def _record(question: Question, results: Sequence[Result]) -> dict[str, Any]:
         "device": str(device),
         "precision": None if execution is None else execution.on(device).precision,
         "compiled": execution is not None and execution.compile,
-        "asked": len(question.pictures),
+        "shard": list(question.shard),
+        "asked": question.mine.stop - question.mine.start,
         "finished": len(results),
         "images": [asdict(result) for result in results],
     }
