@@ -2,8 +2,9 @@
 
 from fcfg.generation.comparison import compared, difference_map, difference_scale
 from fcfg.generation.pictures import Picture, find_pictures, model_pixels, read_files
+from fcfg.generation.question import Question, prepare
 from fcfg.generation.results import Result
-from fcfg.generation.run import Question, generate, prepare, run
+from fcfg.generation.run import generate, run
 from fcfg.generation.texts import Factual, find_attributes, flip, parse_do
 
 __all__ = [

@@ -1,90 +1,45 @@
 """From files to counterfactuals in a folder.
 
-:func:`prepare` reads and checks everything that is cheap, so that a bad question is refused
-before any work; :func:`run` does the work, some pictures at a time. What is finished is on disk,
-whole, and named in ``record.json``, whenever the run is stopped.
+:func:`~fcfg.generation.question.prepare` reads and checks everything that is cheap, so that a bad
+question is refused before any work; :func:`run` does the work, some pictures at a time. What is
+finished is on disk, whole, and named in the record, whenever the run is stopped.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from fcfg.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
-from fcfg.errors import InputError, check_is, check_shard, check_whole
 from fcfg.files import write_atomically
 from fcfg.generation.comparison import compared
 from fcfg.generation.outputs import (
-    check_outputs,
     make_folder,
     output_files,
-    output_names,
     record_file,
     save,
 )
-from fcfg.generation.pictures import Picture, find_pictures, model_pixels, read_files
+from fcfg.generation.question import Question, files_say_their_range, prepare
 from fcfg.generation.results import (
     Result,
     attributes_text,
     finite,
-    intervention_text,
     rows_of,
     scores_of,
     value_text,
     values_of,
 )
-from fcfg.generation.texts import AUTO, JUDGE, Attributes, Factual, find_attributes
-from fcfg.graph import Partition
+from fcfg.generation.texts import AUTO, JUDGE, Attributes
 from fcfg.guidance import Guidance
-from fcfg.images import image_keys, to_pictures
+from fcfg.images import to_pictures
 from fcfg.intervention import Intervention
 from fcfg.judging import AttributeJudge, Reading
 from fcfg.records import Action, Counterfactual
-from fcfg.sampling import AbstractSolver, OnStep, StepRecord, Way, find_way
+from fcfg.sampling import AbstractSolver, OnStep, StepRecord
 from fcfg.version import __version__
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """Everything that was asked, read and checked; :func:`run` answers it."""
-
-    pipeline: CounterfactualPipeline
-    pictures: tuple[Picture, ...] = field(repr=False)
-    names: tuple[str, ...] = field(repr=False)  #: of the outputs, one for each picture
-    images: Float[Tensor, "batch channel height width"] = field(repr=False)
-    factual: Factual
-    reading: Reading | None  #: what the judge sees in the pictures
-    action: Action  #: the counterfactual attributes of all of them
-    do: dict[str, Any]  #: as JSON
-    guidance: Guidance
-    partition: Partition
-    rows: int  #: that a guided step needs for one image
-    way: Way
-    reverse: bool
-    batch_size: int
-    out: Path
-    model: str  #: how the caller calls it
-    shard: tuple[int, int]  #: which part of the pictures is answered, of how many
-
-    @property
-    def mine(self) -> slice:
-        """The pictures of the shard."""
-        return _part(len(self.images), self.shard)
-
-    @property
-    def at_once(self) -> int:
-        """Pictures that are finished together."""
-        return min(self.mine.stop - self.mine.start, self.batch_size // self.rows)
 
 
 def generate(
@@ -108,7 +63,7 @@ def generate(
     on_chunk: Callable[[list[Result]], None] | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> list[Result]:
-    """Make counterfactuals of picture files, in a folder: :func:`prepare`, then :func:`run`.
+    """Make counterfactuals of picture files, in a folder: read and check, then :func:`run`.
 
     Args:
         pipeline: The model, on the device that is to do the work.
@@ -153,82 +108,6 @@ def generate(
     return run(question, on_chunk=on_chunk, on_progress=on_progress)
 
 
-def prepare(
-    pipeline: CounterfactualPipeline,
-    files: Iterable[str | os.PathLike[str]],
-    attributes: Attributes = AUTO,
-    do: Mapping[str, Intervention] | None = None,
-    guidance: Guidance = DEFAULT_GUIDANCE,
-    *,
-    quality: str = "default",
-    steps: int | None = None,
-    solver: AbstractSolver | str | None = None,
-    grid: str | None = None,
-    seed: int = 0,
-    out: str | os.PathLike[str] = "counterfactuals",
-    reverse: bool = True,
-    batch_size: int = 256,
-    overwrite: bool = False,
-    model: str = "",
-    shard: tuple[int, int] = (0, 1),
-) -> Question:
-    """Read and check a question, writing nothing. The arguments are those of :func:`generate`."""
-    check_is("guidance", guidance, Guidance, "a fcfg.Guidance, such as Guidance.parse(text)")
-    if not do:
-        raise InputError(
-            "do", expected="at least one attribute to change", got="none", do="name it"
-        )
-    way = find_way(quality, solver=solver, grid=grid, steps=steps)
-    times = way.times(pipeline.denoiser.schedule)
-    check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
-    partition = guidance.partition(pipeline.graph, do)
-    rows = guidance.table(partition, times[::-1], pipeline.denoiser.schedule).rows
-    if batch_size < rows:
-        raise InputError(
-            "batch_size",
-            expected=f"at least {rows} network rows, what one image needs",
-            got=batch_size,
-            do="raise it, or use fewer groups",
-        )
-    pixels = model_pixels(pipeline)
-    paths, folder = find_pictures(files), Path(out)
-    names = output_names(paths)
-    check_shard(shard, len(paths))
-    own = names[_part(len(names), shard)]
-    check_outputs(folder, own, record_file(shard), paths, overwrite=overwrite)
-    judge = pipeline.judge
-    pictures = read_files(paths, pixels)
-    images = torch.stack([picture.image for picture in pictures])
-    with _files_say_their_range():
-        reading = judge.read(images) if isinstance(judge, AttributeJudge) else None
-    factual = find_attributes(attributes, pipeline.space, paths, reading)
-    action = pipeline.act(factual.attributes, do, seed=seed, keys=image_keys(images))
-    return Question(
-        pipeline=pipeline,
-        pictures=tuple(pictures),
-        names=tuple(names),
-        images=images,
-        factual=factual,
-        reading=reading,
-        action=action,
-        do={name: intervention_text(value) for name, value in do.items()},
-        guidance=guidance,
-        partition=partition,
-        rows=rows,
-        way=way,
-        reverse=reverse,
-        batch_size=batch_size,
-        out=folder,
-        model=model,
-        shard=shard,
-    )
-
-
-def _part(count: int, shard: tuple[int, int]) -> slice:
-    number, parts = shard
-    return slice(number * count // parts, (number + 1) * count // parts)
-
-
 def run(
     question: Question,
     *,
@@ -238,7 +117,7 @@ def run(
     """Answer a question: write the pictures and the record, and return what it says of each.
 
     Args:
-        question: What :func:`prepare` gave.
+        question: What :func:`~fcfg.generation.question.prepare` gave.
         on_chunk: Told of the pictures that were just finished, which are on disk by then.
         on_progress: Told which share of the whole work is done, after every step.
     """
@@ -262,7 +141,7 @@ def _answer(
     """Work on some of the pictures, and write their files."""
     pipeline, images = question.pipeline, question.images[rows]
     work = _Progress(question, rows, on_progress)
-    with _files_say_their_range():
+    with files_say_their_range():
         abduction = pipeline.abduct(
             images,
             rows_of(question.factual.attributes, rows),
@@ -327,7 +206,7 @@ def _write(
         errors = [finite(error) for error in lost.tolist()]
     readings: dict[str, Reading] = {}
     if isinstance(judge, AttributeJudge):
-        with _files_say_their_range():
+        with files_say_their_range():
             readings = {name: judge.read(x.nan_to_num()) for name, x in shown.items()}
     results: list[Result] = []
     for i, row in enumerate(range(rows.start, rows.stop)):
@@ -395,11 +274,3 @@ def _record(question: Question, results: Sequence[Result]) -> dict[str, Any]:
         "finished": len(results),
         "images": [asdict(result) for result in results],
     }
-
-
-@contextmanager
-def _files_say_their_range() -> Generator[None]:
-    """Bright pictures are bright: their files say what their numbers mean, unlike arrays."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="images: all pixels are in")
-        yield
