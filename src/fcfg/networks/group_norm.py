@@ -26,9 +26,11 @@ class GroupNorm(nn.GroupNorm):
 
     def forward(self, input: Tensor, modulation: Modulation | None = None) -> Tensor:
         """Torch's own, or :meth:`by_channels` where it is compiled for a GPU."""
-        if input.is_cuda and torch.compiler.is_compiling():
-            return self.by_channels(input, modulation)
-        normal = super().forward(input)
+        rather = input.is_cuda and torch.compiler.is_compiling()
+        return (self.by_channels if rather else self._by_groups)(input, modulation)
+
+    def _by_groups(self, x: Tensor, modulation: Modulation | None) -> Tensor:
+        normal = super().forward(x)
         if modulation is None:
             return normal
         scale, shift = (each[..., None, None] for each in modulation)
