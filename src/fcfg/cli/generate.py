@@ -168,8 +168,7 @@ def generate(
         with share_bar(quiet=not first) as told:
             run(question, on_chunk=finished.extend, on_progress=told)
     except KeyboardInterrupt:
-        own = question.mine.stop - question.mine.start
-        done = f"{len(finished)} of {own} pictures are finished"
+        done = f"{len(finished)} of {len(question.mine)} pictures are finished"
         raise KeyboardInterrupt(f"interrupted; {done}, in {out}") from None
     if first:
         _show(finished, question)

@@ -52,14 +52,14 @@ class Question:
     shard: tuple[int, int]  #: which part of the pictures is answered, of how many
 
     @property
-    def mine(self) -> slice:
-        """The pictures of the shard."""
+    def mine(self) -> range:
+        """The pictures of the shard, by number."""
         return _part(len(self.images), self.shard)
 
     @property
     def at_once(self) -> int:
         """Pictures that are finished together."""
-        return min(self.mine.stop - self.mine.start, self.batch_size // self.rows)
+        return min(len(self.mine), self.batch_size // self.rows)
 
 
 def prepare(
@@ -106,7 +106,7 @@ def prepare(
     paths, folder = find_pictures(files), Path(out)
     names = output_names(paths)
     check_shard(shard, len(paths))
-    own = names[_part(len(names), shard)]
+    own = [names[i] for i in _part(len(names), shard)]
     check_outputs(folder, own, record_file(shard), paths, overwrite=overwrite)
     judge = pipeline.judge
     pictures = read_files(paths, pixels)
@@ -136,9 +136,9 @@ def prepare(
     )
 
 
-def _part(count: int, shard: tuple[int, int]) -> slice:
+def _part(count: int, shard: tuple[int, int]) -> range:
     number, parts = shard
-    return slice(number * count // parts, (number + 1) * count // parts)
+    return range(number * count // parts, (number + 1) * count // parts)
 
 
 @contextmanager

@@ -181,7 +181,7 @@ class _Progress:
         self.total = (1 + question.rows) * (2 if question.reverse else 1)
         mine = question.mine
         self.first, self.count = rows.start - mine.start, rows.stop - rows.start
-        self.all, self.told = mine.stop - mine.start, told
+        self.all, self.told = len(mine), told
 
     def phase(self, before: int, cost: int) -> OnStep:
         def on_step(step: StepRecord) -> None:
@@ -270,7 +270,7 @@ def _record(question: Question, results: Sequence[Result]) -> dict[str, Any]:
         "precision": None if execution is None else execution.on(device).precision,
         "compiled": execution is not None and execution.compile,
         "shard": list(question.shard),
-        "asked": question.mine.stop - question.mine.start,
+        "asked": len(question.mine),
         "finished": len(results),
         "images": [asdict(result) for result in results],
     }

@@ -236,7 +236,7 @@ class Guidance:
         if self.rule == "cfg++":
             return CFGPlusPlus(raw=self.raw)
         if self.rule == "apg":
-            return APG(self.eta, self.momentum, self.radius, self.raw)
+            return APG(eta=self.eta, momentum=self.momentum, radius=self.radius, raw=self.raw)
         return CFG()
 
     def partition(

@@ -53,7 +53,7 @@ class GroupNorm(nn.GroupNorm):
         factor = self.weight * torch.rsqrt(spread.clamp(min=0) + self.eps)
         summand = self.bias - mean * factor
         if modulation is not None:
-            scale, shift = modulation
+            scale, shift = (each.to(exact.dtype) for each in modulation)
             factor, summand = factor * (1 + scale), summand * (1 + scale) + shift
         return (exact * factor[..., None, None] + summand[..., None, None]).to(x.dtype)
 
