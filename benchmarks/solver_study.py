@@ -5,10 +5,11 @@ r"""How good the answers of a solver are, against the network rows and the secon
     python benchmarks/solver_study.py portraits --images 8 --sweep "ddim uniform 10" --out x.json
 
 Each way to go from image to noise and back (a solver, a grid, a number of steps) is an evaluation
-of its own on the same images, as ``fcfg evaluate`` does it: no guidance, CFG and FCFG, there and
-back. The first one is the reference, the paper's 1,000 steps of DDIM unless ``--reference`` says
-otherwise. A way is *equal* to it where the signed shift of every attribute and every Δ lie in the
-reference's 95 % interval, and the way back ends at most 5 % farther from the image.
+of its own on the same images, as ``fcfg evaluate`` does it: no guidance, CFG and FCFG (or what
+``--guidance`` names), there and back. The first one is the reference, the paper's 1,000 steps of
+DDIM unless ``--reference`` says otherwise. A way is *equal* to it where the signed shift of every
+attribute and every Δ lie in the reference's 95 % interval, and the way back ends at most 5 %
+farther from the image.
 
 What is done is kept under ``--work``; the same command goes on there.
 """
@@ -110,7 +111,7 @@ class Study:
         return Experiment(
             name=f"solvers/{folder_of(way)}",
             do=tuple(do),
-            guidance=GUIDANCE,
+            guidance=tuple(self.args.guidance),
             images=self.args.images,
             composition=False,
             **way.to_json(),
@@ -128,6 +129,7 @@ class Study:
             model=Path(self.args.model).name,
             circumstances=self.about,
             batch_size=self.args.batch_size,
+            block=self.args.block,
             shown=0,
         )
         if not self.prepared:
@@ -145,7 +147,9 @@ def arguments(words: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("model", help="folder, or name of a shipped model")
     add("--do", nargs="+", help="attributes to intervene on; all by default")
+    add("--guidance", nargs="+", default=list(GUIDANCE), help="beside none")
     add("--images", type=int, default=1000)
+    add("--block", type=int, help="images finished together; all there is, where memory holds it")
     add("--data", type=Path, help="the data set, if it is not where it was in training")
     add("--reference", default=REFERENCE, metavar="'SOLVER GRID STEPS'")
     add("--sweep", nargs="+", default=list(SWEEP), metavar="'SOLVER GRID STEPS'")
