@@ -132,27 +132,31 @@ def picture(file: Path) -> str:
     """The picture of one study, as an SVG file."""
     result = json.loads(file.read_text("utf-8"))
     lines = lines_of(result)
-    charts: list[tuple[str, Callable[[Line], float | None]]] = [
+    qualities: list[tuple[str, Callable[[Line], float | None]]] = [
         ("way back, mean absolute error", lambda line: line.reversal),
         ("error where it truly changes", lambda line: line.truth),
     ]
-    panels = [_panel(title, lines, value) for title, value in charts]
-    shown = [panel for panel in panels if panel is not None]
-    moved = [
-        tag("g", panel, transform=f"translate({i * _WIDTH:.0f} 0)")
-        for i, panel in enumerate(shown)
+    known = [(title, value) for title, value in qualities if value(lines[0]) is not None]
+    costs: list[tuple[str, Callable[[Line], float]]] = [
+        ("network rows", lambda line: line.rows),
+        ("seconds", lambda line: line.seconds),
     ]
-    svg = drawing(_WIDTH * len(shown), _HEIGHT, result["model"]["name"], _caption(result), *moved)
+    panels = [
+        tag(
+            "g",
+            _panel(title, unit, [(line, cost(line), value(line) or 0.0) for line in lines]),
+            transform=f"translate({column * _WIDTH:.0f} {row * _HEIGHT:.0f})",
+        )
+        for row, (title, value) in enumerate(known)
+        for column, (unit, cost) in enumerate(costs)
+    ]
+    width, height = _WIDTH * len(costs), _HEIGHT * len(known)
+    svg = drawing(width, height, result["model"]["name"], _caption(result), *panels)
     return Panel(file.stem, svg).file
 
 
-def _panel(
-    title: str, lines: Sequence[Line], value: Callable[[Line], float | None]
-) -> Markup | None:
-    """Rows against one measure, both on logarithmic scales; the reference is a dashed line."""
-    points = [(line, line.rows, y) for line in lines if (y := value(line)) is not None]
-    if not points:
-        return None
+def _panel(title: str, unit: str, points: Sequence[tuple[Line, float, float]]) -> Markup:
+    """A cost against a measure, both on logarithmic scales; the reference is a dashed line."""
     across = _log_scale([x for _, x, _ in points], _LEFT, _WIDTH - _RIGHT)
     up = _log_scale([y for *_, y in points], _HEIGHT - _BOTTOM, _TOP)
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
@@ -165,19 +169,19 @@ def _panel(
         y = up(math.log10(tick))
         parts += [stroke(_LEFT, y, right, y, RULE)]
         parts += [write(_LEFT - 6, y + 4, f"{tick:g}", fill=PALE, anchor="end", size=10.5)]
-    parts.append(write(right, bottom + 33, "network rows →", fill=PALE, anchor="end", size=11))
+    parts.append(write(right, bottom + 33, f"{unit} →", fill=PALE, anchor="end", size=11))
     level = up(math.log10(points[0][2]))
     parts.append(stroke(_LEFT, level, right, level, INK, stroke_dasharray="2 4"))
     families = list(dict.fromkeys(line.family for line, *_ in points))
     for i, family in enumerate(families):
         colour = _COLOURS[i % len(_COLOURS)]
-        own = sorted((p for p in points if p[0].family == family), key=lambda p: p[1])
+        own = sorted((p for p in points if p[0].family == family), key=lambda p: p[0].rows)
         places = [(across(math.log10(x)), up(math.log10(y))) for _, x, y in own]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(tag("polyline", points=path, fill="none", stroke=colour, stroke_width=1.5))
-        for (line, _, y), (left, top) in zip(own, places, strict=True):
+        for (line, x, y), (left, top) in zip(own, places, strict=True):
             dot = tag("circle", cx=left, cy=top, r=3.5, fill=colour)
-            parts.append(described(dot, f"{line.way}: {line.rows:,.0f} rows, {y:.4f}"))
+            parts.append(described(dot, f"{line.way}: {x:g} {unit}, {y:.4f}"))
         parts.append(write(right + 8, _TOP + 12 + 16 * i, family, fill=colour, size=11))
     return tag("g", *parts)
 
@@ -191,6 +195,8 @@ def _log_scale(values: Sequence[float], start: float, stop: float) -> Scale:
 def _round(scale: Scale) -> list[float]:
     """Some digits times powers of ten, within a logarithmic scale; fewer on a long one."""
     decades = scale.high - scale.low
+    if decades < 0.4:  # too short for powers
+        return Scale(10**scale.low, 10**scale.high, scale.start, scale.stop).ticks
     digits = (1, 2, 3, 5, 7) if decades < 0.8 else (1, 2, 5) if decades < 1.5 else (1, 3)
     powers = range(math.floor(scale.low), math.ceil(scale.high) + 1)
     ticks = [digit * 10.0**power for power in powers for digit in digits]

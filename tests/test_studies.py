@@ -125,10 +125,11 @@ def test_a_study_becomes_a_table_and_a_picture(compared: dict[str, Any], tmp_pat
     back = fmean(row["reversal"]["value"] for row in rows_of(compared, guidance=FCFG)[1:])
     assert f" | {back:.4f} | " in lines[1]
     titles = [element.text for element in ElementTree.fromstring(choosing.picture(file)).iter()]
-    dots = [text for text in titles if text and " rows, " in text]
+    dots = [text for text in titles if text and " uniform " in text and ", " in text]
     panels = 1 if compared["rows"][0]["truth"] is None else 2
-    assert len(dots) == 2 * panels
-    assert any(dot == f"bdia:0.3 uniform 2: 9 rows, {back:.4f}" for dot in dots)
+    assert len([dot for dot in dots if " network rows, " in dot]) == 2 * panels
+    assert len([dot for dot in dots if " seconds, " in dot]) == 2 * panels
+    assert f"bdia:0.3 uniform 2: 9 network rows, {back:.4f}" in dots
 
 
 def test_ways_stand_solver_by_solver_after_the_reference(compared: dict[str, Any]) -> None:
