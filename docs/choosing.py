@@ -14,14 +14,32 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fcfg.reports.axes import INK, PALE, RULE, Panel, Scale, described, drawing, stroke, write
+from fcfg.reports.axes import (
+    INK,
+    PALE,
+    RULE,
+    Panel,
+    Scale,
+    described,
+    drawing,
+    stroke,
+    symbol,
+    write,
+)
 from fcfg.reports.html import Markup, tag
 from fcfg.reports.markdown import table_row
 
 RESULTS = Path(__file__).parent / "results"
 _FACTORED = "fcfg:"
-_COLOURS = ("#3465a4", "#cc5500", "#2e8b57", "#8e44ad", "#b8860b", "#c0392b", "#16798a", "#555555")
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420.0, 330.0, 52.0, 120.0, 34.0, 44.0
+_COLOURS = {  # of solvers
+    "ddim": "#3465a4",
+    "fixed-point": "#16798a",
+    "dpm-2m": "#cc5500",
+    "heun": "#2e8b57",
+    "bdia": "#8e44ad",
+}
+_MARKS = {"uniform": "circle", "karras": "square", "log-snr": "triangle"}  # of grids
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 440.0, 330.0, 52.0, 140.0, 34.0, 44.0
 
 
 @dataclass(frozen=True)
@@ -174,15 +192,18 @@ def _panel(title: str, unit: str, points: Sequence[tuple[Line, float, float]]) -
     parts.append(stroke(_LEFT, level, right, level, INK, stroke_dasharray="2 4"))
     families = list(dict.fromkeys(line.family for line, *_ in points))
     for i, family in enumerate(families):
-        colour = _COLOURS[i % len(_COLOURS)]
+        solver, grid = family.split()
+        colour, kind = _COLOURS[solver.partition(":")[0]], _MARKS[grid]
         own = sorted((p for p in points if p[0].family == family), key=lambda p: p[0].rows)
         places = [(across(math.log10(x)), up(math.log10(y))) for _, x, y in own]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(tag("polyline", points=path, fill="none", stroke=colour, stroke_width=1.5))
         for (line, x, y), (left, top) in zip(own, places, strict=True):
-            dot = tag("circle", cx=left, cy=top, r=3.5, fill=colour)
+            dot = symbol(kind, left, top, 3.5, fill=colour)
             parts.append(described(dot, f"{line.way}: {x:g} {unit}, {y:.4f}"))
-        parts.append(write(right + 8, _TOP + 12 + 16 * i, family, fill=colour, size=11))
+        place = _TOP + 12 + 16 * i
+        parts.append(symbol(kind, right + 12, place - 4, 3.5, fill=colour))
+        parts.append(write(right + 20, place, family, fill=colour, size=11))
     return tag("g", *parts)
 
 

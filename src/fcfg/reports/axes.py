@@ -141,13 +141,18 @@ def mark(setting: Setting, x: float, y: float, size: float = 4.5) -> Markup:
         "stroke": colour,
         "stroke_width": 1.8,
     }
-    if setting.mark == "circle":
+    return symbol(setting.mark, x, y, size, **look)
+
+
+def symbol(kind: str, x: float, y: float, size: float, **look: object) -> Markup:
+    """A small shape around a place: circle, square, triangle or diamond."""
+    if kind == "circle":
         return tag("circle", cx=float(x), cy=float(y), r=size, **look)
     corners = {
         "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
         "triangle": ((0, -1.25), (1.15, 0.85), (-1.15, 0.85)),
         "diamond": ((0, -1.2), (1.2, 0), (0, 1.2), (-1.2, 0)),
-    }[setting.mark]
+    }[kind]
     shrunk = size * 0.9
     points = " L".join(f"{x + dx * shrunk:.1f} {y + dy * shrunk:.1f}" for dx, dy in corners)
     return tag("path", d=f"M{points}Z", **look)
