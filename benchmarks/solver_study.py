@@ -149,7 +149,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     add("--do", nargs="+", help="attributes to intervene on; all by default")
     add("--guidance", nargs="+", default=list(GUIDANCE), help="beside none")
     add("--images", type=int, default=1000)
-    add("--block", type=int, help="images finished together; all there is, where memory holds it")
+    add("--block", type=int, help="images finished together; 1,024 on a GPU, 32 on a CPU")
     add("--data", type=Path, help="the data set, if it is not where it was in training")
     add("--reference", default=REFERENCE, metavar="'SOLVER GRID STEPS'")
     add("--sweep", nargs="+", default=list(SWEEP), metavar="'SOLVER GRID STEPS'")

@@ -150,11 +150,9 @@ def picture(file: Path) -> str:
     """The picture of one study, as an SVG file."""
     result = json.loads(file.read_text("utf-8"))
     lines = lines_of(result)
-    qualities: list[tuple[str, Callable[[Line], float | None]]] = [
-        ("way back, mean absolute error", lambda line: line.reversal),
-        ("error where it truly changes", lambda line: line.truth),
-    ]
-    known = [(title, value) for title, value in qualities if value(lines[0]) is not None]
+    truths = {line: line.truth for line in lines if line.truth is not None}
+    qualities = {"way back, mean absolute error": {line: line.reversal for line in lines}}
+    qualities |= {"error where it truly changes": truths} if truths else {}
     costs: list[tuple[str, Callable[[Line], float]]] = [
         ("network rows", lambda line: line.rows),
         ("seconds", lambda line: line.seconds),
@@ -162,13 +160,13 @@ def picture(file: Path) -> str:
     panels = [
         tag(
             "g",
-            _panel(title, unit, [(line, cost(line), value(line) or 0.0) for line in lines]),
+            _panel(title, unit, [(line, cost(line), value) for line, value in values.items()]),
             transform=f"translate({column * _WIDTH:.0f} {row * _HEIGHT:.0f})",
         )
-        for row, (title, value) in enumerate(known)
+        for row, (title, values) in enumerate(qualities.items())
         for column, (unit, cost) in enumerate(costs)
     ]
-    width, height = _WIDTH * len(costs), _HEIGHT * len(known)
+    width, height = _WIDTH * len(costs), _HEIGHT * len(qualities)
     svg = drawing(width, height, result["model"]["name"], _caption(result), *panels)
     return Panel(file.stem, svg).file
 
