@@ -135,8 +135,8 @@ def _signs(summary: Summary) -> list[str]:
         return ["The paper has none of these settings.", ""]
     count = Counter(sign.agrees for sign in found)
     lines = [
-        f"**Signs.** Of {len(found)} Δ that the paper has, too, {count[True]} have its sign, "
-        f"{count[False]} have the other one, and {count[None]} cannot be told from 0.",
+        f"**Signs.** Of {len(found)} Δ that the paper has, too, {count[True]} are of its sign, "
+        f"{count[False]} of the other, and {count[None]} cannot be told from 0.",
         "",
     ]
     lines += [

@@ -118,7 +118,7 @@ def test_the_page_says_what_agrees_and_what_does_not(tmp_path: Path) -> None:
     page = reproduction.part("celeba-hq", tmp_path)
     assert "### celeba-hq/core" in page
     assert "`fcfg evaluate tiny celeba-hq/core`" in page
-    assert "Of 12 Δ that the paper has, too, 8 have its sign, 0 have the other one" in page
+    assert "Of 12 Δ that the paper has, too, 8 are of its sign, 0 of the other," in page
     assert "<br>*98.8 / +12.3*" in page
     assert "0 do not" in page
     assert "**no**" not in page
