@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.datasets import portraits
 from fcfg.digests import digest_of
 from fcfg.execution import CompiledRows, Execution, covering, fitting_rows, memory
+from fcfg.execution.recording import as_recording
 from fcfg.execution.rows import compiled_sizes
 from fcfg.guidance import Guidance
 from fcfg.records import Counterfactual
@@ -166,6 +167,26 @@ def test_inputs_of_any_layout_meet_one_compiled_network(monkeypatch: pytest.Monk
     assert len(set(seen)) == 1
 
 
+@pytest.mark.parametrize("graphs", [False, True])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_small_call_is_told_at_once_unless_a_whole_step_is(
+    graphs: bool, inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[str] = []
+
+    def compile_as_is(network: nn.Module, *, dynamic: bool, mode: str) -> nn.Module:
+        modes.append(mode)
+        return network
+
+    monkeypatch.setattr(torch, "compile", compile_as_is)
+    rows = CompiledRows(awake_model().denoiser.network, 2048, graphs)
+    with torch.no_grad(), as_recording() if inside else nullcontext():
+        for _ in range(2):
+            rows(*questions(1036))  # 2,048
+            rows(*questions(70))  # 128
+    assert modes == ["default", "reduce-overhead" if graphs and not inside else "default"]
+
+
 # Precision ---------------------------------------------------------------------------------------
 
 
@@ -234,6 +255,7 @@ def test_training_asks_the_network_itself() -> None:
         ({"precision": "bf61"}, "precision", ["did you mean 'bf16'?"]),
         ({"precision": "fp16"}, "precision", ["did you mean 'bf16'?"]),
         ({"compile": 256}, "compile", ["True or False"]),
+        ({"cuda_graphs": "no"}, "cuda_graphs", ["True or False"]),
         ({"batch_size": 0}, "batch_size", ["256"]),
     ],
 )

@@ -22,7 +22,7 @@ from fcfg.attributes import AttributeSpace, Table
 from fcfg.batching import evaluating, integrate_chunks
 from fcfg.denoise import AbstractPredictor, ConditionalPredictor, Denoiser
 from fcfg.errors import InputError, check_is, check_whole, short
-from fcfg.execution import Execution, prepare_denoiser
+from fcfg.execution import Execution, StepRecorder, prepare_denoiser
 from fcfg.graph import CausalGraph, Partition
 from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor, WeightTable
 from fcfg.images import ImagesLike, image_keys, read_images
@@ -66,6 +66,7 @@ class CounterfactualPipeline:
         self.judge = judge
         self.provenance = dict(provenance or {})
         self.execution: Execution | None = None  #: what :meth:`prepare` was asked for
+        self._recorder: StepRecorder | None = None
 
     def __repr__(self) -> str:
         size = sum(parameter.numel() for parameter in self.denoiser.parameters()) / 1e6
@@ -88,11 +89,16 @@ class CounterfactualPipeline:
         if self.judge is not None:
             self.judge.to(device)
         if self.execution is not None:
-            prepare_denoiser(self.denoiser, self.execution)
+            self._recorder = prepare_denoiser(self.denoiser, self.execution)
         return self
 
     def prepare(
-        self, precision: str = "auto", *, compile: bool = False, batch_size: int = 256
+        self,
+        precision: str = "auto",
+        *,
+        compile: bool = False,
+        batch_size: int = 256,
+        cuda_graphs: bool = True,
     ) -> CounterfactualPipeline:
         """Choose how the network computes, as often as you like: weights stay as they are.
 
@@ -104,9 +110,11 @@ class CounterfactualPipeline:
             compile: Whether to compile the network, which takes a while when it is first asked.
             batch_size: The most rows of a compiled call, of which others are made: the number of
                 images that are asked about at once wastes none.
+            cuda_graphs: Whether a GPU that is asked about few images is told of a whole step at
+                once: network, rule and update, recorded when a step of its kind is first taken.
         """
-        execution = Execution(precision, compile, batch_size)
-        prepare_denoiser(self.denoiser, execution)
+        execution = Execution(precision, compile, batch_size, cuda_graphs)
+        self._recorder = prepare_denoiser(self.denoiser, execution)
         self.execution = execution
         return self
 
@@ -321,7 +329,12 @@ class CounterfactualPipeline:
         start = Trajectory(images.to(self.denoiser.state_dtype))
         with evaluating(self.denoiser):
             end = integrate_chunks(
-                predictor, start, self._plan(times), solver, size=batch_size, on_step=on_step
+                predictor,
+                start,
+                self._plan(times),
+                self._taking(solver),
+                size=batch_size,
+                on_step=on_step,
             )
         return Abduction(end, table, keys, times, solver)
 
@@ -354,7 +367,7 @@ class CounterfactualPipeline:
                 predictor,
                 abduction.trajectory,
                 self._plan(abduction.times[::-1], table),
-                abduction.solver,
+                self._taking(abduction.solver),
                 size=batch_size // table.rows,
                 on_step=on_step,
             )
@@ -381,6 +394,10 @@ class CounterfactualPipeline:
                 do="raise it, or use fewer groups",
             )
         return table
+
+    def _taking(self, solver: AbstractSolver) -> AbstractSolver:
+        """The solver, or one that replays its steps on a GPU."""
+        return solver if self._recorder is None else self._recorder.replaying(solver)
 
     def _plan(self, times: Sequence[int], table: WeightTable | None = None) -> Plan:
         return Plan.build(

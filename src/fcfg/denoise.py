@@ -8,7 +8,7 @@ of that contract are here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias, get_args
 
@@ -270,6 +270,12 @@ class Denoiser(nn.Module):
 class AbstractPredictor(ABC):
     """Says what a solver asks at a step. What evolves is in the state, nothing in the object."""
 
+    #: All tensors that it holds beside the denoiser, one row for each row of the network.
+    conditions: State = ()
+    #: Equal where two of a denoiser differ in their conditions alone, and do the same whatever
+    #: the numbers are, so that a step of one can be replayed for the other. None: it cannot.
+    kind: Hashable = None
+
     @abstractmethod
     def init(self, x: Images) -> State:
         """State before the first step of a trajectory: tensors whose shapes never change."""
@@ -289,7 +295,8 @@ class ConditionalPredictor(AbstractPredictor):
 
     def __init__(self, denoiser: Denoiser, condition: Float[Tensor, "batch condition"]) -> None:
         self.denoiser = denoiser
-        self.condition = condition
+        self.conditions = (condition,)
+        self.kind = ConditionalPredictor
 
     def init(self, x: Images) -> State:
         """No state."""
@@ -297,5 +304,5 @@ class ConditionalPredictor(AbstractPredictor):
 
     def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
         """One evaluation under the whole condition."""
-        eps = self.denoiser(x, step.t.expand(len(x)), self.condition)
+        eps = self.denoiser(x, step.t.expand(len(x)), *self.conditions)
         return Prediction(clean=eps, renoise=eps), state

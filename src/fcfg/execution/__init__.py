@@ -3,12 +3,14 @@
 from fcfg.execution.memory import fitting_rows
 from fcfg.execution.options import PRECISIONS, Execution
 from fcfg.execution.preparing import prepare_denoiser
+from fcfg.execution.recording import StepRecorder
 from fcfg.execution.rows import CompiledRows, covering
 
 __all__ = [
     "PRECISIONS",
     "CompiledRows",
     "Execution",
+    "StepRecorder",
     "covering",
     "fitting_rows",
     "prepare_denoiser",

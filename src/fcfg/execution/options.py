@@ -24,11 +24,13 @@ class Execution:
     precision: str = "auto"
     compile: bool = False  #: with torch.compile: minutes at first, worth it on a GPU
     batch_size: int = 256  #: the most network rows of one compiled call
+    cuda_graphs: bool = True  #: with few images, a GPU is told of a whole step at once
 
     def __post_init__(self) -> None:
         """Refuse what nobody knows."""
         check_among("precision", self.precision, PRECISIONS)
-        check_is("compile", self.compile, bool, "True or False")
+        for name in ("compile", "cuda_graphs"):
+            check_is(name, getattr(self, name), bool, "True or False")
         check_whole("batch_size", self.batch_size, 1, 10**9, do="256 is the default")
 
     def on(self, device: torch.device | str) -> Execution:

@@ -9,11 +9,13 @@ from torch import Tensor, nn
 
 from fcfg.denoise import Denoiser, Evaluate
 from fcfg.execution.options import Execution
+from fcfg.execution.recording import StepRecorder
 from fcfg.execution.rows import CompiledRows
+from fcfg.execution.weights import WeightWatch
 from fcfg.networks import UNet
 
 
-def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> None:
+def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> StepRecorder | None:
     """Make a denoiser compute otherwise, on the device where it is; the last call counts.
 
     Its network keeps its weights, digit by digit, so that it can be saved, and prepared otherwise,
@@ -23,6 +25,10 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> None:
     Args:
         denoiser: On its device.
         execution: How to compute.
+
+    Returns:
+        What records steps of this denoiser, on a GPU. Networks of others are not recorded: what
+        they do may depend on numbers.
     """
     execution = execution.on(denoiser.device)
     torch.backends.cuda.matmul.allow_tf32 = execution.precision == "tf32"
@@ -31,8 +37,10 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> None:
     _lay_out(network, torch.channels_last)
     rounded = execution.precision == "bf16"
     asked = deepcopy(network).to(torch.bfloat16).eval() if rounded else network
-    compiled = CompiledRows(asked, execution.batch_size) if execution.compile else None
+    graphs = execution.cuda_graphs and denoiser.device.type == "cuda"
+    compiled = CompiledRows(asked, execution.batch_size, graphs) if execution.compile else None
     denoiser.evaluate = _Rounded(network, asked, compiled or asked) if rounded else compiled
+    return StepRecorder(network) if graphs and isinstance(network, UNet) else None
 
 
 def _lay_out(network: nn.Module, layout: torch.memory_format) -> None:
@@ -53,18 +61,9 @@ class _Rounded:
 
     def __init__(self, network: nn.Module, copy: nn.Module, evaluate: Evaluate) -> None:
         self._network, self._copy, self._evaluate = network, copy, evaluate
-        # Looked for once: there are hundreds, and finding them takes as long as a small step.
-        self._parts = [module._parameters for module in network.modules()]  # pyright: ignore[reportPrivateUsage] # no public name
-        self._seen = self._weights()
+        self._weights = WeightWatch(network)
 
     def __call__(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
-        weights = self._weights()
-        if weights != self._seen:
+        if self._weights.changed():
             self._copy.load_state_dict(self._network.state_dict())
-            self._seen = weights
         return self._evaluate(x.to(torch.bfloat16), t, c.to(torch.bfloat16))
-
-    def _weights(self) -> list[tuple[int, int]]:
-        """Where each lies, and how often it was written to, which torch counts."""
-        found = (weight for part in self._parts for weight in part.values())
-        return [(weight.data_ptr(), weight._version) for weight in found if weight is not None]

@@ -10,6 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fcfg.execution.recording import is_recording
+
 _RATIO = 16  # of one compiled size to the next smaller one
 _SIZES = 3
 _GRAPH_ROWS = 128  # up to which launching the kernels of a GPU takes longer than running them
@@ -48,11 +50,12 @@ class CompiledRows:
     Args:
         network: In evaluation mode.
         most: The largest number of rows.
+        graphs: Whether a GPU is told of all kernels of a small call at once.
     """
 
-    def __init__(self, network: nn.Module, most: int) -> None:
-        self.network, self.sizes = network, compiled_sizes(most)
-        self._compiled: dict[int, Callable[..., Any]] = {}
+    def __init__(self, network: nn.Module, most: int, graphs: bool = False) -> None:
+        self.network, self.sizes, self.graphs = network, compiled_sizes(most), graphs
+        self._compiled: dict[tuple[int, bool], Callable[..., Any]] = {}
 
     def __call__(
         self,
@@ -68,17 +71,17 @@ class CompiledRows:
             piece = [_filled_up(tensor[first : first + size], size) for tensor in inputs]
             torch.compiler.cudagraph_mark_step_begin()
             # Copied at once: the next replay of a CUDA graph overwrites what the last one gave.
-            output[first : first + size] = self._of(size, x.device)(*piece)[: len(x) - first]
+            output[first : first + size] = self._of(size)(*piece)[: len(x) - first]
             first += size
         return output
 
-    def _of(self, size: int, device: torch.device) -> Callable[..., Any]:
-        if size not in self._compiled:
-            graphs = device.type == "cuda" and size <= _GRAPH_ROWS
-            self._compiled[size] = torch.compile(
+    def _of(self, size: int) -> Callable[..., Any]:
+        graphs = self.graphs and size <= _GRAPH_ROWS and not is_recording()
+        if (size, graphs) not in self._compiled:
+            self._compiled[size, graphs] = torch.compile(
                 self.network, dynamic=False, mode="reduce-overhead" if graphs else "default"
             )
-        return self._compiled[size]
+        return self._compiled[size, graphs]
 
 
 def _filled_up(tensor: Tensor, rows: int) -> Tensor:

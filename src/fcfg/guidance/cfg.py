@@ -6,6 +6,8 @@ References:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -14,6 +16,7 @@ from fcfg.guidance.rule import AbstractRule, pushed
 from fcfg.schedule import NoiseSchedule
 
 
+@dataclass(frozen=True)
 class CFG(AbstractRule):
     r"""Push the prediction along every group's difference.
 

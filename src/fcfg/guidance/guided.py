@@ -33,12 +33,13 @@ class GuidedPredictor(AbstractPredictor):
         rule: AbstractRule,
     ) -> None:
         self.denoiser = denoiser
-        self.condition = condition
         self.rule = rule
         self.groups = len(keep)
+        self.kind = (GuidedPredictor, rule, self.groups)
         masked = [denoiser.embedder.masked(condition, row[None]) for row in keep]
         null = torch.zeros_like(condition)
-        self._conditions = torch.cat([null, *masked])  # group by group: ((M + 1)·batch, K·d)
+        # The whole one, and those of a guided step group by group: ((M + 1)·batch, K·d).
+        self.conditions = (condition, torch.cat([null, *masked]))
 
     def init(self, x: Images) -> State:
         """State of the rule."""
@@ -46,11 +47,12 @@ class GuidedPredictor(AbstractPredictor):
 
     def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
         """Evaluate and combine."""
+        whole, masked = self.conditions
         if not step.guided:
-            eps = self.denoiser(x, step.t.expand(len(x)), self.condition)
+            eps = self.denoiser(x, step.t.expand(len(x)), whole)
             return Prediction(clean=eps, renoise=eps), state
         rows = x.repeat(self.groups + 1, 1, 1, 1)
-        eps = self.denoiser(rows, step.t.expand(len(rows)), self._conditions)
+        eps = self.denoiser(rows, step.t.expand(len(rows)), masked)
         eps = eps.unflatten(0, (self.groups + 1, len(x)))
         prediction, state = self.rule.combine(x, step, eps[0], eps[1:], step.weights, state)
         return replace(prediction, rows=self.groups + 1), state

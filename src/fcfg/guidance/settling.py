@@ -43,6 +43,7 @@ class SettlingPredictor(GuidedPredictor):
     ) -> None:
         super().__init__(denoiser, condition, keep, rule)
         self.tolerance = tolerance
+        self.kind = None  # how many rows it asks for depends on numbers
 
     def init(self, x: Images) -> State:
         """Which images were moved, and which have settled; then the state of the rule."""
@@ -76,9 +77,10 @@ class SettlingPredictor(GuidedPredictor):
         """All conditions of the images that are guided; of the others, the whole one in all."""
         guided, plain = (mask.nonzero().flatten() for mask in (~settled, settled))
         count = self.groups + 1
-        conditions = self._conditions.unflatten(0, (count, len(x)))
+        whole, masked = self.conditions
+        conditions = masked.unflatten(0, (count, len(x)))
         rows = torch.cat([x[guided].repeat(count, 1, 1, 1), x[plain]])
-        asked = torch.cat([conditions[:, guided].flatten(0, 1), self.condition[plain]])
+        asked = torch.cat([conditions[:, guided].flatten(0, 1), whole[plain]])
         eps = self.denoiser(rows, step.t.expand(len(rows)), asked)
         found = eps.new_empty(count, *x.shape)
         found[:, guided] = eps[: count * len(guided)].unflatten(0, (count, len(guided)))

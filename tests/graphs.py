@@ -1,0 +1,67 @@
+"""CUDA graphs without a GPU: what is computed is recorded, and computed again in the same memory.
+
+As on a GPU, a replay knows no Python: it repeats the same operations on the same tensors, so that
+a number that was looked at, or a tensor that was not copied in, shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+NUMBERS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
+
+
+class Graph:
+    """Stands for ``torch.cuda.CUDAGraph``."""
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[Any, Any, Any, Any]] = []
+
+    def replay(self) -> None:
+        for operation, arguments, options, results in self.operations:
+            again = operation(*arguments, **options)
+            for old, new in zip(tensors(results), tensors(again), strict=True):
+                if old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+
+
+class Recording(TorchDispatchMode):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # torch's signature
+        if func in NUMBERS:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        results = func(*args, **(kwargs or {}))
+        self.graph.operations.append((func, args, kwargs or {}, results))
+        return results
+
+
+def tensors(results: Any) -> list[Tensor]:
+    found = results if isinstance(results, tuple | list) else [results]
+    return [tensor for tensor in found if isinstance(tensor, Tensor)]
+
+
+@contextmanager
+def capture(graph: Graph, *, capture_error_mode: str) -> Generator[None]:
+    """Stands for ``torch.cuda.graph``; what was computed meanwhile is not to be relied on."""
+    assert capture_error_mode == "thread_local"
+    with Recording(graph):
+        yield
+    for _, _, _, results in graph.operations:
+        for tensor in tensors(results):
+            if tensor.is_floating_point() and tensor._base is None:
+                tensor.fill_(torch.nan)
+
+
+def make_up_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", capture)
