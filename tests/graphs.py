@@ -7,7 +7,7 @@ a number that was looked at, or a tensor that was not copied in, shows.
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -50,10 +50,18 @@ def tensors(results: Any) -> list[Tensor]:
     return [tensor for tensor in found if isinstance(tensor, Tensor)]
 
 
+class Stream:
+    """Stands for a stream, and for an event of one: there is no other, and nothing to wait for."""
+
+    def wait(self) -> None: ...
+
+    def record(self) -> None: ...
+
+
 @contextmanager
-def capture(graph: Graph, *, capture_error_mode: str) -> Generator[None]:
+def capture(graph: Graph, **options: object) -> Generator[None]:
     """Stands for ``torch.cuda.graph``; what was computed meanwhile is not to be relied on."""
-    assert capture_error_mode == "thread_local"
+    assert set(options) == {"pool", "stream", "capture_error_mode"}
     with Recording(graph):
         yield
     for _, _, _, results in graph.operations:
@@ -63,5 +71,12 @@ def capture(graph: Graph, *, capture_error_mode: str) -> Generator[None]:
 
 
 def make_up_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
-    monkeypatch.setattr(torch.cuda, "graph", capture)
+    for name, made_up in {
+        "CUDAGraph": Graph,
+        "graph": capture,
+        "Stream": Stream,
+        "Event": Stream,
+        "graph_pool_handle": object,
+        "device": nullcontext,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, made_up)

@@ -6,11 +6,12 @@ On a CPU with graphs that are made up; with ``--device cuda`` with those of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from evaluations import SIZE
 from fcfg.counterfactual import CounterfactualPipeline
@@ -41,7 +42,7 @@ def recorded(
     ) -> CounterfactualPipeline:
         pipeline.to(device).prepare(precision, **options)
         if device == "cpu":
-            pipeline._recorder = StepRecorder(pipeline.denoiser.network)
+            pipeline._recorder = StepRecorder(pipeline.denoiser)
         return pipeline
 
     return prepared
@@ -103,9 +104,18 @@ def test_recorded_steps_answer_as_the_steps_do(recorded, plain, solver, guidance
 
 @pytest.mark.parametrize("parameterisation", ["image", "velocity"])
 def test_whatever_the_network_predicts(recorded, plain, parameterisation: str) -> None:
-    pipeline = recorded(awake_model())
+    pipeline = awake_model()
     pipeline.denoiser.parameterisation = plain.denoiser.parameterisation = parameterisation
+    pipeline = recorded(pipeline)
     alike(ask(pipeline, 2), ask(plain, 2))
+
+
+def test_recordings_of_rules_and_solvers_are_not_mixed_up(recorded, plain) -> None:
+    """Shapes alone do not tell them apart."""
+    pipeline = recorded(awake_model())
+    rules = [*RULES[1::2], RULES[5].replace(eta=1.0)]
+    for options in [{"guidance": rule} for rule in rules] + [{"solver": "heun"}]:
+        alike(ask(pipeline, 1, **options), ask(plain, 1, **options))
 
 
 def test_another_question_is_answered_by_the_same_recordings(recorded, plain) -> None:
@@ -188,7 +198,7 @@ def test_what_depends_on_numbers_is_not_recorded(recorded, plain) -> None:
 
 
 def test_many_images_are_not_recorded(recorded, plain, monkeypatch) -> None:
-    monkeypatch.setattr(recording, "_MOST_ROWS", 6)
+    monkeypatch.setattr(recording, "_MOST_PIXELS", 6 * SIZE**2)
     pipeline = recorded(awake_model())
     alike(ask(pipeline, 7), ask(plain, 7))
     assert recordings(pipeline) == 0
@@ -223,6 +233,39 @@ def test_only_our_network_is_recorded_and_only_on_a_gpu(device: str) -> None:
     assert found[1] is None
 
 
-def test_a_recording_solver_is_called_what_it_is() -> None:
-    solver = StepRecorder(nn.Identity()).replaying(parse_solver("dpm-2m"))
-    assert str(solver) == "dpm-2m"
+def test_a_recording_solver_is_called_what_it_is(recorded) -> None:
+    recorder = recorded(awake_model())._recorder
+    assert str(recorder.replaying(parse_solver("dpm-2m"))) == "dpm-2m"
+
+
+def test_another_network_in_its_place_is_asked(recorded, plain, device: str) -> None:
+    pipeline = recorded(awake_model())
+    before = ask(pipeline, 2)
+    for denoiser in (pipeline.denoiser, plain.denoiser):
+        denoiser.evaluate = Otherwise(denoiser.network)
+    after = ask(pipeline, 2)
+    alike(after, ask(plain, 2))
+    assert distance(before, after) > 1e-3
+    pipeline.denoiser.evaluate = None
+    assert distance(before, ask(pipeline, 2)) == 0
+
+
+class Otherwise(nn.Module):
+    """Says half of what a network says."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        return self.network(x, t, c) / 2
+
+
+def test_threads_take_turns(recorded, plain) -> None:
+    """Each asks something else, of the same recordings."""
+    pipeline = recorded(awake_model())
+    asked = [{"smiling": 1}, {"male": 1}, {"young": 1}] * 2
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda do: ask_do(pipeline, do, steps=8), asked))
+    for do, pair in zip(asked, found, strict=True):
+        alike(pair, ask_do(plain, do, steps=8))

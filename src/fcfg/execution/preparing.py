@@ -40,7 +40,7 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> StepRecorder |
     graphs = execution.cuda_graphs and denoiser.device.type == "cuda"
     compiled = CompiledRows(asked, execution.batch_size, graphs) if execution.compile else None
     denoiser.evaluate = _Rounded(network, asked, compiled or asked) if rounded else compiled
-    return StepRecorder(network) if graphs and isinstance(network, UNet) else None
+    return StepRecorder(denoiser) if graphs and isinstance(network, UNet) else None
 
 
 def _lay_out(network: nn.Module, layout: torch.memory_format) -> None:

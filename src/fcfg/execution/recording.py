@@ -12,16 +12,17 @@ from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass, replace
+from threading import Lock
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fcfg.denoise import AbstractPredictor, State, Step
+from fcfg.denoise import AbstractPredictor, Denoiser, State, Step
 from fcfg.execution.weights import WeightWatch
 from fcfg.sampling import AbstractSolver, Trajectory
 
-_MOST_ROWS = 128  # of a network call; with more, the GPU is the slower one
+_MOST_PIXELS = 128 * 64 * 64  # of a network call; with more, the GPU is the slower one
 _KEPT = 64  # recordings: a question has six or so, and more for every number of images
 
 _recording: ContextVar[bool] = ContextVar("recording", default=False)
@@ -43,15 +44,24 @@ def as_recording() -> Generator[None]:
 
 
 class StepRecorder:
-    """Recorded steps of a network, one for every kind of step and question, and every shape.
+    """Recorded steps of a denoiser, one for every kind of step and question, and every shape.
+
+    Threads take turns, and so do streams: all recordings compute in the same memory.
 
     Args:
-        network: Its weights are read where they lie; :meth:`begin` sees whether they still do.
+        denoiser: On its GPU, prepared. Weights are read where they lie, which :meth:`begin`
+            looks at; while something else is asked than the network that was prepared, steps are
+            taken as they are.
     """
 
-    def __init__(self, network: nn.Module) -> None:
-        self._weights = WeightWatch(network)
+    def __init__(self, denoiser: Denoiser) -> None:
+        self._denoiser, self._prepared = denoiser, _asked(denoiser)
+        self._weights = WeightWatch(denoiser.network)
         self._steps: dict[Hashable, _RecordedStep] = {}
+        self._lock, self._device = Lock(), denoiser.device
+        with torch.cuda.device(self._device):
+            self._place = _Place(torch.cuda.Stream(), torch.cuda.graph_pool_handle())
+            self._finished = torch.cuda.Event()
 
     def replaying(self, solver: AbstractSolver) -> AbstractSolver:
         """A solver that takes the same steps, recorded where they can be."""
@@ -59,8 +69,9 @@ class StepRecorder:
 
     def begin(self) -> None:
         """Before every run: forget what was recorded with other weights."""
-        if self._weights.changed():
-            self._steps.clear()
+        with self._lock:
+            if self._weights.changed():
+                self._steps.clear()
 
     def step(
         self,
@@ -72,20 +83,34 @@ class StepRecorder:
         state: State,
     ) -> tuple[Trajectory, State, State]:
         """Take a step: as it is, or as one that was recorded."""
-        rows = max((len(condition) for condition in predictor.conditions), default=0)
-        if predictor.kind is None or rows > _MOST_ROWS:
+        if not self._records(predictor, trajectory):
             return solver.step(predictor, trajectory, step, asked, state)
         given = (replace(trajectory, evaluations=0), step, predictor.conditions, asked, state)
+        with self._lock, torch.cuda.device(self._device):
+            recorded = self._recorded(solver, predictor, given)
+            self._finished.wait()
+            after, asked, state = recorded(given)
+            self._finished.record()
+        spent = trajectory.evaluations + after.evaluations
+        return replace(after, evaluations=spent), asked, state
+
+    def _records(self, predictor: AbstractPredictor, trajectory: Trajectory) -> bool:
+        rows = max((len(condition) for condition in predictor.conditions), default=0)
+        few = rows * trajectory.x[0, 0].numel() <= _MOST_PIXELS
+        return few and predictor.kind is not None and _asked(self._denoiser) == self._prepared
+
+    def _recorded(
+        self, solver: AbstractSolver, predictor: AbstractPredictor, given: _Given
+    ) -> _RecordedStep:
+        """The step of this kind, which is the last one to be forgotten now."""
         key = (solver, predictor.kind, _precision(), _form(given))
         recorded = self._steps.pop(key, None)
         if recorded is None:
-            recorded = _RecordedStep(solver, predictor, given)
-        self._steps[key] = recorded  # the last one now
+            recorded = _RecordedStep(solver, predictor, given, self._place)
+        self._steps[key] = recorded
         for old in list(self._steps)[:-_KEPT]:
             del self._steps[old]
-        after, asked, state = recorded(given)
-        spent = trajectory.evaluations + after.evaluations
-        return replace(after, evaluations=spent), asked, state
+        return recorded
 
 
 @dataclass(frozen=True)
@@ -118,6 +143,14 @@ class _ReplayingSolver(AbstractSolver):
 _Given = tuple[Trajectory, Step, State, State, State]
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where it is recorded: all recordings share the memory of what is between the steps."""
+
+    stream: torch.cuda.Stream
+    pool: Any  # torch's handle
+
+
 class _RecordedStep:
     """One step as a CUDA graph, with all that it reads and writes.
 
@@ -125,10 +158,15 @@ class _RecordedStep:
         solver: Whose step.
         predictor: What it asks.
         given: Trajectory, step, conditions of the predictor, and both states.
+        place: Where it is recorded.
     """
 
     def __init__(
-        self, solver: AbstractSolver, predictor: AbstractPredictor, given: _Given
+        self,
+        solver: AbstractSolver,
+        predictor: AbstractPredictor,
+        given: _Given,
+        place: _Place,
     ) -> None:
         held: _Given = _mapped(torch.clone, given)
         trajectory, step, conditions, asked, state = held
@@ -138,12 +176,15 @@ class _RecordedStep:
         def take() -> tuple[Trajectory, State, State]:
             return solver.step(predictor, trajectory, step, asked, state)
 
-        self._inputs = _tensors(held)
+        self._inputs, self._graph = _tensors(held), torch.cuda.CUDAGraph()
         with as_recording():
             take()  # once as it is: what is compiled or chosen at first comes before the graph
-            self._graph = torch.cuda.CUDAGraph()
-            # Only what this thread does is recorded; others may go on.
-            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+            with torch.cuda.graph(
+                self._graph,
+                pool=place.pool,
+                stream=place.stream,
+                capture_error_mode="thread_local",  # others may go on
+            ):
                 self._after = take()
 
     def __call__(self, given: _Given) -> tuple[Trajectory, State, State]:
@@ -154,6 +195,11 @@ class _RecordedStep:
         return _mapped(torch.clone, self._after)
 
 
+def _asked(denoiser: Denoiser) -> tuple[object, ...]:
+    """What a denoiser computes with, but the weights."""
+    return denoiser.evaluate, denoiser.network, denoiser.schedule, denoiser.parameterisation
+
+
 def _precision() -> Hashable:
     """What torch computes products in, which others may switch."""
     return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
@@ -162,7 +208,7 @@ def _precision() -> Hashable:
 def _form(part: Any) -> Hashable:
     """All of it but the numbers."""
     if isinstance(part, Tensor):
-        return part.shape, part.dtype, part.device
+        return part.shape, part.dtype
     if is_dataclass(part):
         return tuple(_form(value) for value in vars(part).values())
     return tuple(_form(value) for value in part) if isinstance(part, tuple) else part
