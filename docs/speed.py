@@ -47,21 +47,29 @@ def execution(folder: Path = RESULTS) -> str:
     )
 
 
-def step_share(folder: Path = RESULTS) -> str:
-    """What benchmarks/step_share.py wrote."""
-    result = _read(folder / "step-share-h200.json")
-    lines = [["images", "guidance", "a step, ms", "not the network, ms", "share"]]
-    lines += [
-        [
-            str(row["images"]),
-            f"`{row['guidance']}`",
-            f"{1000 * row['step']:.2f}",
-            f"{1000 * row['rest']:.2f}",
-            f"{row['rest'] / row['step']:.0%}",
-        ]
-        for row in result["rows"]
+def recorded_steps(name: str, folder: Path = RESULTS) -> str:
+    """What benchmarks/recorded_steps.py wrote of a model."""
+    result = _read(folder / f"recorded-steps-{name}.json")
+    lines = [
+        ["images", "", "kernel by kernel, s", "network at once, s", "step at once, s", "speed-up"]
     ]
-    return f"{_table(lines)}\n{_about(result)}\n"
+    for row in result["rows"]:
+        found: dict[str, float] = row["seconds"]
+        plain, network, step = (
+            found.get(way) for way in ("kernel by kernel", "network at once", "step at once")
+        )
+        assert plain and step
+        lines.append(
+            [
+                str(row["images"]),
+                row["precision"] + (", compiled" if row["compiled"] else ""),
+                f"{plain:.3f}",
+                f"{network:.3f}" if network else "–",
+                f"{step:.3f}",
+                f"{plain / step:.2f}×",
+            ]
+        )
+    return f"{_table(lines, numbers=True)}\n{result['model']}: {_about(result)}\n"
 
 
 def precision(folder: Path = RESULTS) -> str:

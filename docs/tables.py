@@ -138,7 +138,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "presets": presets_table,
     "training-throughput": throughput_table,
     "execution-cpu": speed.execution,
-    "step-share": speed.step_share,
     "precision": speed.precision,
 }
 
@@ -157,6 +156,8 @@ def table(name: str) -> str:
         return choosing.study(rest)
     if kind == "bench":
         return speed.bench(rest)
+    if kind == "recorded-steps":
+        return speed.recorded_steps(rest)
     if name in TABLES:
         return TABLES[name]()
     file = reproduction.RESULTS / f"{name}.jsonl.gz"

@@ -227,6 +227,8 @@ def test_one_counterfactual_is_asked_with_the_defaults(subject: Subject) -> None
     assert row.steps == len(default.abduction.times) - 1
     assert row.cold_seconds is not None
     assert row.name == f"{QUALITIES['default']}, compiled"
+    row = single.single(subject, compiled=False, repetitions=1, cuda_graphs=False)
+    assert row.name == f"{QUALITIES['default']}, eager, kernel by kernel"
 
 
 # Switches, clocks, memory -----------------------------------------------------------------------

@@ -180,10 +180,17 @@ class Bench:
 
     def _single(self, tell: Callable[[float], None]) -> Iterator[Measurement]:
         many, patience = self.scale.singles, self.scale.patience
-        yield single(self.subject, compiled=False, repetitions=many, patience=patience)
-        if self.compiled:
-            tell(0.5)
-            yield single(self.subject, compiled=True, repetitions=many, patience=patience)
+        ways = [(False, False)] if self.subject.device.type == "cuda" else []
+        ways += [(False, True), (True, True)] if self.compiled else [(False, True)]
+        for done, (compiled, graphs) in enumerate(ways):
+            tell(done / len(ways))
+            yield single(
+                self.subject,
+                compiled=compiled,
+                repetitions=many,
+                patience=patience,
+                cuda_graphs=graphs,
+            )
 
     def _training(self, tell: Callable[[float], None]) -> list[Measurement]:
         done = 0

@@ -70,16 +70,21 @@ def precision(question: Question, *, compiled: bool) -> str:
     return ("bf16" if compiled else "tf32") if on_gpu else "float32"
 
 
-def prepared(question: Question, *, compiled: bool, rows: int = 1) -> CounterfactualPipeline:
+def prepared(
+    question: Question, *, compiled: bool, rows: int = 1, cuda_graphs: bool = True
+) -> CounterfactualPipeline:
     """Our pipeline as it is run, eager or compiled.
 
     Args:
         question: Whose subject it is.
         compiled: In bf16, where there is a GPU.
         rows: For which it is compiled.
+        cuda_graphs: Whether a GPU is told of a whole step at once, where images are few.
     """
     wanted = precision(question, compiled=compiled)
-    return question.subject.fresh().prepare(wanted, compile=compiled, batch_size=rows)
+    return question.subject.fresh().prepare(
+        wanted, compile=compiled, batch_size=rows, cuda_graphs=cuda_graphs
+    )
 
 
 def answer(

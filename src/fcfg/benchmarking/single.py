@@ -14,7 +14,12 @@ from fcfg.sampling import QUALITIES
 
 
 def single(
-    subject: Subject, *, compiled: bool, repetitions: int, patience: float = math.inf
+    subject: Subject,
+    *,
+    compiled: bool,
+    repetitions: int,
+    patience: float = math.inf,
+    cuda_graphs: bool = True,
 ) -> Measurement:
     """Time the pipeline with its defaults: the first answer, and those after it.
 
@@ -23,12 +28,14 @@ def single(
         compiled: As it is run, or eager.
         repetitions: Answers after the first.
         patience: Seconds after which none begins.
+        cuda_graphs: Whether a GPU is told of a whole step at once.
     """
     question, device = subject.question(1, 1), subject.device
     rows = question.rows_at_once
     name = f"{QUALITIES['default']}, {'compiled' if compiled else 'eager'}"
+    name += "" if cuda_graphs else ", kernel by kernel"
     with alone(device):
-        pipeline = prepared(question, compiled=compiled, rows=rows)
+        pipeline = prepared(question, compiled=compiled, rows=rows, cuda_graphs=cuda_graphs)
         start = time.perf_counter()
         pair = pipeline.counterfactual(question.images, question.attributes, question.do)
         wait(device)
