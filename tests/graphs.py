@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -23,6 +24,12 @@ class Graph:
 
     def __init__(self) -> None:
         self.operations: list[tuple[Any, Any, Any, Any]] = []
+        self.sharing: WeakSet[Graph] | None = None
+
+    def pool(self) -> WeakSet[Graph]:
+        """Who shares its memory."""
+        assert self.sharing is not None
+        return self.sharing
 
     def replay(self) -> None:
         for operation, arguments, options, results in self.operations:
@@ -53,15 +60,23 @@ def tensors(results: Any) -> list[Tensor]:
 class Stream:
     """Stands for a stream, and for an event of one: there is no other, and nothing to wait for."""
 
+    def __init__(self, device: torch.device | None = None) -> None: ...
+
     def wait(self) -> None: ...
 
     def record(self) -> None: ...
 
 
 @contextmanager
-def capture(graph: Graph, **options: object) -> Generator[None]:
+def capture(
+    graph: Graph, pool: WeakSet[Graph] | None, stream: Stream, *, capture_error_mode: str
+) -> Generator[None]:
     """Stands for ``torch.cuda.graph``; what was computed meanwhile is not to be relied on."""
-    assert set(options) == {"pool", "stream", "capture_error_mode"}
+    assert capture_error_mode == "thread_local"
+    if pool is not None and not pool:
+        raise RuntimeError("use_count > 0 INTERNAL ASSERT FAILED: a pool that nobody has")
+    graph.sharing = WeakSet() if pool is None else pool
+    graph.sharing.add(graph)
     with Recording(graph):
         yield
     for _, _, _, results in graph.operations:
@@ -76,7 +91,6 @@ def make_up_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
         "graph": capture,
         "Stream": Stream,
         "Event": Stream,
-        "graph_pool_handle": object,
         "device": nullcontext,
     }.items():
         monkeypatch.setattr(torch.cuda, name, made_up)

@@ -5,6 +5,7 @@ On a CPU with graphs that are made up; with ``--device cuda`` with those of the 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -216,6 +217,15 @@ def test_no_more_recordings_are_kept_than_some(recorded, plain, monkeypatch) -> 
         assert recordings(pipeline) <= 8
 
 
+def test_all_recordings_share_their_memory(recorded) -> None:
+    pipeline = recorded(awake_model())
+    for count in (1, 2):
+        ask(pipeline, count)
+    pools = [step.graph.pool() for step in pipeline._recorder._steps.values()]
+    assert len(pools) > 8
+    assert all(pool == pools[0] for pool in pools)
+
+
 def test_switches_of_torch_are_seen(recorded, monkeypatch) -> None:
     pipeline = recorded(awake_model())
     ask(pipeline, 1)
@@ -259,6 +269,18 @@ class Otherwise(nn.Module):
 
     def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
         return self.network(x, t, c) / 2
+
+
+def test_a_copy_of_a_pipeline_records_for_itself(recorded, plain) -> None:
+    pipeline = recorded(awake_model())
+    before = ask(pipeline, 2)
+    twin = copy.deepcopy(pipeline)
+    assert recordings(twin) == 0
+    for parameter in pipeline.denoiser.network.parameters():
+        parameter.data.zero_()
+    alike(ask(twin, 2), before)
+    assert distance(ask(pipeline, 2), before) > 1e-3
+    alike(ask(twin, 2), ask(plain, 2))
 
 
 def test_threads_take_turns(recorded, plain) -> None:

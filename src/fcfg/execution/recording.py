@@ -8,6 +8,7 @@ CUDA graph over copies of what it was given, and replayed over whatever is copie
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -59,9 +60,11 @@ class StepRecorder:
         self._weights = WeightWatch(denoiser.network)
         self._steps: dict[Hashable, _RecordedStep] = {}
         self._lock, self._device = Lock(), denoiser.device
-        with torch.cuda.device(self._device):
-            self._place = _Place(torch.cuda.Stream(), torch.cuda.graph_pool_handle())
-            self._finished = torch.cuda.Event()
+        self._finished = torch.cuda.Event()
+
+    def __reduce__(self) -> tuple[type[StepRecorder], tuple[Denoiser]]:
+        """A copy of a pipeline records for itself."""
+        return StepRecorder, (self._denoiser,)
 
     def replaying(self, solver: AbstractSolver) -> AbstractSolver:
         """A solver that takes the same steps, recorded where they can be."""
@@ -106,7 +109,10 @@ class StepRecorder:
         key = (solver, predictor.kind, _precision(), _form(given))
         recorded = self._steps.pop(key, None)
         if recorded is None:
-            recorded = _RecordedStep(solver, predictor, given, self._place)
+            # Memory is shared with one that still has it: a pool that all have left is gone.
+            other = next(iter(self._steps.values()), None)
+            pool = None if other is None else other.graph.pool()
+            recorded = _RecordedStep(solver, predictor, given, _stream(self._device), pool)
         self._steps[key] = recorded
         for old in list(self._steps)[:-_KEPT]:
             del self._steps[old]
@@ -143,14 +149,6 @@ class _ReplayingSolver(AbstractSolver):
 _Given = tuple[Trajectory, Step, State, State, State]
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where it is recorded: all recordings share the memory of what is between the steps."""
-
-    stream: torch.cuda.Stream
-    pool: Any  # torch's handle
-
-
 class _RecordedStep:
     """One step as a CUDA graph, with all that it reads and writes.
 
@@ -158,7 +156,8 @@ class _RecordedStep:
         solver: Whose step.
         predictor: What it asks.
         given: Trajectory, step, conditions of the predictor, and both states.
-        place: Where it is recorded.
+        stream: Where it is recorded.
+        pool: Memory of what it computes on the way, shared with other recordings; or its own.
     """
 
     def __init__(
@@ -166,7 +165,8 @@ class _RecordedStep:
         solver: AbstractSolver,
         predictor: AbstractPredictor,
         given: _Given,
-        place: _Place,
+        stream: torch.cuda.Stream,
+        pool: Any,
     ) -> None:
         held: _Given = _mapped(torch.clone, given)
         trajectory, step, conditions, asked, state = held
@@ -176,23 +176,26 @@ class _RecordedStep:
         def take() -> tuple[Trajectory, State, State]:
             return solver.step(predictor, trajectory, step, asked, state)
 
-        self._inputs, self._graph = _tensors(held), torch.cuda.CUDAGraph()
+        self._inputs, self.graph = _tensors(held), torch.cuda.CUDAGraph()
         with as_recording():
             take()  # once as it is: what is compiled or chosen at first comes before the graph
-            with torch.cuda.graph(
-                self._graph,
-                pool=place.pool,
-                stream=place.stream,
-                capture_error_mode="thread_local",  # others may go on
-            ):
+            # Of what goes on meanwhile, only what this thread does is recorded.
+            alone = "thread_local"
+            with torch.cuda.graph(self.graph, pool, stream, capture_error_mode=alone):
                 self._after = take()
 
     def __call__(self, given: _Given) -> tuple[Trajectory, State, State]:
         """Copy in, replay, and copy out what the next replay overwrites."""
         for mine, theirs in zip(self._inputs, _tensors(given), strict=True):
             mine.copy_(theirs)
-        self._graph.replay()
+        self.graph.replay()
         return _mapped(torch.clone, self._after)
+
+
+@functools.cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """Where all recordings of a GPU are made: torch keeps memory for each stream, for good."""
+    return torch.cuda.Stream(device)
 
 
 def _asked(denoiser: Denoiser) -> tuple[object, ...]:
