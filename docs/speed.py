@@ -50,21 +50,18 @@ def execution(folder: Path = RESULTS) -> str:
 def recorded_steps(name: str, folder: Path = RESULTS) -> str:
     """What benchmarks/recorded_steps.py wrote of a model."""
     result = _read(folder / f"recorded-steps-{name}.json")
-    lines = [
-        ["images", "", "kernel by kernel, s", "network at once, s", "step at once, s", "speed-up"]
-    ]
+    ways = list(result["rows"][0]["seconds"])  # kernel by kernel first, the step at once last
+    lines = [["images", "", *(f"{way}, seconds" for way in ways), "speed-up", "memory kept, more"]]
     for row in result["rows"]:
-        found: dict[str, float] = row["seconds"]
-        plain, step = found["kernel by kernel"], found["step at once"]
-        network = found.get("network at once")
+        plain, *_, step = found = [row["seconds"][way] for way in ways]
+        kept = round((row["memory"][ways[-1]] - row["memory"][ways[0]]) / 2**30, 1)
         lines.append(
             [
                 str(row["images"]),
                 row["precision"] + (", compiled" if row["compiled"] else ""),
-                f"{plain:.3f}",
-                f"{network:.3f}" if network else "–",
-                f"{step:.3f}",
+                *(f"{seconds:.3f}" for seconds in found),
                 f"{plain / step:.2f}×",
+                f"{kept + 0.0:.1f} GiB",
             ]
         )
     return f"{_table(lines, numbers=True)}\n{result['model']}: {_about(result)}\n"
