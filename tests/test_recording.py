@@ -6,8 +6,9 @@ On a CPU with graphs that are made up; with ``--device cuda`` with those of the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -226,13 +227,44 @@ def test_all_recordings_share_their_memory(recorded) -> None:
     assert all(pool == pools[0] for pool in pools)
 
 
-def test_switches_of_torch_are_seen(recorded, monkeypatch) -> None:
+@contextmanager
+def with_tf32() -> Generator[None]:
+    torch.backends.cudnn.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = False
+
+
+@contextmanager
+def with_autocast() -> Generator[None]:
+    """Of a GPU, which ``torch.autocast`` would not switch on where there is none."""
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+
+
+@pytest.mark.parametrize("switched", [with_tf32, with_autocast, torch.inference_mode])
+def test_switches_of_torch_are_seen(recorded, plain, switched) -> None:
     pipeline = recorded(awake_model())
-    ask(pipeline, 1)
+    with switched():
+        ask(pipeline, 1)
     count = recordings(pipeline)
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32)
-    ask(pipeline, 1)
+    alike(ask(pipeline, 1), ask(plain, 1))
     assert recordings(pipeline) == 2 * count
+    with switched():
+        ask(pipeline, 1)
+    assert recordings(pipeline) == 2 * count
+
+
+def test_on_another_device_nothing_is_recorded(recorded, plain) -> None:
+    """As where somebody moves the denoiser by hand."""
+    pipeline = recorded(awake_model())
+    pipeline._recorder._device = torch.device("meta")
+    alike(ask(pipeline, 1), ask(plain, 1))
+    assert recordings(pipeline) == 0
 
 
 def test_only_our_network_is_recorded_and_only_on_a_gpu(device: str) -> None:
@@ -248,7 +280,7 @@ def test_a_recording_solver_is_called_what_it_is(recorded) -> None:
     assert str(recorder.replaying(parse_solver("dpm-2m"))) == "dpm-2m"
 
 
-def test_another_network_in_its_place_is_asked(recorded, plain, device: str) -> None:
+def test_another_network_in_its_place_is_asked(recorded, plain) -> None:
     pipeline = recorded(awake_model())
     before = ask(pipeline, 2)
     for denoiser in (pipeline.denoiser, plain.denoiser):

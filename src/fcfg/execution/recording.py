@@ -98,15 +98,17 @@ class StepRecorder:
         return replace(after, evaluations=spent), asked, state
 
     def _records(self, predictor: AbstractPredictor, trajectory: Trajectory) -> bool:
+        if predictor.kind is None or trajectory.x.device != self._device:
+            return False
         rows = max((len(condition) for condition in predictor.conditions), default=0)
         few = rows * trajectory.x[0, 0].numel() <= _MOST_PIXELS
-        return few and predictor.kind is not None and _asked(self._denoiser) == self._prepared
+        return few and _asked(self._denoiser) == self._prepared
 
     def _recorded(
         self, solver: AbstractSolver, predictor: AbstractPredictor, given: _Given
     ) -> _RecordedStep:
         """The step of this kind, which is the last one to be forgotten now."""
-        key = (solver, predictor.kind, _precision(), _form(given))
+        key = (solver, predictor.kind, _switches(), _form(given))
         recorded = self._steps.pop(key, None)
         if recorded is None:
             # Memory is shared with one that still has it: a pool that all have left is gone.
@@ -203,9 +205,14 @@ def _asked(denoiser: Denoiser) -> tuple[object, ...]:
     return denoiser.evaluate, denoiser.network, denoiser.schedule, denoiser.parameterisation
 
 
-def _precision() -> Hashable:
-    """What torch computes products in, which others may switch."""
-    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+def _switches() -> Hashable:
+    """What else decides how torch computes, and may be switched at any time."""
+    return (
+        torch.backends.cuda.matmul.allow_tf32,
+        torch.backends.cudnn.allow_tf32,
+        torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
+        torch.is_inference_mode_enabled(),  # whose tensors cannot be written to without it
+    )
 
 
 def _form(part: Any) -> Hashable:
