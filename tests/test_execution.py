@@ -19,7 +19,7 @@ from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.datasets import portraits
 from fcfg.digests import digest_of
 from fcfg.execution import CompiledRows, Execution, covering, fitting_rows, memory
-from fcfg.execution.recording import as_recording
+from fcfg.execution.recorded import as_recording
 from fcfg.execution.rows import compiled_sizes
 from fcfg.guidance import Guidance
 from fcfg.records import Counterfactual

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.execution.recording import is_recording
+from fcfg.execution.recorded import is_recording
 
 _RATIO = 16  # of one compiled size to the next smaller one
 _SIZES = 3
