@@ -9,11 +9,10 @@ computed once: one abduction serves every intervention and every guidance.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -242,17 +241,7 @@ class CounterfactualPipeline:
         """
         check_is("abduction", abduction, Abduction, "what pipeline.abduct gave")
         check_is("action", action, Action, "what pipeline.act gave")
-        kept = set(self.space.names) - self.graph.affected(action.targets)
-        asked, found = (len(r.attributes[self.space.names[0]]) for r in (action, abduction))
-        if asked != found or not all(
-            np.array_equal(action.attributes[name], abduction.attributes[name]) for name in kept
-        ):
-            raise InputError(
-                "action",
-                expected=f"attributes for the {found} images of the abduction",
-                got=f"{asked} other ones",
-                do="make both from the same images",
-            )
+        abduction.check(action, kept=set(self.space.names) - self.graph.affected(action.targets))
         groups = self._groups(guidance, action, partition)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
@@ -327,15 +316,7 @@ class CounterfactualPipeline:
             return ConditionalPredictor(self.denoiser, self._condition(table, rows))
 
         start = Trajectory(images.to(self.denoiser.state_dtype))
-        with evaluating(self.denoiser):
-            end = integrate_chunks(
-                predictor,
-                start,
-                self._plan(times),
-                self._taking(solver),
-                size=batch_size,
-                on_step=on_step,
-            )
+        end = self._follow(predictor, start, self._plan(times), solver, batch_size, on_step)
         return Abduction(end, table, keys, times, solver)
 
     def _predict(
@@ -362,15 +343,9 @@ class CounterfactualPipeline:
                 return SettlingPredictor(denoiser, condition, keep, rule, tolerance)
             return GuidedPredictor(denoiser, condition, keep, rule)
 
-        with evaluating(denoiser):
-            end = integrate_chunks(
-                predictor,
-                abduction.trajectory,
-                self._plan(abduction.times[::-1], table),
-                self._taking(abduction.solver),
-                size=batch_size // table.rows,
-                on_step=on_step,
-            )
+        plan, size = self._plan(abduction.times[::-1], table), batch_size // table.rows
+        start, solver = abduction.trajectory, abduction.solver
+        end = self._follow(predictor, start, plan, solver, size, on_step)
         broken = (~end.x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
         if broken:
             warnings.warn(
@@ -395,9 +370,20 @@ class CounterfactualPipeline:
             )
         return table
 
-    def _taking(self, solver: AbstractSolver) -> AbstractSolver:
-        """The solver, or one that replays its steps on a GPU."""
-        return solver if self._recorder is None else self._recorder.replaying(solver)
+    def _follow(
+        self,
+        predictor: Callable[[slice], AbstractPredictor],
+        start: Trajectory,
+        plan: Plan,
+        solver: AbstractSolver,
+        size: int,
+        on_step: OnStep | None,
+    ) -> Trajectory:
+        """Follow a plan as the network was prepared, recorded on a GPU, and without dropout."""
+        if self._recorder is not None:
+            solver = self._recorder.replaying(solver)
+        with evaluating(self.denoiser):
+            return integrate_chunks(predictor, start, plan, solver, size=size, on_step=on_step)
 
     def _plan(self, times: Sequence[int], table: WeightTable | None = None) -> Plan:
         return Plan.build(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.attributes import Table
+from fcfg.errors import InputError
 from fcfg.graph import Partition
 from fcfg.guidance import Guidance
 from fcfg.sampling import AbstractSolver, Trajectory
@@ -23,6 +26,24 @@ class Abduction:
     keys: Keys = field(repr=False)  #: a name for each image, which seeds are combined with
     times: tuple[int, ...] = field(repr=False)  #: the ascending grid
     solver: AbstractSolver  #: predicts, too
+
+    def check(self, action: Action, kept: Collection[str]) -> None:
+        """Refuse an action on other images.
+
+        Args:
+            action: What is asked for.
+            kept: The attributes that it leaves as they are.
+        """
+        asked, found = (len(next(iter(r.attributes.values()))) for r in (action, self))
+        if asked != found or not all(
+            np.array_equal(action.attributes[name], self.attributes[name]) for name in kept
+        ):
+            raise InputError(
+                "action",
+                expected=f"attributes for the {found} images of the abduction",
+                got=f"{asked} other ones",
+                do="make both from the same images",
+            )
 
 
 @dataclass(frozen=True, eq=False)
