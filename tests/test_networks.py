@@ -6,7 +6,8 @@ from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional as F
 
-from fcfg.networks import PAPER, Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.benchmarking.chip import flops_of
+from fcfg.networks import PAPER, Judge, JudgeConfig, UNet, UNetConfig, under_all
 from fcfg.networks.group_norm import GroupNorm
 
 TINY = UNetConfig(size=16, base=8, multipliers=(1, 2, 3), attention=(8,), condition=12)
@@ -111,6 +112,38 @@ def test_normalised_by_channels_an_image_of_one_colour_is_the_bias(level: float)
     assert torch.allclose(
         norm.by_channels(torch.full_like(x, level)), bias, atol=1e-3 + level / 1e3
     )
+
+
+# Several conditions ------------------------------------------------------------------------------
+
+
+@layouts
+def test_images_under_several_conditions_are_as_asked_one_by_one(layout) -> None:
+    network = awake(UNet(TINY, channels_last=layout == torch.channels_last)).eval()
+    x, t, c = inputs(2)
+    conditions = [c, torch.zeros_like(c), -c]
+    with torch.no_grad():
+        together = network(x, t, torch.cat(conditions))
+        one_by_one = torch.cat([network(x, t, condition) for condition in conditions])
+    assert torch.allclose(together, one_by_one, rtol=1e-4, atol=1e-4)
+    assert (one_by_one[:2] - one_by_one[2:4]).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_what_no_condition_has_entered_is_computed_once(name: str) -> None:
+    """The time's network, the stem, and the first convolution of the first block."""
+    config = PAPER[name]
+    with torch.device("meta"), torch.no_grad():
+        network = UNet(config).eval()
+        x = torch.empty(2, config.channels, config.size, config.size)
+        t, c = torch.empty(2, dtype=torch.int64), torch.empty(6, config.condition)
+        shared = flops_of(lambda: network(x, t, c))
+        repeated = flops_of(lambda: network(under_all(x, c), under_all(t, c), c))
+        level = network.down[0].block.first
+        once = flops_of(lambda: (network.time(torch.empty(2, config.base)), network.stem(x)))
+        once += flops_of(lambda: level(torch.empty(2, config.base, *x.shape[2:])))
+    assert shared == repeated - 2 * once
+    assert 0.001 < 1 - shared / repeated < 0.03
 
 
 def test_a_new_network_predicts_zero() -> None:

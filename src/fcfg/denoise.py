@@ -21,7 +21,7 @@ from fcfg.attributes import Column
 from fcfg.embedder import AttributeEmbedder
 from fcfg.errors import InputError, check_among, check_whole
 from fcfg.graph import Partition
-from fcfg.networks import UNet
+from fcfg.networks import UNet, under_all
 from fcfg.schedule import NoiseSchedule, Parameterisation, noise_from_output, training_target
 
 Images: TypeAlias = Float[Tensor, "batch channel height width"]
@@ -173,29 +173,39 @@ class Denoiser(nn.Module):
         return self.embedder(values.to(weight.device, weight.dtype)).to(self.state_dtype)
 
     def output(
-        self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "batch condition"]
-    ) -> Images:
+        self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "rows condition"]
+    ) -> Float[Tensor, "rows channel height width"]:
         """Evaluate the network in its own precision and return that of ``x``."""
         weight = next(self.network.parameters(), x)
         asked = self.network if self.training else self.evaluate or self.network
+        if not isinstance(self.network, UNet):
+            x, t = under_all(x, c), under_all(t, c)
         output = asked(x.to(weight.dtype), t, c.to(weight.dtype))
-        if output.shape != x.shape:
+        shape = (len(c), *x.shape[1:])
+        if output.shape != shape:
             raise InputError(
                 "network",
-                expected=f"an output of the shape of its input, {tuple(x.shape)}",
+                expected=f"an output of the shape of its input, {shape}",
                 got=tuple(output.shape),
                 do="return one number for each pixel and channel",
             )
         return output.to(x.dtype)
 
     def forward(
-        self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "batch condition"]
-    ) -> Images:
-        r"""Noise prediction :math:`\epsilon_\theta(x_t, t, c)`."""
+        self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "rows condition"]
+    ) -> Float[Tensor, "rows channel height width"]:
+        r"""Noise prediction :math:`\epsilon_\theta(x_t, t, c)`.
+
+        Args:
+            x: Noisy images.
+            t: Their times.
+            c: A condition for each; or several, all images under the first of them first.
+        """
         t = t.clamp(min=1)
         output = self.output(x, t, c)
         if self.parameterisation == "noise":
             return output
+        x, t = under_all(x, c), under_all(t, c)
         return noise_from_output(output, x, *self._levels(t, x), self.parameterisation)
 
     def _levels(self, t: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fcfg.execution.recorded import is_recording
+from fcfg.networks import under_all
 
 _RATIO = 16  # of one compiled size to the next smaller one
 _SIZES = 3
@@ -61,9 +62,10 @@ class CompiledRows:
         self,
         x: Float[Tensor, "batch channel height width"],
         t: Int[Tensor, "batch"],
-        c: Float[Tensor, "batch condition"],
-    ) -> Float[Tensor, "batch channel height width"]:
+        c: Float[Tensor, "rows condition"],
+    ) -> Float[Tensor, "rows channel height width"]:
         """The network's answer."""
+        x, t = under_all(x, c), under_all(t, c)
         # One layout of every input, whoever made it: another one would be compiled again.
         inputs = (x.contiguous(), t.contiguous(), c.contiguous())
         output, first = torch.empty_like(inputs[0]), 0

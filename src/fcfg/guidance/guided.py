@@ -51,8 +51,7 @@ class GuidedPredictor(AbstractPredictor):
         if not step.guided:
             eps = self.denoiser(x, step.t.expand(len(x)), whole)
             return Prediction(clean=eps, renoise=eps), state
-        rows = x.repeat(self.groups + 1, 1, 1, 1)
-        eps = self.denoiser(rows, step.t.expand(len(rows)), masked)
+        eps = self.denoiser(x, step.t.expand(len(x)), masked)
         eps = eps.unflatten(0, (self.groups + 1, len(x)))
         prediction, state = self.rule.combine(x, step, eps[0], eps[1:], step.weights, state)
         return replace(prediction, rows=self.groups + 1), state

@@ -15,7 +15,7 @@ import math
 from typing import Self, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
@@ -145,14 +145,21 @@ class UNet(nn.Module):
         self,
         x: Float[Tensor, "batch channel height width"],
         t: Int[Tensor, "batch"],
-        c: Float[Tensor, "batch condition"],
-    ) -> Float[Tensor, "batch channel height width"]:
-        """Evaluate at the times ``t``, under the conditions ``c``."""
+        c: Float[Tensor, "rows condition"],
+    ) -> Float[Tensor, "rows channel height width"]:
+        """Evaluate at the times ``t``, under the conditions ``c``.
+
+        Args:
+            x: Noisy images.
+            t: Their times.
+            c: A condition for each; or several, all images under the first of them first. What
+                does not depend on the condition is then computed once.
+        """
         time = self.time(time_embedding(t, self.config.base).to(x.dtype))
-        embedding = functional.silu(torch.cat([time, c], dim=1))
+        embedding = functional.silu(torch.cat([under_all(time, c), c], dim=1))
 
         h = self.stem(x.contiguous(memory_format=self.memory_format))
-        skips = [h]
+        skips = [under_all(h, c)]
         for module in self.down:
             h = self._apply_level(module, h, embedding)
             skips.append(h)
@@ -170,6 +177,15 @@ class UNet(nn.Module):
         if self.gradient_checkpointing and torch.is_grad_enabled():
             return cast(Tensor, checkpoint(module, h, embedding, use_reentrant=False))
         return module(h, embedding)
+
+
+def under_all(x: Shaped[Tensor, "batch *image"], c: Tensor) -> Shaped[Tensor, "rows *image"]:
+    """Images, times or features, repeated for all conditions that they are asked under.
+
+    >>> under_all(torch.tensor([1, 2]), torch.zeros(4, 64))
+    tensor([1, 2, 1, 2])
+    """
+    return x if len(x) == len(c) else torch.cat([x] * (len(c) // len(x)))  # in its layout
 
 
 def time_embedding(t: Int[Tensor, "batch"], width: int) -> Float[Tensor, "batch width"]:
@@ -208,8 +224,8 @@ class _ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
         scale, shift = self.modulation(embedding).chunk(2, dim=1)
-        h = self.norm(self.first(x), (scale, shift))
-        return self.skip(x) + self.second(h)
+        h = self.norm(under_all(self.first(x), embedding), (scale, shift))
+        return under_all(self.skip(x), embedding) + self.second(h)
 
 
 class _Attention(nn.Module):
