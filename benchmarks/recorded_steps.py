@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import fcfg
 from fcfg.benchmarking.subject import Question, preset_subject, stored_subject
@@ -32,18 +33,19 @@ from fcfg.training import presets
 KERNELS, NETWORK, STEP = "kernel by kernel", "network at once", "step at once"
 
 
-def prepared(question: Question, precision: str, told: str, *, compiled: bool) -> Any:
+def prepared(
+    question: Question, precision: str, told: str, *, compiled: bool
+) -> fcfg.CounterfactualPipeline:
     """The model, told of its work in one of these ways."""
     pipeline = question.subject.fresh().prepare(
         precision, compile=compiled, batch_size=question.rows_at_once, cuda_graphs=told != KERNELS
     )
     if told == NETWORK:  # asked through another's hands, a step is not recorded
-        evaluate = pipeline.denoiser.evaluate
-        pipeline.denoiser.evaluate = functools.partial(evaluate)
+        pipeline.denoiser.evaluate = functools.partial(pipeline.denoiser.evaluate)
     return pipeline
 
 
-def seconds(pipeline: fcfg.CounterfactualPipeline, question: Question) -> tuple[float, Any]:
+def seconds(pipeline: fcfg.CounterfactualPipeline, question: Question) -> tuple[float, Tensor]:
     """Of one answer, and the images; they come back, so that nothing is left to wait for."""
     start = time.perf_counter()
     pair = pipeline.counterfactual(

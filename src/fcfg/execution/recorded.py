@@ -47,7 +47,7 @@ class RecordedStep:
     Args:
         solver: Whose step.
         predictor: What it asks.
-        given: An example, which later ones are :func:`form` by form.
+        given: An example; later ones have the same :func:`form`.
         stream: Where it is recorded.
         pool: Memory of what it computes on the way, shared with other recordings; or its own.
     """
