@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import compress
+from operator import not_
 from pathlib import Path
 
 # Tensors of tests are too small for threads, which wait for each other on a busy machine; before
@@ -22,24 +24,36 @@ settings.load_profile("fcfg")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--device", default="cpu", help="where pipelines run: cpu or cuda")
+    parser.addoption("--device", default="cpu", help="where laws of computing are tested, or cuda")
 
 
-@pytest.fixture(scope="session")
-def device(request: pytest.FixtureRequest) -> str:
-    import torch  # after the hook above
+def pytest_configure(config: pytest.Config) -> None:
+    """Say where, before torch is imported; what a machine has otherwise makes no difference."""
+    os.environ["FCFG_TEST_DEVICE"] = config.getoption("--device")
+    if config.getoption("--device") == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-    torch.backends.cudnn.allow_tf32 = False  # laws in float32 need float32
-    return request.config.getoption("--device")
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Elsewhere than on a CPU, only what is computed there is of interest."""
+    if config.getoption("--device") != "cpu":
+        there = [item.get_closest_marker("anywhere") is not None for item in items]
+        config.hook.pytest_deselected(items=[*compress(items, map(not_, there))])
+        items[:] = compress(items, there)
 
 
 @pytest.fixture(autouse=True)
-def onednn() -> Iterator[None]:
-    """Torch switches oneDNN off for good where a CPU has no bf16; other tests round with it."""
-    import torch
+def switches() -> Iterator[None]:
+    """Of the whole process: what one test left behind would round in another."""
+    import torch  # after the hook above
 
+    def exact() -> None:
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.mkldnn.set_flags(True)  # off for good where a CPU has no bf16
+
+    exact()
     yield
-    torch.backends.mkldnn.set_flags(True)
+    exact()
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from fcfg.networks import UNet, UNetConfig
 from fcfg.sampling import FixedPointDDIM, Plan, StepRecord
 from fcfg.schedule import NoiseSchedule
 from fcfg.scm import StructuralCausalModel
+from place import DEVICE, anywhere
 from refusal import refused
 from worlds import (
     RULES,
@@ -34,6 +35,8 @@ from worlds import (
     pipeline_of,
     roots,
 )
+
+pytestmark = anywhere
 
 SETTINGS = [Guidance.none(), *RULES]
 
@@ -51,12 +54,12 @@ def ask(
 
 
 @pytest.fixture(scope="module")
-def pipeline(device: str) -> CounterfactualPipeline:
-    return mixture_pipeline().to(device)
+def pipeline() -> CounterfactualPipeline:
+    return mixture_pipeline()
 
 
 @pytest.fixture(scope="module")
-def tiny(device: str) -> CounterfactualPipeline:
+def tiny() -> CounterfactualPipeline:
     """A real network of a few thousand weights, in float32."""
     torch.manual_seed(0)
     space = binary_space()
@@ -69,7 +72,7 @@ def tiny(device: str) -> CounterfactualPipeline:
     network.head[-1].weight.data *= 0.01  # small predictions, as an untrained network's must be
     embedder = AttributeEmbedder(space, width=8)
     denoiser = Denoiser(network, embedder, NoiseSchedule(), channels=3, stride=config.stride)
-    return CounterfactualPipeline(denoiser, StructuralCausalModel(space, roots(space))).to(device)
+    return CounterfactualPipeline(denoiser, StructuralCausalModel(space, roots(space))).to(DEVICE)
 
 
 def tiny_faces(n: int) -> tuple[Tensor, dict]:
@@ -101,11 +104,12 @@ def test_every_rule_agrees_with_the_straight_line_reference(guidance, steps, kin
     width = denoiser.embedder.width
 
     def eps(x: np.ndarray, t: int, c: np.ndarray) -> np.ndarray:
-        times = torch.full((len(x),), t)
-        return denoiser.network(torch.from_numpy(x), times, torch.from_numpy(c)).numpy()
+        times = torch.full((len(x),), t, device=DEVICE)
+        noisy, condition = (torch.from_numpy(array).to(DEVICE) for array in (x, c))
+        return denoiser.network(noisy, times, condition).cpu().numpy()
 
-    factual = denoiser.condition(pair.abduction.attributes).numpy()
-    wanted = denoiser.condition(pair.attributes).numpy()
+    factual = denoiser.condition(pair.abduction.attributes).cpu().numpy()
+    wanted = denoiser.condition(pair.attributes).cpu().numpy()
     times = list(pair.abduction.times)
     assert times[-1] == schedule.steps
     u = reference.abduct(eps, faces.numpy(), factual, alpha, times)
@@ -193,9 +197,9 @@ def test_unguided_and_unchanged_attributes_give_the_image_back(pipeline) -> None
     assert torch.allclose(pair.trajectory.x, faces, atol=1e-5)
 
 
-def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg(device: str) -> None:
+def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg() -> None:
     """The paper's claim, where its assumption holds and the exact classifier is known."""
-    pipeline = independent_pipeline().to(device)
+    pipeline = independent_pipeline()
     faces, attributes = mixture_faces(pipeline, 200)
     pipeline.abduct(faces, attributes, quality="paper", steps=50)
     pipeline.act(attributes, {"smiling": flip})

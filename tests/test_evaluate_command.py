@@ -18,6 +18,7 @@ from evaluations import asked, folder_model, tiny_model
 from fcfg.cli import bars, main
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_summary
+from fcfg.execution import own_gpu
 from fcfg.experiments import Experiment, experiments, find_experiment, read_results
 from fcfg.experiments.presets import to_yaml
 from fcfg.experiments.summary import summarise
@@ -330,11 +331,26 @@ def test_lines_are_for_those_who_read_later(
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
-    there = torch.cuda.is_available()
-    assert chosen_device("auto") == ("cuda" if there else "cpu")
-    assert chosen_device("cpu") == "cpu"
+    assert chosen_device("auto") == chosen_device("cpu") == "cpu"  # tests hide what there is
     with refused("device", "'cuda'", "'gpu'"):
         chosen_device("gpu")
-    if not there:
-        with refused("device", "torch finds no GPU here", "leave --device out"):
-            chosen_device("cuda")
+    with refused("device", "torch finds no GPU here", "leave --device out"):
+        chosen_device("cuda")
+
+
+def test_processes_have_a_gpu_each_or_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert own_gpu() == 0
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert own_gpu() == 1  # there are none
+    for gpus in (3, 4):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
+        assert own_gpu() == 1
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with refused("processes on this machine", "at most 2", "got 3", "CUDA_VISIBLE_DEVICES="):
+        own_gpu()
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")  # which not every launcher says
+    assert own_gpu() == 1
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with refused("processes on this machine", "at most 2", "got 3"):
+        own_gpu()

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from fcfg.benchmarking.chip import flops_of
 from fcfg.networks import PAPER, Judge, JudgeConfig, UNet, UNetConfig, under_all
 from fcfg.networks.group_norm import GroupNorm
+from place import DEVICE, anywhere
 
 TINY = UNetConfig(size=16, base=8, multipliers=(1, 2, 3), attention=(8,), condition=12)
 
@@ -18,13 +19,14 @@ def awake(network: nn.Module) -> nn.Module:
     generator = torch.Generator().manual_seed(0)
     for parameter in network.parameters():
         parameter.data = 0.2 * torch.randn(parameter.shape, generator=generator)
-    return network
+    return network.to(DEVICE)
 
 
 def inputs(batch: int = 3) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(batch, 3, 16, 16, generator=generator)
-    return x, torch.tensor([1, 500, 1000])[:batch], torch.randn(batch, 12, generator=generator)
+    t, c = torch.tensor([1, 500, 1000])[:batch], torch.randn(batch, 12, generator=generator)
+    return x.to(DEVICE), t.to(DEVICE), c.to(DEVICE)
 
 
 @pytest.mark.parametrize(
@@ -51,17 +53,18 @@ def norm_and_image(
     for parameter in norm.parameters():
         parameter.data = torch.randn(12, generator=generator).to(dtype)
     x = 3 + 2 * torch.randn(2, 12, 5, 7, generator=generator)
-    return norm, x.to(dtype).contiguous(memory_format=layout)
+    return norm.to(DEVICE), x.to(DEVICE, dtype).contiguous(memory_format=layout)
 
 
 def modulation_of(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     scale, shift = torch.randn(2, *x.shape[:2], generator=torch.Generator().manual_seed(4))
-    return scale.to(x.dtype), shift.to(x.dtype)
+    return scale.to(x), shift.to(x)
 
 
 layouts = pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 
 
+@anywhere
 @layouts
 @pytest.mark.parametrize(
     ("dtype", "far"), [(torch.float64, 1e-13), (torch.float32, 1e-5), (torch.bfloat16, 0.05)]
@@ -74,6 +77,7 @@ def test_normalised_by_channels_it_is_torchs(layout, dtype: torch.dtype, far: fl
     assert found.is_contiguous(memory_format=layout)
 
 
+@anywhere
 @layouts
 @pytest.mark.parametrize(
     ("dtype", "rounding"), [(torch.float64, 0.0), (torch.float32, 2**-20), (torch.bfloat16, 2**-8)]
@@ -90,12 +94,13 @@ def test_modulated_by_channels_it_is_rounded_once(layout, dtype: torch.dtype, ro
     assert torch.allclose(found.double(), expected, rtol=rounding, atol=within)
 
 
+@anywhere
 def test_normalised_by_channels_it_has_torchs_gradients() -> None:
     norm, x = norm_and_image(torch.float64, torch.channels_last)
     scale, shift = modulation_of(x)
     wanted = [x.requires_grad_(), norm.weight, norm.bias]
     wanted += [scale.requires_grad_(), shift.requires_grad_()]
-    towards = torch.randn(x.shape, generator=torch.Generator().manual_seed(3)).double()
+    towards = torch.randn(x.shape, generator=torch.Generator().manual_seed(3)).to(x)
     found, expected = (
         torch.autograd.grad((f(x, (scale, shift)) * towards).sum(), wanted)
         for f in (norm.by_channels, norm)
@@ -104,6 +109,7 @@ def test_normalised_by_channels_it_has_torchs_gradients() -> None:
         assert torch.allclose(ours, other, rtol=0, atol=1e-12)
 
 
+@anywhere
 @pytest.mark.parametrize("level", [0.0, 0.1, 77.7, 1234.5])
 def test_normalised_by_channels_an_image_of_one_colour_is_the_bias(level: float) -> None:
     """Its spread is 0, or a little less by rounding."""
@@ -117,6 +123,7 @@ def test_normalised_by_channels_an_image_of_one_colour_is_the_bias(level: float)
 # Several conditions ------------------------------------------------------------------------------
 
 
+@anywhere
 @layouts
 def test_images_under_several_conditions_are_as_asked_one_by_one(layout) -> None:
     network = awake(UNet(TINY, channels_last=layout == torch.channels_last)).eval()
@@ -179,7 +186,7 @@ def straight_line(
         weight = (q.transpose(1, 2) @ k / q.shape[1] ** 0.5).softmax(dim=2)
         return h + conv(f"{name}.out", (v @ weight.transpose(1, 2)).view_as(h))
 
-    frequencies = 10_000 ** (-torch.arange(4) / 4)
+    frequencies = 10_000 ** (-torch.arange(4, device=t.device) / 4)
     angles = t[:, None] * frequencies
     time = torch.cat([angles.cos(), angles.sin()], dim=1).double()
     time = linear("time.2", F.silu(linear("time.0", time)))
@@ -205,6 +212,7 @@ def straight_line(
     return conv("head.2", F.silu(norm("head.0", h)))
 
 
+@anywhere
 def test_the_unet_is_the_one_written_out_by_hand() -> None:
     network = awake(UNet(TINY)).double()
     x, t, c = inputs()
@@ -213,6 +221,7 @@ def test_the_unet_is_the_one_written_out_by_hand() -> None:
     assert torch.allclose(network(x, t, c), expected, rtol=1e-5, atol=1e-5)
 
 
+@anywhere
 def test_time_and_condition_matter_and_rows_do_not_mix() -> None:
     network = awake(UNet(TINY))
     x, t, c = inputs()
@@ -247,8 +256,9 @@ def test_gradient_checkpointing_recomputes_and_changes_no_gradient() -> None:
         assert torch.equal(one.grad, other.grad)
 
 
+@anywhere
 def test_channels_last_changes_memory_and_no_number() -> None:
-    plain, last = awake(UNet(TINY)), UNet(TINY, channels_last=True)
+    plain, last = awake(UNet(TINY)), UNet(TINY, channels_last=True).to(DEVICE)
     last.load_state_dict(plain.state_dict())
     out = last(*inputs())
     assert last.stem.weight.is_contiguous(memory_format=torch.channels_last)

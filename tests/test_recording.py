@@ -24,6 +24,7 @@ from fcfg.guidance import Guidance
 from fcfg.records import Counterfactual
 from fcfg.sampling import StepRecord, parse_solver
 from graphs import make_up_graphs
+from place import DEVICE
 from test_execution import FCFG, Counting, ask, awake_model, distance, without_the_compiler
 from test_execution import pytestmark as pytestmark
 from worlds import RULES
@@ -33,17 +34,17 @@ SOLVERS = ("ddim", "fixed-point:2", "dpm-2m", "heun", "bdia:0.5")
 
 @pytest.fixture
 def recorded(
-    device: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., CounterfactualPipeline]:
     """Prepares a pipeline as on a GPU, which a CPU is made to look like."""
-    if device == "cpu":
+    if DEVICE.type == "cpu":
         make_up_graphs(monkeypatch)
 
     def prepared(
         pipeline: CounterfactualPipeline, precision: str = "float32", **options: Any
     ) -> CounterfactualPipeline:
-        pipeline.to(device).prepare(precision, **options)
-        if device == "cpu":
+        pipeline.prepare(precision, **options)
+        if DEVICE.type == "cpu":
             pipeline._recorder = StepRecorder(pipeline.denoiser)
         return pipeline
 
@@ -51,9 +52,9 @@ def recorded(
 
 
 @pytest.fixture
-def plain(device: str) -> CounterfactualPipeline:
+def plain() -> CounterfactualPipeline:
     """Steps as they are."""
-    return awake_model().to(device)
+    return awake_model()
 
 
 def recordings(pipeline: CounterfactualPipeline) -> int:
@@ -267,11 +268,11 @@ def test_on_another_device_nothing_is_recorded(recorded, plain) -> None:
     assert recordings(pipeline) == 0
 
 
-def test_only_our_network_is_recorded_and_only_on_a_gpu(device: str) -> None:
-    ours, theirs = awake_model().to(device), awake_model().to(device)
+def test_only_our_network_is_recorded_and_only_on_a_gpu() -> None:
+    ours, theirs = awake_model(), awake_model()
     theirs.denoiser.network = Counting(theirs.denoiser.network)
     found = [prepare_denoiser(pipeline.denoiser, Execution()) for pipeline in (ours, theirs)]
-    assert (found[0] is not None) == (device == "cuda")
+    assert (found[0] is not None) == (DEVICE.type == "cuda")
     assert found[1] is None
 
 

@@ -12,8 +12,11 @@ from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor
 from fcfg.records import Abduction, Action
 from fcfg.sampling import BDIA, DDIM, AbstractSolver, DPMSolver2M, FixedPointDDIM, Heun, Plan
 from fcfg.schedule import NoiseSchedule
+from place import anywhere
 from refusal import refused
 from worlds import RULES, mixture_faces, mixture_pipeline, pipeline_of
+
+pytestmark = anywhere
 
 rules = pytest.mark.parametrize("guidance", RULES, ids=repr)
 
@@ -78,19 +81,21 @@ def test_an_image_settles_alike_whatever_is_beside_it(guidance: Guidance) -> Non
 @rules
 def test_a_settled_image_is_asked_about_as_the_plain_model_is(guidance: Guidance) -> None:
     pipeline, abduction, action = asked(3)
-    denoiser, x = pipeline.denoiser, abduction.trajectory.x
+    denoiser = pipeline.denoiser
+    x = abduction.trajectory.x.to(denoiser.device)
     condition = denoiser.condition(action.attributes)
-    keep = torch.tensor([[True, False, False], [False, True, True]])
+    keep = torch.tensor([[True, False, False], [False, True, True]], device=x.device)
     first, second = Plan.build(
         denoiser.schedule,
         (500, 400, 300),
         weights=torch.full((2, 2), 0.5),
         guided=[True, True],
+        device=x.device,
         dtype=x.dtype,
     )
     predictor = SettlingPredictor(denoiser, condition, keep, guidance.make_rule(), 0.01)
     _, (moved, _, *held) = predictor.predict(x, first, predictor.init(x))
-    settled = torch.tensor([True, False, True])
+    settled = torch.tensor([True, False, True], device=x.device)
     found, _ = predictor.predict(x, second, (moved, settled, *held))
     rule = GuidedPredictor(denoiser, condition, keep, guidance.make_rule())
     guided, _ = rule.predict(x, second, tuple(held))

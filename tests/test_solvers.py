@@ -36,8 +36,11 @@ from fcfg.sampling import (
     time_grid,
 )
 from fcfg.schedule import NoiseSchedule
+from place import DEVICE, anywhere
 from refusal import refused
 from worlds import Gaussian, mixture_faces, mixture_pipeline, pipeline_of
+
+pytestmark = anywhere
 
 SCHEDULE = NoiseSchedule()
 ALL = [DDIM(), FixedPointDDIM(2), DPMSolver2M(), Heun(), BDIA(), BDIA(1.0)]
@@ -46,13 +49,14 @@ solvers = pytest.mark.parametrize("solver", ALL, ids=str)
 
 def images() -> Tensor:
     generator = torch.Generator().manual_seed(0)
-    return 0.3 + 0.4 * torch.randn(8, 1, 2, 2, generator=generator, dtype=torch.float64)
+    x = 0.3 + 0.4 * torch.randn(8, 1, 2, 2, generator=generator, dtype=torch.float64)
+    return x.to(DEVICE)
 
 
 def follow(
     start: Trajectory, times: tuple[int, ...], solver: AbstractSolver, schedule=SCHEDULE
 ) -> Trajectory:
-    plan = Plan.build(schedule, times, dtype=start.x.dtype)
+    plan = Plan.build(schedule, times, device=DEVICE, dtype=start.x.dtype)
     return integrate(Gaussian(schedule), start, plan, solver)
 
 
@@ -127,18 +131,19 @@ def test_dpm_2m_is_that_of_diffusers_in_both_directions(kind: str) -> None:
     condition = denoiser.condition(attributes)
 
     def eps(x: np.ndarray, t: int, c: np.ndarray) -> np.ndarray:
-        asked = torch.full((len(x),), t)
-        return denoiser(torch.from_numpy(x), asked, torch.from_numpy(c)).numpy()
+        asked = torch.full((len(x),), t, device=DEVICE)
+        noisy, condition = (torch.from_numpy(array).to(DEVICE) for array in (x, c))
+        return denoiser(noisy, asked, condition).cpu().numpy()
 
     times = time_grid(SCHEDULE, 12, kind)
     for path in (times[::-1], times[1:]):
-        plan = Plan.build(SCHEDULE, path, dtype=torch.float64)
+        plan = Plan.build(SCHEDULE, path, device=DEVICE, dtype=torch.float64)
         predictor = ConditionalPredictor(denoiser, condition)
-        ours = integrate(predictor, Trajectory(faces), plan, DPMSolver2M()).x
+        ours = integrate(predictor, Trajectory(faces.to(DEVICE)), plan, DPMSolver2M()).x
         theirs = reference.follow_dpm_2m(
-            eps, faces.numpy(), condition.numpy(), reference.linear_alpha(), path
+            eps, faces.numpy(), condition.cpu().numpy(), reference.linear_alpha(), path
         )
-        assert np.abs(ours.numpy() - theirs).max() < 1e-10
+        assert np.abs(ours.cpu().numpy() - theirs).max() < 1e-10
 
 
 @pytest.mark.parametrize("solver", [DPMSolver2M(), Heun(), BDIA()], ids=str)
@@ -163,7 +168,7 @@ class Rough(nn.Module):
 @pytest.mark.parametrize("steps", [1, 2, 10])
 def test_bdia_is_undone_exactly_whatever_the_network(steps, gamma, kind) -> None:
     pipeline = pipeline_of(Rough(), SCHEDULE, 1)
-    faces = images()[:, :, :1, :1].expand(-1, 1, 4, 4).contiguous().clamp(-1, 1)
+    faces = images().cpu()[:, :, :1, :1].expand(-1, 1, 4, 4).contiguous().clamp(-1, 1)
     attributes = {"smiling": [0, 1] * 4}
     lost = {}
     for solver in (BDIA(gamma), DDIM()):
@@ -292,7 +297,7 @@ class Remembering(AbstractPredictor):
 @pytest.mark.parametrize("solver", [DDIM(), DPMSolver2M(), Heun(), BDIA()], ids=str)
 @pytest.mark.parametrize(("t", "s"), [(400, 300), (300, 400)])
 def test_the_state_that_is_kept_came_from_the_current_time(solver, t: int, s: int) -> None:
-    (step,) = Plan.build(SCHEDULE, (t, s), dtype=torch.float64)
+    (step,) = Plan.build(SCHEDULE, (t, s), device=DEVICE, dtype=torch.float64)
     start = Trajectory(images())
     asked, state = Remembering().init(start.x), solver.init(start)
     _, kept, after = solver.step(Remembering(), start, step, asked, state)

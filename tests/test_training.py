@@ -15,7 +15,7 @@ import fcfg
 from fcfg.training import train
 from fcfg.training.loop import Course, MovingAverage
 from fcfg.training.objectives import DenoisingObjective
-from fcfg.training.run import denoising_optimiser
+from fcfg.training.run import accelerator_for, denoising_optimiser
 from fcfg.training.workspace import new_denoiser
 from refusal import refused
 from runs import Recorder, log_of, same, tiny, tiny_file, weights
@@ -211,6 +211,14 @@ def test_batches_that_do_not_divide_among_processes_are_refused() -> None:
 
     with refused("diffusion.batch", "a multiple of 3", "--set diffusion.batch=6"):
         check_shares(tiny(), SimpleNamespace(num_processes=3))
+
+
+def test_a_process_trains_in_one_way_only(tmp_path: Path) -> None:
+    accelerator_for(tiny().run)  # as by a run before
+    asked = tiny(run={"precision": "bf16"})
+    with refused("run.precision and run.device", "float32 on cpu", "bf16 on cpu", "fcfg train"):
+        train(asked, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_learning_rate_rises_then_falls() -> None:

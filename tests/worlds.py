@@ -18,6 +18,7 @@ from fcfg.graph import CausalGraph
 from fcfg.guidance import Guidance
 from fcfg.schedule import NoiseSchedule
 from fcfg.scm import StructuralCausalModel
+from place import DEVICE
 
 SHAPE = (1, 4, 4)  # of an image
 RULES = [  # global and factored
@@ -142,7 +143,7 @@ def mixture_pipeline(
 def pipeline_of(network: nn.Module, schedule: NoiseSchedule, count: int) -> CounterfactualPipeline:
     space = binary_space(count)
     denoiser = Denoiser(network, readable_embedder(space), schedule, channels=SHAPE[0])
-    return CounterfactualPipeline(denoiser, StructuralCausalModel(space, roots(space)))
+    return CounterfactualPipeline(denoiser, StructuralCausalModel(space, roots(space))).to(DEVICE)
 
 
 def mixture_faces(pipeline: CounterfactualPipeline, n: int, seed: int = 1) -> tuple[Tensor, dict]:

@@ -17,6 +17,8 @@ def chosen_device(name: str) -> str:
     """'cpu' or 'cuda', from what was typed: the GPU of this process, where there are several."""
     import torch
 
+    from fcfg.execution import own_gpu
+
     check_among("device", name, (AUTO, "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError(
@@ -26,7 +28,7 @@ def chosen_device(name: str) -> str:
             do="leave --device out",
         )
     place = ("cuda" if torch.cuda.is_available() else "cpu") if name == AUTO else name
-    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) if place == "cuda" else -1)
+    torch.cuda.set_device(own_gpu() if place == "cuda" else -1)
     return place
 
 

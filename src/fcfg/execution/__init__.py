@@ -1,5 +1,6 @@
 """How a network computes: precision, memory layout, compilation, rows at once."""
 
+from fcfg.execution.gpus import own_gpu
 from fcfg.execution.memory import fitting_rows
 from fcfg.execution.options import PRECISIONS, Execution
 from fcfg.execution.preparing import prepare_denoiser
@@ -13,5 +14,6 @@ __all__ = [
     "StepRecorder",
     "covering",
     "fitting_rows",
+    "own_gpu",
     "prepare_denoiser",
 ]

@@ -16,6 +16,7 @@ from typing import get_args
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState, is_initialized
 from accelerate.utils import InitProcessGroupKwargs
 
 from fcfg.datasets.drawn import DrawnData
@@ -23,6 +24,7 @@ from fcfg.datasets.examples import Examples, Splits
 from fcfg.datasets.registry import list_data, load_data
 from fcfg.denoise import Denoiser
 from fcfg.errors import InputError, check_among
+from fcfg.execution import own_gpu
 from fcfg.files import single_writer, write_atomically
 from fcfg.seeds import stream
 from fcfg.training.config import Part, Run, TrainingConfig
@@ -110,12 +112,34 @@ def left_out(config: TrainingConfig) -> dict[str, int]:
 
 def accelerator_for(run: Run) -> Accelerator:
     """Placement, data parallelism and autocast, as the machine and the settings have it."""
+    own_gpu()  # or a refusal: Accelerate asks for it, on a CPU, too
     on_gpu = torch.cuda.is_available() and run.device == "auto"
     bf16 = run.precision == "bf16" or (run.precision == "auto" and on_gpu)
+    autocast = "bf16" if bf16 else "no"
+    check_as_before(autocast, "cuda" if on_gpu else "cpu")
     patience = InitProcessGroupKwargs(timeout=timedelta(hours=2))  # while one reads all images
-    return Accelerator(
-        mixed_precision="bf16" if bf16 else "no", cpu=not on_gpu, kwargs_handlers=[patience]
-    )
+    return Accelerator(mixed_precision=autocast, cpu=not on_gpu, kwargs_handlers=[patience])
+
+
+def check_as_before(*asked: str) -> None:
+    """Refuse a second run in this process that computes otherwise: Accelerate cannot do that.
+
+    Args:
+        asked: What autocast computes with, or 'no', and the kind of device.
+    """
+    state = AcceleratorState() if is_initialized() else None
+    before = asked if state is None else (state.mixed_precision, state.device.type)
+    if asked != before:
+        expected, got = (
+            f"{'float32' if autocast == 'no' else autocast} on {device}"
+            for autocast, device in (before, asked)
+        )
+        raise InputError(
+            "run.precision and run.device",
+            expected=f"{expected}, as this process trained before",
+            got=got,
+            do="train in another process, such as that of `fcfg train`",
+        )
 
 
 def check_shares(config: TrainingConfig, accelerator: Accelerator) -> None:
