@@ -24,7 +24,9 @@ settings.load_profile("fcfg")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--device", default="cpu", help="where laws of computing are tested, or cuda")
+    parser.addoption(
+        "--device", default="cpu", help="where to test laws of computing: cpu or cuda"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -201,8 +201,6 @@ def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg() -> Non
     """The paper's claim, where its assumption holds and the exact classifier is known."""
     pipeline = independent_pipeline()
     faces, attributes = mixture_faces(pipeline, 200)
-    pipeline.abduct(faces, attributes, quality="paper", steps=50)
-    pipeline.act(attributes, {"smiling": flip})
     network = pipeline.denoiser.network
     assert isinstance(network, MixtureNetwork)
 
