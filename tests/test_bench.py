@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +13,6 @@ import torch
 from torch import Tensor
 
 import fcfg
-import schedulers as standin
 from evaluations import tiny_model
 from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.benchmarking import (
@@ -89,12 +86,6 @@ def no_compiler() -> Generator[None]:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "diffusers", standin)
-    monkeypatch.setattr(schedulers, "find_spec", lambda name: standin)
-
-
-@pytest.fixture
 def missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedulers, "find_spec", lambda name: None)
 
@@ -112,7 +103,7 @@ def images_of(subject: Subject, **changes: int) -> dict[str, Tensor]:
     }
 
 
-@pytest.mark.usefixtures("installed", "no_compiler")
+@pytest.mark.usefixtures("no_compiler")
 def test_all_contestants_give_the_same_images(precise: Subject) -> None:
     found = images_of(precise)
     assert [*found, sampling.ALONE] == list(sampling.CONTESTANTS)
@@ -132,11 +123,6 @@ def test_in_float32_they_differ_by_rounding_alone(subject: Subject) -> None:
         assert (images - found[sampling.REFERENCE]).abs().max() < 10 * ROUNDED, name
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("diffusers") is None,
-    reason="diffusers, an extra that nothing else needs, is not installed: its formulas stand in "
-    "for it in the test before; pip install 'fcfg[diffusers]' to compare with itself",
-)
 def test_the_schedulers_of_diffusers_give_our_images(precise: Subject) -> None:
     question = precise.question(2, 10)
     images = schedulers.driven(Given.of(question))
@@ -198,7 +184,6 @@ def test_a_gpu_computes_in_less_than_float32(subject: Subject) -> None:
     assert {sampling.precision(here, compiled=c) for c in (False, True)} == {"float32"}
 
 
-@pytest.mark.usefixtures("installed")
 def test_diffusers_needs_steps_that_divide(subject: Subject) -> None:
     schedule = subject.pipeline.denoiser.schedule
     assert schedulers.obstacle(8, schedule) == ""

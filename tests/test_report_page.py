@@ -15,7 +15,8 @@ from results import CORE, make_results
 PROGRAM = find_chromium()
 pytestmark = pytest.mark.skipif(
     PROGRAM is None or not sys.platform.startswith("linux"),
-    reason="pages are opened in Chromium on Linux, which .ci/run installs: "
+    reason="a browser is no Python package, so `make test` cannot bring one; .ci/run installs it, "
+    "and pages are opened in Chromium on Linux: "
     + (f"none of {', '.join(NAMES)} is here" if PROGRAM is None else f"this is {sys.platform}"),
 )
 
