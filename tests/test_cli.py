@@ -374,7 +374,7 @@ def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, mon
     def interrupted(*arguments: str) -> None:
         nonlocal count
         count += 1
-        if count == 5:  # a test of the folder, two pictures, the record, and then
+        if count == 5:  # the record, two pictures, the record, and then
             raise KeyboardInterrupt
         replace(*arguments)
 
@@ -382,7 +382,7 @@ def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, mon
     words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=1", "--steps", "1"]
     assert main([*words, "--batch-size", "3"]) == 130
     err = capsys.readouterr().err
-    assert err == "fcfg generate: interrupted; 1 of 3 pictures are finished, in counterfactuals\n"
+    assert "interrupted; 1 of 3 pictures are finished, in counterfactuals; run the same" in err
     record = json.loads(Path("counterfactuals/record.json").read_text())
     assert [Path(image["file"]).name for image in record["images"]] == ["anna.png"]
     monkeypatch.setattr(os, "replace", replace)

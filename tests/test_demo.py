@@ -9,7 +9,7 @@ import pytest
 
 from fcfg.checkpoint import load
 from fcfg.cli import main
-from fcfg.experiments import Evaluation, choose_subset, find_experiment, find_instruments, presets
+from fcfg.experiments import Evaluation, find_experiment, presets
 from fcfg.experiments.work import Costs
 
 
@@ -49,29 +49,54 @@ def test_the_full_demo_is_another_run(tiny: Path, capsys) -> None:
     assert not (tiny / "runs/demo").exists()
 
 
-def evaluation(out: Path, steps: int | None = None) -> Evaluation:
-    pipeline = load("portraits")
-    experiment = find_experiment("portraits/demo", steps=steps)
-    subset = choose_subset(pipeline, experiment)
-    return Evaluation(pipeline, experiment, subset, find_instruments(pipeline), out)
+def listed(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_a_finished_run_is_computed_again_and_a_part_of_one_is_kept(tiny: Path) -> None:
-    run = evaluation(tiny / "out")
-    run.forget_finished()  # nothing there yet
-    run.run()
-    path = tiny / "out/results-0-of-1.jsonl"
-    whole = path.read_text().splitlines(keepends=True)
-    part = [line for line in whole if "distance" not in line][:-1]
-    path.write_text("".join(part))
-    run.forget_finished()
-    assert path.read_text() == "".join(part)
-    path.write_text("".join(whole))
-    run.forget_finished()
-    assert not path.exists()
-    path.write_text("".join(part))
-    evaluation(tiny / "out", steps=3).forget_finished()
-    assert not path.exists()
+def test_a_finished_demo_is_shown_again_and_computed_again_on_demand(tiny: Path, capsys) -> None:
+    assert main(["demo"]) == 0
+    before, shown = listed(tiny / "runs/demo"), capsys.readouterr().out
+    assert main(["demo"]) == 0
+    again = capsys.readouterr().out
+    assert listed(tiny / "runs/demo") == before
+    assert again == "runs/demo holds a finished run; --overwrite computes it anew.\n" + shown
+    (tiny / "runs/demo/pictures/own.txt").write_text("mine")
+    assert main(["demo", "--overwrite"]) == 0
+    after = listed(tiny / "runs/demo")
+    assert after.pop("pictures/own.txt") == b"mine"
+    assert after.keys() == before.keys()
+    result = "results-0-of-1.jsonl"
+    assert [row["scores"] for row in rows(tiny / "runs/demo")] == [
+        row["scores"]
+        for row in map(json.loads, before[result].splitlines())
+        if row["kind"] == "row"
+    ]
+    assert after[result] != before[result]  # other seconds: computed again
+
+
+def test_a_demo_spares_the_run_of_somebody_else(tiny: Path, capsys) -> None:
+    out = tiny / "mine"
+    words = ["evaluate", "portraits", "portraits/core", "--out", str(out), "--device", "cpu"]
+    assert main([*words, "--steps", "3", "--cache", str(tiny / "noise")]) == 0
+    before = listed(out)
+    capsys.readouterr()
+    assert main(["demo", "--out", str(out)]) == 2
+    assert "choose another --out" in capsys.readouterr().err
+    assert listed(out) == before
+
+
+def test_a_demo_spares_what_is_no_run(tiny: Path, capsys) -> None:
+    index = tiny / "holiday/pictures/index.json"
+    index.parent.mkdir(parents=True)
+    index.write_text("[1]")
+    for words in ([], ["--overwrite"]):
+        assert main(["demo", "--out", str(tiny / "holiday"), *words]) == 2
+        assert "'pictures/index.json' and no result file" in capsys.readouterr().err
+    assert index.read_text() == "[1]"
+    (tiny / "file").write_text("mine")
+    assert main(["demo", "--out", str(tiny / "file")]) == 2
+    assert "a folder that can be written" in capsys.readouterr().err
 
 
 def test_an_interrupted_demo_says_how_to_go_on(tiny: Path, monkeypatch, capsys) -> None:

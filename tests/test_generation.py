@@ -32,7 +32,6 @@ from fcfg.generation import (
     parse_do,
     prepare,
     read_files,
-    run,
 )
 from fcfg.generation.comparison import NEUTRAL, SCALES
 from fcfg.generation.results import finite, intervention_text
@@ -111,6 +110,11 @@ def ask(
         files,
         **{"do": {"age": 90}, "attributes": GIVEN, "steps": 3, "out": out} | options,
     )
+
+
+def visible(folder: Path) -> set[str]:
+    """Names of the files in a folder that a person sees."""
+    return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
 
 
 # Pictures ---------------------------------------------------------------------------------------
@@ -493,7 +497,7 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
     back = pipeline.reverse(pair)
     names = {"anna", "ben", "carl"}
     files = {f"{name}{end}" for name in names for end in (".png", "-counterfactual.png")}
-    assert {path.name for path in out.iterdir()} == files | {"record.json"}
+    assert visible(out) == files | {"record.json"}
     for i, result in enumerate(results):
         written = read_images(Image.open(out / result.outputs["counterfactual"]), channels=3)
         assert (written[0] - pair.images[i]).abs().max() < 1.01 / 255
@@ -565,8 +569,8 @@ def test_parts_come_to_the_whole(pipeline, faces, tmp_path: Path, count: int) ->
     assert all(record["asked"] == record["finished"] for record in records)
     pictures = [{path.name for path in out.glob("*.png")} for out in (shared, tmp_path / "whole")]
     assert pictures[0] == pictures[1]
-    with refused(f"out {shared}", "without these outputs"):
-        ask(pipeline, faces, shared, shard=(0, count), **asked)
+    with refused(f"out {shared}", "another one (seed: int 1)"):
+        ask(pipeline, faces, shared, shard=(0, count), seed=1, **asked)
     with refused("shard, number", "from 0 to 1"):
         ask(pipeline, faces, shared, shard=(2, 2), **asked)
     with refused("shard, count", "from 1 to 3", "at most one an image"):
@@ -648,18 +652,155 @@ def test_a_killed_run_keeps_what_is_finished(pipeline, faces, tmp_path: Path) ->
         ask(pipeline, faces, out, batch_size=3, on_chunk=die)
     record = json.loads((out / "record.json").read_text())
     assert (record["asked"], record["finished"]) == (3, 1)
-    assert {path.name for path in out.iterdir()} == {
-        "anna.png",
-        "anna-counterfactual.png",
-        "record.json",
-    }
+    assert visible(out) == {"anna.png", "anna-counterfactual.png", "record.json"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in visible(folder)}
+
+
+@pytest.mark.parametrize("finished", [0, 1, 2])
+def test_an_interrupted_run_goes_on_to_the_same_files(
+    pipeline, faces, tmp_path: Path, finished: int
+) -> None:
+    """The record is written before the first picture: whenever a run dies, it can go on."""
+    chunks = 0
+
+    def die_at(share: float) -> None:
+        if chunks == finished:
+            raise KeyboardInterrupt
+
+    def count(_: list[Result]) -> None:
+        nonlocal chunks
+        chunks += 1
+
+    how = {"batch_size": 3, "model": "tiny"}
+    whole = ask(pipeline, faces, tmp_path / "whole", **how)
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        ask(pipeline, faces, out, on_chunk=count, on_progress=die_at, **how)
+    assert json.loads((out / "record.json").read_text())["finished"] == finished
+    made: list[float] = []
+    chunks = 0
+    results = ask(pipeline, faces, out, on_chunk=count, on_progress=made.append, **how)
+    assert (results, chunks) == (whole, 3)
+    assert made[0] > finished / 3  # what was finished is not made again
+    assert contents(out) == contents(tmp_path / "whole")
+    made.clear()
+    assert ask(pipeline, faces, out, on_progress=made.append, **how) == whole
+    assert made == []
+
+
+def test_a_run_that_was_killed_between_a_picture_and_the_record_goes_on(
+    pipeline, faces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    whole = ask(pipeline, faces, tmp_path / "whole")
+    replace, count = os.replace, 0
+
+    def killed(*arguments: str) -> None:
+        nonlocal count
+        count += 1
+        if count == 5:
+            raise KeyboardInterrupt
+        replace(*arguments)
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ask(pipeline, faces, out)
+    monkeypatch.undo()
+    assert "anna.png" in visible(out)
+    assert ask(pipeline, faces, out) == whole
+    assert contents(out) == contents(tmp_path / "whole")
+
+
+def test_further_pictures_are_added_to_a_run_and_a_lost_one_is_made_again(
+    pipeline, faces, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    first = ask(pipeline, faces[:2], out)
+    (out / "ben.png").unlink()
+    before = (out / "anna.png").stat().st_mtime_ns
+    results = ask(pipeline, faces, out)
+    assert [result.file for result in results] == [str(path) for path in faces]
+    assert results[0] == first[0]
+    assert (out / "anna.png").stat().st_mtime_ns == before
+    assert {"ben.png", "carl.png"} <= visible(out)
+
+
+@pytest.mark.parametrize(
+    ("options", "fragment"),
+    [
+        ({"do": {"age": 91}}, "(do: dict {'age': 91})"),
+        ({"guidance": Guidance.cfg(2.0)}, "(guidance: str 'cfg:2.0')"),
+        ({"seed": 1}, "(seed: int 1)"),
+        ({"reverse": False}, "(reverse: bool False)"),
+        ({"attributes": "smiling=1,age=40,hair=dark"}, "factual of"),
+        ({"attributes": "auto"}, "attributes_from of"),
+        ({"files": 1}, "images: 'faces/anna.png'"),
+    ],
+)
+def test_a_folder_with_another_run_is_refused(
+    pipeline, faces, tmp_path: Path, monkeypatch, options: dict, fragment: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    faces = [path.relative_to(tmp_path) for path in faces]
+    out = tmp_path / "out"
+    ask(pipeline, faces, out)
+    before = contents(out)
+    first = options.get("files", 0)
+    others = {key: value for key, value in options.items() if key != "files"}
+    with refused(f"out {out}", "another one", fragment, "--overwrite"):
+        ask(pipeline, faces[first:], out, **others)
+    assert contents(out) == before
+
+
+def test_changed_pictures_and_weights_make_another_run(pipeline, faces, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ask(pipeline, faces, out)
+    other = tiny_pipeline()
+    other.denoiser.network.head[-1].bias.data += 1
+    with refused(f"out {out}", "another one (digest: "):
+        ask(other, faces, out)
+    Image.open(faces[1]).rotate(90).save(faces[1])
+    with refused(f"out {out}", "another one (key of"):
+        ask(pipeline, faces, out)
+
+
+@pytest.mark.parametrize("record", ["", "{}", "[" * 10**5, '{"images": [3], "at_once": 1}'])
+def test_a_record_of_somebody_else_is_never_replaced(
+    pipeline, faces, tmp_path: Path, record: str
+) -> None:
+    (tmp_path / "record.json").write_text(record)
+    with refused(f"out {tmp_path}", "'record.json'", "--overwrite"):
+        ask(pipeline, faces, tmp_path)
+    assert (tmp_path / "record.json").read_text() == record
+    ask(pipeline, faces, tmp_path, overwrite=True)
+    assert json.loads((tmp_path / "record.json").read_text())["finished"] == 3
+
+
+def test_a_picture_of_somebody_else_is_never_replaced(pipeline, faces, tmp_path: Path) -> None:
+    (tmp_path / "ben.png").write_bytes(b"mine")
+    with refused(f"out {tmp_path}", "without these files", "'ben.png'", "--overwrite"):
+        ask(pipeline, faces, tmp_path)
+    assert visible(tmp_path) == {"ben.png", "faces"}
+
+
+def test_two_runs_do_not_share_a_folder_at_a_time(pipeline, faces, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def again(_: list[Result]) -> None:
+        with refused(f"run {out}", "held by process"):
+            ask(pipeline, faces, out)
+
+    ask(pipeline, faces, out, on_chunk=again)
 
 
 def test_existing_outputs_are_replaced_only_on_demand(pipeline, faces, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ask(pipeline, faces, out)
     before = (out / "record.json").read_bytes()
-    with refused(f"out {out}", "'anna.png'", "and 4 more", "--overwrite"):
+    with refused(f"out {out}", "(steps: int 3)", "another one (steps: int 2)", "--overwrite"):
         ask(pipeline, faces, out, steps=2)
     assert (out / "record.json").read_bytes() == before
     ask(pipeline, faces, out, steps=2, overwrite=True)
@@ -717,9 +858,9 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_work(
     pipeline, faces, tmp_path
 ) -> None:
     (tmp_path / "file").write_text("")
-    question = prepare(pipeline, faces, GIVEN, {"age": 1}, out=tmp_path / "file" / "below")
-    with refused("out", "can be written", "Not a directory", "--out"):
-        run(question)
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        with refused(f"out {out}", "can be written", f"the file {tmp_path / 'file'}", "--out"):
+            prepare(pipeline, faces, GIVEN, {"age": 1}, out=out)
 
 
 def test_bright_pictures_are_no_cause_for_a_warning(pipeline, tmp_path: Path) -> None:
@@ -765,11 +906,11 @@ def test_a_full_disk_leaves_no_half_of_a_file(
     def full(*arguments: str) -> None:
         nonlocal count
         count += 1
-        if count == 2:
+        if count == 3:
             raise OSError(28, "No space left on device")
         write(*arguments)
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space left"):
         ask(pipeline, faces, tmp_path / "out")
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["anna.png"]
+    assert visible(tmp_path / "out") == {"anna.png", "record.json"}

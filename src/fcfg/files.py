@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -39,6 +39,21 @@ def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> 
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def remove_files(paths: Iterable[Path]) -> None:
+    """Remove files, and their folders where nothing else lies in them.
+
+    Args:
+        paths: The files; one that is missing is no cause for alarm.
+    """
+    folders: set[Path] = set()
+    for path in paths:
+        path.unlink(missing_ok=True)
+        folders.add(path.parent)
+    for folder in folders:
+        if not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def remove_unfinished(folder: Path) -> None:

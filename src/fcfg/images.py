@@ -7,6 +7,7 @@ their pixels mean and are scaled; arrays and tensors must be in that range alrea
 from __future__ import annotations
 
 import hashlib
+import io
 import warnings
 from collections.abc import Sequence
 from typing import TypeAlias, cast
@@ -153,6 +154,13 @@ def to_pictures(images: Float[Tensor, "batch channel height width"]) -> list[Ima
     scaled = (images.detach().cpu().clamp(-1, 1) + 1) * 127.5
     bytes_ = scaled.round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
     return [Image.fromarray(row[..., 0] if row.shape[2] == 1 else row) for row in bytes_]
+
+
+def to_png(picture: Image.Image) -> bytes:
+    """A picture as the contents of a PNG file."""
+    file = io.BytesIO()
+    picture.save(file, format="PNG")
+    return file.getvalue()
 
 
 def image_keys(images: Float[Tensor, "batch channel height width"]) -> list[str]:

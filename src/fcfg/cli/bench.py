@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fcfg.errors import InputError
+from fcfg.outputs import Outputs, make_folder
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +48,9 @@ def bench(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.csv", help="Write every row to this file, too.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file of --out where it exists.")
+    ] = False,
     commit: Annotated[
         str | None, typer.Option(metavar="HASH", help="Of the code, where git cannot be asked.")
     ] = None,
@@ -71,13 +75,11 @@ def bench(
     from fcfg.cli.computing import chosen_device
 
     place = torch.device(chosen_device(device))
-    _check(model, preset, out)
+    _check(model, preset, out, overwrite=overwrite)
     asked = tuple(part.strip() for part in only.split(",")) if only else PARTS
     scale = Scale.fitting(place, quick=quick, images=images, steps=steps, rows=rows)
     compiled = place.type == "cuda" if compile is None else compile
     benchmark = Bench(_subject(model, preset, place), scale, asked, compiled, commit)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
     with share_bar() as share:
         record = benchmark.run(share)
     if out is not None:
@@ -85,7 +87,7 @@ def bench(
     _show(record)
 
 
-def _check(model: str, preset: str, out: Path | None) -> None:
+def _check(model: str, preset: str, out: Path | None, *, overwrite: bool) -> None:
     if model and preset:
         raise InputError(
             "MODEL",
@@ -95,6 +97,9 @@ def _check(model: str, preset: str, out: Path | None) -> None:
         )
     if out is not None and out.is_dir():
         raise InputError("--out", expected="a file", got=f"the folder {out}", do="name a file")
+    if out is not None:
+        Outputs(out.parent, "bench", "", overwrite).check([out.name])
+        make_folder(out.parent)
 
 
 def _subject(model: str, preset: str, place: torch.device) -> Subject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fcfg.errors import InputError
+from fcfg.outputs import Outputs
 
 if TYPE_CHECKING:  # both are heavy, and --help needs neither
     from fcfg.attributes import AttributeSpace
@@ -18,6 +20,7 @@ if TYPE_CHECKING:  # both are heavy, and --help needs neither
 
 data = typer.Typer(no_args_is_help=True)
 
+_SHEET, _CORRELATIONS = _PICTURES = ("sheet.png", "correlations.png")
 _STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -45,6 +48,10 @@ def check(
         Path | None,
         typer.Option(help="Where sheet.png and correlations.png go. [DIR/.fcfg-check]"),
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace pictures that are not of an earlier check."),
+    ] = False,
 ) -> None:
     """List everything that is wrong with a folder of images, at once.
 
@@ -63,6 +70,10 @@ def check(
             got=f"'{init}'",
             do="choose another name, or remove it",
         )
+    place = folder / ".fcfg-check" if out is None else out
+    subject = os.path.relpath(folder.resolve(), place.resolve())  # both may move
+    outputs = Outputs(place, "data check", subject, overwrite)
+    outputs.check(_PICTURES)
     options, space = _options(config, group, split)
     console = Console(highlight=False, soft_wrap=True)
     with Console(stderr=True).status("reading images") as status:
@@ -73,7 +84,7 @@ def check(
             lambda what, done, total: status.update(f"{what}: {done} of {total}"),
         )
     _print(report, console)
-    _write_pictures(report, folder / ".fcfg-check" if out is None else out, console)
+    _write_pictures(report, outputs, console)
     if init is not None and report.space is not None:
         init.write_text(starting_config(report, options), encoding="utf-8")
         console.print(escape(f"Wrote {init}: read it, correct it, then: fcfg train {init}"))
@@ -128,23 +139,24 @@ def _print(report: Report, console: Console) -> None:
     console.print(verdict)
 
 
-def _write_pictures(report: Report, out: Path, console: Console) -> None:
+def _write_pictures(report: Report, outputs: Outputs, console: Console) -> None:
     import torch
 
     from fcfg.cli.heatmap import heatmap
+    from fcfg.images import to_png
     from fcfg.sheet import sheet
 
-    out.mkdir(parents=True, exist_ok=True)
+    pictures: dict[str, bytes] = {}
     if report.sample:
         rows = {
             split: torch.from_numpy(images).float() / 127.5 - 1
             for split, images in report.sample.items()
         }
-        sheet(rows).save(out / "sheet.png")
-        console.print(f"Wrote {escape(str(out / 'sheet.png'))}")
+        pictures[_SHEET] = to_png(sheet(rows))
     if report.labels:
-        heatmap(report.labels, report.correlations).save(out / "correlations.png")
-        console.print(f"Wrote {escape(str(out / 'correlations.png'))}")
+        pictures[_CORRELATIONS] = to_png(heatmap(report.labels, report.correlations))
+    for path in outputs.write(pictures) if pictures else ():
+        console.print(f"Wrote {escape(str(path))}")
 
 
 def starting_config(report: Report, options: FolderData) -> str:

@@ -22,13 +22,17 @@ def demo(
         Path | None,
         typer.Option(metavar="FOLDER", help="Where to write; runs/demo or runs/demo-full."),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Discard the run in the folder and compute anew.")
+    ] = False,
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to run.")] = "auto",
 ) -> None:
     """Show in minutes what factored guidance is for, on faces that never were.
 
     Faces are drawn that the shipped model has never seen, and it is asked what they would look
     like had they smiled, been male, been young. The world is drawn, so the true answer is known,
-    and shown beside the model's. Everything is computed now; a report to look at is written.
+    and shown beside the model's. A report to look at is written. A run that is finished is shown
+    again; --overwrite computes it anew.
 
     Examples:
       fcfg demo
@@ -55,7 +59,10 @@ def demo(
         model=_MODEL,
         circumstances=circumstances(place, "tf32"),
     )
-    evaluation.forget_finished()
+    if overwrite:
+        evaluation.discard()
+    elif evaluation.is_finished:
+        print(f"{evaluation.out} holds a finished run; --overwrite computes it anew.")
     _announce(evaluation, experiment, place)
     try:
         with share_bar() as told:
@@ -67,7 +74,7 @@ def demo(
     summary = summarise(result)
     print_summary(summary)
     print("\n" + "\n".join(reading(summary)) + "\n")
-    print(f"Look at {write_report(evaluation.out).page}")
+    print(f"Look at {write_report(evaluation.out, overwrite=overwrite).page}")
 
 
 def _announce(evaluation: Evaluation, experiment: Experiment, place: str) -> None:

@@ -120,6 +120,7 @@ def generate(
     For every picture, the folder gets NAME.png, where the picture stands beside its
     counterfactual, the way back and the difference; NAME-counterfactual.png, at the size of the
     model; and an entry in record.json. Pictures of another size are made to fit as in training.
+    Stop it whenever you like, and run the same command to go on.
 
     Examples:
       fcfg generate portraits face.png --do smiling=1
@@ -132,7 +133,7 @@ def generate(
     from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
     from fcfg.execution import Execution
-    from fcfg.generation import model_pixels, parse_do, prepare, run
+    from fcfg.generation import finished_before, model_pixels, parse_do, prepare, run
     from fcfg.guidance import Guidance
     from fcfg.sampling import find_way
 
@@ -161,21 +162,22 @@ def generate(
         shard=part,
     )
     pipeline.prepare(precision, compile=compile, batch_size=question.at_once)
+    before = len(finished_before(question)[0])
     if first:
-        _announce(question, place)
+        _announce(question, place, before)
     finished: list[Result] = []
     try:
         with share_bar(quiet=not first) as told:
             run(question, on_chunk=finished.extend, on_progress=told)
     except KeyboardInterrupt:
-        done = f"{len(finished)} of {len(question.mine)} pictures are finished"
-        raise KeyboardInterrupt(f"interrupted; {done}, in {out}") from None
+        done = f"{len(finished)} of {len(question.mine)} pictures are finished, in {out}"
+        raise KeyboardInterrupt(f"interrupted; {done}; run the same command to go on") from None
     if first:
         _show(finished, question)
     print(f"Written to {out}")
 
 
-def _announce(question: Question, device: str) -> None:
+def _announce(question: Question, device: str, finished: int) -> None:
     """Say what will be done, and what was done to the pictures already."""
     count, parts = len(question.pictures), question.shard[1]
     share = "" if parts == 1 else f" in {parts} parts"
@@ -185,6 +187,9 @@ def _announce(question: Question, device: str) -> None:
     for note, times in notes.items():
         print(f"  {times} of {count}: {note}")
     print(f"  {question.factual.note}", flush=True)
+    if finished:
+        done = f"  {finished} of {len(question.mine)} are finished already; --overwrite makes them"
+        print(f"{done} anew", flush=True)
 
 
 def _show(results: Sequence[Result], question: Question) -> None:

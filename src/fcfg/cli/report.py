@@ -25,6 +25,10 @@ def report(
             show_default=False,
         ),
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace files that are not the report of this run."),
+    ] = False,
 ) -> None:
     """Make a report of an evaluation: a page to look at, figures and tables.
 
@@ -37,6 +41,6 @@ def report(
     """
     from fcfg.reports import reading, write_report
 
-    made = write_report(results, out)
+    made = write_report(results, out, overwrite=overwrite)
     print(*reading(made.summary), sep="\n")
     print(f"Written to {made.page}, with {len(made.paths) - 1} figures and tables beside it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
 from fcfg.experiments.record import JSON, Result
-from fcfg.files import write_atomically
+from fcfg.files import remove_files, write_atomically
 from fcfg.metrics import frechet_distance
 
 FEATURES = "features"
+_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.safetensors$")
 #: What a distance over the features of each network is called.
 NAMES = {"judge": "FD-judge", "inception": "FID"}
 
@@ -58,6 +60,12 @@ class FeatureFiles:
         blocks = [load_file(path) for path in paths]
         names = blocks[0] if blocks else ()
         return {name: torch.cat([block[name] for block in blocks]).numpy() for name in names}
+
+    def remove(self) -> None:
+        """Remove all features of a run, and its folder where nothing else lies in it."""
+        remove_files(
+            path for path in self.folder.glob("*-*.safetensors") if _NAME.match(path.name)
+        )
 
     def _path(self, question: Sequence[str], first: str) -> Path:
         return self.folder / f"{_digest(question)}-{_digest((first,))}.safetensors"

@@ -7,7 +7,6 @@ same rows. Several processes or machines share a run by its folder, each with a 
 from __future__ import annotations
 
 import math
-import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,20 +18,20 @@ from fcfg.experiments.abductions import AbductionCache
 from fcfg.experiments.answers import THRESHOLD, Answers, Plan
 from fcfg.experiments.circumstances import without_folders
 from fcfg.experiments.config import Experiment
-from fcfg.experiments.distances import FEATURES, missing_distances
+from fcfg.experiments.distances import FeatureFiles, missing_distances
 from fcfg.experiments.instruments import Instruments
-from fcfg.experiments.pictures import PICTURES
+from fcfg.experiments.pictures import INDEX, remove_pictures
 from fcfg.experiments.record import (
     JSON,
     SCHEMA,
     Result,
     ResultFile,
-    check_same_run,
     read_results,
 )
 from fcfg.experiments.subset import Subset
 from fcfg.experiments.work import Costs, OnProgress
 from fcfg.files import single_writer
+from fcfg.outputs import check_folder, make_folder
 from fcfg.version import __version__
 
 _BLOCK = {"cpu": 32, "cuda": 1024}  # the most images, where nobody says how many
@@ -65,6 +64,7 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         """Refuse what would fail after hours."""
+        check_folder(self.out)
         check_shard(self.shard, len(self.subset))
         rows = max(self._costs.rows(*question) for question in self.experiment.questions)
         check_whole("batch size", self.batch_size, rows, 10**9, do="raise it")
@@ -131,24 +131,20 @@ class Evaluation:
             **(self.circumstances or {"command": "", "commit": None, "environment": {}}),
         }
 
-    def forget_finished(self) -> None:
-        """Begin anew where the folder holds a finished run, or another one; keep a part of this.
-
-        For a demonstration, which computes everything live.
-        """
-        path = self.out / f"{self._name}.jsonl"
-        if not path.exists():
-            return
+    @property
+    def is_finished(self) -> bool:
+        """Whether the folder holds all rows of a run already."""
         try:
-            result = read_results(path, unfinished=True)
-            check_same_run(path, self.header, result.header)
-            if result.missing:
-                return
+            return not read_results(self.out, unfinished=True).missing
         except InputError:
-            pass
-        for folder in (FEATURES, PICTURES):  # which would be taken for those of the new run
-            shutil.rmtree(self.out / folder, ignore_errors=True)
-        path.unlink()
+            return False
+
+    def discard(self) -> None:
+        """Remove whatever run the folder holds, and nothing else that may lie there."""
+        for path in self._result_files():
+            path.unlink()
+        FeatureFiles(self.out).remove()
+        remove_pictures(self.out)
 
     @property
     def _name(self) -> str:
@@ -161,9 +157,10 @@ class Evaluation:
         Args:
             on_progress: Told which share of this shard's work is done, after every step.
         """
-        self.out.mkdir(parents=True, exist_ok=True)
+        make_folder(self.out)
         with single_writer(self.out, f".{self._name}.lock"):
             file = ResultFile(self.out / f"{self._name}.jsonl")
+            self._check_place()
             self._check_shards()
             header, *entries = file.begin(self.header)
             read_results(self.out, unfinished=True)  # other shards are of this run, too
@@ -182,10 +179,23 @@ class Evaluation:
             Answers(plan, file, entries, header["block"], on_progress).run()
             return self._finished(file)
 
+    def _result_files(self) -> list[Path]:
+        return sorted(self.out.glob("results-*-of-*.jsonl"))
+
+    def _check_place(self) -> None:
+        """Refuse to replace the index of somebody else's pictures."""
+        if (self.out / INDEX).exists() and not self._result_files():
+            raise InputError(
+                f"out {self.out}",
+                expected="the folder of an evaluation, or a new one",
+                got=f"'{INDEX}' and no result file",
+                do="choose another --out, or move it",
+            )
+
     def _check_shards(self) -> None:
         """Refuse to go on in other parts: images would be answered twice."""
         ending = f"-of-{self.shard[1]}.jsonl"
-        others = [p.name for p in sorted(self.out.glob("results-*-of-*.jsonl"))]
+        others = [path.name for path in self._result_files()]
         other = next((name for name in others if not name.endswith(ending)), None)
         if other is not None:
             raise InputError(

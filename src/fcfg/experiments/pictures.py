@@ -10,10 +10,30 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.files import write_atomically
+from fcfg.files import remove_files, write_atomically
 from fcfg.images import to_pictures
 
-PICTURES, _INDEX = "pictures", "index.json"
+PICTURES = "pictures"
+INDEX = f"{PICTURES}/index.json"  # which file shows what, for reports
+
+
+def remove_pictures(folder: Path) -> None:
+    """Remove the pictures that an evaluation wrote to its folder, as its index names them.
+
+    Args:
+        folder: Folder of the run.
+    """
+    place = folder / INDEX
+    try:
+        index = json.loads(place.read_text("utf-8"))
+        named = [index["factual"], *(row["counterfactual"] for row in index["truth"])]
+        named += [
+            row[kind] or [] for row in index["rows"] for kind in ("counterfactual", "reversed")
+        ]
+        names = [Path(path).name for paths in named for path in paths]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return  # not an index that an evaluation wrote
+    remove_files([*(place.with_name(name) for name in names), place])
 
 
 class PictureFiles:
@@ -26,7 +46,7 @@ class PictureFiles:
 
     def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
         self.folder, self.names = folder / PICTURES, names
-        path = self.folder / _INDEX
+        path = folder / INDEX
         empty: dict[str, Any] = {"images": list(names), "factual": [], "rows": [], "truth": []}
         self._index = json.loads(path.read_text("utf-8")) if path.exists() else empty
 
@@ -73,4 +93,4 @@ class PictureFiles:
         self._save()
 
     def _save(self) -> None:
-        write_atomically(self.folder / _INDEX, json.dumps(self._index, indent=1).encode())
+        write_atomically(self.folder.parent / INDEX, json.dumps(self._index, indent=1).encode())

@@ -18,6 +18,7 @@ everything about the run; each further line is an entry with a ``kind``:
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import zlib
@@ -236,6 +237,13 @@ def check_same_run(where: Path, header: Mapping[str, Any], other: Mapping[str, A
             got=f"another one ({key}: {_brief(header.get(key))})",
             do="choose another --out for it",
         )
+
+
+def identity(header: Mapping[str, Any]) -> str:
+    """A digest of what two headers of the same run share: its images, model and questions."""
+    shared = {key: value for key, value in header.items() if key not in CIRCUMSTANCES}
+    text = json.dumps(shared, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _brief(value: object) -> str:

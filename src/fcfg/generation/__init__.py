@@ -2,7 +2,9 @@
 
 from fcfg.generation.comparison import compared, difference_map, difference_scale
 from fcfg.generation.pictures import Picture, find_pictures, model_pixels, read_files
-from fcfg.generation.question import Question, prepare
+from fcfg.generation.preparing import prepare
+from fcfg.generation.question import Question
+from fcfg.generation.record import finished_before
 from fcfg.generation.results import Result
 from fcfg.generation.run import generate, run
 from fcfg.generation.texts import Factual, find_attributes, flip, parse_do
@@ -17,6 +19,7 @@ __all__ = [
     "difference_scale",
     "find_attributes",
     "find_pictures",
+    "finished_before",
     "flip",
     "generate",
     "model_pixels",

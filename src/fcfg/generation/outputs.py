@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from PIL import Image
 
 from fcfg.errors import InputError, quoted
 from fcfg.files import write_atomically
+from fcfg.images import to_png
+from fcfg.outputs import check_folder
 
 
 def output_names(paths: Sequence[Path]) -> list[str]:
@@ -57,23 +57,22 @@ def record_file(shard: tuple[int, int]) -> str:
     return "record.json" if count == 1 else f"record-{number}-of-{count}.json"
 
 
-def check_outputs(
-    folder: Path, names: Sequence[str], record: str, inputs: Sequence[Path], *, overwrite: bool
+def check_inputs_are_kept(
+    folder: Path, names: Sequence[str], record: str, inputs: Sequence[Path]
 ) -> None:
-    """Refuse to replace what exists, and inputs in any case.
+    """Refuse a folder where outputs would replace the pictures they are made from.
 
     Args:
-        folder: Where the outputs go.
-        names: Of the outputs.
-        record: The name of the record.
-        inputs: The pictures, which nothing may replace.
-        overwrite: Whether older outputs may be replaced.
+        folder: Folder of the outputs.
+        names: Names of the outputs.
+        record: Name of the record.
+        inputs: The pictures.
     """
+    check_folder(folder)
     files = [file for name in names for file in output_files(name).values()]
     planned = [folder / file for file in (*files, record)]
-    existing = [path for path in planned if path.exists()]
     read = {path.resolve() for path in inputs}
-    eaten = [str(path) for path in existing if path.resolve() in read]
+    eaten = [str(path) for path in planned if path.resolve() in read]
     if eaten:
         raise InputError(
             f"out {folder}",
@@ -81,33 +80,8 @@ def check_outputs(
             got=f"one where {quoted(eaten[:3])} would be replaced",
             do="choose another with --out",
         )
-    if existing and not overwrite:
-        more = f" and {len(existing) - 3} more" if len(existing) > 3 else ""
-        raise InputError(
-            f"out {folder}",
-            expected="a folder without these outputs",
-            got=f"{quoted(path.name for path in existing[:3])}{more}",
-            do="choose another with --out, or replace them with --overwrite",
-        )
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder, and see whether it can be written, before hours of work."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"out {folder}",
-            expected="a folder that can be written",
-            got=error.strerror,
-            do="choose another with --out",
-        ) from error
 
 
 def save(path: Path, picture: Image.Image) -> None:
     """Write a picture as PNG, whole or not at all."""
-    buffer = BytesIO()
-    picture.save(buffer, "PNG")
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, to_png(picture))

@@ -35,6 +35,13 @@ class Result:
     network_rows: dict[str, int] = field(default_factory=dict)  #: spent on it
     reversal_error: float | None = None  #: mean absolute, in units of [-1, 1]
     outputs: dict[str, str] = field(default_factory=dict)  #: names of files in the folder
+    key: str = ""  #: a digest of its pixels, as the model sees them
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> Result:
+        """A result as it stands in a record."""
+        lists = {name: tuple(entry[name]) for name in ("stored", "prepared")}
+        return cls(**(dict(entry) | lists))
 
     @property
     def changed(self) -> list[str]:

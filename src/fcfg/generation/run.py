@@ -1,28 +1,22 @@
 """From files to counterfactuals in a folder.
 
-:func:`~fcfg.generation.question.prepare` reads and checks everything that is cheap, so that a bad
+:func:`~fcfg.generation.preparing.prepare` reads and checks everything that is cheap, so that a bad
 question is refused before any work; :func:`run` does the work, some pictures at a time. What is
 finished is on disk, whole, and named in the record, whenever the run is stopped.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
 
 from fcfg.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
-from fcfg.files import write_atomically
+from fcfg.files import single_writer
 from fcfg.generation.comparison import compared
-from fcfg.generation.outputs import (
-    make_folder,
-    output_files,
-    record_file,
-    save,
-)
-from fcfg.generation.question import Question, files_say_their_range, prepare
+from fcfg.generation.outputs import output_files, record_file, save
+from fcfg.generation.preparing import prepare
+from fcfg.generation.question import Question, files_say_their_range
+from fcfg.generation.record import finished_before, write_record
 from fcfg.generation.results import (
     Result,
     attributes_text,
@@ -34,12 +28,12 @@ from fcfg.generation.results import (
 )
 from fcfg.generation.texts import AUTO, JUDGE, Attributes
 from fcfg.guidance import Guidance
-from fcfg.images import to_pictures
+from fcfg.images import image_keys, to_pictures
 from fcfg.intervention import Intervention
 from fcfg.judging import AttributeJudge, Reading
+from fcfg.outputs import make_folder
 from fcfg.records import Action, Counterfactual
 from fcfg.sampling import AbstractSolver, OnStep, StepRecord
-from fcfg.version import __version__
 
 
 def generate(
@@ -116,29 +110,35 @@ def run(
 ) -> list[Result]:
     """Answer a question: write the pictures and the record, and return what it says of each.
 
+    An interrupted run of the same question goes on where it stopped.
+
     Args:
-        question: What :func:`~fcfg.generation.question.prepare` gave.
-        on_chunk: Told of the pictures that were just finished, which are on disk by then.
-        on_progress: Told which share of the whole work is done, after every step.
+        question: What :func:`~fcfg.generation.preparing.prepare` gave.
+        on_chunk: Called with the pictures that are finished, by an earlier run or just now.
+        on_progress: Called with the share of the whole work that is done, after every step.
     """
     make_folder(question.out)
-    results: list[Result] = []
-    mine, size = question.mine, question.at_once
-    for first in range(mine.start, mine.stop, size):
-        rows = slice(first, min(first + size, mine.stop))
-        finished = _answer(question, rows, on_progress)
-        results += finished
-        text = json.dumps(_record(question, results), indent=2, default=str)
-        write_atomically(question.out / record_file(question.shard), text.encode())
-        if on_chunk is not None:
-            on_chunk(finished)
-    return results
+    with single_writer(question.out, f".{record_file(question.shard)}.lock"):
+        known, size = finished_before(question)
+        mine, results = question.mine, dict(known)
+        write_record(question, list(results.values()), size)
+        for first in range(mine.start, mine.stop, size):
+            rows = range(first, min(first + size, mine.stop))
+            if not known.keys() >= set(rows):
+                results |= _answer(question, slice(rows.start, rows.stop), on_progress, known)
+                write_record(question, [results[row] for row in mine if row in results], size)
+            if on_chunk is not None:
+                on_chunk([results[row] for row in rows])
+        return [results[row] for row in mine]
 
 
 def _answer(
-    question: Question, rows: slice, on_progress: Callable[[float], None] | None
-) -> list[Result]:
-    """Work on some of the pictures, and write their files."""
+    question: Question,
+    rows: slice,
+    on_progress: Callable[[float], None] | None,
+    known: Mapping[int, Result],
+) -> dict[int, Result]:
+    """Work on some of the pictures together, and write the files of those that are not known."""
     pipeline, images = question.pipeline, question.images[rows]
     work = _Progress(question, rows, on_progress)
     with files_say_their_range():
@@ -169,7 +169,7 @@ def _answer(
             work.phase(place, cost)(step)
 
         back = pipeline.reverse(pair, batch_size=question.batch_size, on_step=on_step)
-    return _write(question, rows, pair, back)
+    return _write(question, rows, pair, back, known)
 
 
 class _Progress:
@@ -193,8 +193,12 @@ class _Progress:
 
 
 def _write(
-    question: Question, rows: slice, pair: Counterfactual, back: Counterfactual | None
-) -> list[Result]:
+    question: Question,
+    rows: slice,
+    pair: Counterfactual,
+    back: Counterfactual | None,
+    known: Mapping[int, Result],
+) -> dict[int, Result]:
     space, judge, factual = question.pipeline.space, question.pipeline.judge, question.factual
     shown = {"factual": question.images[rows], "counterfactual": pair.images.float()}
     spent = {"counterfactual": pair.trajectory.spent}
@@ -208,11 +212,15 @@ def _write(
     if isinstance(judge, AttributeJudge):
         with files_say_their_range():
             readings = {name: judge.read(x.nan_to_num()) for name, x in shown.items()}
-    results: list[Result] = []
+    results: dict[int, Result] = {}
+    keys = image_keys(shown["factual"])
     for i, row in enumerate(range(rows.start, rows.stop)):
+        if row in known:
+            continue
         picture, files = question.pictures[row], output_files(question.names[row])
         result = Result(
             file=str(picture.path),
+            key=keys[i],
             stored=picture.stored,
             prepared=picture.notes,
             attributes_from=factual.source,
@@ -228,7 +236,7 @@ def _write(
         save(question.out / files["comparison"], compared(images, captions))
         plain = to_pictures(images["counterfactual"][None])[0]
         save(question.out / files["counterfactual"], plain)
-        results.append(result)
+        results[row] = result
     return results
 
 
@@ -250,27 +258,3 @@ def _captions(result: Result, targets: Sequence[str]) -> dict[str, list[str]]:
             level = f"{name} {value}" if isinstance(value, str) else name
             lines[image].append(f"judge: {level} {sure}")
     return lines
-
-
-def _record(question: Question, results: Sequence[Result]) -> dict[str, Any]:
-    pipeline = question.pipeline
-    device, execution = pipeline.denoiser.device, pipeline.execution
-    return {
-        "fcfg": __version__,
-        "model": question.model,
-        "network": repr(pipeline),
-        "provenance": pipeline.provenance,
-        "do": question.do,
-        "guidance": repr(question.guidance),
-        "groups": {group: sorted(question.partition[group]) for group in question.partition},
-        **question.way.to_json(),
-        "seed": question.action.seed,
-        "batch_size": question.batch_size,
-        "device": str(device),
-        "precision": None if execution is None else execution.on(device).precision,
-        "compiled": execution is not None and execution.compile,
-        "shard": list(question.shard),
-        "asked": len(question.mine),
-        "finished": len(results),
-        "images": [asdict(result) for result in results],
-    }

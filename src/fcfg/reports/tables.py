@@ -8,28 +8,40 @@ import os
 from dataclasses import asdict, fields
 from pathlib import Path
 
+from fcfg.experiments.record import identity
 from fcfg.experiments.summary import Summary
-from fcfg.files import write_atomically
+from fcfg.outputs import Outputs
 from fcfg.reports.entries import Entry, entries
 from fcfg.reports.latex import latex_table
 from fcfg.reports.markdown import markdown_table
 
-__all__ = ["csv_table", "latex_table", "markdown_table", "write_tables"]
+__all__ = ["csv_table", "latex_table", "markdown_table", "table_files", "write_tables"]
 
 
-def write_tables(summary: Summary, folder: str | os.PathLike[str]) -> list[Path]:
+def write_tables(
+    summary: Summary, folder: str | os.PathLike[str], *, overwrite: bool = False
+) -> list[Path]:
     """Write ``table.csv`` and ``table.tex``; returns where they are.
 
     Args:
-        summary: Of a run.
-        folder: Made where it is missing.
+        summary: Summary of a run.
+        folder: Folder to write to; it is made where it is missing.
+        overwrite: Permission to replace files that are not the tables of this run.
     """
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    texts = {"table.csv": csv_table(summary), "table.tex": latex_table(summary)}
-    for name, text in texts.items():
-        write_atomically(place / name, text.encode())
-    return [place / name for name in texts]
+    return report_outputs(summary, Path(folder), overwrite=overwrite).write(table_files(summary))
+
+
+def report_outputs(summary: Summary, folder: Path, *, overwrite: bool) -> Outputs:
+    """What the report of a run may write to a folder."""
+    return Outputs(folder, "report", identity(summary.header), overwrite)
+
+
+def table_files(summary: Summary) -> dict[str, bytes]:
+    """The tables of a run as the contents of files, by name."""
+    return {
+        "table.csv": csv_table(summary).encode(),
+        "table.tex": latex_table(summary).encode(),
+    }
 
 
 def csv_table(summary: Summary) -> str:

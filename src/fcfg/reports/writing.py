@@ -8,10 +8,9 @@ from pathlib import Path
 
 from fcfg.experiments.record import read_results
 from fcfg.experiments.summary import Summary, summarise
-from fcfg.files import write_atomically
 from fcfg.reports.figures import make_figures
 from fcfg.reports.page import build_page
-from fcfg.reports.tables import write_tables
+from fcfg.reports.tables import report_outputs, table_files
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +27,17 @@ class Report:
 
 
 def write_report(
-    path: str | os.PathLike[str], out: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    overwrite: bool = False,
 ) -> Report:
     """Write ``report.html``, ``figures/``, ``table.csv`` and ``table.tex``.
 
     Args:
         path: The folder of a run, or one result file.
-        out: Where to write; by default a folder ``report`` beside the result files.
+        out: Folder to write to; by default a folder ``report`` beside the result files.
+        overwrite: Permission to replace files that are not the report of this run.
     """
     place = Path(path)
     result = read_results(place)
@@ -43,11 +46,10 @@ def write_report(
     folder = (
         Path(out) if out is not None else (place if place.is_dir() else place.parent) / "report"
     )
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
     files = {
         "report.html": build_page(summary, figures).encode(),
         **{f"figures/{name}": data for name, data in figures.files.items()},
+        **table_files(summary),
     }
-    for name, data in files.items():
-        write_atomically(folder / name, data)
-    return Report((*(folder / name for name in files), *write_tables(summary, folder)), summary)
+    paths = report_outputs(summary, folder, overwrite=overwrite).write(files)
+    return Report(tuple(paths), summary)

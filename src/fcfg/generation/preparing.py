@@ -1,0 +1,100 @@
+"""From what a user asks to a question: everything cheap is read and checked before any work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+
+from fcfg.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.errors import InputError, check_is, check_shard, check_whole
+from fcfg.generation.outputs import check_inputs_are_kept, output_names, record_file
+from fcfg.generation.pictures import find_pictures, model_pixels, read_files
+from fcfg.generation.question import Question, files_say_their_range, shard_rows
+from fcfg.generation.record import finished_before
+from fcfg.generation.results import intervention_text
+from fcfg.generation.texts import AUTO, Attributes, find_attributes
+from fcfg.guidance import Guidance
+from fcfg.images import image_keys
+from fcfg.intervention import Intervention
+from fcfg.judging import AttributeJudge
+from fcfg.sampling import AbstractSolver, find_way
+
+
+def prepare(
+    pipeline: CounterfactualPipeline,
+    files: Iterable[str | os.PathLike[str]],
+    attributes: Attributes = AUTO,
+    do: Mapping[str, Intervention] | None = None,
+    guidance: Guidance = DEFAULT_GUIDANCE,
+    *,
+    quality: str = "default",
+    steps: int | None = None,
+    solver: AbstractSolver | str | None = None,
+    grid: str | None = None,
+    seed: int = 0,
+    out: str | os.PathLike[str] = "counterfactuals",
+    reverse: bool = True,
+    batch_size: int = 256,
+    overwrite: bool = False,
+    model: str = "",
+    shard: tuple[int, int] = (0, 1),
+) -> Question:
+    """Read and check a question, writing nothing.
+
+    The arguments are those of :func:`fcfg.generation.run.generate`.
+    """
+    check_is("guidance", guidance, Guidance, "a fcfg.Guidance, such as Guidance.parse(text)")
+    if not do:
+        raise InputError(
+            "do", expected="at least one attribute to change", got="none", do="name it"
+        )
+    way = find_way(quality, solver=solver, grid=grid, steps=steps)
+    times = way.times(pipeline.denoiser.schedule)
+    check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
+    partition = guidance.partition(pipeline.graph, do)
+    rows = guidance.table(partition, times[::-1], pipeline.denoiser.schedule).rows
+    if batch_size < rows:
+        raise InputError(
+            "batch_size",
+            expected=f"at least {rows} network rows, what one image needs",
+            got=batch_size,
+            do="raise it, or use fewer groups",
+        )
+    pixels = model_pixels(pipeline)
+    paths, folder = find_pictures(files), Path(out)
+    names = output_names(paths)
+    check_shard(shard, len(paths))
+    own = [names[i] for i in shard_rows(len(names), shard)]
+    check_inputs_are_kept(folder, own, record_file(shard), paths)
+    judge = pipeline.judge
+    pictures = read_files(paths, pixels)
+    images = torch.stack([picture.image for picture in pictures])
+    with files_say_their_range():
+        reading = judge.read(images) if isinstance(judge, AttributeJudge) else None
+    factual = find_attributes(attributes, pipeline.space, paths, reading)
+    action = pipeline.act(factual.attributes, do, seed=seed, keys=image_keys(images))
+    question = Question(
+        pipeline=pipeline,
+        pictures=tuple(pictures),
+        names=tuple(names),
+        images=images,
+        factual=factual,
+        reading=reading,
+        action=action,
+        do={name: intervention_text(value) for name, value in do.items()},
+        guidance=guidance,
+        partition=partition,
+        rows=rows,
+        way=way,
+        reverse=reverse,
+        batch_size=batch_size,
+        out=folder,
+        model=model,
+        shard=shard,
+        overwrite=overwrite,
+    )
+    finished_before(question)  # or a refusal: the folder holds something else
+    return question

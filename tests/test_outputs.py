@@ -1,0 +1,179 @@
+"""One rule for the outputs of all commands: what is not known to be ours stays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fcfg.cli import main
+from fcfg.outputs import LIST, Outputs, make_folder
+from refusal import refused
+from results import make_results
+from test_data_check import faces
+
+FILES = {"page.html": b"one", "figures/bar.svg": b"two"}
+
+
+def ours(folder: Path, **changes: object) -> Outputs:
+    return Outputs(**({"folder": folder, "command": "report", "subject": "a run"} | changes))
+
+
+def test_our_own_files_are_replaced_and_nobody_elses(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "out"
+    assert ours(out).write(FILES) == [out / name for name in FILES]
+    ours(out).write(FILES | {"page.html": b"three"})
+    assert (out / "page.html").read_bytes() == b"three"
+    for other in (ours(out, command="data check"), ours(out, subject="another run")):
+        with refused(f"out {out}", "'page.html', 'figures/bar.svg'", "--overwrite"):
+            other.write(FILES)
+    (out / "page.html").write_bytes(b"corrected by hand")
+    with refused(f"out {out}", "'page.html'"):
+        ours(out).check(FILES)
+    with refused(f"out {out}", "'page.html'"):
+        ours(out).write(FILES | {"more.txt": b""})
+    assert not (out / "more.txt").exists()  # refused before the first file
+    ours(out, subject="another run", overwrite=True).write(FILES)
+    ours(out, subject="another run").write(FILES)
+
+
+def test_a_file_that_was_there_before_is_a_strangers(tmp_path: Path) -> None:
+    names = [f"table-{i}.csv" for i in range(5)]
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    with refused(f"out {tmp_path}", "'table-0.csv', 'table-1.csv', 'table-2.csv' and 2 more"):
+        ours(tmp_path).write(dict.fromkeys(names, b""))
+    assert {(tmp_path / name).read_text() for name in names} == {"mine"}
+    assert not (tmp_path / LIST).exists()
+
+
+def test_links_and_folders_in_the_way_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("mine")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "page.html").symlink_to(tmp_path / "elsewhere")
+    (out / "gone.html").symlink_to(tmp_path / "nowhere")
+    (out / "table.csv").mkdir()
+    for name in ("page.html", "gone.html", "table.csv"):
+        with refused(f"out {out}", f"'{name}'"):
+            ours(out).write({name: b"two"})
+    assert (tmp_path / "elsewhere").read_text() == "mine"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"files": {"a": 3}}', '{"files": 3}', "[" * 10**5])
+def test_a_list_that_is_none_makes_no_file_ours(tmp_path: Path, text: str) -> None:
+    ours(tmp_path).write({"a": b"one"})
+    (tmp_path / LIST).write_text(text)
+    with refused(f"out {tmp_path}", "'a'"):
+        ours(tmp_path).write({"a": b"one"})
+
+
+def test_whenever_writing_is_killed_it_can_be_done_again(tmp_path: Path, monkeypatch) -> None:
+    import os
+
+    replace, count = os.replace, 0
+    ours(tmp_path).write(FILES)
+    new = dict.fromkeys(FILES, b"new")
+    for deadly in range(1, 5):  # the list, two files, the list
+
+        def killed(*arguments: str, deadly: int = deadly) -> None:
+            nonlocal count
+            count += 1
+            if count == deadly:
+                raise KeyboardInterrupt
+            replace(*arguments)
+
+        monkeypatch.setattr(os, "replace", killed)
+        count = 0
+        with pytest.raises(KeyboardInterrupt):
+            ours(tmp_path).write(new)
+        monkeypatch.undo()
+        ours(tmp_path).check(FILES)
+    ours(tmp_path).write(new)
+    listed = json.loads((tmp_path / LIST).read_text())["files"]
+    assert {len(entry["digests"]) for entry in listed.values()} == {1}
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        for work in (ours(out).check, make_folder):
+            with refused(f"out {out}", "a folder that can be written", "the file"):
+                work(() if work != make_folder else out)
+
+
+def test_a_folder_that_cannot_be_made_is_refused() -> None:
+    out = Path("/proc/nothing/here")
+    with refused(f"out {out}", "a folder that can be written", "--out"):
+        make_folder(out)
+
+
+# What the commands make of it -------------------------------------------------------------------
+
+
+def line(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    assert main([str(word) for word in words]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_results(tmp_path / "run", n=4)
+
+
+def test_a_report_spares_the_files_of_others(run: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "table.csv").write_text("mine")
+    assert "'table.csv'" in line(capsys, "report", run, "--out", out)
+    assert [path.name for path in out.iterdir()] == ["table.csv"]
+    assert main(["report", str(run), "--out", str(out), "--overwrite"]) == 0
+    assert (out / "table.csv").read_text() != "mine"
+    assert main(["report", str(run), "--out", str(out)]) == 0  # its own
+    assert main(["report", str(run)]) == 0
+    assert main(["report", str(run)]) == 0
+
+
+def test_a_report_does_not_replace_that_of_another_run(run: Path, tmp_path: Path, capsys) -> None:
+    other = make_results(tmp_path / "other", n=5)
+    out = tmp_path / "out"
+    assert main(["report", str(run), "--out", str(out)]) == 0
+    assert "'report.html'" in line(capsys, "report", other, "--out", out)
+
+
+def test_a_check_of_data_spares_the_files_of_others(tmp_path: Path, capsys) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        faces(tmp_path / name, count=20)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "sheet.png").write_text("mine")
+    assert "'sheet.png'" in line(capsys, "data", "check", tmp_path / "one", "--out", out)
+    assert (out / "sheet.png").read_text() == "mine"
+    words = ["data", "check", str(tmp_path / "one"), "--out", str(out)]
+    assert main([*words, "--overwrite"]) == 0
+    assert main(words) == 0
+    assert "'sheet.png'" in line(capsys, "data", "check", tmp_path / "two", "--out", out)
+    (tmp_path / "one" / "metadata.csv").rename(tmp_path / "file")
+    assert "the file" in line(
+        capsys, "data", "check", tmp_path / "one", "--out", tmp_path / "file"
+    )
+
+
+def test_a_moved_folder_is_checked_as_before(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    faces(tmp_path / "one", count=20)
+    assert main(["data", "check", str(tmp_path / "one")]) == 0
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert main(["data", "check", str(tmp_path / "two")]) == 0
+
+
+def test_a_bench_does_not_replace_a_file(tmp_path: Path, capsys) -> None:
+    (tmp_path / "bench.csv").write_text("mine")
+    said = line(capsys, "bench", "--out", tmp_path / "bench.csv", "--device", "cpu")
+    assert "'bench.csv'" in said
+    assert "--overwrite" in said
+    assert "the file" in line(capsys, "bench", "--out", tmp_path / "bench.csv" / "x.csv")
