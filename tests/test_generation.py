@@ -299,7 +299,8 @@ def test_an_intervention_is_read_by_the_kind_of_its_target() -> None:
         "age": 60.0,
         "hair": "grey",
     }
-    assert parse_do(["smiling=flip"], SPACE) == {"smiling": flip}
+    assert parse_do(["smiling=flip"], SPACE) == {"smiling": "flip"}
+    assert parse_do(["age=+10,smiling=Yes"], SPACE) == {"age": "+10", "smiling": 1}
     assert flip(np.array([0, 1])).tolist() == [1, 0]
     commas = AttributeSpace([Categorical("hair", ["dark, brown", "fair"]), Binary("male")])
     assert parse_do(["hair=dark, brown,male=1"], commas) == {"hair": "dark, brown", "male": 1.0}
@@ -313,7 +314,7 @@ def test_an_intervention_is_read_by_the_kind_of_its_target() -> None:
         (["smiling="], "do", ["name=value"]),
         (["smiling=1", "smiling=0"], "do", ["every name once"]),
         (["smiling=2"], "intervention on 'smiling'", ["0 or 1"]),
-        (["smiling=yes"], "intervention on 'smiling'", ["0 or 1", "'yes'"]),
+        (["smiling=perhaps"], "intervention on 'smiling'", ["0 or 1", "'perhaps'"]),
         (["age=flip"], "intervention on 'age'", ["numbers from 0 to 100", "'flip'"]),
         (["age=101"], "intervention on 'age'", ["numbers from 0 to 100"]),
         (["hair=gray"], "intervention on 'hair'", ["'gray'", "'grey'"]),

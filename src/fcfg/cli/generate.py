@@ -36,8 +36,8 @@ def generate(
         list[str],
         typer.Option(
             metavar="NAME=VALUE[,...]",
-            help="What to change; 'flip' is the other value of a binary attribute. "
-            "May be given several times.",
+            help="What to change: a value (age=40, =-3 for a negative one), a change (age=+10, "
+            "age=-10%, age=*1.5), or smiling=flip. May be given several times.",
             show_default=False,
         ),
     ],
@@ -125,7 +125,7 @@ def generate(
     Examples:
       fcfg generate portraits face.png --do smiling=1
       fcfg generate model faces/ --attributes faces/labels.csv --do smiling=flip
-      fcfg generate model scan.png --attributes 'age=40,sex=1' --do age=75 --quality paper
+      fcfg generate model scan.png --attributes 'age=40,sex=1' --do age=+20 --quality paper
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:3 --out cfg3
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """

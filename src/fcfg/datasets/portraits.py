@@ -138,17 +138,16 @@ def counterfactual(record: Portraits, do: Mapping[str, Intervention]) -> Portrai
 
     Args:
         record: What :func:`sample` gave.
-        do: For every target a value, a column, a function of the factual column, or 'flip' for
-            a binary attribute.
+        do: For every target a value, a column, a function of the factual column, or a text, see
+            :mod:`fcfg.intervention`.
     """
     check_is("intervention", do, Mapping, "a mapping from names to values")
     world, attributes = _world(record.variant), space(record.variant)
     attributes.check_known(do, "intervention")
-    targets: Table = {}
-    for name, value in do.items():
-        kind, factual = attributes[name], record.attributes[name]
-        flips = isinstance(value, str) and value == "flip" and isinstance(kind, Binary)
-        targets[name] = intervened(kind, 1 - factual if flips else value, factual)
+    targets: Table = {
+        name: intervened(attributes[name], value, record.attributes[name])
+        for name, value in do.items()
+    }
     return _drawn(world, record.noise, targets, record.variant, record.size)
 
 

@@ -7,7 +7,8 @@ from fcfg.generation.question import Question
 from fcfg.generation.record import finished_before
 from fcfg.generation.results import Result
 from fcfg.generation.run import generate, run
-from fcfg.generation.texts import Factual, find_attributes, flip, parse_do
+from fcfg.generation.texts import Factual, find_attributes, parse_do
+from fcfg.intervention import flip
 
 __all__ = [
     "Factual",

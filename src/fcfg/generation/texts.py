@@ -14,13 +14,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fcfg.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Column, Table
+from fcfg.attributes import AbstractAttribute, AttributeSpace, Categorical, Table
 from fcfg.errors import InputError, check_is, quoted
-from fcfg.intervention import Intervention, intervened
+from fcfg.intervention import Intervention, from_text, intervened
 from fcfg.judging import Reading
 
 AUTO = "auto"
-FLIP = "flip"
 JUDGE = "judge"
 FILE = "file_name"  # the column of a table that names the pictures
 Attributes: TypeAlias = str | os.PathLike[str] | Mapping[str, ArrayLike]
@@ -39,32 +38,26 @@ class Factual:
 
 
 def parse_do(texts: Iterable[str], space: AttributeSpace) -> dict[str, Intervention]:
-    """Read an intervention: a value for each target, or ``flip`` for a binary one.
+    """Read an intervention: for each target a text as in :mod:`fcfg.intervention`.
 
+    >>> from fcfg.attributes import Binary
     >>> space = AttributeSpace([Binary("smiling"), Categorical("hair", ["dark", "fair"])])
-    >>> parse_do(["smiling=1,hair=fair"], space)
-    {'smiling': 1.0, 'hair': 'fair'}
+    >>> parse_do(["smiling=flip,hair=fair"], space)
+    {'smiling': 'flip', 'hair': 'fair'}
 
     Args:
-        texts: Such as ``smiling=1`` or ``smiling=1,young=0``; every target once.
+        texts: Texts such as ``smiling=1`` or ``smiling=1,age=+10``; every target once.
         space: The attributes of the model.
     """
     written = _pairs("do", texts)
     space.check_known(written, "do")
     do: dict[str, Intervention] = {}
     for name, text in written.items():
-        attribute = space[name]
-        if text == FLIP and isinstance(attribute, Binary):
-            do[name] = flip
-        else:
-            do[name] = _value(attribute, text)
-            intervened(attribute, do[name], np.zeros(1))  # refused now, not after the reading
+        value = from_text(space[name], text)
+        if not callable(value):
+            intervened(space[name], value, np.zeros(1))  # refused now, not after the reading
+        do[name] = text if callable(value) else value
     return do
-
-
-def flip(column: Column) -> Column:
-    """The other value of a binary attribute."""
-    return 1 - column
 
 
 def find_attributes(

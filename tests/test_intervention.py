@@ -1,0 +1,89 @@
+"""What ``do`` may say: values, columns, functions and texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fcfg.attributes import Binary, Categorical, Continuous
+from fcfg.intervention import intervened
+from refusal import refused
+from test_generation import ask, draw, tiny_pipeline
+
+AGE, SMILING = Continuous("age", 0, 100), Binary("smiling")
+COLD = Continuous("temperature", -40, 40)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("40", [40, 40]),
+        ("=40", [40, 40]),
+        ("+5", [25, 55]),
+        ("+=5", [25, 55]),
+        (" -5 ", [15, 45]),
+        ("-=5", [15, 45]),
+        ("+10%", [22, 55]),
+        ("-10%", [18, 45]),
+        ("*1.5", [30, 75]),
+        ("*5e-1", [10, 25]),
+    ],
+)
+def test_a_text_is_a_value_or_a_change_of_the_factual_one(text: str, expected: list) -> None:
+    factual = np.array([20.0, 50.0])
+    assert intervened(AGE, text, factual).tolist() == pytest.approx(expected)
+    assert factual.tolist() == [20, 50]
+
+
+def test_a_minus_that_may_mean_either_is_refused() -> None:
+    factual = np.array([10.0, -10.0])
+    with refused("intervention on 'temperature'", "'=-5' for the value -5", "'-=5' for a decr"):
+        intervened(COLD, "-5", factual)
+    assert intervened(COLD, "=-5", factual).tolist() == [-5, -5]
+    assert intervened(COLD, "-=5", factual).tolist() == [5, -15]
+    assert intervened(COLD, "-10%", factual).tolist() == [9, -9]
+    assert intervened(COLD, -5, factual).tolist() == [-5, -5]  # a number is a value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("flip", [1, 0]), ("true", [1, 1]), ("False", [0, 0]), ("YES", [1, 1]), ("no", [0, 0])],
+)
+def test_a_binary_attribute_is_flipped_or_named(text: str, expected: list[int]) -> None:
+    assert intervened(SMILING, text, np.array([0, 1])).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("attribute", "text", "fragment"),
+    [
+        (AGE, "+60", "got 110.0 in row 1"),
+        (AGE, "-30", "got -10.0 in row 0"),
+        (AGE, "flip", "got str 'flip'"),
+        (AGE, "10%", "got str '10%'"),
+        (AGE, "*10%", "got str '*10%'"),
+        (AGE, "+", "got str '+'"),
+        (AGE, "+inf", "got inf in row 0"),
+        (SMILING, "+1", "got str '+1'"),
+        (SMILING, "maybe", "got str 'maybe'"),
+    ],
+)
+def test_a_text_that_leads_nowhere_is_refused(attribute, text: str, fragment: str) -> None:
+    factual = np.array([20.0, 50.0]) if attribute is AGE else np.array([0, 1])
+    with refused(f"intervention on '{attribute.name}'", fragment):
+        intervened(attribute, text, factual)
+
+
+def test_levels_are_names_whatever_they_look_like() -> None:
+    change = Categorical("change", ["+1", "flip", "-10%"])
+    assert intervened(change, "flip", np.array([0, 2])).tolist() == [1, 1]
+    assert intervened(change, "+1", np.array([0, 2])).tolist() == [0, 0]
+
+
+def test_a_change_is_one_of_each_picture_and_stands_in_the_record(tmp_path) -> None:
+    faces = draw(tmp_path / "faces", ["anna.png", "ben.png"])
+    given = {"smiling": [0, 1], "age": [20, 50], "hair": ["dark", "red"]}
+    do = {"age": "+10%", "smiling": "flip"}
+    results = ask(tiny_pipeline(), faces, tmp_path / "out", attributes=given, do=do)
+    assert [r.counterfactual["age"] for r in results] == pytest.approx([22, 55])
+    assert [r.counterfactual["smiling"] for r in results] == [1, 0]
+    assert '"age": "+10%"' in (tmp_path / "out" / "record.json").read_text()
