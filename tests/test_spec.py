@@ -76,11 +76,11 @@ def test_spaces_and_whole_numbers_are_read() -> None:
 
 
 def test_a_name_makes_its_rule() -> None:
-    assert isinstance(Guidance.none().make_rule(), CFG)
-    assert isinstance(Guidance.fcfg(a=1).make_rule(), CFG)
-    assert Guidance.cfgpp(0.1).replace(raw=True).make_rule() == CFGPlusPlus(raw=True)
-    assert Guidance.apg(2.0).make_rule() == APG(eta=0.0, momentum=-0.75, radius=2.5)
-    assert Guidance.fapg(a=2.0).replace(eta=0.3).make_rule() == APG(eta=0.3)
+    assert isinstance(Guidance.none().formula, CFG)
+    assert isinstance(Guidance.fcfg(a=1).formula, CFG)
+    assert Guidance.cfgpp(0.1).replace(raw=True).formula == CFGPlusPlus(raw=True)
+    assert Guidance.apg(2.0).formula == APG(eta=0.0, momentum=-0.75, radius=2.5)
+    assert Guidance.fapg(a=2.0).replace(eta=0.3).formula == APG(eta=0.3)
 
 
 @pytest.mark.parametrize(

@@ -335,7 +335,7 @@ class CounterfactualPipeline:
             dtype=torch.bool,
             device=denoiser.device,
         ).view(len(table.groups), len(self.space))
-        rule, tolerance = guidance.make_rule(), guidance.tolerance
+        rule, tolerance = guidance.formula, guidance.tolerance
 
         def predictor(rows: slice) -> AbstractPredictor:
             condition = self._condition(action.attributes, rows)

@@ -5,6 +5,7 @@ from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.guided import GuidedPredictor
 from fcfg.guidance.rule import AbstractRule
+from fcfg.guidance.rules import register_rule
 from fcfg.guidance.settling import SettlingPredictor
 from fcfg.guidance.spec import Guidance, WeightTable
 
@@ -17,4 +18,5 @@ __all__ = [
     "GuidedPredictor",
     "SettlingPredictor",
     "WeightTable",
+    "register_rule",
 ]

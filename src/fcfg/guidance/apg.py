@@ -11,12 +11,12 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.denoise import Images, Prediction, State, Step
-from fcfg.guidance.rule import AbstractRule, along_groups
-from fcfg.schedule import NoiseSchedule, clean_image
+from fcfg.guidance.rule import AbstractRule, along_groups, check_option, is_number
+from fcfg.schedule import clean_image
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,24 @@ class APG(AbstractRule):
         raw: Use β as it is, whatever the grid.
     """
 
+    name = "apg"
     eta: float = 0.0
     momentum: float = -0.75
     radius: float = 2.5
     raw: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse options that mean nothing."""
+        eta, momentum, radius = (
+            value if is_number(value) else math.nan
+            for value in (self.eta, self.momentum, self.radius)
+        )
+        legal = 0 <= eta <= 1
+        check_option("eta", self.eta, "a number from 0 to 1", is_legal=legal)
+        legal = -1 < momentum < 1
+        check_option("momentum", self.momentum, "a number between -1 and 1", is_legal=legal)
+        expected = "a number above 0 (inf is none)"
+        check_option("radius", self.radius, expected, is_legal=radius > 0)
 
     def init(self, x: Images, groups: int) -> State:
         """One momentum buffer for each group, zero."""
@@ -80,16 +94,6 @@ class APG(AbstractRule):
         shift = (along_groups(weights) * delta.to(null.dtype)).sum(dim=0)
         eps = null - shift / ratio
         return Prediction(clean=eps, renoise=eps), (buffer,)
-
-    def weights_on_grid(
-        self,
-        weights: Float[Tensor, "steps groups"],
-        t: Int[Tensor, "steps"],
-        s: Int[Tensor, "steps"],
-        schedule: NoiseSchedule,
-    ) -> Float[Tensor, "steps groups"]:
-        """Take the weights as they are."""
-        return weights
 
 
 _PIXELS = (-3, -2, -1)

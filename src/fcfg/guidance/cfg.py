@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.denoise import Images, Prediction, State, Step
 from fcfg.guidance.rule import AbstractRule, pushed
-from fcfg.schedule import NoiseSchedule
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,9 @@ class CFG(AbstractRule):
 
     One group at weight 1 is the plain conditional model, at weight 0 the unconditional one.
     """
+
+    name = "cfg"
+    plain_at_one = True
 
     def init(self, x: Images, groups: int) -> State:
         """No state."""
@@ -42,13 +44,3 @@ class CFG(AbstractRule):
         """Guide one step: one noise for both uses."""
         eps = pushed(null, groups, weights)
         return Prediction(clean=eps, renoise=eps), state
-
-    def weights_on_grid(
-        self,
-        weights: Float[Tensor, "steps groups"],
-        t: Int[Tensor, "steps"],
-        s: Int[Tensor, "steps"],
-        schedule: NoiseSchedule,
-    ) -> Float[Tensor, "steps groups"]:
-        """Take the weights as they are."""
-        return weights

@@ -34,6 +34,9 @@ class CFGPlusPlus(AbstractRule):
         raw: Use λ as it is, whatever the grid.
     """
 
+    name = "cfg++"
+    largest_weight = 1.0
+    weight_words = ("a λ from 0 to 1", "0.02 is about as strong as CFG at 3.0")
     raw: bool = False
 
     def init(self, x: Images, groups: int) -> State:

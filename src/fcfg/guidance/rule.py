@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from numbers import Real
+from typing import ClassVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from fcfg.denoise import Images, Prediction, State, Step
+from fcfg.errors import InputError
 from fcfg.schedule import NoiseSchedule
 
 
@@ -16,7 +19,19 @@ class AbstractRule(ABC):
 
     Factoring is not the rule's business: with one group a rule is the ordinary one (CFG, CFG++,
     APG), with several the factored one (FCFG, FCFG++, FAPG).
+
+    A rule is a frozen dataclass. Its fields are its options, numbers or truth values with a
+    default; :func:`fcfg.guidance.register_rule` gives it a text form.
     """
+
+    name: ClassVar[str]  #: in texts, where a factored rule has an f before it
+    largest_weight: ClassVar[float] = 1e6
+    weight_words: ClassVar[tuple[str, str]] = (
+        "a number, 0 or more",
+        "1 is the plain conditional model, 3 is strong",
+    )
+    """What a weight is, and advice on how large it should be."""
+    plain_at_one: ClassVar[bool] = False  #: whether one group at weight 1 is the plain model
 
     @abstractmethod
     def init(self, x: Images, groups: int) -> State:
@@ -43,7 +58,6 @@ class AbstractRule(ABC):
             state: What :meth:`init` or the last guided step gave.
         """
 
-    @abstractmethod
     def weights_on_grid(
         self,
         weights: Float[Tensor, "steps groups"],
@@ -51,7 +65,28 @@ class AbstractRule(ABC):
         s: Int[Tensor, "steps"],
         schedule: NoiseSchedule,
     ) -> Float[Tensor, "steps groups"]:
-        """Turn the weights a user states into those of the steps t → s."""
+        """Turn the weights a user states into those of the steps t → s: the same, usually."""
+        return weights
+
+
+def is_number(value: object) -> bool:
+    """Whether something is a real number, NumPy's included, and not a truth value."""
+    return isinstance(value, Real) and value is not True and value is not False
+
+
+def check_option(name: str, value: object, expected: str, *, is_legal: bool) -> None:
+    """Refuse an option of a rule.
+
+    Args:
+        name: Name of the option.
+        value: What the user gave.
+        expected: What is legal, in words.
+        is_legal: Whether the value is.
+    """
+    if not is_legal:
+        raise InputError(
+            f"guidance option {name}", expected=expected, got=repr(value), do="change it"
+        )
 
 
 def pushed(

@@ -1,49 +1,38 @@
 """What a user writes to choose a guidance, in Python or as text.
 
 Text form: ``none | RULE:NUMBER | RULE:group=w[,group=w…][;option=value…]`` with RULE one of
-cfg, fcfg, cfg++, fcfg++, apg, fapg. It is what ``repr`` gives and the command line takes.
+cfg, fcfg, cfg++, fcfg++, apg, fapg, or one that :func:`~fcfg.guidance.register_rule` was given. It
+is what ``repr`` gives and the command line takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.errors import InputError, complaint, nearest, quoted, short
+from fcfg.errors import InputError, check_is, complaint, nearest, quoted, short
 from fcfg.graph import CausalGraph, Partition
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
-from fcfg.guidance.rule import AbstractRule
-from fcfg.guidance.text import GLOBAL, is_number, read_text, value_text
+from fcfg.guidance.rule import AbstractRule, check_option, is_number
+from fcfg.guidance.rules import NONE, RULES, rule_options
+from fcfg.guidance.text import GLOBAL, read_text, value_text
 from fcfg.names import RESERVED, check_name
 from fcfg.schedule import NoiseSchedule
 
 Weight: TypeAlias = float | Callable[[float], float]
 
-# The options each rule takes, all through Guidance.replace.
-_OPTIONS = {
-    "none": (),
-    "cfg": ("start", "stop", "tolerance"),
-    "cfg++": ("start", "stop", "tolerance", "raw"),
-    "apg": ("start", "stop", "tolerance", "eta", "momentum", "radius", "raw"),
-}
-
-
-# What each option may be, in words and as a test.
+# Options of every rule, in words and as a test; the others are the fields of the rule.
 _LEGAL: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "start": ("a share from 0 to below 1", lambda x: is_number(x) and 0 <= x < 1),
     "stop": ("a share above 0, up to 1", lambda x: is_number(x) and 0 < x <= 1),
     "tolerance": ("a number, 0 or more", lambda x: is_number(x) and x >= 0),
-    "raw": ("true or false", lambda x: isinstance(x, bool)),
-    "eta": ("a number from 0 to 1", lambda x: is_number(x) and 0 <= x <= 1),
-    "momentum": ("a number between -1 and 1", lambda x: is_number(x) and -1 < x < 1),
-    "radius": ("a number above 0 (inf is none)", lambda x: is_number(x) and x > 0),
 }
 
 
@@ -83,18 +72,16 @@ class Guidance:
     weights: tuple[tuple[str, Weight], ...]
     start: float = 0.0
     stop: float = 1.0
-    raw: bool = False
-    eta: float = APG.eta
-    momentum: float = APG.momentum
-    radius: float = APG.radius
     tolerance: float = 0.0
+    formula: AbstractRule = field(default_factory=CFG)
+    """The rule with its own options; for 'none' any will do, since no step is guided."""
 
     def __post_init__(self) -> None:
         """Refuse what means nothing, and make numbers floats."""
-        if self.rule not in _OPTIONS:
+        if self.rule not in (NONE, self.formula.name):
             raise InputError(
                 "guidance",
-                expected=f"a rule among {quoted(_OPTIONS)}",
+                expected=f"a rule among {quoted([NONE, *RULES])}, with its formula",
                 got=repr(self.rule),
                 do="use one of the constructors, such as Guidance.fcfg",
             )
@@ -102,11 +89,8 @@ class Guidance:
         object.__setattr__(self, "weights", weights)
         for name, (expected, is_legal) in _LEGAL.items():
             value = getattr(self, name)
-            if not is_legal(value):
-                raise InputError(
-                    f"guidance option {name}", expected=expected, got=repr(value), do="change it"
-                )
-            object.__setattr__(self, name, value if isinstance(value, bool) else float(value))
+            check_option(name, value, expected, is_legal=is_legal(value))
+            object.__setattr__(self, name, float(value))
         if not self.start < self.stop:
             raise InputError(
                 "guidance option start",
@@ -115,31 +99,59 @@ class Guidance:
                 do="widen the interval",
             )
 
+    def __getattr__(self, name: str) -> Any:
+        """The options of the rule, such as ``radius`` of APG."""
+        formula = self.__dict__.get("formula")
+        if formula is not None and name in rule_options(formula):
+            return getattr(formula, name)
+        raise AttributeError(f"'Guidance' object has no attribute '{name}'")
+
     def _weight(self, group: str, weight: Weight) -> Weight:
         return weight if callable(weight) else self._number(group, weight)
 
     def _number(self, group: str, weight: object) -> float:
-        top = 1.0 if self.rule == "cfg++" else 1e6
-        if not (is_number(weight) and 0 <= cast(float, weight) <= top):
+        expected, advice = self.formula.weight_words
+        if not (is_number(weight) and 0 <= cast(float, weight) <= self.formula.largest_weight):
             raise InputError(
                 f"guidance {self._rule_name}, weight of '{group}'",
-                expected="a λ from 0 to 1" if top == 1 else "a number, 0 or more",
+                expected=expected,
                 got=short(weight),
-                do="0.02 is about as strong as CFG at 3.0"
-                if top == 1
-                else "1 is the plain conditional model, 3 is strong",
+                do=advice,
             )
         return float(cast(float, weight))
 
     @classmethod
     def none(cls) -> Guidance:
         """The plain conditional model, the paper's ω = 1."""
-        return cls("none", factored=False, weights=())
+        return cls(NONE, factored=False, weights=())
+
+    @classmethod
+    def of(
+        cls, rule: AbstractRule, weight: Weight | None = None, /, **weights: Weight
+    ) -> Guidance:
+        """A rule of your own, with one weight for all attributes or one for each group.
+
+        Args:
+            rule: The rule with its options.
+            weight: The weight of all attributes.
+            **weights: Or the weights of the groups, as in :meth:`fcfg`.
+        """
+        check_is("guidance", rule, AbstractRule, "a rule, such as fcfg.guidance.CFG()")
+        if weight is None:
+            return cls._factored(rule, weights)
+        if weights:
+            raise InputError(
+                f"guidance {rule.name}",
+                expected="one weight, or a weight for every group",
+                got=f"both {short(weight)} and {quoted(weights)}",
+                do="leave one out",
+            )
+        return cls(rule.name, factored=False, weights=((GLOBAL, weight),), formula=rule)
 
     @classmethod
     def cfg(cls, weight: Weight) -> Guidance:
         """Classifier-free guidance: one weight for all attributes."""
-        return cls("cfg", factored=False, weights=((GLOBAL, weight),))
+        return cls.of(CFG(), weight)
 
     @classmethod
     def cfgpp(cls, weight: Weight) -> Guidance:
@@ -148,12 +160,12 @@ class Guidance:
         A longer step is given a larger λ, so that the strength does not depend on the number of
         steps; ``.replace(raw=True)`` takes λ as it is. At 1,000 steps both are the paper's.
         """
-        return cls("cfg++", factored=False, weights=((GLOBAL, weight),))
+        return cls.of(CFGPlusPlus(), weight)
 
     @classmethod
     def apg(cls, weight: Weight) -> Guidance:
         """Adaptive projected guidance: one weight for all attributes."""
-        return cls("apg", factored=False, weights=((GLOBAL, weight),))
+        return cls.of(APG(), weight)
 
     @classmethod
     def fcfg(cls, /, **weights: Weight) -> Guidance:
@@ -162,36 +174,37 @@ class Guidance:
         Groups named affected and invariant follow from the intervention; groups named like all
         the attributes stand for them; any others need a ``partition``.
         """
-        return cls._factored("cfg", weights)
+        return cls._factored(CFG(), weights)
 
     @classmethod
     def fcfgpp(cls, /, **weights: Weight) -> Guidance:
         """Factored CFG++: a λ for each group, stated for unit steps as in :meth:`cfgpp`."""
-        return cls._factored("cfg++", weights)
+        return cls._factored(CFGPlusPlus(), weights)
 
     @classmethod
     def fapg(cls, /, **weights: Weight) -> Guidance:
         """Factored APG: a weight for each group."""
-        return cls._factored("apg", weights)
+        return cls._factored(APG(), weights)
 
     @classmethod
-    def _factored(cls, rule: str, weights: dict[str, Weight]) -> Guidance:
+    def _factored(cls, rule: AbstractRule, weights: dict[str, Weight]) -> Guidance:
         if not weights:
             raise InputError(
-                f"guidance f{rule}",
+                f"guidance f{rule.name}",
                 expected="a weight for every group",
                 got="none",
                 do="for example affected=3.0, invariant=1.2",
             )
-        return cls(rule, factored=True, weights=tuple(weights.items()))
+        return cls(rule.name, factored=True, weights=tuple(weights.items()), formula=rule)
 
     def replace(self, **options: Any) -> Guidance:
         """A copy with other options.
 
         Args:
-            **options: start, stop, tolerance; raw (CFG++ and APG); eta, momentum, radius (APG).
+            **options: start, stop, tolerance; raw (CFG++ and APG); eta, momentum, radius (APG);
+                or the fields of a rule of your own.
         """
-        legal = _OPTIONS[self.rule]
+        legal = self._legal
         for name in options:
             if name not in legal:
                 raise InputError(
@@ -200,28 +213,39 @@ class Guidance:
                     got=repr(name),
                     do=nearest(name, legal) if legal else "leave it out",
                 )
-        return replace(self, **options)
+        own = {name: options.pop(name) for name in _LEGAL if name in options}
+        numbers = {
+            name: float(value) if is_number(value) else value for name, value in options.items()
+        }
+        for option in fields(self.formula):
+            if isinstance(option.default, bool) and option.name in numbers:
+                value = numbers[option.name]
+                check_option(option.name, value, "true or false", is_legal=isinstance(value, bool))
+        return replace(self, **own, formula=replace(self.formula, **numbers))
+
+    @property
+    def _legal(self) -> tuple[str, ...]:
+        """Names of the options, in the order of the text form."""
+        return () if self.rule == NONE else (*_LEGAL, *rule_options(self.formula))
 
     @classmethod
     def parse(cls, text: str) -> Guidance:
         """Read the text form."""
-        if isinstance(text, str) and text.strip() == "none":
+        if isinstance(text, str) and text.strip() == NONE:
             return cls.none()
-        names = [f + rule for rule in _OPTIONS if rule != "none" for f in ("", "f")]
-        name, weights, options = read_text(text, names)
-        rule = name.removeprefix("f")
-        made = cls(rule, factored=name != rule, weights=tuple(weights.items()))
+        name, factored, weights, options = read_text(text, RULES)
+        made = cls(name, factored, tuple(weights.items()), formula=RULES[name]())
         return made.replace(**options)
 
     def __repr__(self) -> str:
-        if self.rule == "none":
-            return "none"
+        if self.rule == NONE:
+            return NONE
         pairs = [f"{group}={value_text(weight)}" for group, weight in self.weights]
         weights = ",".join(pairs) if self.factored else value_text(self.weights[0][1])
-        default = type(self)(self.rule, self.factored, self.weights)
+        default = type(self)(self.rule, self.factored, self.weights, formula=type(self.formula)())
         changed = {
             name: getattr(self, name)
-            for name in _OPTIONS[self.rule]
+            for name in self._legal
             if getattr(self, name) != getattr(default, name)
         }
         options = "".join(f";{name}={value_text(value)}" for name, value in changed.items())
@@ -230,14 +254,6 @@ class Guidance:
     @property
     def _rule_name(self) -> str:
         return ("f" if self.factored else "") + self.rule
-
-    def make_rule(self) -> AbstractRule:
-        """The formula behind the name; for 'none' any will do, since no step is guided."""
-        if self.rule == "cfg++":
-            return CFGPlusPlus(raw=self.raw)
-        if self.rule == "apg":
-            return APG(eta=self.eta, momentum=self.momentum, radius=self.radius, raw=self.raw)
-        return CFG()
 
     def partition(
         self, graph: CausalGraph, targets: Iterable[str], given: Partition | None = None
@@ -292,7 +308,7 @@ class Guidance:
         conditional model, which takes one row.
         """
         share = [(schedule.steps - t) / schedule.steps for t in times[:-1]]
-        if self.rule == "none":
+        if self.rule == NONE:
             return WeightTable((), torch.zeros(len(share), 0), (False,) * len(share))
         guided = tuple(self.start <= u < self.stop for u in share)
         if not any(guided):
@@ -311,16 +327,14 @@ class Guidance:
             for group in partition
             if partition[group]
         }
-        if self.rule == "cfg" and len(stated) == 1:  # at weight 1 that is the plain model
+        if self.formula.plain_at_one and len(stated) == 1:
             (column,) = stated.values()
             guided = tuple(on and weight != 1 for on, weight in zip(guided, column, strict=True))
         active = tuple(group for group, column in stated.items() if any(column))
         weights = torch.tensor([stated[group] for group in active], dtype=torch.float64)
         t, s = torch.tensor(times[:-1]), torch.tensor(times[1:])
         weights = weights.view(len(active), len(share)).T
-        return WeightTable(
-            active, self.make_rule().weights_on_grid(weights, t, s, schedule), guided
-        )
+        return WeightTable(active, self.formula.weights_on_grid(weights, t, s, schedule), guided)
 
     def _at(self, group: str, weight: Weight, share: float) -> float:
         return self._number(group, weight(share)) if callable(weight) else weight

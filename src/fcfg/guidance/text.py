@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from numbers import Real
 
 from fcfg.errors import InputError, check_is, nearest, quoted
 
@@ -11,20 +10,21 @@ GLOBAL = "all"  # the one group of a rule that is not factored
 
 
 def read_text(
-    text: str, rules: Iterable[str]
-) -> tuple[str, dict[str, float], dict[str, float | bool]]:
-    """Split a text into rule, weights and options.
+    text: str, names: Iterable[str]
+) -> tuple[str, bool, dict[str, float], dict[str, float | bool]]:
+    """Split a text into rule, whether it is factored, weights and options.
 
-    >>> read_text("fcfg:affected=3,invariant=1.2;start=0.1", ["cfg", "fcfg"])
-    ('fcfg', {'affected': 3.0, 'invariant': 1.2}, {'start': 0.1})
+    >>> read_text("fcfg:affected=3,invariant=1.2;start=0.1", ["cfg"])
+    ('cfg', True, {'affected': 3.0, 'invariant': 1.2}, {'start': 0.1})
 
     Args:
         text: What the user wrote.
-        rules: The legal rules; those that begin with f name their groups.
+        names: Names of the rules; with an f before it, a rule names its groups.
     """
     check_is("guidance", text, str, "a text such as fcfg:affected=3,invariant=1.2")
     head, _, tail = text.partition(":")
-    rule, rules = head.strip(), list(rules)
+    rule, known = head.strip(), list(names)
+    rules = [prefix + name for name in known for prefix in ("", "f")]
     if rule not in rules:
         raise InputError(
             f"guidance '{text}'",
@@ -33,11 +33,13 @@ def read_text(
             do=nearest(rule.replace("pp", "++"), rules) if rule != "none" else "write none alone",
         )
     stated, *options = tail.split(";")
-    if rule.startswith("f"):
+    factored = rule not in known
+    if factored:
         weights = {g: _number(text, w) for g, w in _pairs(text, stated.split(",")).items()}
     else:
         weights = {GLOBAL: _number(text, stated)}
-    return rule, weights, {k: _option(text, v) for k, v in _pairs(text, options).items()}
+    chosen = {name: _option(text, value) for name, value in _pairs(text, options).items()}
+    return rule.removeprefix("f") if factored else rule, factored, weights, chosen
 
 
 def value_text(value: object) -> str:
@@ -45,11 +47,6 @@ def value_text(value: object) -> str:
     if callable(value):
         return f"<{getattr(value, '__name__', type(value).__name__)}>"
     return str(value).lower() if isinstance(value, bool) else repr(value)
-
-
-def is_number(value: object) -> bool:
-    """Whether something is a real number, NumPy's included, and not a truth value."""
-    return isinstance(value, Real) and value is not True and value is not False
 
 
 def _pairs(text: str, parts: Iterable[str]) -> dict[str, str]:

@@ -1,0 +1,126 @@
+"""A guidance rule of one's own: an object for the pipeline, with a text form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from fcfg.denoise import Prediction
+from fcfg.guidance import CFG, AbstractRule, Guidance, register_rule
+from fcfg.guidance.rules import RULES
+from refusal import refused
+from test_generation import tiny_pipeline
+
+ATTRIBUTES = {"smiling": [0, 1], "age": [20, 60], "hair": ["dark", "red"]}
+
+
+@dataclass(frozen=True)
+class Late(AbstractRule):
+    """CFG whose push is taken in full only near the image."""
+
+    name = "late"
+    power: float = 1.0
+    sign: bool = True
+
+    def init(self, x, groups) -> tuple:
+        return ()
+
+    def combine(self, x_t, step, null, groups, weights, state) -> tuple[Prediction, tuple]:
+        pushed, _ = CFG().combine(x_t, step, null, groups, weights, ())
+        share = step.signal_t**self.power if self.sign else torch.zeros_like(step.signal_t)
+        eps = null + share * (pushed.clean - null)
+        return Prediction(clean=eps, renoise=eps), state
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    register_rule(Late)
+    yield
+    del RULES["late"]
+
+
+def answer(guidance: Guidance) -> torch.Tensor:
+    images = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
+    pair = tiny_pipeline().counterfactual(
+        images, ATTRIBUTES, {"age": 90}, guidance=guidance, steps=3
+    )
+    return pair.images
+
+
+def test_a_rule_is_passed_to_the_pipeline_as_an_object() -> None:
+    weights = {"affected": 3.0, "invariant": 1.2}
+    same = answer(Guidance.of(Late(power=0.0), **weights))
+    assert torch.equal(same, answer(Guidance.fcfg(**weights)))
+    assert not torch.equal(answer(Guidance.of(Late(power=2.0), **weights)), same)
+    everywhere = answer(Guidance.of(Late(power=0.0), 3.0))
+    assert torch.equal(everywhere, answer(Guidance.cfg(3.0)))
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_registered_rule_has_a_text_form_for_all_its_options() -> None:
+    guidance = Guidance.of(Late(power=0.5), affected=3, invariant=1.2).replace(start=0.1)
+    assert repr(guidance) == "flate:affected=3.0,invariant=1.2;start=0.1;power=0.5"
+    assert Guidance.parse(repr(guidance)) == guidance
+    assert Guidance.parse("late:3;sign=false") == Guidance.of(Late(sign=False), 3.0)
+    assert (guidance.power, guidance.replace(power=2).formula) == (0.5, Late(power=2.0))
+    with refused("guidance option sign", "true or false"):
+        Guidance.parse("late:3;sign=2")
+    with refused("guidance late", "'power', 'sign'", "did you mean 'power'?"):
+        Guidance.parse("late:3;powr=2")
+    with pytest.raises(AttributeError, match="radius"):
+        _ = guidance.radius
+
+
+def test_a_rule_that_is_not_registered_has_no_text() -> None:
+    with refused("guidance 'late:3'", "a rule among 'cfg', 'fcfg'"):
+        Guidance.parse("late:3")
+
+
+def named(rule_name: object) -> type[AbstractRule]:
+    return type("Other", (Late,), {"name": rule_name})
+
+
+@pytest.mark.parametrize("name", ["cfg", "fcfg", "fapg", "none", "fnone", "My Rule", "", 3])
+def test_a_name_that_means_something_else_is_refused(name: object) -> None:
+    with refused("rule Other", "name"):
+        register_rule(named(name))
+    assert set(RULES) == {"cfg", "cfg++", "apg"}
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_rule_can_be_registered_again_and_its_factored_name_is_taken() -> None:
+    assert register_rule(Late) is Late
+    with refused("rule Other", "'flate'"):
+        register_rule(named("flate"))
+
+
+class NoDataclass(CFG.__base__):
+    name = "plain"
+    init = combine = Late.init
+
+
+@dataclass(frozen=True)
+class Odd(Late):
+    name = "odd"
+    start: float = 0.0
+    mode: str = "soft"
+
+
+def test_options_that_have_no_text_form_are_refused() -> None:
+    with refused("rule NoDataclass", "a frozen dataclass"):
+        register_rule(NoDataclass)
+    with refused("rule Odd", "'mode', 'start'"):
+        register_rule(Odd)
+
+
+def test_what_is_no_rule_or_has_two_kinds_of_weights_is_refused() -> None:
+    with refused("guidance", "a rule"):
+        Guidance.of("cfg", 3.0)
+    with refused("guidance late", "both float 3.0 and 'affected'"):
+        Guidance.of(Late(), 3.0, affected=2.0)
+    with refused("guidance flate", "a weight for every group"):
+        Guidance.of(Late())
+    assert Guidance.of(NoDataclass(), 3.0).rule == "plain"
