@@ -227,6 +227,41 @@ def test_a_closed_pipe_is_quiet(monkeypatch, capsys) -> None:
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "latin-1", "utf-8"])
+def test_a_terminal_that_lacks_letters_gets_the_nearest(encoding: str) -> None:
+    """In a process of its own: the encoding of a stream is fixed when it is opened."""
+    code = "from fcfg.cli.streams import usable_streams\nimport sys\nwith usable_streams():\n"
+    code += "    print('do(é) → −0.5 ±0.1, \\udcff'); print('улыбка', file=sys.stderr)"
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
+    assert done.returncode == 0
+    if encoding == "utf-8":
+        assert done.stdout.decode() == "do(é) → −0.5 ±0.1, ?\n"
+    else:
+        plain = {"ascii": "do(e) -> -0.5 +-0.1"}.get(encoding, "do(é) -> -0.5 ±0.1")
+        assert done.stdout.decode(encoding) == f"{plain}, ?\n"
+        assert done.stderr.decode(encoding) == "??????\n"
+
+
+def test_streams_are_as_before_when_a_command_ends(monkeypatch) -> None:
+    streams, errors = (sys.stdout, sys.stderr), (sys.stdout.errors, sys.stderr.errors)
+    assert main(["--version"]) == 0
+    assert (sys.stdout, sys.stderr) == streams
+    assert (sys.stdout.errors, sys.stderr.errors) == errors
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["--version"]) == 0
+    assert sys.stdout is None
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_stops_nothing(model, faces, closed: str) -> None:
+    words = f"-m fcfg generate {model} faces --do age=1 --steps 1"
+    done = subprocess.run(f"{sys.executable} {words} {closed}", shell=True, capture_output=True)
+    assert done.returncode == 0
+    assert json.loads(Path("counterfactuals/record.json").read_text())["finished"] == 3
+    assert Path("counterfactuals/anna.png").read_bytes().startswith(b"\x89PNG")
+
+
 # fcfg generate ----------------------------------------------------------------------------------
 
 

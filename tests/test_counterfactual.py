@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -578,6 +579,8 @@ def test_arrays_tensors_and_pictures_are_the_same_question(tiny) -> None:
         ({"images": torch.full((2, 3, 8, 8), 200.0)}, "images", ["[-1, 1]", "200"]),
         ({"images": torch.zeros(2, 1, 8, 8)}, "images", ["(batch, 3, height, width)"]),
         ({"images": torch.zeros(2, 3, 9, 8)}, "images", ["divisible by 2", "9 by 8"]),
+        ({"images": torch.zeros(2, 3, 16, 16)}, "images", ["8 by 8 pixels", "any_size=True"]),
+        ({"images": torch.zeros(2, 3, 8, 16)}, "images", ["8 by 8 pixels", "got 8 by 16"]),
         ({"images": torch.zeros(0, 3, 8, 8)}, "images", ["at least one image"]),
         ({"images": torch.zeros(3, 3, 8, 8)}, "attributes", ["3 values in each column", "got 2"]),
         ({"attributes": {"male": [0, 1]}}, "attributes", ["no column for 'smiling', 'young'"]),
@@ -617,6 +620,28 @@ def test_bad_questions_are_refused(tiny, change, subject, fragments) -> None:
         tiny.counterfactual(**(question | change))
     hook.remove()
     assert not asked  # before any work was done
+
+
+def test_another_size_is_answered_for_who_means_it(tiny) -> None:
+    images, attributes = torch.zeros(2, 3, 16, 8), {name: [0, 1] for name in binary_space().names}
+    pair = tiny.counterfactual(images, attributes, {"male": 1}, steps=2, any_size=True)
+    assert pair.images.shape == images.shape
+    assert tiny.reverse(pair).images.shape == images.shape
+    assert tiny.abduct(images, attributes, steps=2, any_size=True).trajectory.x.shape == (
+        images.shape
+    )
+
+
+def test_an_abduction_of_another_model_is_refused(tiny) -> None:
+    images, attributes = tiny_faces(2)
+    abduction = tiny.abduct(images, attributes, steps=2)
+    action = tiny.act(attributes, {"male": 1})
+    network, schedule = tiny.denoiser.network, tiny.denoiser.schedule
+    other = Denoiser(network, AttributeEmbedder(tiny.space, width=8), schedule).to(DEVICE)
+    with refused("abduction", "of this model", "that of another model"):
+        CounterfactualPipeline(other, tiny.scm).predict(abduction, action)
+    unknown = replace(abduction, model="")  # put together by hand
+    assert tiny.predict(unknown, action).images.shape == images.shape
 
 
 def test_parts_in_the_wrong_place_are_refused(tiny) -> None:

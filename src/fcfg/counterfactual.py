@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from fcfg.attributes import AttributeSpace, Table
 from fcfg.batching import evaluating, integrate_chunks
 from fcfg.denoise import AbstractPredictor, ConditionalPredictor, Denoiser
+from fcfg.digests import digest_of
 from fcfg.errors import InputError, check_is, check_whole, short
 from fcfg.execution import Execution, StepRecorder, prepare_denoiser
 from fcfg.graph import CausalGraph, Partition
@@ -131,6 +132,7 @@ class CounterfactualPipeline:
         keys: Keys | None = None,
         solver: AbstractSolver | str | None = None,
         grid: str | None = None,
+        any_size: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
     ) -> Counterfactual:
@@ -139,7 +141,8 @@ class CounterfactualPipeline:
         Args:
             images: Float tensor or array in [-1, 1], (batch, channel, height, width); or PIL.
             attributes: For every attribute a column with the factual values.
-            do: For every target a value, a column, or a function of the factual column.
+            do: For every target a value, a column, a function of the factual column, or a text
+                such as 'flip' or '+10%', see :mod:`fcfg.intervention`.
             guidance: How strongly to push each group of attributes.
             quality: 'default', or 'paper', which is 1,000 steps of DDIM: whatever of solver, grid
                 and steps is not given, each for itself. See :func:`fcfg.sampling.find_way`.
@@ -150,11 +153,13 @@ class CounterfactualPipeline:
                 made of its pixels, so that an answer depends on the image alone.
             solver: How to take the steps, in both directions; or its text, such as 'dpm-2m'.
             grid: Where the steps are: 'uniform', 'log-snr' or 'karras'.
+            any_size: Permission to ask about images of another size than the model was trained
+                at, of which nobody knows what it makes.
             batch_size: The most network rows at once; bounds the memory.
             on_step: Told of every step, with the share that is done.
         """
         # What is cheap comes first, so that a bad question is refused before hours of work.
-        x, table = self._door(images, attributes)
+        x, table = self._door(images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
         way = find_way(quality, solver=solver, grid=grid, steps=steps)
         times = way.times(self.denoiser.schedule)
@@ -174,6 +179,7 @@ class CounterfactualPipeline:
         keys: Keys | None = None,
         solver: AbstractSolver | str | None = None,
         grid: str | None = None,
+        any_size: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
     ) -> Abduction:
@@ -187,10 +193,11 @@ class CounterfactualPipeline:
             keys: A name or number for each image, made of its pixels by default.
             solver: How to take the steps; or its text. The prediction uses it, too.
             grid: Where the steps are.
+            any_size: Permission to ask about images of another size than the model's.
             batch_size: The most network rows at once.
             on_step: Told of every step, with the share that is done.
         """
-        x, table = self._door(images, attributes)
+        x, table = self._door(images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
         way = find_way(quality, solver=solver, grid=grid, steps=steps)
         times = way.times(self.denoiser.schedule)
@@ -208,7 +215,7 @@ class CounterfactualPipeline:
 
         Args:
             attributes: Factual.
-            do: For every target a value, a column, or a function of the factual column.
+            do: For every target what :meth:`counterfactual` takes.
             seed: Of what discrete attributes leave open.
             keys: A name or number for each image, combined with the seed: ``abduction.keys``
                 gives the answers of :meth:`counterfactual`. Its position by default.
@@ -241,7 +248,8 @@ class CounterfactualPipeline:
         """
         check_is("abduction", abduction, Abduction, "what pipeline.abduct gave")
         check_is("action", action, Action, "what pipeline.act gave")
-        abduction.check(action, kept=set(self.space.names) - self.graph.affected(action.targets))
+        kept = set(self.space.names) - self.graph.affected(action.targets)
+        abduction.check(action, kept, self._fingerprint)
         groups = self._groups(guidance, action, partition)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
@@ -278,9 +286,15 @@ class CounterfactualPipeline:
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
 
     def _door(
-        self, images: ImagesLike, attributes: Mapping[str, ArrayLike]
+        self, images: ImagesLike, attributes: Mapping[str, ArrayLike], *, any_size: bool
     ) -> tuple[Tensor, Table]:
-        x = read_images(images, channels=self.denoiser.channels, stride=self.denoiser.stride)
+        denoiser = self.denoiser
+        x = read_images(
+            images,
+            channels=denoiser.channels,
+            stride=denoiser.stride,
+            size=None if any_size else denoiser.size,
+        )
         table = self.space.parse(attributes)
         length = len(table[self.space.names[0]])
         if length != len(x):
@@ -317,7 +331,7 @@ class CounterfactualPipeline:
 
         start = Trajectory(images.to(self.denoiser.state_dtype))
         end = self._follow(predictor, start, self._plan(times), solver, batch_size, on_step)
-        return Abduction(end, table, keys, times, solver)
+        return Abduction(end, table, keys, times, solver, self._fingerprint)
 
     def _predict(
         self,
@@ -360,14 +374,7 @@ class CounterfactualPipeline:
     ) -> WeightTable:
         """Weights of a prediction, refused where one image alone is more than a batch."""
         table = guidance.table(partition, times[::-1], self.denoiser.schedule)
-        check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
-        if batch_size < table.rows:
-            raise InputError(
-                "batch_size",
-                expected=f"at least {table.rows} network rows, what one image needs",
-                got=batch_size,
-                do="raise it, or use fewer groups",
-            )
+        table.check_batch(batch_size)
         return table
 
     def _follow(
@@ -394,6 +401,11 @@ class CounterfactualPipeline:
             device=self.denoiser.device,
             dtype=self.denoiser.state_dtype,
         )
+
+    @property
+    def _fingerprint(self) -> str:
+        """A digest of the embedder, which is small, and which no two models share."""
+        return digest_of(self.denoiser.embedder)
 
     def _condition(self, table: Table, rows: slice) -> Tensor:
         return self.denoiser.condition({name: column[rows] for name, column in table.items()})

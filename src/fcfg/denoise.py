@@ -156,6 +156,11 @@ class Denoiser(nn.Module):
         self.evaluate: Evaluate | None = None
 
     @property
+    def size(self) -> int | None:
+        """Height and width of the images a UNet was made for; None for another network."""
+        return self.network.config.size if isinstance(self.network, UNet) else None
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.embedder.parameters()).device

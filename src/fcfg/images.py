@@ -27,7 +27,7 @@ _MODES = {1: "L", 3: "RGB"}
 
 
 def read_images(
-    images: ImagesLike, *, channels: int, stride: int = 1
+    images: ImagesLike, *, channels: int, stride: int = 1, size: int | None = None
 ) -> Float[Tensor, "batch channel height width"]:
     """Return images as a tensor on the CPU in [-1, 1], or refuse them.
 
@@ -39,11 +39,12 @@ def read_images(
             pictures of one size.
         channels: What the network takes.
         stride: What height and width must be divisible by.
+        size: Height and width they must have, where they must.
     """
     if isinstance(images, Image.Image):
         images = [images]
     if isinstance(images, list | tuple):
-        return _check_shape(_from_pictures(images, channels), channels, stride)
+        return _check_shape(_from_pictures(images, channels), channels, stride, size)
     tensor = _from_numbers(images)
     if not tensor.is_floating_point():
         raise _refusal(
@@ -51,7 +52,7 @@ def read_images(
             f"dtype {tensor.dtype}".replace("torch.", ""),
             "convert bytes with x / 127.5 - 1",
         )
-    _check_shape(tensor, channels, stride)
+    _check_shape(tensor, channels, stride, size)
     _check_range(tensor)
     return tensor
 
@@ -99,7 +100,7 @@ def _from_pictures(pictures: Sequence[Image.Image], channels: int) -> Tensor:
     return pixels.to(torch.float32) / 127.5 - 1
 
 
-def _check_shape(images: Tensor, channels: int, stride: int) -> Tensor:
+def _check_shape(images: Tensor, channels: int, stride: int, size: int | None) -> Tensor:
     shape = tuple(images.shape)
     if len(shape) != 4 or shape[1] != channels:
         raise _refusal(
@@ -114,6 +115,12 @@ def _check_shape(images: Tensor, channels: int, stride: int) -> Tensor:
             f"height and width divisible by {stride}",
             f"{shape[2]} by {shape[3]}",
             "resize or pad the images; the network halves them that often",
+        )
+    if size is not None and shape[2:] != (size, size):
+        raise _refusal(
+            f"{size} by {size} pixels, the size the model was trained at",
+            f"{shape[2]} by {shape[3]}",
+            "resize the images, or pass any_size=True if you mean it",
         )
     return images
 

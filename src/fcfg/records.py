@@ -26,14 +26,23 @@ class Abduction:
     keys: Keys = field(repr=False)  #: a name for each image, which seeds are combined with
     times: tuple[int, ...] = field(repr=False)  #: the ascending grid
     solver: AbstractSolver  #: predicts, too
+    model: str = field(default="", repr=False)  #: digest of the model's embedder, where known
 
-    def check(self, action: Action, kept: Collection[str]) -> None:
-        """Refuse an action on other images.
+    def check(self, action: Action, kept: Collection[str], model: str) -> None:
+        """Refuse an action on other images, and a prediction by another model.
 
         Args:
             action: What is asked for.
             kept: The attributes that it leaves as they are.
+            model: Digest of the embedder of the model that is to predict.
         """
+        if self.model not in ("", model):
+            raise InputError(
+                "abduction",
+                expected="what abduct gave of this model",
+                got="that of another model",
+                do="abduct the images with the pipeline that predicts",
+            )
         asked, found = (len(next(iter(r.attributes.values()))) for r in (action, self))
         if asked != found or not all(
             np.array_equal(action.attributes[name], self.attributes[name]) for name in kept

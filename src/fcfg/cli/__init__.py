@@ -19,6 +19,7 @@ from typing import Annotated, Any, TextIO, cast
 import typer
 from typer.main import get_command
 
+from fcfg.cli.streams import usable_streams
 from fcfg.errors import InputError, check_among
 from fcfg.version import __version__
 
@@ -46,25 +47,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: What was typed after ``fcfg``; by default what was typed.
     """
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    asked = _asked(words)
-    with warnings.catch_warnings():
+    with usable_streams(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
-        try:
-            code = _run(words)
-            sys.stdout.flush()  # here, where a closed pipe is expected
-        except InputError as error:
-            return _end(_REFUSED, f"{asked}: {error}")
-        except _UsageError as error:
-            return _end(_REFUSED, _usage(cast(typer.BadParameter, error), asked))
-        except (KeyboardInterrupt, typer.Abort) as error:
-            return _end(_INTERRUPTED, f"{asked}: {str(error) or 'interrupted'}")
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return _PIPE_CLOSED
-        except OSError as error:
-            if not _is_about_a_file(error):
-                raise
-            return _end(_REFUSED, f"{asked}: {_about_a_file(error)}")
+        return _exit_code(words, _asked(words))
+
+
+def _exit_code(words: list[str], asked: str) -> int:
+    """Run a command; what a caller may get wrong becomes one line and an exit code."""
+    try:
+        code = _run(words)
+        sys.stdout.flush()  # here, where a closed pipe is expected
+    except InputError as error:
+        return _end(_REFUSED, f"{asked}: {error}")
+    except _UsageError as error:
+        return _end(_REFUSED, _usage(cast(typer.BadParameter, error), asked))
+    except (KeyboardInterrupt, typer.Abort) as error:
+        return _end(_INTERRUPTED, f"{asked}: {str(error) or 'interrupted'}")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
+    except OSError as error:
+        if not _is_about_a_file(error):
+            raise
+        return _end(_REFUSED, f"{asked}: {_about_a_file(error)}")
     return code
 
 

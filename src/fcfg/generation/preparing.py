@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from fcfg.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
-from fcfg.errors import InputError, check_is, check_shard, check_whole
+from fcfg.errors import InputError, check_is, check_shard
 from fcfg.generation.outputs import check_inputs_are_kept, output_names, record_file
 from fcfg.generation.pictures import find_pictures, model_pixels, read_files
 from fcfg.generation.question import Question, files_say_their_range, shard_rows
@@ -53,16 +53,9 @@ def prepare(
         )
     way = find_way(quality, solver=solver, grid=grid, steps=steps)
     times = way.times(pipeline.denoiser.schedule)
-    check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
     partition = guidance.partition(pipeline.graph, do)
-    rows = guidance.table(partition, times[::-1], pipeline.denoiser.schedule).rows
-    if batch_size < rows:
-        raise InputError(
-            "batch_size",
-            expected=f"at least {rows} network rows, what one image needs",
-            got=batch_size,
-            do="raise it, or use fewer groups",
-        )
+    table = guidance.table(partition, times[::-1], pipeline.denoiser.schedule)
+    table.check_batch(batch_size)
     pixels = model_pixels(pipeline)
     paths, folder = find_pictures(files), Path(out)
     names = output_names(paths)
@@ -87,7 +80,7 @@ def prepare(
         do={name: intervention_text(value) for name, value in do.items()},
         guidance=guidance,
         partition=partition,
-        rows=rows,
+        rows=table.rows,
         way=way,
         reverse=reverse,
         batch_size=batch_size,

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.errors import InputError, check_is, complaint, nearest, quoted, short
+from fcfg.errors import InputError, check_is, check_whole, complaint, nearest, quoted, short
 from fcfg.graph import CausalGraph, Partition
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
@@ -48,6 +48,17 @@ class WeightTable:
     def rows(self) -> int:
         """The most network rows that a step needs for one image."""
         return len(self.groups) + 1 if any(self.guided) else 1
+
+    def check_batch(self, batch_size: int) -> None:
+        """Refuse a number of network rows at once that has no room for one image."""
+        size = check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
+        if size < self.rows:
+            raise InputError(
+                "batch_size",
+                expected=f"at least {self.rows} network rows, what one image needs",
+                got=size,
+                do="raise it, or use fewer groups",
+            )
 
 
 @dataclass(frozen=True, repr=False)
