@@ -424,6 +424,15 @@ def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, mon
     assert main([*words, "--overwrite"]) == 0
 
 
+def test_generate_says_which_answers_not_to_trust(model, faces, capsys) -> None:
+    """A network that nobody trained has no way back."""
+    words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=99", "--steps", "4"]
+    assert main([*words, "--no-reverse"]) == 0
+    assert "Do not trust" not in capsys.readouterr().out
+    assert main([*words, "--guidance", "cfg:500", "--overwrite"]) == 0
+    assert "Do not trust anna.png, ben.png, carl.png: the way back" in capsys.readouterr().out
+
+
 def test_a_terminal_gets_a_bar(model, faces, monkeypatch) -> None:
     screen, terminal = os.openpty()
     words = ["generate", model, str(faces[0]), "--do", "age=1", "--steps", "2"]

@@ -869,6 +869,28 @@ def test_bright_pictures_are_no_cause_for_a_warning(pipeline, tmp_path: Path) ->
     assert len(ask(pipeline, [tmp_path / "bright.png"], tmp_path / "out")) == 1
 
 
+@pytest.mark.parametrize(
+    ("change", "error", "lost"),
+    [
+        (0.3, 0.2, False),
+        (0.3, 0.31, True),
+        (0.0, 0.04, False),
+        (0.0, 0.06, True),
+        (0.3, None, False),
+    ],
+)
+def test_a_picture_that_does_not_come_back_is_lost(change, error, lost: bool) -> None:
+    result = Result("x.png", (8, 8), (), "given", {}, {}, reversal_error=error, change=change)
+    assert result.is_lost is lost
+
+
+def test_the_change_is_the_distance_to_the_counterfactual(pipeline, faces, tmp_path) -> None:
+    for result, path in zip(ask(pipeline, faces, tmp_path / "out"), faces, strict=True):
+        made = Image.open(tmp_path / "out" / result.outputs["counterfactual"])
+        pair = [read_images(picture, channels=3) for picture in (made, Image.open(path))]
+        assert result.change == pytest.approx((pair[0] - pair[1]).abs().mean().item(), abs=2e-3)
+
+
 def test_images_that_overflow_leave_a_record_that_json_can_hold(tmp_path: Path) -> None:
     files, pipeline = draw(tmp_path, ["a.png"]), tiny_pipeline()
     pipeline.denoiser.network.head[-1].bias.data.fill_(torch.nan)

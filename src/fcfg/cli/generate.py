@@ -219,6 +219,14 @@ def _show(results: Sequence[Result], question: Question) -> None:
     Console(highlight=False, markup=False).print(table)
     if len(results) > _SHOWN:
         print(f"and {len(results) - _SHOWN} more, in {record_file(question.shard)}")
+    lost = [Path(result.file).name for result in results if result.is_lost]
+    if lost:
+        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+        print(
+            f"Do not trust {', '.join(lost[:3])}{more}: the way back ends no nearer to the "
+            "picture than the counterfactual is.\n"
+            "Lower the weights (--guidance none is the plain model), or take more steps."
+        )
 
 
 def _change(result: Result) -> str:

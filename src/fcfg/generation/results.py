@@ -13,6 +13,8 @@ from fcfg.attributes import AttributeSpace, Categorical, Column, Continuous, Tab
 from fcfg.intervention import Intervention
 from fcfg.judging import Reading
 
+_SMALL_ERROR = 0.05  # mean absolute, in units of [-1, 1]: seen only where pictures are compared
+
 Value: TypeAlias = int | float | str
 Score: TypeAlias = float | dict[str, float]
 Scores: TypeAlias = dict[str, Score]  # a probability, one for each level, or a value
@@ -36,6 +38,7 @@ class Result:
     reversal_error: float | None = None  #: mean absolute, in units of [-1, 1]
     outputs: dict[str, str] = field(default_factory=dict)  #: names of files in the folder
     key: str = ""  #: a digest of its pixels, as the model sees them
+    change: float | None = None  #: from the picture to its counterfactual, like the reversal error
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Result:
@@ -47,6 +50,16 @@ class Result:
     def changed(self) -> list[str]:
         """Attributes whose counterfactual value is another one."""
         return [name for name, value in self.factual.items() if value != self.counterfactual[name]]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the way back ends no nearer to the picture than the counterfactual is.
+
+        Small errors do not count: with nothing to change, there is nothing to come back from.
+        """
+        if self.reversal_error is None or self.change is None:
+            return False
+        return self.reversal_error > max(_SMALL_ERROR, self.change)
 
     def sure(self, name: str) -> float | None:
         """How probable the judge finds the factual value of an attribute, where it has classes."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from torch import Tensor
+
 from fcfg.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
 from fcfg.files import single_writer
 from fcfg.generation.comparison import compared
@@ -202,12 +204,12 @@ def _write(
     space, judge, factual = question.pipeline.space, question.pipeline.judge, question.factual
     shown = {"factual": question.images[rows], "counterfactual": pair.images.float()}
     spent = {"counterfactual": pair.trajectory.spent}
-    errors: list[float | None] = [None] * len(shown["factual"])
+    changes = _distances(shown["counterfactual"], shown["factual"])
+    errors: list[float | None] = [None] * len(changes)
     if back is not None:
         shown["reversed"] = back.images.float()
         spent["reversal"] = back.trajectory.spent
-        lost = (shown["reversed"] - shown["factual"]).abs().flatten(1).mean(dim=1)
-        errors = [finite(error) for error in lost.tolist()]
+        errors = _distances(shown["reversed"], shown["factual"])
     readings: dict[str, Reading] = {}
     if isinstance(judge, AttributeJudge):
         with files_say_their_range():
@@ -221,6 +223,7 @@ def _write(
         result = Result(
             file=str(picture.path),
             key=keys[i],
+            change=changes[i],
             stored=picture.stored,
             prepared=picture.notes,
             attributes_from=factual.source,
@@ -238,6 +241,12 @@ def _write(
         save(question.out / files["counterfactual"], plain)
         results[row] = result
     return results
+
+
+def _distances(images: Tensor, others: Tensor) -> list[float | None]:
+    """Mean absolute differences of images; None where they are not finite."""
+    means = (images - others).abs().flatten(1).mean(dim=1)
+    return [finite(mean) for mean in means.tolist()]
 
 
 def _captions(result: Result, targets: Sequence[str]) -> dict[str, list[str]]:
