@@ -156,6 +156,12 @@ def test_levels_are_several_and_different(levels) -> None:
         Categorical("hair", levels)
 
 
+@pytest.mark.parametrize("levels", [[0, 1], [1.5, "2"], [True, False]])
+def test_levels_that_yaml_read_as_numbers_are_to_be_quoted(levels) -> None:
+    with refused("attribute 'hair'", "each a text", "quote every level"):
+        Categorical("hair", levels)
+
+
 @pytest.mark.parametrize(
     ("low", "high"), [(1, 1), (2, 1), (0, float("inf")), (float("nan"), 1), ("0", "1")]
 )

@@ -98,7 +98,7 @@ def test_everything_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     assert found["no value for group 'person'"] == ("error", 1, ("more/39.png",))
     assert found["groups in more than one split"][2][:1] == ("p0",)
     assert found["attribute 'smiling': no value"] == ("error", 1, ("more/0.png",))
-    assert found["attribute 'smiling': not 0 or 1 (or true, false)"][2] == ("../1.png: 2",)
+    assert found["attribute 'smiling': not 0 or 1 (or true, false, yes, no)"][2] == ("../1.png: 2",)
     assert found["attribute 'always': always the same value"] == ("warning", 1, ("1",))
     assert found["attribute 'rare': levels with fewer than 10 images"][2] == ("1: 1",)
     assert found["images that cannot be read"][:2] == ("error", 1)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fcfg.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Continuous
-from fcfg.datasets.columns import is_missing, number, read_column
+from fcfg.codes import number
+from fcfg.datasets.columns import is_missing, read_column
 from fcfg.errors import InputError
 
 _LEVELS = 20  # more different texts than these are names, not levels
