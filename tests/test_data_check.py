@@ -130,6 +130,20 @@ def test_however_little_there_is_nothing_is_raised(tmp_path, table, options, fra
     assert any(fragment in finding.what for finding in report.findings), report.findings
 
 
+def test_pixels_without_numbers_and_several_frames_are_findings(tmp_path: Path) -> None:
+    faces(tmp_path, count=40, file_name=[*(f"{n}.png" for n in range(38)), "a.tiff", "b.gif"])
+    values = np.zeros((16, 16), np.float32)
+    values[0] = np.nan
+    Image.fromarray(values).save(tmp_path / "a.tiff")
+    picture(1).save(tmp_path / "b.gif", save_all=True, append_images=[picture(2)])
+    report = check_folder(tmp_path, FolderData(intensity="minmax"))
+    (broken,) = [f for f in report.findings if f.what == "images that cannot be read"]
+    assert "a.tiff (it has pixels that are NaN" in broken.names[0]
+    several = said(report)["files of several frames, of which the first is used"]
+    assert several == ("warning", 1, ("b.gif",))
+    assert not report.ok
+
+
 def test_dicom_without_its_reader_is_a_finding(tmp_path: Path, monkeypatch) -> None:
     import sys
 

@@ -315,6 +315,14 @@ def test_a_listing_must_have_every_attribute(tmp_path: Path) -> None:
         load_listing(found, SPACE, Pixels(8, 1))
 
 
+def test_several_frames_are_said_at_every_loading(tmp_path: Path) -> None:
+    config = faces(tmp_path)
+    picture(1).save(tmp_path / "1.png", save_all=True, append_images=[picture(2)])
+    for _ in range(2):  # decoded, then from the cache
+        with pytest.warns(UserWarning, match=r"1 of 10 .* first of several frames: '1\.png'"):
+            load(config)
+
+
 def test_dicom_needs_its_reader_and_says_which(tmp_path: Path, monkeypatch) -> None:
     config = faces(tmp_path, file_name=["x.dcm", *(f"{n}.png" for n in range(1, 10))])
     monkeypatch.setitem(sys.modules, "pydicom", None)  # as where it is not installed

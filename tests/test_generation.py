@@ -176,6 +176,14 @@ def test_a_picture_is_turned_upright(tmp_path: Path) -> None:
     assert (image[0, :-1] == -1).all()
 
 
+def test_the_first_of_several_frames_is_used_and_it_is_said(tmp_path: Path) -> None:
+    (first, second) = [Image.open(path) for path in draw(tmp_path, ["a.png", "b.png"])]
+    first.save(tmp_path / "pages.tiff", save_all=True, append_images=[second])
+    image, notes = read(tmp_path / "pages.tiff")
+    assert notes == ("the first of several frames",)
+    assert torch.equal(image, read(tmp_path / "a.png")[0])
+
+
 def test_dicom_is_read_with_its_window(tmp_path: Path) -> None:
     from pydicom.dataset import FileDataset, FileMetaDataset
     from pydicom.uid import ExplicitVRLittleEndian

@@ -32,7 +32,7 @@ from fcfg.datasets.findings import (
 from fcfg.datasets.folder import METADATA, FolderData
 from fcfg.datasets.infer import inferred_space
 from fcfg.datasets.listing import Source
-from fcfg.datasets.reading import Result, read_all
+from fcfg.datasets.reading import read_all
 from fcfg.datasets.tables import folder_of, read_columns
 from fcfg.errors import InputError
 
@@ -149,6 +149,7 @@ def _check_images(
     present = [row for row, name in enumerate(names) if (root / name).is_file()]
     sources = [Source(root / names[row]) for row in present]
     bad: list[str] = []
+    several: list[str] = []
     digests: dict[bytes, list[int]] = {}
     shown: dict[str, list[UInt8[np.ndarray, "channel height width"]]] = {}
     with warnings.catch_warnings():  # Pillow warns of what is reported here
@@ -162,21 +163,22 @@ def _check_images(
                 if isinstance(result, str):
                     bad.append(f"{names[row]} ({result})")
                     continue
-                digests.setdefault(_digest(result), []).append(row)
+                several.extend([names[row]] if result.several else [])
+                digests.setdefault(_digest(result.pixels), []).append(row)
                 split = splits[row] if splits is not None else "all"
                 if len(shown.setdefault(split, [])) < _SAMPLE:
-                    shown[split].append(result)
+                    shown[split].append(result.pixels)
         except InputError as error:  # no reader for this kind of image
             findings.add("error", str(error), [METADATA])
     findings.add("error", "images that cannot be read", bad)
+    findings.add("warning", "files of several frames, of which the first is used", several)
     _check_doubles(digests, names, splits, findings)
     fewest = min((len(images) for images in shown.values()), default=0)
     order = sorted(shown, key=lambda split: (*SPLITS, split).index(split))
     return {split: np.stack(shown[split][:fewest]) for split in order}
 
 
-def _digest(image: Result) -> bytes:
-    assert not isinstance(image, str)
+def _digest(image: UInt8[np.ndarray, "channel height width"]) -> bytes:
     return hashlib.blake2b(image.tobytes(), digest_size=16).digest()
 
 

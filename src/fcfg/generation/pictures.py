@@ -26,6 +26,7 @@ from fcfg.datasets.pixels import (
     Intensity,
     Pixels,
     UnreadableError,
+    has_several_frames,
     opened,
     to_bytes,
 )
@@ -138,7 +139,7 @@ def read_files(paths: Sequence[Path], wanted: Pixels) -> list[Picture]:
 
 def _read(path: Path, wanted: Pixels) -> Picture:
     with path.open("rb") as file:
-        picture = opened(file, path.name, wanted.intensity, 2 * wanted.size)
+        picture = opened(file, path.name, wanted.intensity, 2 * wanted.size).picture
     if path.suffix.lower() in DICOM:
         (width, height), notes = picture.size, ["window of the DICOM file applied"]
     else:
@@ -158,7 +159,7 @@ def _read(path: Path, wanted: Pixels) -> Picture:
 
 def _notes(header: Image.Image, wanted: Pixels) -> list[str]:
     """What reading a picture as grey or RGB of 8 bits, upright, does to it."""
-    notes: list[str] = []
+    notes = ["the first of several frames"] if has_several_frames(header) else []
     if header.getexif().get(ExifTags.Base.Orientation, 1) != 1:
         notes.append("turned upright as its EXIF says")
     if header.mode.startswith(("I", "F")):
