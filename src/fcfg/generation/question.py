@@ -17,7 +17,13 @@ from torch import Tensor
 from fcfg.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
 from fcfg.errors import InputError, check_is, check_shard, check_whole
 from fcfg.generation.outputs import check_outputs, output_names, record_file
-from fcfg.generation.pictures import Picture, find_pictures, model_pixels, read_files
+from fcfg.generation.pictures import (
+    Picture,
+    find_pictures,
+    model_pixels,
+    read_files,
+    renamed_columns,
+)
 from fcfg.generation.results import intervention_text
 from fcfg.generation.texts import AUTO, Attributes, Factual, find_attributes
 from fcfg.graph import Partition
@@ -113,7 +119,8 @@ def prepare(
     images = torch.stack([picture.image for picture in pictures])
     with files_say_their_range():
         reading = judge.read(images) if isinstance(judge, AttributeJudge) else None
-    factual = find_attributes(attributes, pipeline.space, paths, reading)
+    rename = renamed_columns(pipeline)
+    factual = find_attributes(attributes, pipeline.space, paths, reading, rename)
     action = pipeline.act(factual.attributes, do, seed=seed, keys=image_keys(images))
     return Question(
         pipeline=pipeline,
