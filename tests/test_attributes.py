@@ -13,6 +13,7 @@ from fcfg.attributes import (
     Continuous,
     attribute_from_config,
 )
+from fcfg.graph import CausalGraph, Partition
 from fcfg.names import check_name
 from refusal import refused
 
@@ -136,10 +137,28 @@ def test_an_unknown_name_is_refused() -> None:
         _ = SPACE["hat"]
 
 
-@pytest.mark.parametrize("name", ["", " x", "x ", "a=b", "a,b", "a;b", "a:b", "a.b", 7])
-def test_names_that_texts_cannot_hold_are_refused(name) -> None:
-    with refused("name", "rename"):
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "a text without a space"),
+        (" x", "a text without a space"),
+        ("x\n", "a text without a space"),
+        (7, "a text"),
+        ("a=b", "'=', which gives an attribute its value"),
+        ("a,b", "',', which separates attributes"),
+        ("a;b", "';', which begins an option of a guidance"),
+        ("a:b", "':', which ends the name of a guidance"),
+        ("a.b", "'.', which separates names in weight files"),
+        ("a+b", "'+', which joins the targets of one intervention"),
+    ],
+)
+def test_names_that_texts_cannot_hold_are_refused_with_the_reason(name, reason: str) -> None:
+    with refused("name", reason, "rename"):
         check_name(name)
+    if isinstance(name, str):
+        for declare in (Binary, lambda name: CausalGraph({name: []}), lambda n: Partition({n: []})):
+            with refused("name", reason, "rename"):
+                declare(name)
 
 
 @pytest.mark.parametrize("name", ["affected", "invariant"])
