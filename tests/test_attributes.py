@@ -156,7 +156,11 @@ def test_names_that_texts_cannot_hold_are_refused_with_the_reason(name, reason: 
     with refused("name", reason, "rename"):
         check_name(name)
     if isinstance(name, str):
-        for declare in (Binary, lambda name: CausalGraph({name: []}), lambda n: Partition({n: []})):
+        for declare in (
+            Binary,
+            lambda name: CausalGraph({name: []}),
+            lambda n: Partition({n: []}),
+        ):
             with refused("name", reason, "rename"):
                 declare(name)
 

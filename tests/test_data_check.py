@@ -27,6 +27,7 @@ from fcfg.datasets.registry import load_data
 from fcfg.graph import CausalGraph
 from fcfg.training import read_config
 from refusal import refused
+from runs import tiny
 from test_folder import faces, picture, write_table
 
 
@@ -104,7 +105,9 @@ def test_everything_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     assert found["no value for group 'person'"] == ("error", 1, ("more/39.png",))
     assert found["groups in more than one split"][2][:1] == ("p0",)
     assert found["attribute 'smiling': no value"] == ("error", 1, ("more/0.png",))
-    assert found["attribute 'smiling': not 0 or 1 (or true, false, yes, no)"][2] == ("../1.png: 2",)
+    assert found["attribute 'smiling': not 0 or 1 (or true, false, yes, no)"][2] == (
+        "../1.png: 2",
+    )
     assert found["attribute 'always': always the same value"] == ("warning", 1, ("1",))
     assert found["attribute 'rare': levels with fewer than 10 images"][2] == ("1: 1",)
     assert found["images that cannot be read"][:2] == ("error", 1)
@@ -215,6 +218,13 @@ def test_columns_with_names_that_cannot_be_used_are_left_aside_with_the_reason(t
     assert aside == ("info", 1, ("free.text (40 different texts in 40 rows)",))
     usable = FolderData(rename={"both": "a+b"})
     assert check_folder(tmp_path, usable, AttributeSpace([Binary("both")])).ok
+
+
+def test_a_configuration_with_such_a_name_or_with_bare_numbers_is_refused(tmp_path) -> None:
+    with refused("configuration, name", "'+', which joins the targets", "'a+b'"):
+        tiny(attributes={"a+b": {"kind": "binary"}})
+    with refused("configuration, attribute 'young'", "list [0, 1]", "quote every level"):
+        tiny(attributes={"young": {"kind": "categorical", "levels": [0, 1]}})
 
 
 def test_a_wide_table_shows_some_correlations_and_says_so(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,10 +105,12 @@ def test_columns_stay_columns_through_slices_and_arithmetic() -> None:
         DIGIT.parse(Categorical("letter", ["a", "b"]).parse(["a"]))
 
 
-def asked_again(pipeline: CounterfactualPipeline, examples: Examples, **question) -> list[str]:
+def asked_again(
+    pipeline: CounterfactualPipeline, examples: Examples, **question: Any
+) -> list[str]:
     images = torch.from_numpy(examples.images.astype(np.float32)) / 127.5 - 1
-    pair = pipeline.counterfactual(images, examples.attributes, steps=2, **question)
-    again = pipeline.counterfactual(pair.images, pair.attributes, {"bold": 1}, steps=2)
+    pair = model.counterfactual(images, examples.attributes, steps=2, **question)
+    again = model.counterfactual(pair.images, pair.attributes, {"bold": 1}, steps=2)
     assert again.abduction.attributes["digit"].tolist() == pair.attributes["digit"].tolist()
     return DIGIT.labels(pair.attributes["digit"])
 

@@ -26,8 +26,16 @@ Column: TypeAlias = NDArray[Any]  # int64 codes or float64 values, one dimension
 Table: TypeAlias = dict[str, Column]
 
 #: Texts for the values of a binary attribute, in any case.
-BINARY_TEXTS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
-BINARY_TEXTS |= {"false": 0, "true": 1, "no": 0, "yes": 1}
+BINARY_TEXTS = {
+    "0": 0,
+    "0.0": 0,
+    "false": 0,
+    "no": 0,
+    "1": 1,
+    "1.0": 1,
+    "true": 1,
+    "yes": 1,
+}
 
 
 @dataclass(frozen=True)

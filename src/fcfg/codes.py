@@ -1,9 +1,9 @@
 """Columns of categorical attributes: positions that know which levels they point to.
 
-A plain number says little where the levels are numbers themselves: of '1', '2', '3', is 1 the first
-level or the second? A column that the package made is never asked: it carries its levels through
-slices and arithmetic. Where they get lost (NumPy's functions keep them, ``np.concatenate`` and
-``np.where`` do not), it is a plain column again.
+A plain number says little where the levels are numbers themselves: of '1', '2', '3', is 1 the
+first level or the second? A column that the package made leaves no such question: it carries its
+levels through slices and arithmetic. Some functions lose them, such as ``np.concatenate`` and
+``np.where``; what they give is a plain column again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The font of pictures: one that has the letters of their texts.
+r"""The font of pictures: one that has the letters of their texts.
 
-Pillow's own font has plain English letters only, and draws all others as the same box. Where a text
-needs more, fonts of this machine are tried. What none of them has is written as its code, such as
-``\\u6f22``, so that two names never look alike.
+Pillow's own font has plain English letters only, and draws all others as the same box. Where a
+text needs more, fonts of this machine are tried. What none of them has is written as its code,
+such as ``\u6f22``, so that two names never look alike.
 """
 
 from __future__ import annotations
@@ -88,4 +88,4 @@ def _has(font: Font, letter: str) -> bool:
 
 def _drawn(font: Font, letter: str) -> tuple[tuple[int, int], bytes]:
     mask = font.getmask(letter)
-    return mask.size, bytes(mask)
+    return mask.size, bytes(cast(Iterable[int], mask))

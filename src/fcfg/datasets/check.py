@@ -133,7 +133,7 @@ def _guessed(
     )
     findings.add(
         "warning",
-        "columns left aside: no attribute may have their names, so rename them, or use data.rename",
+        "columns left aside: no attribute may have their names; rename them, or use data.rename",
         [f"{name} ({guess.why})" for name, guess in aside.items() if not guess.named],
     )
     return inferred_space(guesses), {name: guess.why for name, guess in guesses.items()}

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fcfg.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Continuous
+from fcfg.attributes import AbstractAttribute, AttributeSpace, Categorical, Continuous
 from fcfg.datasets.columns import is_missing, legal_values, missing_column, read_column
 from fcfg.datasets.examples import SPLITS
 from fcfg.datasets.folder import METADATA, FolderData, column_names, leaves_folder

@@ -14,7 +14,9 @@ more than 8 bits are resized as floating-point numbers and rounded last.
 ==============  ======================================================================
 
 Whatever the option, a pixel that is NaN or infinite is refused. Of several frames or pages the
-first is read, and it is said. DICOM files (``.dcm``, ``.dicom``) bring their own window: the modality and VOI transformations
+first is read, and it is said.
+
+DICOM files (``.dcm``, ``.dicom``) bring their own window: the modality and VOI transformations
 of the file are applied, its window becomes 0 to 255 (where it has none: its range), and
 MONOCHROME1 is inverted, so that bright is dense in all.
 

@@ -13,7 +13,6 @@ from fcfg.datasets.columns import missing_column
 from fcfg.datasets.listing import listed
 from fcfg.errors import InputError
 
-
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # that separate elsewhere
 _ROW = 2**20  # characters of the longest row
 _CELLS = 10**8  # that are kept, of all columns together: about a gigabyte
@@ -97,7 +96,9 @@ def _columns(
             raise _too_large(path, f"at most {_CELLS:,} values", f"more, after {line:,} lines")
         for place, texts, known in places:
             text = row[place]
-            same = known.get(text, text) if len(known) == _REPEATED else known.setdefault(text, text)
+            same = (
+                known.get(text, text) if len(known) == _REPEATED else known.setdefault(text, text)
+            )
             texts.append(same)
     return {name: texts for name, (_, texts, _) in zip(names, places, strict=True)}
 
