@@ -109,8 +109,8 @@ def asked_again(
     pipeline: CounterfactualPipeline, examples: Examples, **question: Any
 ) -> list[str]:
     images = torch.from_numpy(examples.images.astype(np.float32)) / 127.5 - 1
-    pair = model.counterfactual(images, examples.attributes, steps=2, **question)
-    again = model.counterfactual(pair.images, pair.attributes, {"bold": 1}, steps=2)
+    pair = pipeline.counterfactual(images, examples.attributes, steps=2, **question)
+    again = pipeline.counterfactual(pair.images, pair.attributes, {"bold": 1}, steps=2)
     assert again.abduction.attributes["digit"].tolist() == pair.attributes["digit"].tolist()
     return DIGIT.labels(pair.attributes["digit"])
 

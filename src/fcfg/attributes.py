@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,18 +24,6 @@ from fcfg.names import RESERVED, check_name
 
 Column: TypeAlias = NDArray[Any]  # int64 codes or float64 values, one dimension
 Table: TypeAlias = dict[str, Column]
-
-#: Texts for the values of a binary attribute, in any case.
-BINARY_TEXTS = {
-    "0": 0,
-    "0.0": 0,
-    "false": 0,
-    "no": 0,
-    "1": 1,
-    "1.0": 1,
-    "true": 1,
-    "yes": 1,
-}
 
 
 @dataclass(frozen=True)
@@ -171,10 +159,8 @@ class Categorical(AbstractAttribute):
     def __post_init__(self) -> None:
         """Freeze the levels and refuse doubles."""
         super().__post_init__()
-        levels = cast(
-            tuple[Any, ...],
-            tuple(self.levels) if isinstance(self.levels, list | tuple) else (),
-        )
+        given: Any = self.levels
+        levels: tuple[Any, ...] = tuple(given) if isinstance(given, list | tuple) else ()
         texts = [level for level in levels if isinstance(level, str) and level]
         if len(set(texts)) < max(2, len(levels)):
             unquoted = any(isinstance(level, Real) for level in levels)  # also YAML's yes and no

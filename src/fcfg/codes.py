@@ -1,4 +1,4 @@
-"""Columns of categorical attributes: positions that know which levels they point to.
+"""What numbers and texts stand for; columns of positions that know which levels they point to.
 
 A plain number says little where the levels are numbers themselves: of '1', '2', '3', is 1 the
 first level or the second? A column that the package made leaves no such question: it carries its
@@ -13,6 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: Texts for the values of a binary attribute, in lower case; any case is read.
+BINARY_TEXTS: dict[str, int] = {
+    **dict.fromkeys(("0", "0.0", "false", "no"), 0),
+    **dict.fromkeys(("1", "1.0", "true", "yes"), 1),
+}
 
 
 class Codes(np.ndarray[Any, np.dtype[np.int64]]):

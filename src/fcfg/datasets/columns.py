@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcfg.attributes import (
-    BINARY_TEXTS,
     AbstractAttribute,
     AttributeSpace,
     Binary,
@@ -29,7 +28,7 @@ from fcfg.attributes import (
     Continuous,
     Table,
 )
-from fcfg.codes import number
+from fcfg.codes import BINARY_TEXTS, number
 from fcfg.datasets.listing import listed
 from fcfg.errors import InputError, nearest, quoted
 

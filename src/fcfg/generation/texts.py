@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fcfg.attributes import (
-    BINARY_TEXTS,
     AbstractAttribute,
     AttributeSpace,
     Binary,
@@ -22,6 +21,7 @@ from fcfg.attributes import (
     Column,
     Table,
 )
+from fcfg.codes import BINARY_TEXTS
 from fcfg.datasets.columns import missing_column, read_table
 from fcfg.datasets.listing import listed
 from fcfg.datasets.tables import read_columns
