@@ -13,6 +13,7 @@ from fcfg.attributes import (
     Continuous,
     attribute_from_config,
 )
+from fcfg.graph import CausalGraph, Partition
 from fcfg.names import check_name
 from refusal import refused
 
@@ -136,10 +137,32 @@ def test_an_unknown_name_is_refused() -> None:
         _ = SPACE["hat"]
 
 
-@pytest.mark.parametrize("name", ["", " x", "x ", "a=b", "a,b", "a;b", "a:b", "a.b", 7])
-def test_names_that_texts_cannot_hold_are_refused(name) -> None:
-    with refused("name", "rename"):
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "a text without a space"),
+        (" x", "a text without a space"),
+        ("x\n", "a text without a space"),
+        (7, "a text"),
+        ("a=b", "'=', which gives an attribute its value"),
+        ("a,b", "',', which separates attributes"),
+        ("a;b", "';', which begins an option of a guidance"),
+        ("a:b", "':', which ends the name of a guidance"),
+        ("a.b", "'.', which separates names in weight files"),
+        ("a+b", "'+', which joins the targets of one intervention"),
+    ],
+)
+def test_names_that_texts_cannot_hold_are_refused_with_the_reason(name, reason: str) -> None:
+    with refused("name", reason, "rename"):
         check_name(name)
+    if isinstance(name, str):
+        for declare in (
+            Binary,
+            lambda name: CausalGraph({name: []}),
+            lambda n: Partition({n: []}),
+        ):
+            with refused("name", reason, "rename"):
+                declare(name)
 
 
 @pytest.mark.parametrize("name", ["affected", "invariant"])
@@ -153,6 +176,12 @@ def test_names_of_groups_are_reserved(name: str) -> None:
 )
 def test_levels_are_several_and_different(levels) -> None:
     with refused("attribute 'hair'", "at least two different levels"):
+        Categorical("hair", levels)
+
+
+@pytest.mark.parametrize("levels", [[0, 1], [1.5, "2"], [True, False]])
+def test_levels_that_yaml_read_as_numbers_are_to_be_quoted(levels) -> None:
+    with refused("attribute 'hair'", "each a text", "quote every level"):
         Categorical("hair", levels)
 
 

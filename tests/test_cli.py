@@ -380,7 +380,7 @@ def test_generate_works_without_a_judge(faces, tmp_path: Path, capsys) -> None:
         (["{model}", "faces", "--do", "agee=1"], "did you mean 'age'?"),
         (["{model}", "faces", "--do", "age=1", "--guidance", "cgf:3"], "did you mean 'cfg'?"),
         (["{model}", "faces", "--do", "age=1", "--device", "gpu"], "device: expected one of"),
-        (["{model}", "faces", "--do", "age=1", "--attributes", "gone.csv"], "table gone.csv"),
+        (["{model}", "faces", "--do", "age=1", "--attributes", "gone.csv"], "gone.csv: expected"),
         (["{model}", "faces", "--do", "age=1", "--out", "faces"], "out faces: expected"),
         (["{model}", "faces", "--do", "age=1", "--steps", "0"], "steps: expected"),
         (["{model}", "faces", "--do", "age=1", "--quality", "papr"], "did you mean 'paper'?"),
@@ -429,7 +429,7 @@ def test_generate_says_which_answers_not_to_trust(model, faces, capsys) -> None:
     words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=99", "--steps", "4"]
     assert main([*words, "--no-reverse"]) == 0
     assert "Do not trust" not in capsys.readouterr().out
-    assert main([*words, "--guidance", "cfg:500", "--overwrite"]) == 0
+    assert main([*words, "--overwrite"]) == 0
     assert "Do not trust anna.png, ben.png, carl.png: the way back" in capsys.readouterr().out
 
 

@@ -10,17 +10,24 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
-from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.attributes import (
+    AbstractAttribute,
+    AttributeSpace,
+    Binary,
+    Categorical,
+    Continuous,
+)
 from fcfg.cli import main
-from fcfg.cli.data import data, starting_config
+from fcfg.cli.data import data, proposed_size, starting_config
 from fcfg.cli.heatmap import heatmap
 from fcfg.datasets.check import Report, check_folder
 from fcfg.datasets.folder import FolderData
-from fcfg.datasets.infer import inferred, inferred_space
+from fcfg.datasets.infer import Guess, inferred, inferred_space
 from fcfg.datasets.registry import load_data
 from fcfg.graph import CausalGraph
 from fcfg.training import read_config
 from refusal import refused
+from runs import tiny
 from test_folder import faces, picture, write_table
 
 
@@ -98,7 +105,9 @@ def test_everything_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     assert found["no value for group 'person'"] == ("error", 1, ("more/39.png",))
     assert found["groups in more than one split"][2][:1] == ("p0",)
     assert found["attribute 'smiling': no value"] == ("error", 1, ("more/0.png",))
-    assert found["attribute 'smiling': not 0 or 1 (or true, false)"][2] == ("../1.png: 2",)
+    assert found["attribute 'smiling': not 0 or 1 (or true, false, yes, no)"][2] == (
+        "../1.png: 2",
+    )
     assert found["attribute 'always': always the same value"] == ("warning", 1, ("1",))
     assert found["attribute 'rare': levels with fewer than 10 images"][2] == ("1: 1",)
     assert found["images that cannot be read"][:2] == ("error", 1)
@@ -130,6 +139,20 @@ def test_however_little_there_is_nothing_is_raised(tmp_path, table, options, fra
     assert any(fragment in finding.what for finding in report.findings), report.findings
 
 
+def test_pixels_without_numbers_and_several_frames_are_findings(tmp_path: Path) -> None:
+    faces(tmp_path, count=40, file_name=[*(f"{n}.png" for n in range(38)), "a.tiff", "b.gif"])
+    values = np.zeros((16, 16), np.float32)
+    values[0] = np.nan
+    Image.fromarray(values).save(tmp_path / "a.tiff")
+    picture(1).save(tmp_path / "b.gif", save_all=True, append_images=[picture(2)])
+    report = check_folder(tmp_path, FolderData(intensity="minmax"))
+    (broken,) = [f for f in report.findings if f.what == "images that cannot be read"]
+    assert "a.tiff (it has pixels that are NaN" in broken.names[0]
+    several = said(report)["files of several frames, of which the first is used"]
+    assert several == ("warning", 1, ("b.gif",))
+    assert not report.ok
+
+
 def test_dicom_without_its_reader_is_a_finding(tmp_path: Path, monkeypatch) -> None:
     import sys
 
@@ -143,16 +166,93 @@ def test_dicom_without_its_reader_is_a_finding(tmp_path: Path, monkeypatch) -> N
 
 def test_what_looks_like_a_name_is_no_attribute() -> None:
     many = [f"text {n}" for n in range(50)]
-    assert inferred("remark", many) is None
-    assert inferred("id", ["1", "2"]) is None
-    assert inferred("a.b", ["0", "1"]) is None
-    assert inferred("place", ["here", "here"]) is None
-    assert inferred("empty", ["", "nan"]) is None
-    assert inferred("score", ["3", "3"]) == Continuous("score", 2.7, 3.3)
-    assert inferred("stage", ["I", "II", "I", "III", "II", "I"]) == Categorical(
-        "stage", ("I", "II", "III")
-    )
-    assert inferred_space({"remark": many}) is None
+    for name, texts, why in (
+        ("remark", many, "50 different texts in 50 rows"),
+        ("id", ["1", "2"], "an identifier, by its name"),
+        ("place", ["here", "here"], "always the same text"),
+        ("empty", ["", "nan"], "no values"),
+        ("far", ["1e308", "-1e308"], "2 different numbers from -1e+308 to 1e+308"),
+        ("near", ["1e-200", "2e-200"], "2 different numbers from 1e-200 to 2e-200"),
+    ):
+        assert inferred(name, texts) == Guess(None, why)
+    assert inferred_space({"remark": inferred("remark", many)}) is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "attribute"),
+    [
+        (["3", "3"], Continuous("x", 2.7, 3.3)),
+        (["I", "II", "I", "III", "II", "I"], Categorical("x", ("I", "II", "III"))),
+        (["yes", "No"], Binary("x")),
+        ([str(n % 10) for n in range(50)], Categorical("x", tuple("0123456789"))),
+        ([str(n % 10) for n in range(49)], Continuous("x", -0.5, 9.5)),  # too few of each
+        ([str(n % 11) for n in range(99)], Continuous("x", -0.5, 10.5)),  # too many different
+        (["10", "9", "-1"] * 5, Categorical("x", ("-1", "9", "10"))),
+        (["1", "2"] * 5, Categorical("x", ("1", "2"))),
+        (["1", "1.0", "2"] * 5, Continuous("x", 0.95, 2.05)),  # two texts for one number
+        (["1", "2.5"] * 5, Continuous("x", 0.92, 2.58)),
+    ],
+)
+def test_kinds_follow_from_the_values(texts: list[str], attribute: AbstractAttribute) -> None:
+    assert inferred("x", texts).attribute == attribute
+
+
+def test_columns_with_names_that_cannot_be_used_are_left_aside_with_the_reason(tmp_path) -> None:
+    bit, many = [str(n % 2) for n in range(40)], [f"text {n}" for n in range(40)]
+    names = ["a+b", "x:y", "affected", "c.d", " e"]
+    faces(tmp_path, count=40, **dict.fromkeys(names, bit), **{"free.text": many})
+    report = check_folder(tmp_path)
+    found = said(report)
+    (what,) = [what for what in found if "no attribute may have their names" in what]
+    severity, count, columns = found[what]
+    assert (severity, count) == ("warning", 5)
+    for column, fragment in zip(
+        columns,
+        ("'+', which joins the targets", "':'", "other than 'affected'", "'.'", "space"),
+        strict=True,
+    ):
+        assert fragment in column
+    assert report.space is not None
+    assert report.space.names == ("smiling", "hair", "age")
+    aside = found["columns that look like no attribute"]
+    assert aside == ("info", 1, ("free.text (40 different texts in 40 rows)",))
+    usable = FolderData(rename={"both": "a+b"})
+    assert check_folder(tmp_path, usable, AttributeSpace([Binary("both")])).ok
+
+
+def test_a_configuration_with_such_a_name_or_with_bare_numbers_is_refused(tmp_path) -> None:
+    with refused("configuration, name", "'+', which joins the targets", "'a+b'"):
+        tiny(attributes={"a+b": {"kind": "binary"}})
+    with refused("configuration, attribute 'young'", "list [0, 1]", "quote every level"):
+        tiny(attributes={"young": {"kind": "categorical", "levels": [0, 1]}})
+
+
+def test_a_wide_table_shows_some_correlations_and_says_so(tmp_path: Path) -> None:
+    wide = {f"c{n}": [str((n + row) % 2) for row in range(40)] for n in range(100)}
+    faces(tmp_path, count=40, **wide)
+    report = check_folder(tmp_path)
+    assert report.labels[:4] == ("smiling", "hair: dark", "hair: fair", "age")
+    assert len(report.labels) == 60
+    assert report.correlations.shape == (60, 60)
+    (what,) = [what for what in said(report) if "without correlations: 60" in what]
+    assert said(report)[what] == ("info", 44, tuple(f"c{n}" for n in range(56, 66)))
+    hair = Categorical("hair", ("dark", "fair", *map(str, range(99))))
+    alone = check_folder(tmp_path, space=AttributeSpace([hair]))
+    assert alone.labels == ()
+    assert heatmap(report.labels, report.correlations).width < 4000
+
+
+def test_correlations_of_many_rows_are_those_of_all(tmp_path: Path, monkeypatch) -> None:
+    faces(tmp_path, count=40)
+    whole = check_folder(tmp_path).correlations
+    monkeypatch.setattr("fcfg.datasets.findings._BLOCK", 7)
+    assert np.allclose(check_folder(tmp_path).correlations, whole)
+
+
+def test_letters_that_no_font_has_are_a_finding(tmp_path: Path) -> None:
+    faces(tmp_path, count=40, **{"a\U0001fbff": [str(n % 2) for n in range(40)]})
+    (what,) = [what for what in said(check_folder(tmp_path)) if "no font" in what]
+    assert said(check_folder(tmp_path))[what] == ("info", 1, ("a\U0001fbff",))
 
 
 # The command
@@ -212,7 +312,7 @@ def test_the_first_configuration_loads_what_was_looked_at(tmp_path, capsys) -> N
     space = AttributeSpace.from_config(written["attributes"])
     assert space.names == ("smiling", "hair", "age", "yes")
     assert set(CausalGraph(written["graph"]).nodes) == set(space.names)
-    config = FolderData(**written["data"])
+    config = read_config(str(file)).data
     assert config.group == "person"
     assert len(load_data(config, space)["train"]) == 32
     assert run(tmp_path, "--config", file) == 0
@@ -226,19 +326,76 @@ def test_grey_images_make_a_grey_configuration_unless_told_otherwise(tmp_path: P
     for path in [*tmp_path.glob("*.png"), *tmp_path.glob("more/*.png")]:
         Image.open(path).convert("L").save(path)
     report = check_folder(tmp_path)
-    assert said(report)["columns that look like no attribute"] == ("info", 1, ("remark",))
-    assert yaml.safe_load(starting_config(report, FolderData()))["data"]["channels"] == 1
-    assert yaml.safe_load(starting_config(report, FolderData(channels=3)))["data"]["channels"] == 3
+    (aside,) = said(report)["columns that look like no attribute"][2]
+    assert aside == "remark (10 different texts in 10 rows)"
+    for options, channels in ((FolderData(), 1), (FolderData(channels=3), 3)):
+        assert yaml.safe_load(starting_config(report, options, tmp_path))["data"]["channels"] == (
+            channels
+        )
 
 
-@pytest.mark.parametrize(("side", "size"), [(9, 8), (40, 32), (64, 64), (500, 64)])
-def test_the_first_configuration_enlarges_no_image(tmp_path: Path, side: int, size: int) -> None:
+@pytest.mark.parametrize(
+    ("side", "size", "why"),
+    [
+        (5, 8, "the smallest there is; the shortest side of any image is 5"),
+        (9, 8, "the shortest side of any image is 9, and the network needs a multiple of 4"),
+        (28, 28, "the shortest side of any image is 28"),
+        (40, 40, "the shortest side of any image is 40"),
+        (63, 60, "the shortest side of any image is 63, and the network needs a multiple of 4"),
+        (64, 64, "the shortest side of any image is 64"),
+        (500, 64, "enough for a first look; the shortest side of any image is 500"),
+    ],
+)
+def test_the_first_configuration_has_images_as_large_as_they_are(
+    tmp_path: Path, side: int, size: int, why: str
+) -> None:
     faces(tmp_path)
     for path in [*tmp_path.glob("*.png"), *tmp_path.glob("more/*.png")]:
         Image.open(path).resize((side, side + 7)).save(path)
     report = check_folder(tmp_path)
-    assert yaml.safe_load(starting_config(report, FolderData()))["data"]["size"] == size
-    assert yaml.safe_load(starting_config(report, FolderData(size=128)))["data"]["size"] == 128
+    assert proposed_size(report, FolderData()) == (size, why)
+    assert proposed_size(report, FolderData(size=128)) == (128, "as configured")
+    file = tmp_path / "first.yaml"
+    file.write_text(starting_config(report, FolderData(), tmp_path))
+    config = read_config(str(file))  # which the network allows
+    assert config.data.size == config.unet.size == size
+
+
+def test_images_that_cannot_be_measured_get_the_default_size(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    write_table(tmp_path / "metadata.csv", {"file_name": ["a.png"], "age": ["1"]})
+    size, why = proposed_size(check_folder(tmp_path), FolderData())
+    assert size == 64
+    assert "the default" in why
+
+
+def test_what_was_decided_is_said_with_its_reason(tmp_path: Path, capsys) -> None:
+    faces(tmp_path / "digits", count=60, digit=[str(n % 10) for n in range(60)])
+    assert run(tmp_path / "digits", "--init", tmp_path / "digits.yaml") == 0
+    out = capsys.readouterr().out
+    assert "attribute smiling: binary (only 0 and 1)\n" in out
+    assert "'8', '9'] (10 different whole numbers in 60 rows)\n" in out
+    assert "attribute age: continuous low 17.0, high 82.0 (60 different numbers from" in out
+    assert "size 16: the shortest side of any image is 16\n" in out
+    written = yaml.safe_load((tmp_path / "digits.yaml").read_text())
+    assert written["attributes"]["digit"]["levels"] == list("0123456789")
+
+
+def test_paths_of_the_first_configuration_start_at_its_folder(tmp_path: Path, capsys) -> None:
+    faces(tmp_path / "data" / "faces")
+    (tmp_path / "runs").mkdir()
+    for file, written in (
+        ("first.yaml", "data/faces"),
+        ("runs/first.yaml", "../data/faces"),
+        ("data/faces/first.yaml", "."),
+    ):
+        run(tmp_path / "data" / "faces", "--init", tmp_path / file)
+        assert f"\n  path: {written}\n" in (tmp_path / file).read_text()
+        path = read_config(str(tmp_path / file)).data.path
+        assert path.resolve() == (tmp_path / "data/faces").resolve()
+    report = check_folder(tmp_path / "data" / "faces")
+    elsewhere = yaml.safe_load(starting_config(report, FolderData(), Path("/")))["data"]["path"]
+    assert Path(elsewhere) == (tmp_path / "data/faces").resolve()
 
 
 def test_help_has_an_example_and_needs_no_reading() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
 import sys
@@ -290,6 +291,10 @@ def test_what_is_wrong_with_labels_is_refused_before_images_are_read(
         (b"file_name,age\na.png\n", ["line 2", "2 values"]),
         (b"file_name,age\n\xff\xfe,1\n", ["UTF-8"]),
         (b'file_name\n"a', ["comma-separated"]),
+        (b"file_name;age\na.png;3,5\n", ["commas between", "semicolons in its first line"]),
+        (b"file_name\tage\na.png\t3\n", ["commas between", "tabs in its first line"]),
+        (b"file_name" + b"," * 2**20, ["rows of at most 1,048,576 characters"]),
+        (b"file_name\n" + b'"\n",' * 2**19, ["rows of at most 1,048,576 characters"]),
     ],
 )
 def test_broken_tables_are_refused(tmp_path: Path, content: bytes, fragments: list[str]) -> None:
@@ -304,15 +309,45 @@ def test_tables_may_end_in_an_empty_line_and_begin_with_a_mark(tmp_path: Path) -
     assert read_columns(tmp_path / "t.csv", ["b"]) == {"b": ["2"]}
     with refused("t.csv", "a column 'c'"):
         read_columns(tmp_path / "t.csv", ["c"])
+    with refused("gone.csv", "that can be read", "No such file", "check the path"):
+        read_columns(tmp_path / "gone.csv")
     (tmp_path / "t.csv.gz").write_bytes(b"not compressed")
     with refused("t.csv.gz", "comma-separated"):
         read_columns(tmp_path / "t.csv.gz")
+
+
+def test_what_a_small_file_becomes_is_bounded(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("fcfg.datasets.tables._CELLS", 1000)
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n" + b"0,1\n" * 500))
+    assert len(read_columns(path)["a"]) == 500
+    path.write_bytes(gzip.compress(b"a,b\n" + b"0,1\n" * 10**6))
+    with refused("bomb.csv.gz", "at most 1,000 values", "after 502 lines", "leave out"):
+        read_columns(path)
+    with refused("bomb.csv.gz", "at most 1,000 values", "after 1,002 lines"):
+        read_columns(path, ["b"])
+
+
+def test_texts_that_recur_are_kept_once(tmp_path: Path) -> None:
+    texts = [f"text {number % 1200}" for number in range(5000)]
+    (tmp_path / "t.csv").write_text("\n".join(["a", *texts]))
+    read = read_columns(tmp_path / "t.csv")["a"]
+    assert read == texts
+    assert len({id(text) for text in read[:1000]} & {id(text) for text in read[1200:]}) == 1000
 
 
 def test_a_listing_must_have_every_attribute(tmp_path: Path) -> None:
     found = listing(faces(tmp_path), AttributeSpace([Binary("smiling")]))
     with refused("the labels of", "a column 'hair'"):
         load_listing(found, SPACE, Pixels(8, 1))
+
+
+def test_several_frames_are_said_at_every_loading(tmp_path: Path) -> None:
+    config = faces(tmp_path)
+    picture(1).save(tmp_path / "1.png", save_all=True, append_images=[picture(2)])
+    for _ in range(2):  # decoded, then from the cache
+        with pytest.warns(UserWarning, match=r"1 of 10 .* first of several frames: '1\.png'"):
+            load(config)
 
 
 def test_dicom_needs_its_reader_and_says_which(tmp_path: Path, monkeypatch) -> None:

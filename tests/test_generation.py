@@ -180,6 +180,14 @@ def test_a_picture_is_turned_upright(tmp_path: Path) -> None:
     assert (image[0, :-1] == -1).all()
 
 
+def test_the_first_of_several_frames_is_used_and_it_is_said(tmp_path: Path) -> None:
+    (first, second) = [Image.open(path) for path in draw(tmp_path, ["a.png", "b.png"])]
+    first.save(tmp_path / "pages.tiff", save_all=True, append_images=[second])
+    image, notes = read(tmp_path / "pages.tiff")
+    assert notes == ("the first of several frames",)
+    assert torch.equal(image, read(tmp_path / "a.png")[0])
+
+
 def test_dicom_is_read_with_its_window(tmp_path: Path) -> None:
     from pydicom.dataset import FileDataset, FileMetaDataset
     from pydicom.uid import ExplicitVRLittleEndian
@@ -314,7 +322,7 @@ def test_an_intervention_is_read_by_the_kind_of_its_target() -> None:
         (["smiling="], "do", ["name=value"]),
         (["smiling=1", "smiling=0"], "do", ["every name once"]),
         (["smiling=2"], "intervention on 'smiling'", ["0 or 1"]),
-        (["smiling=perhaps"], "intervention on 'smiling'", ["0 or 1", "'perhaps'"]),
+        (["smiling=maybe"], "intervention on 'smiling'", ["0 or 1", "'maybe'"]),
         (["age=flip"], "intervention on 'age'", ["numbers from 0 to 100", "'flip'"]),
         (["age=101"], "intervention on 'age'", ["numbers from 0 to 100"]),
         (["hair=gray"], "intervention on 'hair'", ["'gray'", "'grey'"]),
@@ -352,6 +360,9 @@ def test_attributes_that_say_too_little_are_refused(faces, text, fragments: list
         find_attributes(text, SPACE, faces, None)
 
 
+NAMES = "file_name,smiling,age,hair"
+
+
 def table(
     path: Path, *rows: list[object], names: str = "file_name,smiling,age,hair,extra"
 ) -> Path:
@@ -378,34 +389,52 @@ def test_rows_are_found_by_path_or_by_name_in_any_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "fragments"),
     [
-        ([["anna.png", 1, 1, "red"]], ["none for", "ben.png'", "carl.png'"]),
-        ([["anna.png", 1, 1, "red"]] * 2, ["one row for", "anna.png", "lines [2, 3]"]),
-        ([[f"{n}.png", 1, 1, "rde"] for n in ("anna", "ben", "carl")], ["line 2, 'hair'", "red"]),
-        ([[f"{n}.png", 1, "", "red"] for n in ("anna", "ben", "carl")], ["line 2, 'age'"]),
-        ([[f"{n}.png", -1, 1, "red"] for n in ("anna", "ben", "carl")], ["'smiling'", "0 or 1"]),
-        ([[f"{n}.png", 1] for n in ("anna", "ben", "carl")], ["line 2, 'age'"]),
+        ([], ["a row for every picture", "none for", "anna.png'"]),
+        ([["anna.png", 1, 1, "red", ""]] * 2, ["one row for", "2: 'anna.png', 'anna.png'"]),
+        ([["anna.png", 1, 1, "rde", ""]], ["attribute 'hair'", "'rde' for", "anna.png'"]),
+        ([["anna.png", 1, "", "red", ""]], ["attribute 'age'", "none for", "anna.png'"]),
+        ([["anna.png", -1, 1, "red", ""]], ["attribute 'smiling'", "0 or 1", "'-1'"]),
+        ([["anna.png", 1]], ["line 2", "5 values", "got 2"]),
     ],
 )
 def test_a_table_that_does_not_answer_is_refused(tmp_path, faces, rows, fragments) -> None:
-    path = table(tmp_path / "t.csv", *rows)
-    with refused(f"table {path}", *fragments):
+    others = [[f"{name}.png", 1, 1, "red", ""] for name in ("ben", "carl")]
+    path = table(tmp_path / "t.csv", *rows, *others)
+    with refused(str(path), *fragments):
         find_attributes(str(path), SPACE, faces, None)
 
 
 def test_a_table_that_cannot_be_used_is_refused(tmp_path: Path, faces: list[Path]) -> None:
-    with refused("table", "can be read", "No such file"):
+    with refused("gone.csv", "can be read", "No such file"):
         find_attributes(tmp_path / "gone.csv", SPACE, faces, None)
-    (tmp_path / "bytes.csv").write_bytes(b"file_name,\xff\xfe")
-    with refused("table", "can be read", "utf-8"):
-        find_attributes(tmp_path / "bytes.csv", SPACE, faces, None)
-    with refused("table", "no 'file_name', 'hair' among 'name', 'smiling', 'age'"):
+    with refused("t.csv", "a column 'file_name'", "columns 'name', 'smiling', 'age'"):
         find_attributes(table(tmp_path / "t.csv", names="name,smiling,age"), SPACE, faces, None)
-    (tmp_path / "empty.csv").write_text("")
-    with refused("table", "among nothing"):
-        find_attributes(tmp_path / "empty.csv", SPACE, faces, None)
     files = draw(tmp_path, ["one/x.png", "two/x.png"])
-    with refused("table", "a row of its own", "'x.png' for several"):
-        find_attributes(table(tmp_path / "x.csv", ["x.png", 1, 1, "red"]), SPACE, files, None)
+    with refused("x.csv", "a row of its own", "'x.png' for several"):
+        find_attributes(table(tmp_path / "x.csv", ["x.png", 1, 1, "red", ""]), SPACE, files, None)
+
+
+def test_binary_values_are_read_as_in_training(tmp_path: Path, faces: list[Path]) -> None:
+    for one, other in (("True", "false"), ("1.0", "0.0"), ("YES", "no"), ("1", "0")):
+        rows = [["anna.png", one], ["ben.png", other], ["carl.png", one]]
+        path = table(tmp_path / "t.csv", *([*row, 1, "red"] for row in rows), names=NAMES)
+        factual = find_attributes(path, SPACE, faces, None)
+        assert factual.attributes["smiling"].tolist() == [1, 0, 1]
+        given = find_attributes(f"smiling={one},age=1,hair=red", SPACE, faces, None)
+        assert given.attributes["smiling"].tolist() == [1, 1, 1]
+
+
+def test_a_model_reads_its_own_training_table(tmp_path: Path, faces: list[Path]) -> None:
+    model = tiny_pipeline()
+    model.provenance = {"training": {"data": {"rename": {"smiling": "Smile", "age": 3}}}}
+    rows = [[path.name, value, 5, "red"] for path, value in zip(faces, (0, 1, 0), strict=True)]
+    renamed = table(tmp_path / "own.csv", *rows, names="file_name,Smile,age,hair")
+    rows = [[*row, 1 - row[1]] for row in rows]
+    both = table(tmp_path / "both.csv", *rows, names="file_name,Smile,age,hair,smiling")
+    plain = table(tmp_path / "plain.csv", *(row[:4] for row in rows), names=NAMES)
+    for path in (renamed, both, plain):
+        question = prepare(model, faces, path, {"age": 9}, out=tmp_path / "out")
+        assert question.factual.attributes["smiling"].tolist() == [0, 1, 0]
 
 
 # Difference maps --------------------------------------------------------------------------------

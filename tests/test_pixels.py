@@ -13,6 +13,10 @@ from fcfg.datasets.pixels import Pixels, UnreadableError, read_picture
 from test_folder import picture
 
 
+def read(path: Path, wanted: Pixels) -> np.ndarray:
+    return read_picture(path, wanted).pixels
+
+
 def saved(tmp_path: Path, image: Image.Image, name: str = "x.png", **options: Any) -> Path:
     image.save(tmp_path / name, **options)
     return tmp_path / name
@@ -22,29 +26,29 @@ def test_the_centre_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
     values = np.zeros((8, 16), dtype=np.uint8)
     values[:, 4:12] = 200
     path = saved(tmp_path, Image.fromarray(values))
-    assert (read_picture(path, Pixels(8, 1)) == 200).all()
-    padded = read_picture(path, Pixels(16, 1, fit="pad"))
+    assert (read(path, Pixels(8, 1)) == 200).all()
+    padded = read(path, Pixels(16, 1, fit="pad"))
     assert np.array_equal(padded[0, 4:12], values)
     assert padded[0, :4].max() == padded[0, 12:].max() == 0
-    stretched = read_picture(path, Pixels(8, 1, fit="stretch"))
+    stretched = read(path, Pixels(8, 1, fit="stretch"))
     assert stretched[0, :, 0].max() < 50
     assert stretched[0, :, 4].min() > 150
 
 
 def test_grey_becomes_three_equal_channels_and_colour_its_luma(tmp_path: Path) -> None:
     grey = saved(tmp_path, Image.new("L", (8, 8), 77))
-    assert (read_picture(grey, Pixels(8, 3)) == 77).all()
+    assert (read(grey, Pixels(8, 3)) == 77).all()
     red = saved(tmp_path, Image.new("RGB", (8, 8), (255, 0, 0)), "red.png")
-    assert (read_picture(red, Pixels(8, 1)) == round(0.299 * 255)).all()
+    assert (read(red, Pixels(8, 1)) == round(0.299 * 255)).all()
     for mode in ("1", "P", "LA", "RGBA", "CMYK"):
         path = saved(tmp_path, Image.new("RGB", (8, 8), "white").convert(mode), f"{mode}.tiff")
-        assert (read_picture(path, Pixels(8, 3)) == 255).all(), mode
+        assert (read(path, Pixels(8, 3)) == 255).all(), mode
 
 
 def test_transparent_pixels_have_no_colour(tmp_path: Path) -> None:
     path = saved(tmp_path, Image.new("RGBA", (8, 8), (1, 2, 3, 100)))
     with pytest.raises(UnreadableError, match="transparent"):
-        read_picture(path, Pixels(8, 3))
+        read(path, Pixels(8, 3))
 
 
 def test_pictures_are_turned_as_the_camera_was(tmp_path: Path) -> None:
@@ -53,32 +57,32 @@ def test_pictures_are_turned_as_the_camera_was(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 3  # upside down
     path = saved(tmp_path, Image.fromarray(values), exif=exif)
-    assert read_picture(path, Pixels(8, 1))[0, 7].min() == 255
+    assert read(path, Pixels(8, 1))[0, 7].min() == 255
 
 
 def test_sixteen_bits_keep_their_range_or_take_their_own(tmp_path: Path) -> None:
     ramp = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
     full = saved(tmp_path, Image.fromarray(ramp), "full.png")
     exact = np.round(ramp / 257).astype(np.uint8)
-    assert np.abs(read_picture(full, Pixels(8, 1))[0].astype(int) - exact).max() <= 1
+    assert np.abs(read(full, Pixels(8, 1))[0].astype(int) - exact).max() <= 1
     part = saved(tmp_path, Image.fromarray(ramp // 16), "part.png")  # 12 bits in 16
-    assert read_picture(part, Pixels(8, 1)).max() == 16
-    own = read_picture(part, Pixels(8, 1, "minmax"))[0]
+    assert read(part, Pixels(8, 1)).max() == 16
+    own = read(part, Pixels(8, 1, "minmax"))[0]
     assert (own.min(), own.max()) == (0, 255)
-    assert (read_picture(part, Pixels(8, 3, "minmax")) == own).all()
+    assert (read(part, Pixels(8, 3, "minmax")) == own).all()
     flat = saved(tmp_path, Image.fromarray(np.full((8, 8), 900, np.uint16)), "flat.png")
-    assert read_picture(flat, Pixels(8, 1, "minmax")).max() == 0
+    assert read(flat, Pixels(8, 1, "minmax")).max() == 0
     real = saved(tmp_path, Image.fromarray(ramp.astype(np.float32)), "real.tiff")
-    assert read_picture(real, Pixels(8, 1, "minmax")).max() == 255
+    assert read(real, Pixels(8, 1, "minmax")).max() == 255
     with pytest.raises(UnreadableError, match="minmax"):
-        read_picture(real, Pixels(8, 1))
+        read(real, Pixels(8, 1))
 
 
 def test_large_photographs_shrink_as_if_decoded_whole(tmp_path: Path) -> None:
     smooth = picture(1, (8, 8)).resize((512, 512), Image.Resampling.BICUBIC)
     path = saved(tmp_path, smooth, "large.jpg", quality=95)
     whole = np.asarray(smooth.resize((16, 16), Image.Resampling.LANCZOS)).transpose(2, 0, 1)
-    assert np.abs(read_picture(path, Pixels(16, 3)).astype(int) - whole).mean() < 2
+    assert np.abs(read(path, Pixels(16, 3)).astype(int) - whole).mean() < 2
 
 
 def dicom(tmp_path: Path, pixels: np.ndarray, **elements: Any) -> Path:
@@ -101,7 +105,8 @@ def dicom(tmp_path: Path, pixels: np.ndarray, **elements: Any) -> Path:
     record.HighBit, record.PixelRepresentation = record.BitsStored - 1, 0
     if pixels.ndim == 3:
         record.PlanarConfiguration = 0
-    record.PixelData = pixels.tobytes()
+    kinds = {"float32": "FloatPixelData", "float64": "DoubleFloatPixelData"}
+    setattr(record, kinds.get(pixels.dtype.name, "PixelData"), pixels.tobytes())
     for name, value in elements.items():
         setattr(record, name, value)
     record.save_as(tmp_path / "x.dcm", enforce_file_format=True)
@@ -110,16 +115,57 @@ def dicom(tmp_path: Path, pixels: np.ndarray, **elements: Any) -> Path:
 
 def test_dicom_is_shown_through_its_window_and_bright_is_dense(tmp_path: Path) -> None:
     ramp = (np.arange(64, dtype=np.uint16) * 65).reshape(8, 8)
-    plain = read_picture(dicom(tmp_path, ramp), Pixels(8, 1))[0]
+    plain = read(dicom(tmp_path, ramp), Pixels(8, 1))[0]
     assert np.abs(plain - np.round(ramp / ramp.max() * 255)).max() <= 1
     window = {"WindowCenter": 2048, "WindowWidth": 2048}
-    shown = read_picture(dicom(tmp_path, ramp, **window), Pixels(8, 1))[0].astype(int)
+    shown = read(dicom(tmp_path, ramp, **window), Pixels(8, 1))[0].astype(int)
     wanted = np.clip((ramp.astype(float) - 1024) / 2048, 0, 1) * 255
     assert np.abs(shown - wanted).max() <= 2
     narrow = dicom(tmp_path, np.full((8, 8), 2048, np.uint16), **window)
-    assert 120 <= read_picture(narrow, Pixels(8, 1)).min() <= 135  # by the window, not its range
+    assert 120 <= read(narrow, Pixels(8, 1)).min() <= 135  # by the window, not its range
     inverted = dicom(tmp_path, ramp, PhotometricInterpretation="MONOCHROME1", **window)
-    assert np.abs(read_picture(inverted, Pixels(8, 1))[0] + shown - 255).max() <= 1
+    assert np.abs(read(inverted, Pixels(8, 1))[0] + shown - 255).max() <= 1
     colour = dicom(tmp_path, np.zeros((8, 8, 3), np.uint8), PhotometricInterpretation="RGB")
     with pytest.raises(UnreadableError, match="one grey image"):
-        read_picture(colour, Pixels(8, 1))
+        read(colour, Pixels(8, 1))
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("intensity", ["full", "minmax"])
+def test_a_pixel_without_a_number_is_refused_and_no_option_advised(
+    tmp_path: Path, broken: float, intensity: str
+) -> None:
+    values = np.arange(64, dtype=np.float32).reshape(8, 8)
+    values[3, 4] = broken
+    path = saved(tmp_path, Image.fromarray(values), "x.tiff")
+    with pytest.raises(UnreadableError, match="NaN or infinite") as caught:
+        read(path, Pixels(8, 1, intensity))
+    assert "minmax" not in str(caught.value)
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+@pytest.mark.parametrize("window", [{}, {"WindowCenter": 32, "WindowWidth": 32}])
+def test_so_is_one_in_dicom(tmp_path: Path, broken: float, window: dict[str, float]) -> None:
+    values = np.arange(64, dtype=np.float32).reshape(8, 8)
+    assert read(dicom(tmp_path, values, **window), Pixels(8, 1)).max() == 255
+    values[3, 4] = broken
+    path = dicom(tmp_path, values, **window)
+    with pytest.raises(UnreadableError, match="NaN or infinite"):
+        read(path, Pixels(8, 1))
+
+
+def test_a_range_without_a_number_is_refused(tmp_path: Path) -> None:
+    values = np.full((8, 8), 1e308)
+    values[0] *= -1
+    with pytest.raises(UnreadableError, match="NaN or infinite"):
+        read(dicom(tmp_path, values), Pixels(8, 1))
+
+
+@pytest.mark.parametrize("name", ["x.gif", "x.tiff", "x.webp", "x.png"])
+def test_of_several_frames_the_first_is_read_and_it_is_said(tmp_path: Path, name: str) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("white", "black")]
+    path = saved(tmp_path, frames[0], name, save_all=True, append_images=frames[1:])
+    found = read_picture(path, Pixels(8, 3))
+    assert found.several
+    assert found.pixels.min() > 250
+    assert not read_picture(saved(tmp_path, frames[0], name), Pixels(8, 3)).several

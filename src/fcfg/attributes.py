@@ -1,9 +1,9 @@
 """Attributes: the semantic parents :math:`pa` of an image, and the only place they are scaled.
 
-A *column* holds one attribute of many images: an ``int64`` array of codes for a binary or
-categorical attribute, a ``float64`` array for a continuous one. A *table* is a mapping from
-names to columns of one length. Everything that users hand over becomes such a table here, or
-is refused by name.
+A *column* holds one attribute of many images: an ``int64`` array of 0 and 1 for a binary
+attribute, :class:`~fcfg.codes.Codes` for a categorical one, a ``float64`` array for a continuous
+one. A *table* is a mapping from names to columns of one length. Everything that users hand over
+becomes such a table here, or is refused by name.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fcfg.codes import Codes, are_other_numbers, levels_of
 from fcfg.errors import InputError, check_among, check_is, nearest, quoted, short
 from fcfg.names import RESERVED, check_name
 
@@ -51,6 +52,10 @@ class AbstractAttribute(ABC):
     @abstractmethod
     def parse(self, values: ArrayLike) -> Column:
         """Return legal values (a number or a sequence) as a column, or refuse them."""
+
+    def column(self, computed: Column) -> Column:
+        """Return legal values that were computed, not given, as a column."""
+        return computed
 
     @abstractmethod
     def encode(self, column: Column) -> NDArray[np.float64]:
@@ -136,25 +141,34 @@ class Categorical(AbstractAttribute):
 
     >>> hair = Categorical("hair", ["dark", "fair", "grey"])
     >>> hair.parse(["grey", "dark"])
-    array([2, 0])
+    Codes([2, 0])
     >>> hair.labels(hair.parse([2, 0]))
     ['grey', 'dark']
+
+    Where levels are numbers other than their positions, only texts are read:
+
+    >>> Categorical("stars", ["1", "2", "3"]).parse([1, 2])
+    Traceback (most recent call last):
+    fcfg.errors.InputError: attribute 'stars': expected texts among '1', '2', '3', since a number
+    could be a level or its position, got list [1, 2]; use the names of the levels.
     """
 
     levels: Sequence[str]
-    _advice = "use the names of the levels, or their positions"
+    _advice = "use the names of the levels"
 
     def __post_init__(self) -> None:
         """Freeze the levels and refuse doubles."""
         super().__post_init__()
-        levels = tuple(self.levels) if isinstance(self.levels, list | tuple) else ()
-        named = all(isinstance(level, str) and level for level in cast(tuple[object, ...], levels))
-        if not named or len(set(levels)) < max(2, len(levels)):
+        given: Any = self.levels
+        levels: tuple[Any, ...] = tuple(given) if isinstance(given, list | tuple) else ()
+        texts = [level for level in levels if isinstance(level, str) and level]
+        if len(set(texts)) < max(2, len(levels)):
+            unquoted = any(isinstance(level, Real) for level in levels)  # also YAML's yes and no
             raise InputError(
                 f"attribute '{self.name}'",
                 expected="a list of at least two different levels, each a text",
                 got=short(self.levels),
-                do="name every level once",
+                do="quote every level" if unquoted else "name every level once",
             )
         object.__setattr__(self, "levels", levels)
 
@@ -163,17 +177,27 @@ class Categorical(AbstractAttribute):
         """One number for each level."""
         return len(self.levels)
 
-    def parse(self, values: ArrayLike) -> NDArray[np.int64]:
-        """Accept names of levels, or their codes."""
-        expected = f"one of {quoted(self.levels)} or a code 0 to {self.width - 1}"
+    def parse(self, values: ArrayLike) -> Codes:
+        """Accept names of levels; codes, too, where they cannot be mistaken for names."""
+        levels, known = tuple(self.levels), levels_of(values)
+        expected = f"one of {quoted(levels)} or a code 0 to {self.width - 1}"
+        if known not in ((), levels):
+            raise self._refusal(f"codes of the levels {quoted(levels)}", f"of {quoted(known)}")
         raw = self._read(values, expected)
         if all(isinstance(value, str) for value in raw):
             return self._codes(raw)
+        if not known and are_other_numbers(levels):
+            why = "since a number could be a level or its position"
+            raise self._refusal(f"texts among {quoted(levels)}, {why}", short(values))
         column = self._numbers(raw, expected)
         self._require(np.isin(column, np.arange(self.width)), column, expected)
-        return column.astype(np.int64)
+        return self.column(column)
 
-    def _codes(self, names: NDArray[Any]) -> NDArray[np.int64]:
+    def column(self, computed: Column) -> Codes:
+        """Let codes know their levels."""
+        return Codes.of(computed, tuple(self.levels))
+
+    def _codes(self, names: NDArray[Any]) -> Codes:
         for row, name in enumerate(names):
             if name not in self.levels:
                 raise InputError(
@@ -182,7 +206,7 @@ class Categorical(AbstractAttribute):
                     got=f"'{name}' in row {row}",
                     do=nearest(str(name), self.levels),
                 )
-        return np.array([self.levels.index(str(name)) for name in names], dtype=np.int64)
+        return self.column(np.array([self.levels.index(str(name)) for name in names]))
 
     def labels(self, column: Column) -> list[str]:
         """Names of the levels in a column."""

@@ -26,12 +26,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fcfg.attributes import AbstractAttribute, Binary, Column, Continuous
+from fcfg.codes import BINARY_TEXTS
 from fcfg.errors import InputError
 
 Intervention: TypeAlias = ArrayLike | Callable[[Column], ArrayLike]
 
 FLIP = "flip"
-_BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
 _OPERATORS = ("+=", "-=", "+", "-", "*", "=")
 
 
@@ -86,7 +86,7 @@ def from_text(attribute: AbstractAttribute, text: str) -> Intervention:
     """
     word = text.strip()
     if isinstance(attribute, Binary):
-        return flip if word == FLIP else _BINARY.get(word.lower(), text)
+        return flip if word == FLIP else BINARY_TEXTS.get(word.lower(), text)
     if not isinstance(attribute, Continuous):
         return text
     operator = next((sign for sign in _OPERATORS if word.startswith(sign)), "")

@@ -147,7 +147,7 @@ class AttributeJudge(nn.Module):
                 attributes[name] = scores[name]
             elif isinstance(attribute, Categorical):
                 scores[name] = head.softmax(dim=1).numpy()
-                attributes[name] = scores[name].argmax(axis=1)
+                attributes[name] = attribute.column(scores[name].argmax(axis=1))
             else:
                 scores[name] = head[:, 0].sigmoid().numpy()
                 attributes[name] = (scores[name] > 0.5).astype(np.int64)

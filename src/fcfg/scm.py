@@ -228,7 +228,7 @@ class StructuralCausalModel(nn.Module):
             elif node in affected:
                 mechanism = self._mechanism(node)
                 values = mechanism.predict(noise[node], self._context(node, result)).numpy()
-                result[node] = values.astype(factual[node].dtype)
+                result[node] = self.space[node].column(values.astype(factual[node].dtype))
         return result
 
     def _mechanism(self, node: str) -> AbstractMechanism:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxtyping import Float
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 from torch import Tensor
 
 from fcfg.errors import InputError
+from fcfg.fonts import font_for, legible
 from fcfg.images import to_pictures
 
 _MARGIN = 4  # pixels between pictures, and around the sheet
@@ -37,14 +38,15 @@ def sheet(
             do="show the same images in every row",
         )
     ((columns, _, height, width),) = shapes
-    font = ImageFont.load_default(_FONT)
-    left = max(int(font.getlength(name)) for name in rows) + 2 * _MARGIN
+    font = font_for(rows, _FONT)
+    titles = [legible(name, font) for name in rows]
+    left = max(int(font.getlength(title)) for title in titles) + 2 * _MARGIN
     step_x, step_y = scale * width + _MARGIN, scale * height + _MARGIN
     page = Image.new("RGB", (left + columns * step_x, _MARGIN + len(rows) * step_y), "white")
     pen = ImageDraw.Draw(page)
-    for row, (name, images) in enumerate(rows.items()):
+    for row, (title, images) in enumerate(zip(titles, rows.values(), strict=True)):
         top = _MARGIN + row * step_y
-        pen.text((_MARGIN, top + (scale * height - _FONT) // 2), name, fill="black", font=font)
+        pen.text((_MARGIN, top + (scale * height - _FONT) // 2), title, fill="black", font=font)
         for column, picture in enumerate(to_pictures(images)):
             large = picture.resize((scale * width, scale * height), Image.Resampling.NEAREST)
             page.paste(large, (left + column * step_x, top))

@@ -159,7 +159,7 @@ def random_table(space: AttributeSpace, count: int, seed: int = 0) -> Table:
             table[attribute.name] = rng.uniform(attribute.low, attribute.high, count)
         else:
             levels = attribute.width if isinstance(attribute, Categorical) else 2
-            table[attribute.name] = rng.integers(0, levels, count)
+            table[attribute.name] = attribute.column(rng.integers(0, levels, count))
     return table
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # both are heavy, and --help needs neither
 data = typer.Typer(no_args_is_help=True)
 
 _SHEET, _CORRELATIONS = _PICTURES = ("sheet.png", "correlations.png")
+_MULTIPLIERS = (1, 2, 2)  # of the network in a first configuration
+_SMALLEST, _LARGEST = 8, 64  # images of a first configuration
 _STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -86,7 +88,9 @@ def check(
     _print(report, console)
     _write_pictures(report, outputs, console)
     if init is not None and report.space is not None:
-        init.write_text(starting_config(report, options), encoding="utf-8")
+        init.write_text(starting_config(report, options, init.parent), encoding="utf-8")
+        size, why = proposed_size(report, options)
+        console.print(escape(f"size {size}: {why}"))
         console.print(escape(f"Wrote {init}: read it, correct it, then: fcfg train {init}"))
     raise typer.Exit(0 if report.ok else 1)
 
@@ -132,7 +136,9 @@ def _print(report: Report, console: Console) -> None:
     kinds = {} if report.space is None else report.space.to_config()
     for name, kind in kinds.items():
         details = ", ".join(f"{key} {value}" for key, value in kind.items() if key != "kind")
-        console.print(f"attribute {escape(name)}: {kind['kind']} {escape(details)}".rstrip())
+        why = f" ({report.reasons[name]})" if name in report.reasons else ""
+        line = f"attribute {name}: {kind['kind']} {details}".rstrip()
+        console.print(escape(f"{line}{why}"))
     sizes = ", ".join(f"{split} {count}" for split, count in report.splits.items())
     console.print(f"{report.images} images{': ' if sizes else ''}{sizes}")
     verdict = "[green]Training could begin.[/]" if report.ok else "[red]Not ready for training.[/]"
@@ -159,23 +165,55 @@ def _write_pictures(report: Report, outputs: Outputs, console: Console) -> None:
         console.print(f"Wrote {escape(str(path))}")
 
 
-def starting_config(report: Report, options: FolderData) -> str:
-    """A first training configuration, with comments on what to correct.
+def proposed_size(report: Report, options: FolderData) -> tuple[int, str]:
+    """Height and width of images for a first configuration, and why.
+
+    Never more than the images have, nor more than a first look needs; a size that the network
+    can halve at each of its levels.
 
     Args:
         report: What was found.
         options: How the folder was read.
     """
+    if "size" in options.model_fields_set:
+        return options.size, "as configured"
+    if report.side is None:
+        return options.size, "the default, since no image could be measured"
+    parts = 2 ** (len(_MULTIPLIERS) - 1)
+    size = max(_SMALLEST, min(report.side, _LARGEST) // parts * parts)
+    shortest = f"the shortest side of any image is {report.side}"
+    if size == report.side:
+        return size, shortest
+    if size == _LARGEST:
+        return size, f"enough for a first look; {shortest}"
+    if size > report.side:
+        return size, f"the smallest there is; {shortest}"
+    return size, f"{shortest}, and the network needs a multiple of {parts}"
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """A path as it is written in a file of a folder: absolute where they share no folder."""
+    place, start = path.resolve(), folder.resolve()
+    if os.path.commonpath([place, start]) == place.anchor:
+        return str(place)
+    return Path(os.path.relpath(place, start)).as_posix()
+
+
+def starting_config(report: Report, options: FolderData, folder: Path) -> str:
+    """A first training configuration, with comments on what to correct.
+
+    Args:
+        report: What was found.
+        options: How the folder was read.
+        folder: Where the configuration will lie, which its paths are relative to.
+    """
     space = report.space
     assert space is not None
     guess = report.grey and "channels" not in options.model_fields_set
-    size = options.size
-    if report.side is not None and "size" not in options.model_fields_set:  # never enlarge
-        size = max([8, *(side for side in (16, 32, 64) if side <= report.side)])
     said = options.model_dump(mode="json", exclude_defaults=True) | {
         "format": "folder",
-        "path": str(report.path.resolve()),
-        "size": size,
+        "path": _relative(report.path, folder),
+        "size": proposed_size(report, options)[0],
         "channels": 1 if guess else options.channels,
     }
     order = ("format", "path", "size", "channels", "split", "group")
@@ -198,7 +236,7 @@ def starting_config(report: Report, options: FolderData) -> str:
         "",
         "# Small and short enough for a first look on a CPU. Good pictures want a GPU, a network",
         "# of base 64 with multipliers [1, 2, 4, 8], and tens of thousands of steps.",
-        "network: {base: 16, multipliers: [1, 2, 2]}",
+        f"network: {_yaml({'base': 16, 'multipliers': list(_MULTIPLIERS)})}",
         "diffusion: {batch: 16, steps: 1000, learning_rate: 1.0e-3, ema: 0.99}",
         "judge: {width: 8, batch: 32, steps: 300}",
     ]

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
+
+from fcfg.fonts import Font, font_for, legible
 
 _CELL, _FONT, _MARGIN = 52, 13, 14
+_LONGEST = 60  # letters of a label
 _COLD, _HOT = (59, 104, 178), (190, 64, 54)  # of -1 and 1; white is 0
 
 
@@ -22,7 +25,8 @@ def heatmap(labels: Sequence[str], matrix: NDArray[np.float64]) -> Image.Image:
         labels: Of the rows, and of the columns.
         matrix: As many rows and columns as labels.
     """
-    font = ImageFont.load_default(_FONT)
+    font = font_for(labels, _FONT)
+    labels = [legible(_short(label), font) for label in labels]
     longest = max(int(font.getlength(label)) for label in labels)
     start = longest + 2 * _MARGIN
     side = start + len(labels) * _CELL + _MARGIN
@@ -37,20 +41,24 @@ def heatmap(labels: Sequence[str], matrix: NDArray[np.float64]) -> Image.Image:
     return page
 
 
+def _short(label: str) -> str:
+    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 3]}..."
+
+
 def _draw_cell(
     pen: ImageDraw.ImageDraw,
     start: int,
     row: int,
     column: int,
     value: float,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    font: Font,
 ) -> None:
     left, upper = start + column * _CELL, start + row * _CELL
     known = not np.isnan(value)
     fill = _colour(value) if known else (225, 225, 225)
     pen.rectangle((left, upper, left + _CELL - 2, upper + _CELL - 2), fill=fill)
     ink = "white" if known and abs(value) > 0.6 else "black"
-    text = f"{value:.2f}".replace("-0.00", "0.00") if known else "–"
+    text = f"{value:.2f}".replace("-0.00", "0.00") if known else "-"
     pen.text((left + _CELL // 2, upper + _CELL // 2), text, fill=ink, font=font, anchor="mm")
 
 
@@ -66,7 +74,7 @@ def _write_upwards(
     text: str,
     middle: int,
     bottom: int,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    font: Font,
 ) -> None:
     strip = Image.new("RGB", (int(font.getlength(text)) + 2, _FONT + 6), "white")
     ImageDraw.Draw(strip).text((0, 1), text, fill="black", font=font)

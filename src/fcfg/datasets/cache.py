@@ -33,7 +33,7 @@ from fcfg.datasets.reading import read_all
 from fcfg.errors import InputError
 from fcfg.files import write_atomically
 
-_VERSION = 1  # of the pixels: another way to read them needs another number
+_VERSION = 2  # of the pixels: another way to read them needs another number
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,7 @@ class Cached:
 
     images: UInt8[np.ndarray, "example channel height width"] = field(repr=False)
     bad: dict[str, str]  #: why each of the others could not be read, by name
+    several: tuple[str, ...] = ()  #: names of those that are the first of several frames
 
 
 def cached_images(
@@ -63,8 +64,9 @@ def cached_images(
     images, index = home / f"{name}.npy", home / f"{name}.json"
     found = _opened(images, index)
     if found is None:
-        bad = _write(images, listing, pixels, on_progress or (lambda done, total: None))
-        record = {"version": _VERSION, "images": len(listing) - len(bad), "bad": bad}
+        bad, several = _write(images, listing, pixels, on_progress or (lambda done, total: None))
+        read = len(listing) - len(bad)
+        record = {"version": _VERSION, "images": read, "bad": bad, "several": several}
         write_atomically(index, json.dumps(record, indent=1).encode())
         found = _opened(images, index)
         assert found is not None, "a cache that was just written opens"
@@ -120,13 +122,15 @@ def _opened(images: Path, index: Path) -> Cached | None:
     except (OSError, ValueError, KeyError, EOFError):
         return None
     whole = len(array) == record["images"] and record["version"] == _VERSION
-    return Cached(array, record["bad"]) if whole else None
+    return Cached(array, record["bad"], tuple(record["several"])) if whole else None
 
 
 def _write(
     path: Path, listing: Listing, pixels: Pixels, on_progress: Callable[[int, int], None]
-) -> dict[str, str]:
+) -> tuple[dict[str, str], list[str]]:
+    """Write all images, and return those that could not be read and those with several frames."""
     bad: dict[str, str] = {}
+    several: list[str] = []
 
     def write(file: BinaryIO) -> None:
         start = _write_header(file, len(listing), pixels)
@@ -136,7 +140,8 @@ def _write(
             if isinstance(result, str):
                 bad[name] = result
             else:
-                file.write(result.tobytes())
+                file.write(result.pixels.tobytes())
+                several.extend([name] if result.several else [])
             on_progress(done, len(listing))
         if bad:
             file.seek(0)
@@ -146,7 +151,7 @@ def _write(
     with warnings.catch_warnings():  # Pillow warns of what is refused or harmless here
         warnings.simplefilter("ignore")
         write_atomically(path, write)
-    return bad
+    return bad, several
 
 
 def _write_header(file: BinaryIO, count: int, pixels: Pixels) -> int:

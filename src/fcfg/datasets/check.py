@@ -21,6 +21,7 @@ from fcfg.attributes import AttributeSpace
 from fcfg.datasets.columns import missing_column
 from fcfg.datasets.examples import SPLITS, OnProgress
 from fcfg.datasets.findings import (
+    MOST_LABELS,
     Finding,
     Findings,
     Labels,
@@ -30,11 +31,12 @@ from fcfg.datasets.findings import (
     correlations,
 )
 from fcfg.datasets.folder import METADATA, FolderData
-from fcfg.datasets.infer import inferred_space
+from fcfg.datasets.infer import inferred, inferred_space
 from fcfg.datasets.listing import Source
-from fcfg.datasets.reading import Result, read_all
+from fcfg.datasets.reading import read_all
 from fcfg.datasets.tables import folder_of, read_columns
 from fcfg.errors import InputError
+from fcfg.fonts import font_for, missing_letters
 
 _SAMPLE = 8  # images of each split to show
 
@@ -56,6 +58,7 @@ class Report:
     """A few images of each split, as many of each."""
     grey: bool = False  #: whether no image has colour
     side: int | None = None  #: the shortest of any image, where one could be measured
+    reasons: dict[str, str] = field(default_factory=dict)  #: for guesses, column by column
 
     @property
     def ok(self) -> bool:
@@ -86,12 +89,9 @@ def check_folder(
     names = table["file_name"]
     check_files(root, names, findings)
     splits = check_splits(config, table, findings)
+    reasons: dict[str, str] = {}
     if space is None:
-        others = ("file_name", config.split, config.group)
-        space = inferred_space({name: c for name, c in table.items() if name not in others})
-        known = (*others, *(space.names if space is not None else table))
-        aside = [name for name in table if name not in known]
-        findings.add("info", "columns that look like no attribute", aside)
+        space, reasons = _guessed(config, table, findings)
     labels: tuple[str, ...] = ()
     matrix = np.zeros((0, 0))
     if space is None:
@@ -100,6 +100,7 @@ def check_folder(
         whole = check_attributes(config, table, space, findings)
         if whole.any():
             labels, matrix = correlations(config, table, space, whole)
+            _check_labels(labels, space, findings)
     grey, side = _check_kinds([root / name for name in names], findings)
     sample = _check_images(root, config, names, splits, findings, on_progress)
     counts = Counter(splits or ())
@@ -114,6 +115,43 @@ def check_folder(
         sample,
         grey,
         side,
+        reasons,
+    )
+
+
+def _guessed(
+    config: FolderData, table: Labels, findings: Findings
+) -> tuple[AttributeSpace | None, dict[str, str]]:
+    """Attributes that the columns look like, and why; the other columns are findings."""
+    others = ("file_name", config.split, config.group)
+    guesses = {name: inferred(name, c) for name, c in table.items() if name not in others}
+    aside = {name: guess for name, guess in guesses.items() if guess.attribute is None}
+    findings.add(
+        "info",
+        "columns that look like no attribute",
+        [f"{name} ({guess.why})" for name, guess in aside.items() if guess.named],
+    )
+    findings.add(
+        "warning",
+        "columns left aside: no attribute may have their names; rename them, or use data.rename",
+        [f"{name} ({guess.why})" for name, guess in aside.items() if not guess.named],
+    )
+    return inferred_space(guesses), {name: guess.why for name, guess in guesses.items()}
+
+
+def _check_labels(labels: Sequence[str], space: AttributeSpace, findings: Findings) -> None:
+    """What the picture of the correlations does not show as it is."""
+    shown = {label.split(":")[0] for label in labels}  # no name has a colon
+    findings.add(
+        "info",
+        f"attributes without correlations: {MOST_LABELS} numbers are shown at most",
+        [name for name in space.names if name not in shown],
+    )
+    font = font_for(labels, 13)
+    findings.add(
+        "info",
+        "labels with letters that no font of this machine has: pictures show their codes",
+        [label for label in labels if missing_letters(label, font)],
     )
 
 
@@ -149,6 +187,7 @@ def _check_images(
     present = [row for row, name in enumerate(names) if (root / name).is_file()]
     sources = [Source(root / names[row]) for row in present]
     bad: list[str] = []
+    several: list[str] = []
     digests: dict[bytes, list[int]] = {}
     shown: dict[str, list[UInt8[np.ndarray, "channel height width"]]] = {}
     with warnings.catch_warnings():  # Pillow warns of what is reported here
@@ -162,21 +201,22 @@ def _check_images(
                 if isinstance(result, str):
                     bad.append(f"{names[row]} ({result})")
                     continue
-                digests.setdefault(_digest(result), []).append(row)
+                several.extend([names[row]] if result.several else [])
+                digests.setdefault(_digest(result.pixels), []).append(row)
                 split = splits[row] if splits is not None else "all"
                 if len(shown.setdefault(split, [])) < _SAMPLE:
-                    shown[split].append(result)
+                    shown[split].append(result.pixels)
         except InputError as error:  # no reader for this kind of image
             findings.add("error", str(error), [METADATA])
     findings.add("error", "images that cannot be read", bad)
+    findings.add("warning", "files of several frames, of which the first is used", several)
     _check_doubles(digests, names, splits, findings)
     fewest = min((len(images) for images in shown.values()), default=0)
     order = sorted(shown, key=lambda split: (*SPLITS, split).index(split))
     return {split: np.stack(shown[split][:fewest]) for split in order}
 
 
-def _digest(image: Result) -> bytes:
-    assert not isinstance(image, str)
+def _digest(image: UInt8[np.ndarray, "channel height width"]) -> bytes:
     return hashlib.blake2b(image.tobytes(), digest_size=16).digest()
 
 

@@ -3,7 +3,8 @@
 ======================= ==================================================================
 kind                    texts
 ======================= ==================================================================
-binary                  ``0`` and ``1``, also ``0.0``, ``1.0``, ``false``, ``true`` in any case
+binary                  ``0`` and ``1``, also ``0.0``, ``1.0``, and in any case ``false``,
+                        ``true``, ``no``, ``yes``
 categorical             the names of the levels, exactly
 continuous              numbers in the range of the attribute
 ======================= ==================================================================
@@ -13,7 +14,6 @@ An empty text and ``nan`` mean that the value is missing, which is never legal.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,10 +28,9 @@ from fcfg.attributes import (
     Continuous,
     Table,
 )
+from fcfg.codes import BINARY_TEXTS, number
 from fcfg.datasets.listing import listed
 from fcfg.errors import InputError, nearest, quoted
-
-_BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +51,6 @@ def is_missing(text: str) -> bool:
     return text.strip().lower() in {"", "nan"}
 
 
-def number(text: str) -> float | None:
-    """A finite number, or nothing."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
 def read_column(attribute: AbstractAttribute, texts: Sequence[str]) -> Reading:
     """Read the texts of an attribute without refusing any.
 
@@ -73,12 +63,13 @@ def read_column(attribute: AbstractAttribute, texts: Sequence[str]) -> Reading:
     illegal = [row for row, text in enumerate(texts) if known[text] is None]
     illegal = sorted(set(illegal) - set(missing))
     kind = np.float64 if isinstance(attribute, Continuous) else np.int64
-    return Reading(np.array([known[text] or 0 for text in texts], dtype=kind), missing, illegal)
+    values = np.array([known[text] or 0 for text in texts], dtype=kind)
+    return Reading(attribute.column(values), missing, illegal)
 
 
 def _meaning(attribute: AbstractAttribute) -> Callable[[str], float | None]:
     if isinstance(attribute, Binary):
-        return lambda text: _BINARY.get(text.lower())
+        return lambda text: BINARY_TEXTS.get(text.lower())
     if isinstance(attribute, Categorical):
         codes = {level: code for code, level in enumerate(attribute.levels)}
         return codes.get
@@ -95,7 +86,7 @@ def _meaning(attribute: AbstractAttribute) -> Callable[[str], float | None]:
 def legal_values(attribute: AbstractAttribute) -> str:
     """What may stand in a label file, for a message."""
     if isinstance(attribute, Binary):
-        return "0 or 1 (or true, false)"
+        return "0 or 1 (or true, false, yes, no)"
     if isinstance(attribute, Categorical):
         return f"one of {quoted(attribute.levels)}"
     assert isinstance(attribute, Continuous)

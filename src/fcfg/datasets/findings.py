@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fcfg.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Continuous
+from fcfg.attributes import AbstractAttribute, AttributeSpace, Categorical, Continuous
 from fcfg.datasets.columns import is_missing, legal_values, missing_column, read_column
 from fcfg.datasets.examples import SPLITS
 from fcfg.datasets.folder import METADATA, FolderData, column_names, leaves_folder
@@ -25,6 +25,8 @@ Labels: TypeAlias = Mapping[str, Sequence[str]]
 
 _SHOWN = 10  # names of a finding
 _RARE = 10  # fewer examples than these say little of a level
+_BLOCK = 2**16  # rows that are looked at together
+MOST_LABELS = 60  #: rows and columns of the correlations
 
 
 @dataclass(frozen=True)
@@ -146,25 +148,34 @@ def _check_levels(attribute: AbstractAttribute, values: list[float], findings: F
 def correlations(
     config: FolderData, table: Labels, space: AttributeSpace, whole: NDArray[np.bool_]
 ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """Pearson's correlation of all attributes over the rows that are whole.
+    """Pearson's correlation of the first attributes over the rows that are whole.
 
     A categorical attribute stands for as many numbers as it has levels, each 0 or 1. What never
-    varies has no correlation: nan.
+    varies has no correlation: nan. Attributes follow each other as long as there are at most
+    :data:`MOST_LABELS` numbers, so that memory stays small, and a picture can be looked at.
 
     Returns:
         Labels, and a matrix of as many rows and columns.
     """
-    labels: list[str] = []
-    values: list[NDArray[np.float64]] = []
-    for name, column in column_names(config, space.names).items():
-        attribute = space[name]
-        texts = [text for text, kept in zip(table[column], whole, strict=True) if kept]
-        values.append(attribute.encode(read_column(attribute, texts).column))
-        scalar = isinstance(attribute, Binary | Continuous)
-        levels = attribute.levels if isinstance(attribute, Categorical) else ()
-        labels += [name] if scalar else [f"{name}: {level}" for level in levels]
-    rows = np.concatenate(values, axis=1)
-    centred = rows - rows.mean(axis=0)
-    spread = np.sqrt((centred**2).sum(axis=0))
+    fitting = np.cumsum(space.widths) <= MOST_LABELS
+    chosen = [attribute for attribute, fits in zip(space, fitting, strict=True) if fits]
+    names = column_names(config, tuple(attribute.name for attribute in chosen))
+    columns = {n: read_column(space[n], table[c]).column[whole] for n, c in names.items()}
+    labels = [
+        f"{attribute.name}: {level}" if level else attribute.name
+        for attribute in chosen
+        for level in (attribute.levels if isinstance(attribute, Categorical) else ("",))
+    ]
+
+    def blocks() -> Iterator[NDArray[np.float64]]:
+        for first in range(0, int(whole.sum()), _BLOCK):
+            rows = slice(first, first + _BLOCK)
+            yield np.concatenate([a.encode(columns[a.name][rows]) for a in chosen], axis=1)
+
+    if not chosen:
+        return (), np.zeros((0, 0))
+    mean = sum(block.sum(axis=0) for block in blocks()) / whole.sum()
+    products = sum((block - mean).T @ (block - mean) for block in blocks())
+    spread = np.sqrt(np.diag(products))
     spread[spread < 1e-12] = np.nan
-    return tuple(labels), centred.T @ centred / np.outer(spread, spread)
+    return tuple(labels), products / np.outer(spread, spread)

@@ -4,47 +4,89 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from fcfg.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Continuous
-from fcfg.datasets.columns import is_missing, number, read_column
+from fcfg.attributes import AbstractAttribute, AttributeSpace, Binary, attribute_from_config
+from fcfg.codes import number
+from fcfg.datasets.columns import is_missing, read_column
 from fcfg.errors import InputError
 
 _LEVELS = 20  # more different texts than these are names, not levels
+_WHOLE = 10  # more different whole numbers than these are a quantity, not levels
+_EACH = 5  # rows that a whole number has on average where it is a level
 
 
-def inferred_space(columns: Mapping[str, Sequence[str]]) -> AttributeSpace | None:
-    """Attributes for the columns that look like some; nothing where none does."""
-    guesses = [inferred(name, texts) for name, texts in columns.items()]
-    attributes = [guess for guess in guesses if guess is not None]
+@dataclass(frozen=True)
+class Guess:
+    """What a column seems to be, and why."""
+
+    attribute: AbstractAttribute | None  #: none where it looks like no attribute
+    why: str
+    named: bool = True  #: whether an attribute may have the name of the column
+
+
+def inferred_space(guesses: Mapping[str, Guess]) -> AttributeSpace | None:
+    """The attributes among some guesses; nothing where there is none."""
+    attributes = [guess.attribute for guess in guesses.values() if guess.attribute is not None]
     return AttributeSpace(attributes) if attributes else None
 
 
-def inferred(name: str, texts: Sequence[str]) -> AbstractAttribute | None:
-    """Guess an attribute: 0 and 1 are binary, numbers continuous, a few texts categorical.
+def inferred(name: str, texts: Sequence[str]) -> Guess:
+    """Guess the attribute in a column.
 
-    Nothing is guessed of what looks like an identifier or a free text.
+    0 and 1 are binary, a few whole numbers that recur categorical, other numbers continuous, a
+    few texts categorical. Nothing is guessed of what looks like an identifier or a free text.
 
-    >>> inferred("hair", ["dark", "fair", "dark"])
+    >>> inferred("hair", ["dark", "fair", "dark"]).attribute
     Categorical(name='hair', levels=('dark', 'fair'))
     >>> inferred("age", ["21", "60.5"])
-    Continuous(name='age', low=19.0, high=63.0)
-    >>> inferred("patient_id", ["7", "8"]) is None
-    True
+    Guess(attribute=Continuous(name='age', low=19.0, high=63.0), why='2 different numbers from 21
+    to 60.5', named=True)
+    >>> inferred("stars", ["1", "3", "2"] * 5).attribute
+    Categorical(name='stars', levels=('1', '2', '3'))
+    >>> inferred("patient_id", ["7", "8"])
+    Guess(attribute=None, why='an identifier, by its name', named=True)
     """
-    values = sorted({text.strip() for text in texts if not is_missing(text)})
-    if not values or name.lower() == "id" or name.lower().endswith("_id"):
-        return None
+    present = [text.strip() for text in texts if not is_missing(text)]
+    if name.lower() == "id" or name.lower().endswith("_id"):
+        return Guess(None, "an identifier, by its name")
+    kind, why = _kind(sorted(set(present)), len(present))
     try:
-        if not read_column(Binary(name), values).illegal:
-            return Binary(name)
-        numbers = [number(value) for value in values]
-        known = [value for value in numbers if value is not None]
-        if len(known) == len(values):
-            return Continuous(name, *_padded(min(known), max(known)))
-        few = len(values) <= min(_LEVELS, max(2, len(texts) // 2))
-        return Categorical(name, tuple(values)) if few and len(values) > 1 else None
-    except InputError:  # a name that no attribute may have
-        return None
+        return Guess(None if kind is None else attribute_from_config(name, kind), why)
+    except InputError as error:  # a name that no attribute may have
+        return Guess(None, f"expected {error.expected}", named=False)
+
+
+def _kind(values: Sequence[str], rows: int) -> tuple[dict[str, Any] | None, str]:
+    """The kind of attribute whose different values these are, in so many rows; and why."""
+    if not values:
+        return None, "no values"
+    if not read_column(Binary("0 or 1"), values).illegal:
+        return {"kind": "binary"}, f"only {' and '.join(values)}"
+    numbers = {text: value for text in values if (value := number(text)) is not None}
+    if len(numbers) == len(values):
+        return _numeric(numbers, rows)
+    if len(values) == 1:
+        return None, "always the same text"
+    few = len(values) <= min(_LEVELS, max(2, rows // 2))
+    levels = {"kind": "categorical", "levels": list(values)}
+    return levels if few else None, f"{len(values)} different texts in {rows} rows"
+
+
+def _numeric(numbers: Mapping[str, float], rows: int) -> tuple[dict[str, Any] | None, str]:
+    different = sorted(set(numbers.values()))
+    whole = all(value.is_integer() for value in different)
+    if whole and 1 < len(different) == len(numbers) <= min(_WHOLE, rows // _EACH):
+        levels = sorted(numbers, key=lambda text: numbers[text])
+        why = f"{len(levels)} different whole numbers in {rows} rows"
+        return {"kind": "categorical", "levels": levels}, why
+    why = f"{len(different)} different numbers from {different[0]:g} to {different[-1]:g}"
+    try:
+        low, high = _padded(different[0], different[-1])
+    except (ValueError, OverflowError):  # too large, or too close to each other
+        return None, why
+    return {"kind": "continuous", "low": low, "high": high} if low < high else None, why
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:

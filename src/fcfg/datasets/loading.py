@@ -46,6 +46,12 @@ def load_listing(
         rows = [row for row, name in enumerate(listing.names) if name not in cached.bad]
         listing = listing.take(rows)
         table = {name: column[rows] for name, column in table.items()}
+    if cached.several:
+        warnings.warn(
+            f"{len(cached.several)} of {len(listing)} images in {listing.root} are the first of "
+            f"several frames: {listed(cached.several)}",
+            stacklevel=3,  # whoever called load_data
+        )
     splits: Splits = {}
     start, counts = 0, Counter(listing.splits)
     for split in SPLITS:

@@ -13,6 +13,9 @@ more than 8 bits are resized as floating-point numbers and rounded last.
                 images is lost, and one bright pixel darkens the rest.
 ==============  ======================================================================
 
+Whatever the option, a pixel that is NaN or infinite is refused. Of several frames or pages the
+first is read, and it is said.
+
 DICOM files (``.dcm``, ``.dicom``) bring their own window: the modality and VOI transformations
 of the file are applied, its window becomes 0 to 255 (where it has none: its range), and
 MONOCHROME1 is inverted, so that bright is dense in all.
@@ -58,11 +61,27 @@ class Pixels:
     fit: Fit = "crop"
 
 
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """An image as its file has it."""
+
+    picture: Image.Image  #: mode L or RGB for 8 bits, F (0 to 255) for more
+    several: bool = False  #: whether it is the first of several frames or pages
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """An image in the shape that was wanted."""
+
+    pixels: UInt8[np.ndarray, "channel height width"]
+    several: bool = False  #: whether it is the first of several frames or pages
+
+
 class UnreadableError(Exception):
     """A file is not the image it should be; the message says why, in a few words."""
 
 
-def read_picture(path: Path, wanted: Pixels) -> UInt8[np.ndarray, "channel height width"]:
+def read_picture(path: Path, wanted: Pixels) -> Decoded:
     """Read one image file.
 
     Raises:
@@ -70,15 +89,19 @@ def read_picture(path: Path, wanted: Pixels) -> UInt8[np.ndarray, "channel heigh
     """
     try:
         with path.open("rb") as file:
-            return to_bytes(opened(file, path.name, wanted.intensity, 2 * wanted.size), wanted)
+            return decoded(file, path.name, wanted)
     except OSError as error:
         raise UnreadableError(_why(error)) from error
 
 
-def opened(
-    file: BinaryIO, name: str, intensity: Intensity, enough: int | None = None
-) -> Image.Image:
-    """Open an image of any readable kind: mode L or RGB for 8 bits, F (0 to 255) for more.
+def decoded(file: BinaryIO, name: str, wanted: Pixels) -> Decoded:
+    """Read one image from the contents of its file."""
+    image = opened(file, name, wanted.intensity, 2 * wanted.size)
+    return Decoded(to_bytes(image.picture, wanted), image.several)
+
+
+def opened(file: BinaryIO, name: str, intensity: Intensity, enough: int | None = None) -> Opened:
+    """Open an image of any readable kind; of several frames or pages the first.
 
     Args:
         file: Its contents.
@@ -89,16 +112,22 @@ def opened(
     """
     try:
         if name.lower().endswith(DICOM):
-            return Image.fromarray(_dicom(file))
+            return Opened(Image.fromarray(_dicom(file)))
         picture = Image.open(file)
+        several = has_several_frames(picture)
         if enough is not None:
             picture.draft(None, (enough, enough))
         picture.load()
-        return _meaningful(ImageOps.exif_transpose(picture), intensity)
+        return Opened(_meaningful(ImageOps.exif_transpose(picture), intensity), several)
     except UnreadableError:
         raise
     except Exception as error:  # Pillow and pydicom raise whatever a broken file provokes
         raise UnreadableError(_why(error)) from error
+
+
+def has_several_frames(picture: Image.Image) -> bool:
+    """Whether a picture that was just opened is animated, or the first of several pages."""
+    return bool(getattr(picture, "is_animated", False))
 
 
 def _why(error: Exception) -> str:
@@ -119,6 +148,7 @@ def _meaningful(picture: Image.Image, intensity: Intensity) -> Image.Image:
 
 
 def _scaled(deep: NDArray[np.float64], mode: str, intensity: Intensity) -> NDArray[np.float32]:
+    _check_finite(deep)
     low, high = float(deep.min()), float(deep.max())
     if intensity == "full":
         if mode == "F" or low < 0 or high > 65535:
@@ -129,9 +159,18 @@ def _scaled(deep: NDArray[np.float64], mode: str, intensity: Intensity) -> NDArr
     return _between(deep, low, high)
 
 
+def _check_finite(values: NDArray[np.float64]) -> None:
+    """Refuse pixels without a number: resizing would spread them over the image."""
+    if not np.isfinite(values).all():
+        raise UnreadableError("it has pixels that are NaN or infinite; give each a number")
+
+
 def _between(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float32]:
     scale = 255 / (high - low) if high > low else 0.0
-    return ((values - low) * scale).astype(np.float32)
+    with np.errstate(all="ignore"):  # what has no number afterwards is refused
+        scaled = (values - low) * scale
+    _check_finite(scaled)
+    return scaled.astype(np.float32)
 
 
 def pydicom() -> ModuleType:
@@ -157,6 +196,7 @@ def _dicom(file: BinaryIO) -> NDArray[np.float32]:
     if kind not in {"MONOCHROME1", "MONOCHROME2"} or raw.ndim != 2:
         raise UnreadableError(f"{kind} of shape {raw.shape}; one grey image is expected")
     values = apply_modality_lut(raw, record)
+    _check_finite(values.astype(np.float64))
     ends = np.array([values.min(), values.max()])
     if "WindowWidth" in record or "VOILUTSequence" in record:
         values = apply_voi_lut(values, record)

@@ -11,22 +11,21 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
 
-import numpy as np
-from jaxtyping import UInt8
-
 from fcfg.datasets.listing import Source
 from fcfg.datasets.pixels import (
     DICOM,
+    Decoded,
     Pixels,
     UnreadableError,
+    decoded,
     opened,
     pydicom,
     read_picture,
     to_bytes,
 )
 
-#: The bytes of an image, or why it could not be read.
-Result: TypeAlias = UInt8[np.ndarray, "channel height width"] | str
+#: An image, or why it could not be read.
+Result: TypeAlias = Decoded | str
 
 _TOGETHER = 256  # members of an archive that one thread reads: opening it costs as much as some
 
@@ -87,9 +86,7 @@ def _from_archive(group: list[Source], wanted: Pixels) -> list[Result]:
         for source in group:
             member = source.member or ""
             try:
-                data = io.BytesIO(archive.read(member))
-                picture = opened(data, member, wanted.intensity, 2 * wanted.size)
-                results.append(to_bytes(picture, wanted))
+                results.append(decoded(io.BytesIO(archive.read(member)), member, wanted))
             except (KeyError, zipfile.BadZipFile, UnreadableError) as error:
                 results.append(str(error).strip("\"'"))
     return results
@@ -97,12 +94,14 @@ def _from_archive(group: list[Source], wanted: Pixels) -> list[Result]:
 
 def _from_mosaic(group: list[Source], wanted: Pixels) -> list[Result]:
     with group[0].path.open("rb") as file:
-        large = opened(file, group[0].path.name, wanted.intensity)
+        image = opened(file, group[0].path.name, wanted.intensity)
+    large = image.picture
     results: list[Result] = []
     for source in group:
         left, upper, right, lower = source.box or (0, 0, 0, 0)
         if right > large.width or lower > large.height:
             results.append(f"outside of the {large.width} by {large.height} pixels of its file")
         else:
-            results.append(to_bytes(large.crop((left, upper, right, lower)), wanted))
+            part = to_bytes(large.crop((left, upper, right, lower)), wanted)
+            results.append(Decoded(part, image.several))
     return results

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 from torch import Tensor
 
 from fcfg.errors import InputError
+from fcfg.fonts import Font, font_for, legible
 from fcfg.images import to_pictures
 
 SCALES = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0)  # where the colours of a difference may end
@@ -92,7 +93,7 @@ def _coloured(share: NDArray[np.float64]) -> UInt8[np.ndarray, "height width 3"]
 
 def comparison(tiles: Sequence[Tile]) -> Image.Image:
     """Put tiles side by side, each enlarged by one whole factor, so that pixels stay squares."""
-    font = ImageFont.load_default(_FONT)
+    font = font_for((text for tile in tiles for text in (tile.title, *tile.lines)), _FONT)
     width, height = tiles[0].picture.size
     factor = max(1, _TILE // max(width, height))
     wide, high = factor * width, factor * height
@@ -109,7 +110,7 @@ def comparison(tiles: Sequence[Tile]) -> Image.Image:
     pen = ImageDraw.Draw(page)
     for column, (tile, text) in enumerate(zip(tiles, texts, strict=True)):
         left = _MARGIN + column * (wide + _MARGIN)
-        pen.text((left, _MARGIN), tile.title, fill=_INK, font=font)
+        pen.text((left, _MARGIN), legible(tile.title, font), fill=_INK, font=font)
         large = tile.picture.convert("RGB").resize((wide, high), Image.Resampling.NEAREST)
         page.paste(large, (left, top))
         pen.rectangle((left - 1, top - 1, left + wide, top + high), outline=(215, 215, 215))
@@ -126,7 +127,7 @@ def _draw_bar(
     corner: tuple[int, int],
     width: int,
     scale: float,
-    font: ImageFont.ImageFont | ImageFont.FreeTypeFont,
+    font: Font,
 ) -> None:
     """The colours of a difference and what they stand for, in units of [-1, 1]."""
     (left, top), pen = corner, ImageDraw.Draw(page)
@@ -138,16 +139,17 @@ def _draw_bar(
         pen.text(place, text, fill=_PALE, font=font, anchor=anchor)
 
 
-def _wrap(text: str, width: int, font: ImageFont.ImageFont | ImageFont.FreeTypeFont) -> list[str]:
+def _wrap(text: str, width: int, font: Font) -> list[str]:
     """Break a line at its spaces, but not at its hard ones, so that it fits into a width."""
     lines = [""]
     for word in text.split(" "):
-        longer = f"{lines[-1]} {word}".strip()
+        written = legible(word, font)
+        longer = f"{lines[-1]} {written}".strip()
         if lines[-1] and font.getlength(longer) > width:
-            lines.append(word)
+            lines.append(written)
         else:
             lines[-1] = longer
-    return [line.replace("\xa0", " ") for line in lines]
+    return lines
 
 
 def compared(

@@ -26,6 +26,7 @@ from fcfg.datasets.pixels import (
     Intensity,
     Pixels,
     UnreadableError,
+    has_several_frames,
     opened,
     to_bytes,
 )
@@ -100,12 +101,22 @@ def model_pixels(pipeline: CounterfactualPipeline) -> Pixels:
             got=f"{type(network).__name__} for {channels} channels",
             do="call pipeline.counterfactual with an array instead",
         )
-    training: object = pipeline.provenance.get("training")
-    data = _mapping(_mapping(training).get("data"))
+    data = _training_data(pipeline)
     fit, intensity = data.get("fit", "crop"), data.get("intensity", "full")
     check_among("model, fit of its training data", fit, get_args(Fit))
     check_among("model, intensity of its training data", intensity, get_args(Intensity))
     return Pixels(network.config.size, channels, intensity, fit)
+
+
+def _training_data(pipeline: CounterfactualPipeline) -> Mapping[str, Any]:
+    """Options of the data that a model was trained on, where its provenance has any."""
+    return _mapping(_mapping(pipeline.provenance.get("training")).get("data"))
+
+
+def renamed_columns(pipeline: CounterfactualPipeline) -> Mapping[str, str]:
+    """Columns of the training table that have other names than their attributes."""
+    rename = _mapping(_training_data(pipeline).get("rename"))
+    return {name: column for name, column in rename.items() if isinstance(column, str)}
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -138,7 +149,7 @@ def read_files(paths: Sequence[Path], wanted: Pixels) -> list[Picture]:
 
 def _read(path: Path, wanted: Pixels) -> Picture:
     with path.open("rb") as file:
-        picture = opened(file, path.name, wanted.intensity, 2 * wanted.size)
+        picture = opened(file, path.name, wanted.intensity, 2 * wanted.size).picture
     if path.suffix.lower() in DICOM:
         (width, height), notes = picture.size, ["window of the DICOM file applied"]
     else:
@@ -158,7 +169,7 @@ def _read(path: Path, wanted: Pixels) -> Picture:
 
 def _notes(header: Image.Image, wanted: Pixels) -> list[str]:
     """What reading a picture as grey or RGB of 8 bits, upright, does to it."""
-    notes: list[str] = []
+    notes = ["the first of several frames"] if has_several_frames(header) else []
     if header.getexif().get(ExifTags.Base.Orientation, 1) != 1:
         notes.append("turned upright as its EXIF says")
     if header.mode.startswith(("I", "F")):

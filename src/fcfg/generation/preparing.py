@@ -11,7 +11,7 @@ import torch
 from fcfg.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
 from fcfg.errors import InputError, check_is, check_shard
 from fcfg.generation.outputs import check_inputs_are_kept, output_names, record_file
-from fcfg.generation.pictures import find_pictures, model_pixels, read_files
+from fcfg.generation.pictures import find_pictures, model_pixels, read_files, renamed_columns
 from fcfg.generation.question import Question, files_say_their_range, shard_rows
 from fcfg.generation.record import finished_before
 from fcfg.generation.results import intervention_text
@@ -67,7 +67,8 @@ def prepare(
     images = torch.stack([picture.image for picture in pictures])
     with files_say_their_range():
         reading = judge.read(images) if isinstance(judge, AttributeJudge) else None
-    factual = find_attributes(attributes, pipeline.space, paths, reading)
+    rename = renamed_columns(pipeline)
+    factual = find_attributes(attributes, pipeline.space, paths, reading, rename)
     action = pipeline.act(factual.attributes, do, seed=seed, keys=image_keys(images))
     question = Question(
         pipeline=pipeline,

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fcfg.attributes import AbstractAttribute, AttributeSpace, Categorical, Table
-from fcfg.errors import InputError, check_is, quoted
+from fcfg.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Table
+from fcfg.codes import BINARY_TEXTS
+from fcfg.datasets.columns import missing_column, read_table
+from fcfg.datasets.listing import listed
+from fcfg.datasets.tables import read_columns
+from fcfg.errors import InputError, check_is
 from fcfg.intervention import Intervention, from_text, intervened
 from fcfg.judging import Reading
 
@@ -40,7 +43,6 @@ class Factual:
 def parse_do(texts: Iterable[str], space: AttributeSpace) -> dict[str, Intervention]:
     """Read an intervention: for each target a text as in :mod:`fcfg.intervention`.
 
-    >>> from fcfg.attributes import Binary
     >>> space = AttributeSpace([Binary("smiling"), Categorical("hair", ["dark", "fair"])])
     >>> parse_do(["smiling=flip,hair=fair"], space)
     {'smiling': 'flip', 'hair': 'fair'}
@@ -61,17 +63,23 @@ def parse_do(texts: Iterable[str], space: AttributeSpace) -> dict[str, Intervent
 
 
 def find_attributes(
-    given: Attributes, space: AttributeSpace, files: Sequence[Path], reading: Reading | None
+    given: Attributes,
+    space: AttributeSpace,
+    files: Sequence[Path],
+    reading: Reading | None,
+    rename: Mapping[str, str] | None = None,
 ) -> Factual:
     """The factual attributes of files, one row for each.
 
     Args:
         given: 'auto' for what the judge sees; the path of a CSV table with a column
-            ``file_name`` and one for each attribute; pairs such as ``smiling=0,male=1``, which
-            hold for every file; or a mapping from names to columns.
+            ``file_name`` and one for each attribute, read as in training; pairs such as
+            ``smiling=0,male=1``, which hold for every file; or a mapping from names to columns.
         space: The attributes of the model.
         files: The pictures.
         reading: What the judge sees in them, if there is one.
+        rename: Columns of the training table with other names than their attributes; a table
+            without such a column has one with the name of the attribute.
     """
     if isinstance(given, Mapping):
         return Factual(_columns(given, space, len(files)), "given", "the attributes were given")
@@ -80,7 +88,7 @@ def find_attributes(
     if text == AUTO:
         return _judged(reading)
     if text.lower().endswith(".csv"):
-        return _from_table(Path(text), space, files)
+        return _from_table(Path(text), space, files, rename or {})
     if "=" not in text:
         raise InputError("attributes", expected=_WANTED, got=repr(text), do="write one of these")
     written = _pairs("attributes", [text])
@@ -118,77 +126,54 @@ def _judged(reading: Reading | None) -> Factual:
     )
 
 
-def _from_table(path: Path, space: AttributeSpace, files: Sequence[Path]) -> Factual:
-    subject = f"table {path}"
-    rows = _rows(path, subject, space)
-    found: list[int] = []
-    missing: list[str] = []
-    for file in files:
-        matching = _matching(rows, path.parent, file)
-        if len(matching) > 1:
+def _from_table(
+    path: Path, space: AttributeSpace, files: Sequence[Path], rename: Mapping[str, str]
+) -> Factual:
+    table = read_columns(path)
+    columns = {name: rename[name] if rename.get(name) in table else name for name in space.names}
+    for column in (FILE, *columns.values()):
+        if column not in table:
+            raise missing_column(str(path), column, table)
+    rows = _matching(path, table[FILE], files)
+    texts = {name: [table[column][row] for row in rows] for name, column in columns.items()}
+    values = read_table(space, texts, [str(file) for file in files], str(path))
+    return Factual(values, str(path), f"the attributes are those of {path}")
+
+
+def _matching(path: Path, names: Sequence[str], files: Sequence[Path]) -> list[int]:
+    """The row of every file: that with its path, or else that with its name."""
+    places: dict[Path, list[int]] = {}
+    bare: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        places.setdefault((path.parent / name).resolve(), []).append(row)
+        bare.setdefault(Path(name).name, []).append(row)
+    rows = [places.get(file.resolve()) or bare.get(file.name, []) for file in files]
+    for file, found in zip(files, rows, strict=True):
+        if len(found) > 1:
             raise InputError(
-                subject,
+                str(path),
                 expected=f"one row for '{file}'",
-                got=f"{len(matching)} in the lines {[row + 2 for row in matching]}",
+                got=f"{len(found)}: {listed([names[row] for row in found])}",
                 do="keep one, or write file names with their folders",
             )
-        found += matching
-        missing += [] if matching else [str(file)]
+    missing = [str(file) for file, found in zip(files, rows, strict=True) if not found]
     if missing:
         raise InputError(
-            subject,
+            str(path),
             expected=f"a row for every picture, by its {FILE}",
-            got=f"none for {quoted(missing)}",
+            got=f"none for {listed(missing)}",
             do="add the rows; names are relative to the table, or without a folder",
         )
-    claimed = [row for row, count in Counter(found).items() if count > 1]
+    chosen = [row for (row,) in rows]
+    claimed = [row for row, count in Counter(chosen).items() if count > 1]
     if claimed:
         raise InputError(
-            subject,
+            str(path),
             expected="a row of its own for every picture",
-            got=f"one '{rows[claimed[0]][FILE]}' for several",
+            got=f"one '{names[claimed[0]]}' for several",
             do="write file names with their folders, relative to the table",
         )
-    columns: dict[str, Any] = {name: [] for name in space.names}
-    for row in found:
-        for name, column in columns.items():
-            value = _value(space[name], rows[row][name])
-            try:
-                space[name].parse(value)
-            except InputError as error:
-                raise error.about(f"{subject}, line {row + 2}, '{name}'", error.do) from error
-            column.append(value)
-    return Factual(space.parse(columns), str(path), f"the attributes are those of {path}")
-
-
-def _rows(path: Path, subject: str, space: AttributeSpace) -> list[dict[str, str]]:
-    """Lines of a table; missing cells are empty texts."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, restval="")
-            names = list(reader.fieldnames or [])
-            rows = list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        got = error.strerror if isinstance(error, OSError) else error
-        raise InputError(
-            subject, expected="a CSV file that can be read", got=got, do="check the path"
-        ) from error
-    missing = [name for name in (FILE, *space.names) if name not in names]
-    if missing:
-        raise InputError(
-            subject,
-            expected=f"the columns {quoted([FILE, *space.names])}",
-            got=f"no {quoted(missing)} among {quoted(names)}",
-            do="name every column in the first line",
-        )
-    return rows
-
-
-def _matching(rows: Sequence[Mapping[str, str]], folder: Path, file: Path) -> list[int]:
-    """Rows of a file: those with its path, or else those with its name."""
-    place = file.resolve()
-    whole = [i for i, row in enumerate(rows) if (folder / row[FILE]).resolve() == place]
-    return whole or [i for i, row in enumerate(rows) if Path(row[FILE]).name == file.name]
+    return chosen
 
 
 def _pairs(subject: str, texts: Iterable[str]) -> dict[str, str]:
@@ -211,6 +196,8 @@ def _value(attribute: AbstractAttribute, text: str) -> float | str:
     """A level by its name, anything else as a number where it is one."""
     if isinstance(attribute, Categorical):
         return text
+    if isinstance(attribute, Binary) and text.lower() in BINARY_TEXTS:
+        return float(BINARY_TEXTS[text.lower()])
     try:
         return float(text)
     except ValueError:

@@ -1,0 +1,163 @@
+"""Levels that are numbers: what the package made is read back as it was made, else no guess."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import fcfg
+from evaluations import asked, evaluation, write_table
+from fcfg.attributes import Categorical
+from fcfg.benchmarking.subject import random_table
+from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.datasets.examples import Examples
+from fcfg.datasets.folder import FolderData
+from fcfg.datasets.registry import load_data
+from fcfg.experiments import choose_subset
+from fcfg.experiments.subset import draw_targets
+from fcfg.generation import generate
+from fcfg.training import train
+from fcfg.training.settings import validated
+from refusal import refused
+from runs import TINY
+
+DIGIT = Categorical("digit", ["1", "2", "3", "4"])
+COUNT = 48
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures whose digits depend on whether they are bold."""
+    folder, rng = tmp_path_factory.mktemp("digits"), np.random.default_rng(0)
+    names = [f"{number:02}.png" for number in range(COUNT)]
+    for name in names:
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(folder / name)
+    bold, digit = [n % 2 for n in range(COUNT)], [1 + n // 2 % 4 for n in range(COUNT)]
+    parts = ["test"] * 24 + ["train"] * 16 + ["val"] * 8
+    write_table(folder, {"file_name": names, "bold": bold, "digit": digit, "part": parts})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> CounterfactualPipeline:
+    """What training on them gives, a sheet of counterfactuals on its way included."""
+    config = TINY | {
+        "data": {"format": "folder", "path": str(folder), "size": 8, "split": "part"},
+        "attributes": {"bold": {"kind": "binary"}, "digit": DIGIT.to_config()},
+        "graph": {"bold": [], "digit": ["bold"]},
+        "diffusion": {"batch": 8, "steps": 2},
+        "judge": {"width": 4, "batch": 8, "steps": 2},
+        "scm": {"steps": 2},
+        "run": {"sheets": 1},
+    }
+    return fcfg.load(train(validated(config), tmp_path_factory.mktemp("run") / "digits"))
+
+
+@pytest.fixture(scope="module")
+def examples(model: CounterfactualPipeline, folder: Path) -> Examples:
+    return load_data(FolderData(path=folder, size=8, split="part"), model.space)["test"]
+
+
+def test_digits_of_a_table_are_read_by_their_names(examples: Examples) -> None:
+    assert DIGIT.labels(examples.attributes["digit"])[:8] == list("11223344")
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3], 3, [3.0], np.array([0, 1]), torch.tensor([1])])
+def test_a_number_that_could_be_a_level_or_its_position_is_refused(values) -> None:
+    with refused("attribute 'digit'", "texts among '1', '2', '3', '4'", "or its position"):
+        DIGIT.parse(values)
+
+
+@pytest.mark.parametrize("levels", [["0", "1", "2"], ["dark", "fair", "grey"]])
+def test_numbers_are_positions_where_they_cannot_be_other_levels(levels: list[str]) -> None:
+    attribute = Categorical("x", levels)
+    assert attribute.labels(attribute.parse([2, 0])) == [levels[2], levels[0]]
+
+
+@pytest.mark.parametrize("levels", [["1", "0"], ["0", "2", "4"], ["0", "1.5"], ["low", "3"]])
+def test_one_level_that_is_another_number_is_enough(levels: list[str]) -> None:
+    with refused("attribute 'x'", "or its position"):
+        Categorical("x", levels).parse([0])
+
+
+def test_columns_stay_columns_through_slices_and_arithmetic() -> None:
+    codes = DIGIT.parse(["4", "1", "3"])
+    for made, names in (
+        (codes[1:], "13"),
+        (codes[[2, 0]], "34"),
+        ((codes + np.array([1, 1, 1])) % 4, "124"),
+        (np.repeat(codes, 2), "441133"),
+        (codes.copy(), "413"),
+    ):
+        assert DIGIT.labels(DIGIT.parse(made)) == list(names)
+    for lost in (codes == 0, np.concatenate([codes, codes]), pickle.loads(pickle.dumps(codes))):
+        with refused("attribute 'digit'", "or its position"):
+            DIGIT.parse(lost)
+    with refused("attribute 'digit'", "code 0 to 3", "4.0 in row 0"):
+        DIGIT.parse(codes + 1)
+    with refused("attribute 'digit'", "codes of the levels '1', '2'", "of 'a', 'b'"):
+        DIGIT.parse(Categorical("letter", ["a", "b"]).parse(["a"]))
+
+
+def asked_again(
+    pipeline: CounterfactualPipeline, examples: Examples, **question: Any
+) -> list[str]:
+    images = torch.from_numpy(examples.images.astype(np.float32)) / 127.5 - 1
+    pair = pipeline.counterfactual(images, examples.attributes, steps=2, **question)
+    again = pipeline.counterfactual(pair.images, pair.attributes, {"bold": 1}, steps=2)
+    assert again.abduction.attributes["digit"].tolist() == pair.attributes["digit"].tolist()
+    return DIGIT.labels(pair.attributes["digit"])
+
+
+def test_a_pipeline_reads_its_own_columns_as_it_wrote_them(model, examples: Examples) -> None:
+    factual = DIGIT.labels(examples.attributes["digit"])
+    assert asked_again(model, examples, do={}) == factual
+    assert set(asked_again(model, examples, do={"digit": "3"})) == {"3"}
+    following = asked_again(model, examples, do={"digit": lambda digit: (digit + 1) % 4})
+    assert following == [DIGIT.levels[int(name) % 4] for name in factual]
+    asked_again(model, examples, do={"bold": 1})  # recomputes the digit
+
+
+def test_a_number_in_do_is_no_guess(model, examples: Examples) -> None:
+    for value in (3, [3] * len(examples), lambda digit: np.full(len(digit), 3)):
+        with refused("intervention on 'digit'", "texts among", "or its position"):
+            asked_again(model, examples, do={"digit": value})
+
+
+def test_what_a_judge_reads_can_be_asked_about(model, folder: Path, tmp_path: Path) -> None:
+    files = sorted(folder.glob("0*.png"))[:3]
+    out = {"steps": 2, "batch_size": 64}
+    read = generate(model, files, do={"digit": "4"}, out=tmp_path / "judge", **out)
+    pixels = np.stack([np.asarray(Image.open(file)) for file in files]).transpose(0, 3, 1, 2)
+    seen = model.judge.read(torch.from_numpy(pixels).float() / 127.5 - 1).attributes
+    assert [result.factual["digit"] for result in read] == DIGIT.labels(seen["digit"])
+    given = generate(model, files, seen, {"digit": "4"}, out=tmp_path / "given", **out)
+    table = folder / "metadata.csv"
+    listed = generate(model, files, table, {"digit": "4"}, out=tmp_path / "table", **out)
+    assert [result.factual for result in given] == [result.factual for result in read]
+    assert [result.factual["digit"] for result in listed] == ["1", "1", "2"]
+    assert {result.counterfactual["digit"] for result in [*read, *given, *listed]} == {"4"}
+
+
+def test_an_evaluation_sets_other_levels_and_says_which(model, tmp_path: Path) -> None:
+    experiment = asked(do=("digit",), images=8)
+    subset = choose_subset(model, experiment)
+    result = evaluation(tmp_path / "run", experiment, model, subset=subset).run()
+    wanted = draw_targets(model.space, subset.attributes, ["digit"], subset.names, 0)["digit"]
+    wanted = dict(zip(subset.names, DIGIT.labels(wanted), strict=True))
+    factual = dict(zip(subset.names, DIGIT.labels(subset.attributes["digit"]), strict=True))
+    rows = [row for row in result.rows if row["do"] == "digit"]
+    assert {row["image"] for row in rows} == set(subset.names)
+    for row in rows:
+        assert row["target"]["digit"] == wanted[row["image"]] != factual[row["image"]]
+
+
+def test_a_measurement_of_speed_draws_legal_values(model) -> None:
+    table = random_table(model.space, 20)
+    assert model.space.parse(table)["digit"].tolist() == table["digit"].tolist()
