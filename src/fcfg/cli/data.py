@@ -95,6 +95,26 @@ def check(
     raise typer.Exit(0 if report.ok else 1)
 
 
+@data.command("example")
+def example(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write.")],
+    count: Annotated[int, typer.Option(metavar="N", help="Number of pictures.")] = 1000,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed; another draws others.")] = 0,
+) -> None:
+    """Draw a folder of grey shapes to try the other commands on.
+
+    Each picture shows a disc or a square; metadata.csv says its radius, its brightness, which
+    grows with the radius, and whether it is a square.
+
+    Example:
+        fcfg data example shapes
+    """
+    from fcfg.datasets.shapes import write_shapes
+
+    place = write_shapes(folder, count, seed)
+    print(f"Wrote {count} pictures and metadata.csv to {place}; next: fcfg data check {place}")
+
+
 def _options(
     config: Path | None, group: str | None, split: str | None
 ) -> tuple[FolderData, AttributeSpace | None]:
@@ -237,8 +257,8 @@ def starting_config(report: Report, options: FolderData, folder: Path) -> str:
         "# Small and short enough for a first look on a CPU. Good pictures want a GPU, a network",
         "# of base 64 with multipliers [1, 2, 4, 8], and tens of thousands of steps.",
         f"network: {_yaml({'base': 16, 'multipliers': list(_MULTIPLIERS)})}",
-        "diffusion: {batch: 16, steps: 1000, learning_rate: 1.0e-3, ema: 0.99}",
-        "judge: {width: 8, batch: 32, steps: 300}",
+        "diffusion: {batch: 32, steps: 1500, learning_rate: 1.0e-3, ema: 0.99}",
+        "judge: {width: 8, batch: 32, steps: 600}",
     ]
     return "\n".join(lines) + "\n"
 
