@@ -26,29 +26,28 @@ def refusal(error: ValidationError, root: type[BaseModel], subject: str) -> Inpu
     if isinstance(cause, InputError):
         return cause.about(f"{subject}, {str(cause).split(':')[0]}", cause.do)
     loc = [str(key) for key in first["loc"]]
-    where = ".".join(_without_tags(loc)) or "the whole"
+    where = ".".join(_without_tags(loc))
+    subject = f"{subject}, '{where}'" if where else subject
     if first["type"] == "extra_forbidden":
         known = _fields_at(root, loc[:-1])
         return InputError(
-            f"{subject}, '{where}'",
+            subject,
             expected=f"one of {quoted(known)}",
             got=repr(loc[-1]),
             do=nearest(loc[-1], known),
         )
     if first["type"] == "missing":
-        return InputError(
-            f"{subject}, '{where}'", expected="a value", got="none", do="add this key"
-        )
+        return InputError(subject, expected="a value", got="none", do="add this key")
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         return InputError(
-            f"{subject}, '{where}'",
+            subject,
             expected="values that fit together",
             got=message,
             do="correct one of them",
         )
     return InputError(
-        f"{subject}, '{where}'",
+        subject,
         expected=message.removeprefix("Input should be "),
         got=short(first["input"]),
         do="correct it",

@@ -8,6 +8,7 @@ from fcfg.errors import InputError, check_among
 from fcfg.experiments.record import BASELINE
 from fcfg.guidance import Guidance
 from fcfg.sampling import GRIDS, QUALITIES, parse_solver
+from fcfg.seeds import LARGEST_SEED
 
 _WAY = QUALITIES["default"]
 
@@ -34,7 +35,8 @@ class Experiment(BaseModel):
     reverse: bool = True  #: also go back, and measure what is lost
     composition: bool = True  #: also ask the null question
     fid: bool = False  #: also measure FID, where its weights are found
-    seed: int = Field(default=0, ge=0)  #: of the images chosen, the values drawn, the causal model
+    seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
+    """Of the images chosen, the values drawn, the causal model."""
 
     @field_validator("do")
     @classmethod

@@ -35,6 +35,7 @@ from fcfg.training.objectives import AbstractObjective, DenoisingObjective, Read
 from fcfg.training.pictures import counterfactual_sheet
 from fcfg.training.state import Checkpoint
 from fcfg.training.stopping import StopRequest, TrainingStopped
+from fcfg.training.trial import try_networks
 from fcfg.training.workspace import Workspace, new_denoiser, new_judge
 
 
@@ -64,6 +65,7 @@ def train(
     check_among("part", part, get_args(Part))
     accelerator = accelerator_for(config.run)
     check_shares(config, accelerator)
+    try_networks(config, accelerator.num_processes)
     reporter = reporter if reporter is not None and accelerator.is_main_process else Quiet()
     workspace, stop = Workspace(out, config), StopRequest()
     workspace.prepare()
@@ -84,6 +86,7 @@ def train(
         reporter.say(
             f"images: {counts}" + (f"; left out: {', '.join(reasons)}" if reasons else "")
         )
+        config.diffusion_steps(len(splits["train"]))  # or a refusal, before the judge is trained
         session = Session(config, workspace, splits, accelerator, log, reporter, stop)
         try:
             with torch.random.fork_rng(), torch.backends.cudnn.flags(enabled=True, benchmark=True):
