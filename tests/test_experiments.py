@@ -118,7 +118,8 @@ def test_an_unknown_experiment_suggests_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("text", "subject", "fragments"),
     [
-        ("do: [smiling", "experiment '", ("expected YAML", "mend that line")),
+        ("do: [smiling", "experiment '", ("expected YAML", "in line 1", "--show")),
+        ("seed: 1\nseed: 2", "experiment '", ("'seed' twice, in line 2",)),
         ("- smiling", "experiment '", ("a mapping", "--show portraits/core")),
         ("do: [smiling]", "'guidance'", ("a value", "add this key")),
         ("do: [smiling]\nguidance: [cfg:3]\nimage: 3", "'image'", ("did you mean 'images'?",)),

@@ -164,7 +164,8 @@ def test_in_a_graph_nothing_means_no_parents() -> None:
         ("data.seed=1000000", "data, seed", ("for validation and evaluation",)),
         ("diffusion", "--set", ("diffusion.batch=64",)),
         ("diffusion.batch.deep=1", "--set diffusion.batch.deep", ("'batch' to hold keys",)),
-        ("name=[", "--set name", ("'['",)),
+        ("name=[", "--set name", ("expected YAML", "quote it")),
+        ("name={a: 1, a: 2}", "--set name", ("'a' twice",)),
         ("graph=5", "'graph'", ("dictionary",)),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import warnings
 from pathlib import Path
@@ -35,6 +36,13 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert line.startswith("fcfg train: ")
     assert line.count("\n") == 1
     return line
+
+
+def refused_at_last(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run what must be refused once its images are read; return the last line."""
+    capsys.readouterr()
+    assert main(["train", *words]) == 2
+    return capsys.readouterr().err.splitlines()[-1]
 
 
 def everything(folder: Path) -> set[Path]:
@@ -202,6 +210,54 @@ def test_data_that_lie_elsewhere_are_found(elsewhere: Path, capsys) -> None:
     (elsewhere / "faces").rename(elsewhere / "moved")
     assert "a folder that exists" in refusal(capsys, "faces.yaml", "--part", "scm")
     assert main(["train", "faces.yaml", "--part", "scm", "--data", "moved"]) == 0
+
+
+def test_a_run_goes_on_with_the_data_it_began_with_and_with_no_others(
+    elsewhere: Path, capsys
+) -> None:
+    """Wherever they lie, and whenever they were written."""
+    words = ["train", str(strangers_folder(elsewhere)), "--part", "scm"]
+    assert main(words) == 0
+    shutil.copytree(elsewhere / "faces", elsewhere / "copy", copy_function=shutil.copyfile)
+    assert main([*words, "--data", "copy"]) == 0
+    capsys.readouterr()
+    table = (elsewhere / "copy/metadata.csv").read_text()
+    for changed, got in {
+        table.replace("05.png,1,30", "05.png,0,30"): "got other labels;",
+        table.replace("\n05.png,1,30", ""): "got other images in its splits, or another order;",
+    }.items():
+        (elsewhere / "copy/metadata.csv").write_text(changed)
+        line = refused_at_last(capsys, *words[1:], "--data", "copy")
+        assert "run runs/faces: expected the data it began with, " + got in line
+    (elsewhere / "copy/metadata.csv").write_text(table)
+    with Image.open("copy/05.png") as picture:
+        picture.putpixel((5, 6), (0, 0, 0))
+        picture.save("copy/05.png")
+    line = refused_at_last(capsys, *words[1:], "--data", "copy")
+    assert "got images with other pixels; choose another --out" in line
+    assert main(words) == 0
+
+
+def test_what_has_learned_nothing_has_no_data_and_older_runs_get_a_digest(
+    elsewhere: Path, capsys
+) -> None:
+    words = ["train", str(strangers_folder(elsewhere)), "--part", "scm"]
+    assert main(words) == 0
+    said = "the run began without a digest of its data; it has one from now on\n"
+    assert said not in capsys.readouterr().err
+    digests = elsewhere / "runs/faces/training/data.json"
+    whole = digests.read_text()
+    digests.unlink()  # as releases before it left it
+    assert main(words) == 0
+    assert said in capsys.readouterr().err
+    assert digests.read_text() == whole
+    digests.write_text("{")
+    assert "data.json: expected JSON" in refused_at_last(capsys, *words[1:])
+    digests.write_text("{}")
+    assert "other images" in refused_at_last(capsys, *words[1:])
+    shutil.rmtree(elsewhere / "runs/faces/training/state")
+    assert main(words) == 0
+    assert digests.read_text() == whole
 
 
 def test_a_picture_that_cannot_be_read_is_refused_or_left_out(elsewhere: Path, capsys) -> None:

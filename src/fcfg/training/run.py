@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -28,6 +29,7 @@ from fcfg.execution import own_gpu
 from fcfg.files import single_writer, write_atomically
 from fcfg.seeds import stream
 from fcfg.training.config import Part, Run, TrainingConfig
+from fcfg.training.data_digest import digest_data
 from fcfg.training.feed import Batch, Feed, scales_of
 from fcfg.training.log import AbstractReporter, Quiet, RunLog
 from fcfg.training.loop import Course, Loop, share_of
@@ -74,13 +76,17 @@ def train(
         if main:
             workspace.claim()
         log = RunLog(workspace.log, workspace.board if main else None)
+
+        def counted(what: str, done: int, total: int) -> None:
+            stop.check(what)
+            reporter.counted(what, done, total)
+
         with accelerator.main_process_first():  # which fills the cache of images
-
-            def counted(what: str, done: int, total: int) -> None:
-                stop.check(what)
-                reporter.counted(what, done, total)
-
             splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=counted)
+        if main and not isinstance(config.data, DrawnData):  # which follow from the configuration
+            digests = digest_data(splits, partial(counted, "hashing images"))
+            if not workspace.check_data(digests):
+                reporter.say("the run began without a digest of its data; it has one from now on")
         counts = ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
         reasons = [f"{count} ({reason})" for reason, count in left_out(config).items()]
         reporter.say(
