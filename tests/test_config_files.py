@@ -61,7 +61,9 @@ CHAIN = "\n".join(f"a{n}: &a{n} [{f'*a{n - 1}' if n else 'end'}]" for n in range
         ("a: \0", ("special characters",)),
     ],
 )
-def test_what_is_not_legal_is_refused_with_its_place(text: str, fragments: tuple[str, ...]) -> None:
+def test_what_is_not_legal_is_refused_with_its_place(
+    text: str, fragments: tuple[str, ...]
+) -> None:
     with refused("mine.yaml", "expected YAML", *fragments, "mend it"):
         yaml_of(text)
 
@@ -112,7 +114,7 @@ def test_only_regular_files_of_some_size_are_read(tmp_path: Path) -> None:
 
 
 def test_all_that_read_such_files_read_them_so(tmp_path: Path, capsys) -> None:
-    """Experiments, training configurations, what data check is given, the copy that a run keeps."""
+    """Experiments, trainings, data check, and the copy that a run keeps."""
     doubled = tmp_path / "doubled.yaml"
     doubled.write_text("seed: 1\nseed: 2")
     for source in ("/dev/zero", str(doubled)):

@@ -34,6 +34,7 @@ from fcfg.metrics import LPIPS, Missing
 from fcfg.refusals import refusal
 from fcfg.sampling import QUALITIES
 from refusal import refused
+from runs import NO_FOLDERS
 from stored import alexnet, images, linear_layers
 
 # Questions --------------------------------------------------------------------------------------
@@ -140,6 +141,14 @@ def test_a_file_that_is_no_experiment_is_refused(
     file = tmp_path / "mine.yaml"
     file.write_text(text)
     with refused(subject, *fragments):
+        find_experiment(str(file))
+
+
+@pytest.mark.parametrize("name", [*NO_FOLDERS, "a//b", "a/../b", "a/"])
+def test_a_name_that_would_lead_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"do: [smiling]\nguidance: [cfg:3]\nname: {name}")
+    with refused("name", "a plain folder name"):
         find_experiment(str(file))
 
 

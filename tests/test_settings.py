@@ -14,7 +14,7 @@ from fcfg.training import train
 from fcfg.training.describe import describe
 from fcfg.training.settings import presets, read_config, to_yaml, validated
 from refusal import refused
-from runs import TINY, tiny
+from runs import NO_FOLDERS, TINY, tiny
 
 
 def test_there_is_a_preset_for_every_model_of_the_paper_and_of_ours() -> None:
@@ -164,6 +164,7 @@ def test_in_a_graph_nothing_means_no_parents() -> None:
         ("data.seed=1000000", "data, seed", ("for validation and evaluation",)),
         ("diffusion", "--set", ("diffusion.batch=64",)),
         ("diffusion.batch.deep=1", "--set diffusion.batch.deep", ("'batch' to hold keys",)),
+        *((f"name={name}", "name", ("a plain folder name",)) for name in NO_FOLDERS),
         ("name=[", "--set name", ("expected YAML", "quote it")),
         ("name={a: 1, a: 2}", "--set name", ("'a' twice",)),
         ("graph=5", "'graph'", ("dictionary",)),

@@ -1,12 +1,14 @@
-"""Names of attributes and groups: what may be one."""
+"""Names of attributes and groups, and of runs: what may be one."""
 
 from __future__ import annotations
 
 import re
+import reprlib
 
 from fcfg.errors import InputError
 
 RESERVED = ("affected", "invariant")  # groups that follow from an intervention
+_FOLDER_BYTES = 200  # file systems take 255
 _NAME = re.compile(r"[^\s=,;:.]([^=,;:.]*[^\s=,;:.])?")
 
 
@@ -20,6 +22,25 @@ def check_name(name: object) -> str:
             "name",
             expected="text without any of the characters = , ; : . and no space at its ends",
             got=repr(name),
+            do="rename it",
+        )
+    return name
+
+
+def check_folder_name(name: str) -> str:
+    r"""Return the name of a run, which is that of its folder, or refuse it.
+
+    >>> check_folder_name("../../elsewhere")
+    Traceback (most recent call last):
+    fcfg.errors.InputError: name: expected a plain folder name of at most 200 bytes, without / and
+    \, got '../../elsewhere'; rename it.
+    """
+    plain = name.isprintable() and name not in ("", ".", "..") and not set(name) & set("/\\")
+    if not plain or len(name.encode()) > _FOLDER_BYTES:
+        raise InputError(
+            "name",
+            expected=f"a plain folder name of at most {_FOLDER_BYTES} bytes, without / and \\",
+            got=reprlib.repr(name),
             do="rename it",
         )
     return name

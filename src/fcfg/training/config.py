@@ -25,6 +25,7 @@ from fcfg.attributes import AttributeSpace
 from fcfg.datasets.registry import DataConfig
 from fcfg.errors import InputError, check_whole
 from fcfg.graph import CausalGraph
+from fcfg.names import check_folder_name
 from fcfg.networks import JudgeConfig, UNetConfig
 from fcfg.refusals import refusal
 from fcfg.schedule import Kind, NoiseSchedule, Parameterisation
@@ -139,7 +140,7 @@ class Promise(Section):
 class TrainingConfig(Section):
     """Everything ``fcfg train`` needs to know."""
 
-    name: str
+    name: str  #: and that of its folder in runs/
     promise: Promise | None = None
     seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
     data: DataConfig
@@ -151,6 +152,8 @@ class TrainingConfig(Section):
     judge: JudgeTraining = JudgeTraining(width=24)
     scm: ScmTraining = ScmTraining()
     run: Run = Run()
+
+    _is_a_folder = field_validator("name")(check_folder_name)
 
     @field_validator("graph", mode="before")
     @classmethod
