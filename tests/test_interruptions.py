@@ -104,6 +104,24 @@ def test_weights_that_are_no_numbers_are_never_written(tmp_path: Path) -> None:
         assert all(bool(t.isfinite().all()) for k, t in state.tensors.items() if "weights" in k)
 
 
+def test_a_pipeline_that_cannot_be_saved_stops_the_run_and_says_why(tmp_path: Path) -> None:
+    """Which is not for want of room."""
+
+    def spoil() -> None:
+        (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+
+    with pytest.raises(TrainingStopped, match="something else") as caught:
+        train(tiny(), tmp_path, "diffusion", reporter=Recorder(("diffusion", 2), spoil))
+    assert "diffusion: step 4 is kept, but the pipeline of it could not be saved" in str(
+        caught.value
+    )
+    assert "make room" not in str(caught.value)
+    (tmp_path / "config.json").unlink()
+    recorder = Recorder()
+    train(tiny(), tmp_path, "diffusion", reporter=recorder)
+    assert recorder.begun == [("diffusion", 4, 12)]
+
+
 def test_a_full_disk_stops_the_run_with_what_was_whole(tmp_path: Path) -> None:
     out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

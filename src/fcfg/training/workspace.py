@@ -14,7 +14,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from fcfg.checkpoint import save
+from fcfg.checkpoint import replaced_files, save
 from fcfg.config_files import parse_json, read_text, read_yaml
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.denoise import Denoiser
@@ -73,7 +73,8 @@ class Workspace:
         return Checkpoints(self.folder / "state" / part, self.config.run.keep)
 
     def prepare(self) -> None:
-        """Make the folder, or refuse one that holds another run."""
+        """Make the folder, or refuse one in which the pipeline could not be saved."""
+        replaced_files(self.out)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -178,7 +179,9 @@ class Workspace:
         tensors = self._published("judge", self.config.judge.publish)
         if tensors is None:
             return None
-        factors = json.loads((self.checkpoints("judge").folder / "factors.json").read_text())
+        path = self.checkpoints("judge").folder / "factors.json"
+        text = read_text(path, f"run {self.out}, {path.name}", expected="factors of the judge")
+        factors = parse_json(text, f"run {self.out}, {path.name}", do="train the judge again")
         judge = new_judge(self.config, {name: (m, sd) for name, (m, sd) in factors.items()})
         judge.load_state_dict(tensors)
         return judge.eval()
