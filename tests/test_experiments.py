@@ -270,6 +270,30 @@ def test_data_may_have_moved(tmp_path: Path) -> None:
         choose_subset(pipeline, asked())
 
 
+def test_where_data_lay_is_known_to_the_folder_of_the_training_alone(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """The model has their name; a folder of that name elsewhere is another."""
+    pipeline = folder_model(tmp_path / "faces")
+    before = choose_subset(pipeline, asked(balance=())).names
+    pipeline.provenance["training"]["data"]["path"] = "faces"
+    pipeline.folder = tmp_path / "run"
+    monkeypatch.chdir(tmp_path)
+    with refused("data 'folder' of the model", "got none", "--data DIR"):
+        choose_subset(pipeline, asked(balance=()))
+    run = tmp_path / "run/training/config.yaml"
+    run.parent.mkdir(parents=True)
+    run.write_text(f"data: {{path: {tmp_path / 'faces'}, cache: {tmp_path / 'cache'}}}")
+    assert choose_subset(pipeline, asked(balance=())).names == before
+    assert list((tmp_path / "cache").iterdir())
+    for garbage, got in {"{": "expected YAML", "data: 3": "of the model: expected"}.items():
+        run.write_text(garbage)
+        with refused("", got, "--data DIR"):
+            choose_subset(pipeline, asked(balance=()))
+        moved = choose_subset(pipeline, asked(balance=()), data=tmp_path / "faces")
+        assert moved.names == before
+
+
 def test_images_that_were_trained_on_are_not_evaluated(tmp_path: Path) -> None:
     pipeline = folder_model(tmp_path / "faces", 4)
     names = [f"{number:03}.png" for number in range(6)]

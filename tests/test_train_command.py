@@ -15,7 +15,9 @@ from PIL import Image
 
 import fcfg
 from fcfg.cli import main
+from fcfg.experiments import Experiment, choose_subset
 from fcfg.training import presets, read_config
+from refusal import refused
 from runs import tiny, tiny_file
 
 SMALL = ["--set", "diffusion.steps=2", "--set", "judge.steps=2"]
@@ -203,6 +205,21 @@ def test_from_a_folder_of_pictures_to_counterfactuals(elsewhere: Path, capsys) -
     assert record["images"][0]["counterfactual"]["bright"] == 1
     with Image.open("counterfactuals/07-counterfactual.png") as picture:
         assert picture.size == (8, 8)
+
+
+def test_a_model_says_nothing_of_the_folders_of_its_trainer(elsewhere: Path) -> None:
+    """Evaluation finds the data by the run's own folder; a copy of the model asks for them."""
+    words = ["--set", f"data.cache={elsewhere / 'cache'}", "--set", "run.sheets=0"]
+    assert main(["train", str(strangers_folder(elsewhere)), "--part", "diffusion", *words]) == 0
+    shutil.copytree("runs/faces", "copy", ignore=shutil.ignore_patterns("training"))
+    for path in (elsewhere / "copy").iterdir():
+        assert str(elsewhere).encode() not in path.read_bytes()
+    assert fcfg.load("copy").provenance["training"]["data"]["path"] == "faces"
+    asked = Experiment(do=("bright",), guidance=(), balance=())
+    names = choose_subset(fcfg.load("runs/faces"), asked).names
+    with refused("data 'folder' of the model", "--data DIR"):
+        choose_subset(fcfg.load("copy"), asked)
+    assert choose_subset(fcfg.load("copy"), asked, data=elsewhere / "faces").names == names
 
 
 def test_data_that_lie_elsewhere_are_found(elsewhere: Path, capsys) -> None:

@@ -170,11 +170,13 @@ def load(
             do="call load again so",
         )
     try:
-        return _build(folder, config, network)
+        pipeline = _build(folder, config, network)
     except (InputError, RuntimeError, ValueError) as error:
         if isinstance(error, InputError) and str(folder) in str(error):
             raise
         raise _refusal(folder, f"a {_CONFIG} that makes sense", error) from error
+    pipeline.folder = folder
+    return pipeline
 
 
 def shipped() -> tuple[str, ...]:

@@ -296,8 +296,8 @@ class Loop:
             on_checkpoint()
         except InputError as error:
             raise TrainingStopped(
-                f"{self.course.part}: step {self.step} is kept, but the pipeline could not be saved "
-                f"({str(error).rstrip('.')}); see to it and run the same command again",
+                f"{self.course.part}: step {self.step} is kept, but the pipeline could not be "
+                f"saved ({str(error).rstrip('.')}); see to it and run the same command again",
                 code=1,
             ) from error
 

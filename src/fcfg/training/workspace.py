@@ -147,8 +147,13 @@ class Workspace:
             return
         pipeline = self.pipeline()
         reached = {part: max(self.checkpoints(part).steps(), default=0) for part in steps}
+        training = self.config.model_dump(mode="json", exclude_none=True)
+        data: dict[str, Any] = training["data"]
+        if "path" in data:  # where it lay is for config.yaml alone, which is not handed on
+            data["path"] = Path(data["path"]).name
+        data.pop("cache", None)
         pipeline.provenance = {
-            "training": self.config.model_dump(mode="json", exclude_none=True),
+            "training": training,
             "steps": {
                 part: f"{done} of {max(done, steps[part])}" for part, done in reached.items()
             },
