@@ -221,7 +221,12 @@ def replaced_files(folder: Path) -> set[str]:
 
     A ``config.json`` that is not ours is never replaced: it is refused here.
     """
-    return set(_read_config(folder)[0].files.values()) if (folder / _CONFIG).exists() else set()
+    if not (folder / _CONFIG).exists():
+        return set()
+    try:
+        return set(_read_config(folder)[0].files.values())
+    except InputError as error:
+        raise error.about(f"checkpoint {folder}", "choose another folder") from error
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:

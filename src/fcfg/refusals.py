@@ -26,6 +26,10 @@ def refusal(error: ValidationError, root: type[BaseModel], subject: str) -> Inpu
     if isinstance(cause, InputError):
         return cause.about(f"{subject}, {str(cause).split(':')[0]}", cause.do)
     loc = [str(key) for key in first["loc"]]
+    tags: list[str] = []
+    if first["type"].startswith("union_tag"):
+        tags = [tag for model in _section_at(root, loc) for tag in _tags(model)]
+        loc = [*loc, "format"]
     where = ".".join(_without_tags(loc))
     subject = f"{subject}, '{where}'" if where else subject
     if first["type"] == "extra_forbidden":
@@ -35,6 +39,14 @@ def refusal(error: ValidationError, root: type[BaseModel], subject: str) -> Inpu
             expected=f"one of {quoted(known)}",
             got=repr(loc[-1]),
             do=nearest(loc[-1], known),
+        )
+    if tags:
+        found = first["ctx"].get("tag")
+        return InputError(
+            subject,
+            expected=f"one of {quoted(tags)}",
+            got="none" if found is None else repr(found),
+            do="add this key" if found is None else nearest(found, tags),
         )
     if first["type"] == "missing":
         return InputError(subject, expected="a value", got="none", do="add this key")
@@ -77,7 +89,7 @@ def _fields_at(root: type[BaseModel], loc: Sequence[str]) -> list[str]:
     return sorted({name for model in _section_at(root, loc) for name in model.model_fields})
 
 
-def _tags(model: type[BaseModel]) -> tuple[object, ...]:
+def _tags(model: type[BaseModel]) -> tuple[str, ...]:
     """Values of the key that tells members of a union apart."""
     field = model.model_fields.get("format")
     return () if field is None else get_args(field.annotation)

@@ -103,8 +103,8 @@ def train(
                     session.publish()
         except OSError as error:
             raise TrainingStopped(
-                f"a file could not be written ({error.strerror or error}); the checkpoints are "
-                "whole; make room and run the same command again",
+                f"{error.filename or 'a file'} could not be written ({error.strerror or error}); "
+                "the checkpoints are whole; make room and run the same command again",
                 code=1,
             ) from error
         finally:
