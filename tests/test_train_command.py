@@ -130,6 +130,7 @@ def test_what_is_set_and_which_part_are_what_is_trained(elsewhere: Path, capsys)
     out, err = capsys.readouterr()
     assert out == ""
     assert "judge: step 2 of 2, loss " in err
+    assert "steps: judge 2\n" in err
     assert "diffusion" not in err
     assert err.endswith("done: runs/tiny\n")
     state = elsewhere / "runs/tiny/training/state"
@@ -192,7 +193,7 @@ def test_from_a_folder_of_pictures_to_counterfactuals(elsewhere: Path, capsys) -
     strangers_folder(elsewhere)
     assert main(["train", "faces.yaml"]) == 0
     err = capsys.readouterr().err
-    assert "images: 20 train, 2 val, 2 test\n" in err
+    assert "images: 20 train, 2 val, 2 test\nsteps: scm 2, judge 2, diffusion 3\n" in err
     for part in ("scm: step 2 of 2", "judge: step 2 of 2", "diffusion: step 3 of 3"):
         assert part in err
     assert len(list((elsewhere / "runs/faces/training/sheets").iterdir())) == 1

@@ -180,4 +180,4 @@ class _Loader(yaml.SafeLoader):
 
 
 def _problem(what: str, where: yaml.Node | yaml.Event) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(None, None, what, where.start_mark)
+    return yaml.MarkedYAMLError(problem=what, problem_mark=cast(Any, where.start_mark))

@@ -41,7 +41,7 @@ def refusal(error: ValidationError, root: type[BaseModel], subject: str) -> Inpu
             do=nearest(loc[-1], known),
         )
     if tags:
-        found = first["ctx"].get("tag")
+        found = first.get("ctx", {}).get("tag")
         return InputError(
             subject,
             expected=f"one of {quoted(tags)}",

@@ -92,8 +92,9 @@ def train(
         reporter.say(
             f"images: {counts}" + (f"; left out: {', '.join(reasons)}" if reasons else "")
         )
-        config.diffusion_steps(len(splits["train"]))  # or a refusal, before the judge is trained
         session = Session(config, workspace, splits, accelerator, log, reporter, stop)
+        asked = [name for name, steps in session.steps.items() if part in ("all", name) and steps]
+        reporter.say(f"steps: {', '.join(f'{name} {session.steps[name]:,}' for name in asked)}")
         try:
             with torch.random.fork_rng(), torch.backends.cudnn.flags(enabled=True, benchmark=True):
                 for name, work in session.parts().items():
@@ -199,6 +200,16 @@ class Session:
         """What to do, in order."""
         return {"scm": self.fit_scm, "judge": self.train_judge, "diffusion": self.train_denoiser}
 
+    @property
+    def steps(self) -> dict[str, int]:
+        """How many each part takes from its beginning to its end."""
+        nodes = sum(bool(parents) for parents in self.config.causal_graph.parents.values())
+        return {
+            "scm": self.config.scm.steps * nodes,
+            "judge": self.config.judge.steps,
+            "diffusion": self.config.diffusion_steps(len(self.splits["train"])),
+        }
+
     def fit_scm(self) -> None:
         """Fit the mechanisms of attributes that have parents; quick, and so never resumed."""
         checkpoints, settings = self.workspace.checkpoints("scm"), self.config.scm
@@ -207,7 +218,7 @@ class Session:
         if checkpoints.steps() or not self.accelerator.is_main_process:
             return
         scm = self.workspace.scm()
-        total = settings.steps * len(children)
+        total = self.steps["scm"]
         self.log.rewind("scm", 0)
         if children:
             self.reporter.begin("scm", 0, total)
@@ -257,11 +268,10 @@ class Session:
         settings, on_gpu = self.config.diffusion, self.accelerator.device.type == "cuda"
         denoiser = new_denoiser(self.config, channels_last=on_gpu).to(self.accelerator.device)
         optimiser = denoising_optimiser(denoiser, settings.learning_rate, settings.weight_decay)
-        steps = self.config.diffusion_steps(len(self.splits["train"]))
         course = Course(
             part="diffusion",
             seed=self.config.seed,
-            steps=steps,
+            steps=self.steps["diffusion"],
             batch=settings.batch,
             learning_rate=settings.learning_rate,
             warmup=settings.warmup,
@@ -284,8 +294,7 @@ class Session:
 
     def publish(self) -> None:
         """Save the pipeline as it is now; a run that is not finished can be tried out, too."""
-        steps = self.config.diffusion_steps(len(self.splits["train"]))
-        self.workspace.publish({"judge": self.config.judge.steps, "diffusion": steps})
+        self.workspace.publish({part: self.steps[part] for part in ("judge", "diffusion")})
 
     def _run(
         self,
