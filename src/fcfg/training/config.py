@@ -167,7 +167,8 @@ class TrainingConfig(Section):
     def _makes_sense(self) -> Self:
         StructuralCausalModel(self.space, self.causal_graph)  # both, and that they fit
         NoiseSchedule(self.schedule.kind, self.schedule.steps)
-        self.unet, self.judge_network(0)  # their own checks
+        self.unet  # noqa: B018  # its own checks
+        self.judge_network(0)
         if self.diffusion.batch % self.diffusion.accumulate:
             raise ValueError("diffusion.batch must be divisible by diffusion.accumulate")
         return self

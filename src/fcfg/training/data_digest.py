@@ -29,11 +29,11 @@ def digest_data(splits: Splits, on_progress: Callable[[int, int], None]) -> dict
         parts["split"].update(json.dumps([split, examples.names]).encode())
         for name, column in examples.attributes.items():
             parts["labels"].update(json.dumps([split, name, str(column.dtype)]).encode())
-            parts["labels"].update(np.ascontiguousarray(column))
+            parts["labels"].update(np.ascontiguousarray(column).data)
         parts["images"].update(json.dumps([split, examples.images.shape]).encode())
         for start in range(0, len(examples), _ROWS):
             rows = examples.images[start : start + _ROWS]
-            parts["images"].update(np.ascontiguousarray(rows))
+            parts["images"].update(np.ascontiguousarray(rows).data)
             done += len(rows)
             on_progress(done, total)
     return {part: digest.hexdigest() for part, digest in parts.items()}

@@ -25,7 +25,7 @@ def try_networks(config: TrainingConfig, processes: int = 1) -> None:
     }
     for key, (shape, rows) in shapes.items():
         try:
-            _try(shape, rows // processes, size)
+            _try(shape, rows // processes, size)  # pyright: ignore[reportArgumentType] # frozen
         except (RuntimeError, ValueError) as error:
             raise InputError(
                 key,
