@@ -25,6 +25,9 @@ TINY: dict[str, Any] = {
     "run": {"checkpoint_steps": 4, "log_steps": 1, "validations": 2, "sheets": 0},
 }
 
+# Names, as YAML, that are not those of one plain folder.
+NO_FOLDERS = ("''", ".", "..", "../../evil", "/tmp/evil", r"a\b", '"a\\nb"', "x" * 201, "é" * 101)
+
 
 def tiny(**sections: Any) -> TrainingConfig:
     """The tiny configuration with some keys of its sections changed."""

@@ -187,8 +187,9 @@ def test_a_network_for_a_folder_that_has_one_is_refused(pipeline, tmp_path: Path
 
 
 def edit(folder: Path, **changes: object) -> None:
+    """Change the config, as one who means it."""
     path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes | {"digest": None}))
 
 
 def test_every_truncation_of_a_weight_file_is_refused(pipeline, tmp_path: Path) -> None:
@@ -203,12 +204,18 @@ def test_every_truncation_of_a_weight_file_is_refused(pipeline, tmp_path: Path) 
     load(tmp_path)
 
 
+def as_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("spoil", "fragments"),
     [
         (lambda f: (f / "config.json").unlink(), ["config.json that fcfg wrote", "No such file"]),
-        (lambda f: (f / "config.json").write_text("{"), ["something else"]),
-        (lambda f: (f / "config.json").write_text("[]"), ["something else"]),
+        (lambda f: (f / "config.json").write_text("{"), ["expected JSON"]),
+        (lambda f: (f / "config.json").write_text("[]"), ["a mapping"]),
+        (lambda f: (f / "config.json").write_text('{"format": 1, "format": 1}'), ["twice"]),
         (lambda f: (f / "config.json").write_text('{"model_type": "bert"}'), ["something else"]),
         (lambda f: edit(f, format=FORMAT + 1), [f"format version {FORMAT}", "upgrade fcfg"]),
         (lambda f: edit(f, format="1.0"), ["'1.0'"]),
@@ -224,7 +231,13 @@ def test_every_truncation_of_a_weight_file_is_refused(pipeline, tmp_path: Path) 
         (lambda f: edit(f, graph={"age": ["age"]}), ["makes sense"]),
         (lambda f: edit(f, attributes={"age": {"kind": "hat"}}), ["makes sense", "'hat'"]),
         (lambda f: edit(f, files={"scm": "a\0b"}), ["makes sense"]),
-        (lambda f: (f / "config.json").write_text("[" * 100_000), ["something else"]),
+        (lambda f: (f / "config.json").write_text("[" * 100_000), ["recursion"]),
+        (lambda f: edit(f, network={"size": 2**20}), ["'network", "4096"]),
+        (lambda f: edit(f, network={"base": 2**20}), ["'network", "16384"]),
+        (lambda f: edit(f, network={"base": 7}), ["base 7 is odd"]),
+        (lambda f: edit(f, judge={"width": 2**20}), ["'judge", "16384"]),
+        (lambda f: os.truncate(next(f.glob("network-*")), 2**40), ["fit its network", "larger"]),
+        (lambda f: as_a_pipe(next(f.glob("judge-*"))), ["fit its judge", "a pipe"]),
         (lambda f: edit(f, files={}), ["the file missing", "No such file"]),
         (lambda f: next(f.glob("scm-*")).unlink(), ["the file scm-", "No such file"]),
     ],
@@ -234,6 +247,53 @@ def test_what_is_not_a_checkpoint_is_refused(pipeline, tmp_path, spoil, fragment
     spoil(tmp_path)
     with refused(f"checkpoint {tmp_path}", *fragments):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("path", [None, 3, b"model", ["model"]])
+def test_what_is_no_path_is_refused(pipeline, path: object) -> None:
+    with refused("checkpoint", "the path of a folder", str(path)[:4], "pass one"):
+        load(path)
+    with refused("checkpoint", "the path of a folder", "pass one"):
+        save(pipeline, path)
+
+
+def test_a_file_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    with refused(f"checkpoint {tmp_path / 'model.safetensors'}", "a folder", "Not a directory"):
+        load(tmp_path / "model.safetensors")
+
+
+EDITS = {
+    "parameterisation": "noise",
+    "schedule": "linear",
+    "steps": 600,
+    "attributes": {name: SPACE.to_config()[name] for name in ("finding", "age", "hair")},
+    "graph": {"age": [], "finding": [], "hair": ["age"]},
+    "mechanisms": {},
+    "factors": {"age": [50.0, 18.0]},
+    "provenance": {"seed": 4},
+    "storage": "float16",
+}
+
+
+@pytest.mark.parametrize("key", EDITS)
+def test_an_edited_config_is_noticed_unless_it_says_that_it_was(
+    pipeline, tmp_path: Path, key: str
+) -> None:
+    """Even the order of the attributes: it is that of their blocks in the condition."""
+    save(pipeline, tmp_path)
+    path = tmp_path / "config.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values))  # laid out otherwise
+    load(tmp_path)
+    path.write_text(json.dumps(values | {key: EDITS[key]}))
+    with refused(f"checkpoint {tmp_path}", "an edited one", "remove 'digest'"):
+        load(tmp_path)
+    path.write_text(json.dumps({k: v for k, v in values.items() if k != "digest"}))
+    load(tmp_path)  # as older releases wrote it
+    path.write_text(json.dumps(values | {key: EDITS[key]}))
+    save(pipeline, tmp_path)  # what is replaced may be anything of ours
+    load(tmp_path)
 
 
 def test_a_valid_safetensors_file_under_the_right_name_must_still_fit(pipeline, tmp_path) -> None:

@@ -296,10 +296,19 @@ def test_findings_are_printed_one_a_line_and_errors_exit_with_one(tmp_path, caps
 def test_what_cannot_be_looked_at_exits_with_two(tmp_path, capsys) -> None:
     assert run(tmp_path / "nowhere") == 2
     assert "expected a folder that exists" in capsys.readouterr().err
-    for text in ("data: {format: embed}", "- a list", "data: 3", "{"):
+    for text, fragment in {
+        "data: {format: embed}": "'data.format': expected 'folder', got str 'embed'",
+        "- a list": "write one with --init",
+        "data: 3": "'data': expected a valid dictionary",
+        "attributes: {age: 3}": "'attributes.age'",
+        "data: {size: 8, size: 16}": "'size' twice, in line 1",
+        "{": "write one with --init",
+    }.items():
         (tmp_path / "c.yaml").write_text(text)
         assert run(tmp_path, "--config", tmp_path / "c.yaml") == 2
-        assert "write one with --init" in capsys.readouterr().err
+        line = capsys.readouterr().err
+        assert line.count("\n") == 1
+        assert fragment in line
 
 
 def test_the_first_configuration_loads_what_was_looked_at(tmp_path, capsys) -> None:

@@ -45,7 +45,7 @@ def saved(folder: Path, provenance: dict[str, Any] | None = None, *, judge: bool
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> str:
     """An experiment in a file, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    experiment = asked(name="", do=("smiling",), guidance=("cfg:3",), images=2, title="Ours")
+    experiment = asked(do=("smiling",), guidance=("cfg:3",), images=2, title="Ours")
     values = yaml.safe_load(to_yaml(experiment))
     del values["name"]
     Path("mine.yaml").write_text(yaml.safe_dump(values))
@@ -317,7 +317,7 @@ def test_lines_are_for_those_who_read_later(
     with bars.share_bar() as told:
         told(0.5)
     assert capsys.readouterr().err == ""  # not yet
-    monkeypatch.setattr(bars, "_SECONDS", -1)
+    monkeypatch.setattr(bars, "SECONDS", -1)
     with bars.share_bar() as told:
         told(0.0)
         told(0.5)

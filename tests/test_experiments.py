@@ -34,6 +34,7 @@ from fcfg.metrics import LPIPS, Missing
 from fcfg.refusals import refusal
 from fcfg.sampling import QUALITIES
 from refusal import refused
+from runs import NO_FOLDERS
 from stored import alexnet, images, linear_layers
 
 # Questions --------------------------------------------------------------------------------------
@@ -118,7 +119,8 @@ def test_an_unknown_experiment_suggests_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("text", "subject", "fragments"),
     [
-        ("do: [smiling", "experiment '", ("expected YAML", "mend that line")),
+        ("do: [smiling", "experiment '", ("expected YAML", "in line 1", "--show")),
+        ("seed: 1\nseed: 2", "experiment '", ("'seed' twice, in line 2",)),
         ("- smiling", "experiment '", ("a mapping", "--show portraits/core")),
         ("do: [smiling]", "'guidance'", ("a value", "add this key")),
         ("do: [smiling]\nguidance: [cfg:3]\nimage: 3", "'image'", ("did you mean 'images'?",)),
@@ -142,6 +144,14 @@ def test_a_file_that_is_no_experiment_is_refused(
         find_experiment(str(file))
 
 
+@pytest.mark.parametrize("name", [*NO_FOLDERS, "a//b", "a/../b", "a/"])
+def test_a_name_that_would_lead_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"do: [smiling]\nguidance: [cfg:3]\nname: {name}")
+    with refused("name", "a plain folder name"):
+        find_experiment(str(file))
+
+
 def test_a_file_without_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00")
     with refused("mine.yaml", "no text", "check the path"):
@@ -160,7 +170,7 @@ def test_a_file_is_called_by_its_name_unless_it_says_another(tmp_path: Path) -> 
 def test_the_whole_of_a_configuration_may_be_wrong() -> None:
     with pytest.raises(ValueError, match="validation") as caught:
         Experiment.model_validate("smiling")
-    with refused("mine, 'the whole'"):
+    with refused("mine"):
         raise refusal(caught.value, Experiment, "mine")  # type: ignore[arg-type]
 
 
@@ -258,6 +268,30 @@ def test_data_may_have_moved(tmp_path: Path) -> None:
     del pipeline.provenance["training"]["data"]["path"]
     with refused("data 'folder' of the model", "got none", "--data DIR"):
         choose_subset(pipeline, asked())
+
+
+def test_where_data_lay_is_known_to_the_folder_of_the_training_alone(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """The model has their name; a folder of that name elsewhere is another."""
+    pipeline = folder_model(tmp_path / "faces")
+    before = choose_subset(pipeline, asked(balance=())).names
+    pipeline.provenance["training"]["data"]["path"] = "faces"
+    pipeline.folder = tmp_path / "run"
+    monkeypatch.chdir(tmp_path)
+    with refused("data 'folder' of the model", "got none", "--data DIR"):
+        choose_subset(pipeline, asked(balance=()))
+    run = tmp_path / "run/training/config.yaml"
+    run.parent.mkdir(parents=True)
+    run.write_text(f"data: {{path: {tmp_path / 'faces'}, cache: {tmp_path / 'cache'}}}")
+    assert choose_subset(pipeline, asked(balance=())).names == before
+    assert list((tmp_path / "cache").iterdir())
+    for garbage, got in {"{": "expected YAML", "data: 3": "of the model: expected"}.items():
+        run.write_text(garbage)
+        with refused("", got, "--data DIR"):
+            choose_subset(pipeline, asked(balance=()))
+        moved = choose_subset(pipeline, asked(balance=()), data=tmp_path / "faces")
+        assert moved.names == before
 
 
 def test_images_that_were_trained_on_are_not_evaluated(tmp_path: Path) -> None:

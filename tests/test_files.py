@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 import subprocess
 import sys
@@ -56,6 +58,16 @@ def test_what_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         write_atomically(tmp_path / "folder", b"new")
     assert names(tmp_path) == ["folder"]
+
+
+def test_a_disk_without_room_names_the_file(tmp_path: Path) -> None:
+    def write(file: BinaryIO) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as the system does: nameless
+
+    for path in (tmp_path / "file", tmp_path / "missing" / "file"):
+        with pytest.raises(OSError, match=f"'{path}'$") as caught:
+            write_atomically(path, write)
+        assert caught.value.filename == str(path)
 
 
 def test_what_a_killed_process_had_begun_is_removed_and_nothing_else(tmp_path: Path) -> None:

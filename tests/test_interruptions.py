@@ -104,6 +104,22 @@ def test_weights_that_are_no_numbers_are_never_written(tmp_path: Path) -> None:
         assert all(bool(t.isfinite().all()) for k, t in state.tensors.items() if "weights" in k)
 
 
+def test_a_pipeline_that_cannot_be_saved_stops_the_run_and_says_why(tmp_path: Path) -> None:
+    """Which is not for want of room."""
+
+    def spoil() -> None:
+        (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+
+    with pytest.raises(TrainingStopped, match="something else") as caught:
+        train(tiny(), tmp_path, "diffusion", reporter=Recorder(("diffusion", 2), spoil))
+    assert "diffusion: step 4 is kept, but the pipeline could not" in str(caught.value)
+    assert "make room" not in str(caught.value)
+    (tmp_path / "config.json").unlink()
+    recorder = Recorder()
+    train(tiny(), tmp_path, "diffusion", reporter=recorder)
+    assert recorder.begun == [("diffusion", 4, 12)]
+
+
 def test_a_full_disk_stops_the_run_with_what_was_whole(tmp_path: Path) -> None:
     out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -124,7 +140,7 @@ def test_a_log_without_room_stops_the_run_as_well(tmp_path: Path) -> None:
     room = (out / "training/log.jsonl").stat().st_size
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room + 10, before[1]))
-        with pytest.raises(TrainingStopped, match=r"could not be written .*too large") as caught:
+        with pytest.raises(TrainingStopped, match=r"log.jsonl could not .*too large") as caught:
             train(tiny(), out)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional as F
@@ -288,6 +290,38 @@ def test_configs_are_frozen_and_refuse_unknown_keys() -> None:
     for wrong in ({"base": 0}, {"size": 30}, {"attention": (17,)}, {"multipliers": ()}):
         with pytest.raises(ValidationError):
             UNetConfig(**wrong)
+
+
+@given(
+    size=st.integers(1, 12),
+    base=st.integers(1, 34),
+    multipliers=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    head_channels=st.integers(1, 40),
+)
+@settings(max_examples=30)
+@example(size=4, base=16, multipliers=[1, 2, 2], head_channels=8)  # one pixel, 32 channels
+@example(size=4, base=2, multipliers=[1, 7, 9], head_channels=64)  # 14 + 18 of them
+@example(size=4, base=22, multipliers=[1, 1, 2], head_channels=8)  # 44 channels, five heads
+@example(size=8, base=6, multipliers=[1, 3], head_channels=9)
+def test_a_shape_is_legal_if_and_only_if_it_can_be_computed(
+    size: int, base: int, multipliers: list[int], head_channels: int
+) -> None:
+    """Of one image; the meta device knows."""
+    values = {"size": size, "base": base, "multipliers": multipliers, "blocks": 1}
+    values |= {"attention": (), "head_channels": head_channels, "condition": 8, "dropout": 0.0}
+    try:
+        legal = UNetConfig.model_validate(values)
+    except ValidationError:
+        legal = None
+    with torch.device("meta"):
+        x, t, c = torch.empty(1, 3, size, size), torch.ones(1, dtype=torch.int64), torch.ones(1, 8)
+    try:
+        with torch.device("meta"):
+            network = UNet(legal or UNetConfig.model_construct(channels=3, **values))
+        computed = network(x, t, c).shape == x.shape
+    except (RuntimeError, ValueError, ZeroDivisionError):
+        computed = False
+    assert computed == (legal is not None)
 
 
 def test_the_judge_is_resnet_18_and_its_features_feed_its_head() -> None:

@@ -74,6 +74,12 @@ def test_a_text_that_is_no_way_is_refused(text, subject: str, fragments: list[st
         Way.parse(text)
 
 
+def test_who_asks_for_too_many_steps_is_told_the_default_and_the_papers() -> None:
+    default, paper = (find_way(quality).steps for quality in ("default", "paper"))
+    with refused("steps", f"{default} is the default, {paper} the paper's"):
+        time_grid(NoiseSchedule(), 1001)
+
+
 def test_a_way_takes_solvers_and_known_grids() -> None:
     with refused("solver", "fcfg.DDIM()", "str 'ddim'"):
         Way("ddim", "uniform", 10)

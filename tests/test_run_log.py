@@ -146,9 +146,27 @@ def test_elsewhere_lines_come_now_and_then_and_at_the_end(monkeypatch) -> None:
             clock[0] += 10  # a line every half minute at most
             made.progress("diffusion", step, 1 / step)
     assert screen.getvalue().splitlines() == [
-        "diffusion: step 4 of 10, loss 0.2500",
-        "diffusion: step 8 of 10, loss 0.1250",
+        "diffusion: step 4 of 10, loss 0.2500, 10.0 s/it, about 60 s left",
+        "diffusion: step 8 of 10, loss 0.1250, 10.0 s/it, about 20 s left",
         "diffusion: step 10 of 10, loss 0.1000",
+    ]
+
+
+def test_the_time_that_is_left_counts_the_steps_of_this_run_alone(monkeypatch) -> None:
+    made, screen = reporter(terminal=False)
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with made:
+        made.begin("diffusion", 1000, 2000)
+        clock[0] += 40
+        made.progress("diffusion", 1100, 0.5)
+        made.counted("reading images", 0, 8)
+        clock[0] += 40
+        made.counted("reading images", 0, 8)  # nothing to divide by
+    assert screen.getvalue().splitlines() == [
+        "diffusion: going on at step 1000 of 2000",
+        "diffusion: step 1100 of 2000, loss 0.5000, 2.5 it/s, about 6 min left",
+        "reading images: 0 of 8",
     ]
 
 

@@ -10,10 +10,11 @@ import yaml
 
 from fcfg.datasets.registry import default_attributes
 from fcfg.networks import PAPER
+from fcfg.training import train
 from fcfg.training.describe import describe
 from fcfg.training.settings import presets, read_config, to_yaml, validated
 from refusal import refused
-from runs import TINY, tiny
+from runs import NO_FOLDERS, TINY, tiny
 
 
 def test_there_is_a_preset_for_every_model_of_the_paper_and_of_ours() -> None:
@@ -144,8 +145,20 @@ def test_in_a_graph_nothing_means_no_parents() -> None:
         ("promise.sorce=mine", "'promise.sorce'", ("did you mean 'source'?",)),
         ("diffusion.batch=0", "'diffusion.batch'", ("greater than 0", "int 0")),
         ("diffusion.batch=many", "'diffusion.batch'", ("integer", "'many'")),
-        ("data.format=folders", "'data'", ("'folder'",)),
-        ("network.attention=[5]", "", ("not among the sizes",)),
+        ("data.format=folders", "'data.format'", ("'embed'", "did you mean 'folder'?")),
+        ("data={path: faces}", "'data.format'", ("one of 'folder', ", "got none", "add this key")),
+        ("data.format=null", "'data.format'", ("'embed'", "None")),
+        ("network.attention=[5]", "network", ("not among the sizes",)),
+        *((f"network.base={base}", "network", (f"base {base} is odd",)) for base in (1, 7, 33)),
+        ("network.base=1000000", "network, 'base'", ("less than or equal to", "1000000")),
+        ("network.head_channels=3", "network", ("head_channels 3", "128 channels")),
+        ("network.multipliers=[]", "network", ("multipliers",)),
+        ("network.embedding=1000000", "network, 'condition'", ("3000000",)),
+        ("judge.width=1000000", "judge, 'width'", ("1000000",)),
+        ("schedule.steps=10", "schedule, steps", ("from 25", "10")),
+        ("seed=99999999999999999999", "'seed'", ("9223372036854775807",)),
+        ("diffusion.steps=1000000000", "'diffusion.steps'", ("999999999",)),
+        ("diffusion.batch=1000001", "'diffusion.batch'", ("1000000",)),
         ("diffusion.accumulate=3", "", ("divisible",)),
         ("graph.age=[]", "graph", ("'smiling'", "'age'")),
         ("graph.male=[female]", "graph", ("female",)),
@@ -153,7 +166,9 @@ def test_in_a_graph_nothing_means_no_parents() -> None:
         ("data.seed=1000000", "data, seed", ("for validation and evaluation",)),
         ("diffusion", "--set", ("diffusion.batch=64",)),
         ("diffusion.batch.deep=1", "--set diffusion.batch.deep", ("'batch' to hold keys",)),
-        ("name=[", "--set name", ("'['",)),
+        *((f"name={name}", "name", ("a plain folder name",)) for name in NO_FOLDERS),
+        ("name=[", "--set name", ("expected YAML", "quote it")),
+        ("name={a: 1, a: 2}", "--set name", ("'a' twice",)),
         ("graph=5", "'graph'", ("dictionary",)),
     ],
 )
@@ -162,6 +177,25 @@ def test_whatever_is_wrong_is_refused_in_one_line(
 ) -> None:
     with refused(subject, *fragments):
         read_config("portraits", [override])
+
+
+def test_what_no_network_can_take_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    with refused("judge.batch", "8 × 8 pixels", "more than 1 value"):
+        train(tiny(judge={"batch": 1}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with refused("judge.batch", "8 × 8 pixels"):
+        describe(tiny(judge={"batch": 1}))
+    with refused("network", "size 8 with 4 levels"):
+        tiny(network={"multipliers": [1, 2, 2, 2]})
+
+
+def test_epochs_that_are_too_many_steps_are_refused_before_the_judge_is_trained(
+    tmp_path: Path,
+) -> None:
+    config = tiny(diffusion={"steps": None, "epochs": 900_000_000})
+    with refused("diffusion.epochs", "to 999999999", "5400000000"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run/training/state").exists()
 
 
 def test_a_missing_key_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import warnings
 from pathlib import Path
@@ -14,7 +15,9 @@ from PIL import Image
 
 import fcfg
 from fcfg.cli import main
+from fcfg.experiments import Experiment, choose_subset
 from fcfg.training import presets, read_config
+from refusal import refused
 from runs import tiny, tiny_file
 
 SMALL = ["--set", "diffusion.steps=2", "--set", "judge.steps=2"]
@@ -35,6 +38,13 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert line.startswith("fcfg train: ")
     assert line.count("\n") == 1
     return line
+
+
+def refused_at_last(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run what must be refused once its images are read; return the last line."""
+    capsys.readouterr()
+    assert main(["train", *words]) == 2
+    return capsys.readouterr().err.splitlines()[-1]
 
 
 def everything(folder: Path) -> set[Path]:
@@ -120,6 +130,7 @@ def test_what_is_set_and_which_part_are_what_is_trained(elsewhere: Path, capsys)
     out, err = capsys.readouterr()
     assert out == ""
     assert "judge: step 2 of 2, loss " in err
+    assert "steps: judge 2\n" in err
     assert "diffusion" not in err
     assert err.endswith("done: runs/tiny\n")
     state = elsewhere / "runs/tiny/training/state"
@@ -182,7 +193,7 @@ def test_from_a_folder_of_pictures_to_counterfactuals(elsewhere: Path, capsys) -
     strangers_folder(elsewhere)
     assert main(["train", "faces.yaml"]) == 0
     err = capsys.readouterr().err
-    assert "images: 20 train, 2 val, 2 test\n" in err
+    assert "images: 20 train, 2 val, 2 test\nsteps: scm 2, judge 2, diffusion 3\n" in err
     for part in ("scm: step 2 of 2", "judge: step 2 of 2", "diffusion: step 3 of 3"):
         assert part in err
     assert len(list((elsewhere / "runs/faces/training/sheets").iterdir())) == 1
@@ -197,11 +208,74 @@ def test_from_a_folder_of_pictures_to_counterfactuals(elsewhere: Path, capsys) -
         assert picture.size == (8, 8)
 
 
+def test_a_model_says_nothing_of_the_folders_of_its_trainer(elsewhere: Path) -> None:
+    """Evaluation finds the data by the run's own folder; a copy of the model asks for them."""
+    words = ["--set", f"data.cache={elsewhere / 'cache'}", "--set", "run.sheets=0"]
+    assert main(["train", str(strangers_folder(elsewhere)), "--part", "diffusion", *words]) == 0
+    shutil.copytree("runs/faces", "copy", ignore=shutil.ignore_patterns("training"))
+    for path in (elsewhere / "copy").iterdir():
+        assert str(elsewhere).encode() not in path.read_bytes()
+    assert fcfg.load("copy").provenance["training"]["data"]["path"] == "faces"
+    asked = Experiment(do=("bright",), guidance=(), balance=())
+    names = choose_subset(fcfg.load("runs/faces"), asked).names
+    with refused("data 'folder' of the model", "--data DIR"):
+        choose_subset(fcfg.load("copy"), asked)
+    assert choose_subset(fcfg.load("copy"), asked, data=elsewhere / "faces").names == names
+
+
 def test_data_that_lie_elsewhere_are_found(elsewhere: Path, capsys) -> None:
     strangers_folder(elsewhere)
     (elsewhere / "faces").rename(elsewhere / "moved")
     assert "a folder that exists" in refusal(capsys, "faces.yaml", "--part", "scm")
     assert main(["train", "faces.yaml", "--part", "scm", "--data", "moved"]) == 0
+
+
+def test_a_run_goes_on_with_the_data_it_began_with_and_with_no_others(
+    elsewhere: Path, capsys
+) -> None:
+    """Wherever they lie, and whenever they were written."""
+    words = ["train", str(strangers_folder(elsewhere)), "--part", "scm"]
+    assert main(words) == 0
+    shutil.copytree(elsewhere / "faces", elsewhere / "copy", copy_function=shutil.copyfile)
+    assert main([*words, "--data", "copy"]) == 0
+    capsys.readouterr()
+    table = (elsewhere / "copy/metadata.csv").read_text()
+    for changed, got in {
+        table.replace("05.png,1,30", "05.png,0,30"): "got other labels;",
+        table.replace("\n05.png,1,30", ""): "got other images in its splits, or another order;",
+    }.items():
+        (elsewhere / "copy/metadata.csv").write_text(changed)
+        line = refused_at_last(capsys, *words[1:], "--data", "copy")
+        assert "run runs/faces: expected the data it began with, " + got in line
+    (elsewhere / "copy/metadata.csv").write_text(table)
+    with Image.open("copy/05.png") as picture:
+        picture.putpixel((5, 6), (0, 0, 0))
+        picture.save("copy/05.png")
+    line = refused_at_last(capsys, *words[1:], "--data", "copy")
+    assert "got images with other pixels; choose another --out" in line
+    assert main(words) == 0
+
+
+def test_what_has_learned_nothing_has_no_data_and_older_runs_get_a_digest(
+    elsewhere: Path, capsys
+) -> None:
+    words = ["train", str(strangers_folder(elsewhere)), "--part", "scm"]
+    assert main(words) == 0
+    said = "the run began without a digest of its data; it has one from now on\n"
+    assert said not in capsys.readouterr().err
+    digests = elsewhere / "runs/faces/training/data.json"
+    whole = digests.read_text()
+    digests.unlink()  # as releases before it left it
+    assert main(words) == 0
+    assert said in capsys.readouterr().err
+    assert digests.read_text() == whole
+    digests.write_text("{")
+    assert "data.json: expected JSON" in refused_at_last(capsys, *words[1:])
+    digests.write_text("{}")
+    assert "other images" in refused_at_last(capsys, *words[1:])
+    shutil.rmtree(elsewhere / "runs/faces/training/state")
+    assert main(words) == 0
+    assert digests.read_text() == whole
 
 
 def test_a_picture_that_cannot_be_read_is_refused_or_left_out(elsewhere: Path, capsys) -> None:

@@ -182,6 +182,13 @@ def test_another_configuration_is_refused_in_the_same_folder(tmp_path: Path) -> 
     train(tiny(run={"log_steps": 3}), out, "scm")  # how a run behaves may change
 
 
+def test_a_strangers_config_is_seen_before_anything_is_done(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with refused(f"checkpoint {tmp_path}", "that fcfg wrote", "something else", "another folder"):
+        train(tiny(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with refused("--out", "Not a directory"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -21,10 +22,11 @@ from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from fcfg.attributes import AttributeSpace
+from fcfg.config_files import parse_json, read_text
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.denoise import Denoiser
 from fcfg.embedder import AttributeEmbedder
-from fcfg.errors import InputError, check_among
+from fcfg.errors import InputError, check_among, check_is
 from fcfg.files import write_atomically
 from fcfg.graph import CausalGraph
 from fcfg.judging import AttributeJudge
@@ -37,6 +39,8 @@ FORMAT = 1
 Storage: TypeAlias = Literal["float32", "float16"]
 _CONFIG = "config.json"
 _MODELS = Path(__file__).parent / "models"
+_ADVICE = "check the path, or copy the folder again"
+_HEADER = 4096  # bytes that a file of weights may have for each tensor, beside its numbers
 
 
 class CheckpointConfig(BaseModel):
@@ -61,6 +65,7 @@ class CheckpointConfig(BaseModel):
     factors: dict[str, tuple[float, float]] = {}  #: that the judge reads: mean, deviation
     files: dict[str, str]  #: part to file name
     provenance: dict[str, Any]
+    digest: str | None = None  #: of all the rest; older folders have none
 
 
 def save(
@@ -75,7 +80,7 @@ def save(
         storage: 'float32', from which the same counterfactuals come back bit by bit, or
             'float16', half the size. The structural causal model is always stored whole.
     """
-    folder = Path(path)
+    folder = _folder(path)
     denoiser, scm, judge = pipeline.denoiser, pipeline.scm, pipeline.judge
     if judge is not None and not isinstance(judge, AttributeJudge):
         raise InputError(
@@ -84,9 +89,7 @@ def save(
             got=type(judge).__name__,
             do="save another judge by yourself, and set pipeline.judge after loading",
         )
-    stale: set[str] = set()
-    if (folder / _CONFIG).exists():  # what is not a checkpoint is never replaced
-        stale = set(_read_config(folder).files.values())
+    stale = replaced_files(folder)
     check_among("storage", storage, get_args(Storage))
     parts = {
         "network": _stored(denoiser.network, storage),
@@ -116,7 +119,9 @@ def save(
         files={part: f"{part}-{_digest(data)}.safetensors" for part, data in contents.items()},
         provenance=_json_values(pipeline.provenance),
     )
-    described = config.model_dump_json(indent=2).encode()
+    values = json.loads(config.model_dump_json(exclude={"digest"}))
+    values["digest"] = _digest_of_values(values)
+    described = json.dumps(values, indent=2, ensure_ascii=False).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for part, data in contents.items():
@@ -144,8 +149,17 @@ def load(
         network: The module the weights belong to, where it is not a
             :class:`fcfg.networks.UNet`.
     """
-    folder = _MODELS / str(path) if str(path) in shipped() else Path(path)
-    config = _read_config(folder)
+    folder = _folder(path)
+    if str(path) in shipped():
+        folder = _MODELS / str(path)
+    config, values = _read_config(folder)
+    if config.digest not in (None, _digest_of_values(values)):
+        raise InputError(
+            f"checkpoint {folder}",
+            expected=f"the {_CONFIG} that was written with its weights",
+            got="an edited one",
+            do="copy the folder again; or remove 'digest' from it, if the change is meant",
+        )
     if (network is None) == isinstance(config.network, str):
         raise InputError(
             f"checkpoint {folder}",
@@ -156,11 +170,13 @@ def load(
             do="call load again so",
         )
     try:
-        return _build(folder, config, network)
+        pipeline = _build(folder, config, network)
     except (InputError, RuntimeError, ValueError) as error:
         if isinstance(error, InputError) and str(folder) in str(error):
             raise
         raise _refusal(folder, f"a {_CONFIG} that makes sense", error) from error
+    pipeline.folder = folder
+    return pipeline
 
 
 def shipped() -> tuple[str, ...]:
@@ -200,24 +216,43 @@ def _build(
     return CounterfactualPipeline(denoiser, scm, judge=reader, provenance=config.provenance)
 
 
-def _read_config(folder: Path) -> CheckpointConfig:
+def replaced_files(folder: Path) -> set[str]:
+    """Names of the weight files that a new pipeline in a folder replaces.
+
+    A ``config.json`` that is not ours is never replaced: it is refused here.
+    """
+    if not (folder / _CONFIG).exists():
+        return set()
     try:
-        text = (folder / _CONFIG).read_text(encoding="utf-8")
-        version = json.loads(text)["format"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        found = error.strerror if isinstance(error, OSError) else "something else"
-        names = f", or one of the shipped models ({', '.join(shipped())})" if shipped() else ""
-        expected = f"a folder with a {_CONFIG} that fcfg wrote{names}"
-        raise _refusal(folder, expected, found) from error
+        return set(_read_config(folder)[0].files.values())
+    except InputError as error:
+        raise error.about(f"checkpoint {folder}", "choose another folder") from error
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    check_is("checkpoint", path, (str, os.PathLike), "the path of a folder")
+    return Path(path)
+
+
+def _read_config(folder: Path) -> tuple[CheckpointConfig, dict[str, Any]]:
+    """What the config says, and the same as plain values."""
+    subject = f"checkpoint {folder}"
+    names = f", or one of the shipped models ({', '.join(shipped())})" if shipped() else ""
+    expected = f"a folder with a {_CONFIG} that fcfg wrote{names}"
+    text = read_text(folder / _CONFIG, subject, expected=expected)
+    values = parse_json(text, f"{subject}, {_CONFIG}", do=_ADVICE)
+    if "format" not in values:
+        raise _refusal(folder, expected, "something else")
+    version = values["format"]
     if not isinstance(version, int) or version > FORMAT:
         raise InputError(
-            f"checkpoint {folder}",
+            subject,
             expected=f"format version {FORMAT} or older",
             got=repr(version),
             do="upgrade fcfg to read it",
         )
     try:
-        return CheckpointConfig.model_validate_json(text)
+        return CheckpointConfig.model_validate_json(text), values
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(key) for key in first["loc"])
@@ -227,7 +262,13 @@ def _read_config(folder: Path) -> CheckpointConfig:
 def _fill(module: nn.Module, folder: Path, config: CheckpointConfig, part: str) -> None:
     """Load the weights of one part, checking that they are the ones that were saved."""
     name = Path(config.files.get(part, "missing")).name
+    tensors: Mapping[str, Tensor] = module.state_dict()
+    most = _HEADER + sum(_HEADER + 8 * tensor.numel() for tensor in tensors.values())
     try:
+        found = (folder / name).stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+            what = "a pipe or a device" if not stat.S_ISREG(found.st_mode) else "a larger file"
+            raise _refusal(folder, f"weights in {name} that fit its {part}", what)
         data = (folder / name).read_bytes()
         if name != f"{part}-{_digest(data)}.safetensors":
             raise _refusal(folder, f"{name} as it was written", "other contents, or a part of it")
@@ -287,6 +328,12 @@ def _widened(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.is_floating_point() else tensor
 
 
+def _digest_of_values(values: Mapping[str, Any]) -> str:
+    """Digest of a config, however it is laid out; the order of its attributes is part of it."""
+    rest = {key: value for key, value in values.items() if key != "digest"}
+    return _digest(json.dumps(rest).encode())
+
+
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:12]
 
@@ -296,5 +343,5 @@ def _refusal(folder: Path, expected: str, got: object) -> InputError:
         f"checkpoint {folder}",
         expected=expected,
         got=got,
-        do="check the path, or copy the folder again",
+        do=_ADVICE,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -65,6 +66,7 @@ class CounterfactualPipeline:
         self.scm = scm
         self.judge = judge
         self.provenance = dict(provenance or {})
+        self.folder: Path | None = None  #: where :func:`fcfg.load` found it
         self.execution: Execution | None = None  #: what :meth:`prepare` was asked for
         self._recorder: StepRecorder | None = None
 

@@ -22,23 +22,39 @@ def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> 
         path: In a folder that exists.
         data: The contents, or a function that writes them.
     """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    with naming(path):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                if callable(data):
+                    data(file)
+                else:
+                    file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+            folder = os.open(path.parent, os.O_RDONLY)  # the rename itself must last, too
+            os.fsync(folder)
+            os.close(folder)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def naming(path: Path) -> Generator[None]:
+    """Let an error of the system name the file: that of a full disk says nothing of it.
+
+    Args:
+        path: File that is written.
+    """
     try:
-        with os.fdopen(handle, "wb") as file:
-            if callable(data):
-                data(file)
-            else:
-                file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)  # the rename itself must last, too
-        os.fsync(folder)
-        os.close(folder)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        yield
+    except OSError as error:
+        if error.errno is None:  # no system's
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def remove_files(paths: Iterable[Path]) -> None:

@@ -1,6 +1,8 @@
-"""Names of attributes and groups: what may be one."""
+"""Names of attributes and groups, and of runs: what may be one."""
 
 from __future__ import annotations
+
+import reprlib
 
 from fcfg.errors import InputError
 
@@ -13,6 +15,7 @@ _MEANINGS = {  # characters that mean something where names are written
     ".": "separates names in weight files and in --set",
     "+": "joins the targets of one intervention, as in smiling+male",
 }
+_FOLDER_BYTES = 200  # file systems take 255
 
 
 def check_name(name: object) -> str:
@@ -31,3 +34,22 @@ def check_name(name: object) -> str:
         got=repr(name),
         do="rename it",
     )
+
+
+def check_folder_name(name: str) -> str:
+    r"""Return the name of a run, which is that of its folder, or refuse it.
+
+    >>> check_folder_name("../../elsewhere")
+    Traceback (most recent call last):
+    fcfg.errors.InputError: name: expected a plain folder name of at most 200 bytes, without / and
+    \, got '../../elsewhere'; rename it.
+    """
+    plain = name.isprintable() and name not in ("", ".", "..") and not set(name) & set("/\\")
+    if not plain or len(name.encode()) > _FOLDER_BYTES:
+        raise InputError(
+            "name",
+            expected=f"a plain folder name of at most {_FOLDER_BYTES} bytes, without / and \\",
+            got=reprlib.repr(name),
+            do="rename it",
+        )
+    return name

@@ -26,29 +26,40 @@ def refusal(error: ValidationError, root: type[BaseModel], subject: str) -> Inpu
     if isinstance(cause, InputError):
         return cause.about(f"{subject}, {str(cause).split(':')[0]}", cause.do)
     loc = [str(key) for key in first["loc"]]
-    where = ".".join(_without_tags(loc)) or "the whole"
+    tags: list[str] = []
+    if first["type"].startswith("union_tag"):
+        tags = [tag for model in _section_at(root, loc) for tag in _tags(model)]
+        loc = [*loc, "format"]
+    where = ".".join(_without_tags(loc))
+    subject = f"{subject}, '{where}'" if where else subject
     if first["type"] == "extra_forbidden":
         known = _fields_at(root, loc[:-1])
         return InputError(
-            f"{subject}, '{where}'",
+            subject,
             expected=f"one of {quoted(known)}",
             got=repr(loc[-1]),
             do=nearest(loc[-1], known),
         )
-    if first["type"] == "missing":
+    if tags:
+        found = first.get("ctx", {}).get("tag")
         return InputError(
-            f"{subject}, '{where}'", expected="a value", got="none", do="add this key"
+            subject,
+            expected=f"one of {quoted(tags)}",
+            got="none" if found is None else repr(found),
+            do="add this key" if found is None else nearest(found, tags),
         )
+    if first["type"] == "missing":
+        return InputError(subject, expected="a value", got="none", do="add this key")
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         return InputError(
-            f"{subject}, '{where}'",
+            subject,
             expected="values that fit together",
             got=message,
             do="correct one of them",
         )
     return InputError(
-        f"{subject}, '{where}'",
+        subject,
         expected=message.removeprefix("Input should be "),
         got=short(first["input"]),
         do="correct it",
@@ -78,7 +89,7 @@ def _fields_at(root: type[BaseModel], loc: Sequence[str]) -> list[str]:
     return sorted({name for model in _section_at(root, loc) for name in model.model_fields})
 
 
-def _tags(model: type[BaseModel]) -> tuple[object, ...]:
+def _tags(model: type[BaseModel]) -> tuple[str, ...]:
     """Values of the key that tells members of a union apart."""
     field = model.model_fields.get("format")
     return () if field is None else get_args(field.annotation)

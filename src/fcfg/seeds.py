@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+LARGEST_SEED = 2**63 - 1  # that torch takes
+
 
 def stream(*parts: int | str) -> int:
     """A number for a seed and what it is used for, the same on every machine.

@@ -7,7 +7,19 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-_SECONDS = 30  # between two lines where there is no terminal
+SECONDS = 30  # between two lines where there is no terminal
+
+
+def time_left(seconds: float) -> str:
+    """How long something still takes, in words.
+
+    >>> time_left(42), time_left(700), time_left(30_000)
+    ('about 42 s left', 'about 12 min left', 'about 8.3 h left')
+    """
+    if seconds < 120:
+        return f"about {seconds:.0f} s left"
+    minutes = seconds / 60
+    return f"about {minutes:.0f} min left" if minutes < 120 else f"about {minutes / 60:.1f} h left"
 
 
 @contextmanager
@@ -46,7 +58,7 @@ class _Lines:
 
     def __call__(self, share: float) -> None:
         now = time.monotonic()
-        if now - self._said > _SECONDS and share > 0:
-            left = (now - self._start) * (1 / share - 1)
-            print(f"{share:4.0%} done, about {left:.0f} s left", file=sys.stderr, flush=True)
+        if now - self._said > SECONDS and share > 0:
+            left = time_left((now - self._start) * (1 / share - 1))
+            print(f"{share:4.0%} done, {left}", file=sys.stderr, flush=True)
             self._said = now

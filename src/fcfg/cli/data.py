@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -118,29 +118,27 @@ def example(
 def _options(
     config: Path | None, group: str | None, split: str | None
 ) -> tuple[FolderData, AttributeSpace | None]:
-    import yaml
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
     from fcfg.attributes import AttributeSpace
+    from fcfg.config_files import read_yaml
     from fcfg.datasets.folder import FolderData
+    from fcfg.refusals import refusal
 
-    written: object = {}
+    class Sections(BaseModel):
+        data: FolderData = FolderData()
+        attributes: dict[str, dict[str, Any]] | None = None
+
+    written: dict[str, Any] = {}
+    if config is not None:
+        expected, advice = "a training configuration", "write one with --init"
+        written = read_yaml(config, str(config), expected=expected, do=advice)
     try:
-        if config is not None:
-            written = yaml.safe_load(config.read_text(encoding="utf-8"))
-        if not isinstance(written, dict):
-            raise TypeError("not a mapping")
-        sections = cast(dict[str, Any], written)
-        options = FolderData.model_validate({"format": "folder"} | sections.get("data", {}))
-        attributes = sections.get("attributes")
-        space = None if attributes is None else AttributeSpace.from_config(attributes)
-    except (TypeError, AttributeError, yaml.YAMLError, ValidationError) as error:
-        raise InputError(
-            f"{config}",
-            expected="a training configuration with 'data' of format folder",
-            got=f"{error}",
-            do="write one with --init",
-        ) from error
+        sections = Sections.model_validate(written)
+    except ValidationError as error:
+        raise refusal(error, Sections, str(config)) from error
+    attributes, options = sections.attributes, sections.data
+    space = None if attributes is None else AttributeSpace.from_config(attributes)
     said = {name: value for name, value in (("group", group), ("split", split)) if value}
     return options.model_copy(update=said), space
 

@@ -17,9 +17,17 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from fcfg.cli.bars import SECONDS, time_left
 from fcfg.training.log import AbstractReporter
 
-_SECONDS = 30  # between two lines where there is no terminal
+
+def pace(rate: float) -> str:
+    """Steps in a second, or seconds for a step where that is the larger number.
+
+    >>> pace(2.5), pace(0.2)
+    ('2.5 it/s', '5.0 s/it')
+    """
+    return f"{rate:.1f} it/s" if rate >= 1 else f"{1 / rate:.1f} s/it"
 
 
 class _Rate(ProgressColumn):
@@ -27,7 +35,7 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """Nothing until there is something to divide."""
-        return Text("" if task.speed is None else f"{task.speed:.1f} it/s", style="cyan")
+        return Text(pace(task.speed) if task.speed else "", style="cyan")
 
 
 class ProgressReporter(AbstractReporter):
@@ -53,7 +61,8 @@ class ProgressReporter(AbstractReporter):
             disable=quiet or not self.console.is_terminal,
         )
         self._task = self._bar.add_task("", start=False, visible=False, note="")
-        self._what, self._total, self._said = "", 0, 0.0
+        self._what, self._total = "", 0
+        self._first, self._start, self._said = 0, 0.0, 0.0
 
     def __enter__(self) -> ProgressReporter:
         if not self._bar.disable:  # else older releases of rich write empty lines
@@ -83,14 +92,19 @@ class ProgressReporter(AbstractReporter):
     def _new_bar(self, what: str, done: int, total: int) -> None:
         self._bar.remove_task(self._task)
         self._task = self._bar.add_task(what, total=total, completed=done, note="")
-        self._what, self._total, self._said = what, total, time.monotonic()
+        self._what, self._total = what, total
+        self._first, self._start = done, time.monotonic()
+        self._said = self._start
 
     def _move(self, line: str, done: int, note: str) -> None:
         self._bar.update(self._task, completed=done, note=note)
-        late = time.monotonic() - self._said > _SECONDS
-        if not self.console.is_terminal and (late or done == self._total):
-            self.say(", ".join(filter(None, (line, note))))
-            self._said = time.monotonic()
+        now, speed = time.monotonic(), ""
+        if not self.console.is_terminal and (now - self._said > SECONDS or done == self._total):
+            if self._first < done < self._total:
+                rate = (done - self._first) / (now - self._start)
+                speed = f"{pace(rate)}, {time_left((self._total - done) / rate)}"
+            self.say(", ".join(filter(None, (line, note, speed))))
+            self._said = now
 
     def say(self, text: str) -> None:
         """A line above the bar."""

@@ -7,7 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from fcfg.errors import InputError, check_among
 from fcfg.experiments.record import BASELINE
 from fcfg.guidance import Guidance
+from fcfg.names import check_folder_name
 from fcfg.sampling import GRIDS, QUALITIES, parse_solver
+from fcfg.seeds import LARGEST_SEED
 
 _WAY = QUALITIES["default"]
 
@@ -17,7 +19,7 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = ""  #: what reports call it
+    name: str = ""  #: what reports call it, and the folder of its results
     title: str = ""  #: in one sentence
     do: tuple[str, ...]
     """Interventions: an attribute, or several joined by +. A binary attribute is flipped, a
@@ -34,7 +36,13 @@ class Experiment(BaseModel):
     reverse: bool = True  #: also go back, and measure what is lost
     composition: bool = True  #: also ask the null question
     fid: bool = False  #: also measure FID, where its weights are found
-    seed: int = Field(default=0, ge=0)  #: of the images chosen, the values drawn, the causal model
+    seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
+    """Of the images chosen, the values drawn, the causal model."""
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_path(cls, name: str) -> str:
+        return "/".join(map(check_folder_name, name.split("/")))
 
     @field_validator("do")
     @classmethod

@@ -15,7 +15,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from fcfg.errors import InputError, nearest, short
+from fcfg.config_files import looks_like_a_file, read_yaml
+from fcfg.errors import InputError, nearest
 from fcfg.experiments.config import Experiment
 from fcfg.refusals import refusal
 
@@ -221,29 +222,10 @@ def to_yaml(experiment: Experiment) -> str:
 
 
 def _read(source: str) -> dict[str, Any]:
-    path = Path(source)
-    try:
-        values = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        is_file = path.suffix in (".yaml", ".yml") or path.is_file()
-        raise InputError(
-            f"experiment '{source}'",
-            expected="a name that 'fcfg evaluate --list' shows, or a YAML file",
-            got=getattr(error, "strerror", None) or "no text" if is_file else "neither",
-            do="check the path" if is_file else nearest(source, experiments()),
-        ) from error
-    except yaml.YAMLError as error:
-        raise InputError(
-            f"experiment '{source}'",
-            expected="YAML",
-            got=" ".join(str(error).split()),
-            do="mend that line",
-        ) from error
-    if not isinstance(values, dict):
-        raise InputError(
-            f"experiment '{source}'",
-            expected="a mapping with keys such as do, guidance, images",
-            got=short(values),
-            do="see 'fcfg evaluate --show portraits/core'",
-        )
-    return values
+    subject = f"experiment '{source}'"
+    expected = "a name that 'fcfg evaluate --list' shows, or a YAML file"
+    if not looks_like_a_file(source):
+        do = nearest(source, experiments())
+        raise InputError(subject, expected=expected, got="neither", do=do)
+    advice = "mend it; see 'fcfg evaluate --show portraits/core'"
+    return read_yaml(Path(source), subject, expected=expected, do=advice)

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from fcfg.attributes import AttributeSpace, Categorical, Continuous, Table
+from fcfg.config_files import read_yaml
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.datasets import portraits
 from fcfg.datasets.drawn import DrawnData
@@ -100,16 +101,34 @@ def _data_of(pipeline: CounterfactualPipeline, data: Path | None) -> DataConfig:
             got="no such record",
             do="train it with 'fcfg train', or give fcfg.experiments.Evaluation your own Subset",
         ) from error
-    if data is None:
-        return config
-    if isinstance(config, DrawnData):
+    if not isinstance(config, DrawnData):
+        places = _places(pipeline, config.path) if data is None else {"path": data.absolute()}
+        return config.model_copy(update=places)
+    if data is not None:
         raise InputError(
             "--data",
             expected="nothing, since this model's world is drawn",
             got=str(data),
             do="leave it out",
         )
-    return config.model_copy(update={"path": data.absolute()})
+    return config
+
+
+def _places(pipeline: CounterfactualPipeline, named: Path | None) -> dict[str, Path | None]:
+    """Where data and cache lay in training, which the run's own folder knows.
+
+    Args:
+        pipeline: The model.
+        named: Folder of the data as the model has it: its name alone, unless the model is old.
+    """
+    run = None if pipeline.folder is None else pipeline.folder / "training" / "config.yaml"
+    if run is None or not run.is_file():
+        return {"path": named if named is not None and named.is_absolute() else None}
+    expected, advice = "the configuration of a training", "say where the data are with --data DIR"
+    section = read_yaml(run, str(run), expected=expected, do=advice).get("data")
+    known: dict[str, object] = section if isinstance(section, dict) else {}
+    keys = ("path", "cache")
+    return {key: Path(str(known[key])) if key in known else None for key in keys}
 
 
 def _drawn(space: AttributeSpace, experiment: Experiment, config: DrawnData) -> Subset:

@@ -7,9 +7,11 @@ References:
 from __future__ import annotations
 
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 from torch.nn import functional
+
+from fcfg.networks.unet import Channels
 
 
 class JudgeConfig(BaseModel):
@@ -17,9 +19,10 @@ class JudgeConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    channels: PositiveInt = 3  #: of the image
-    outputs: PositiveInt = 3  #: numbers it predicts: one for each scalar attribute and each level
-    width: PositiveInt = 64  #: channels of the first stage; 64 is ResNet-18
+    channels: Channels = 3  #: of the image
+    outputs: int = Field(default=3, ge=1, le=2**20)
+    """Numbers it predicts: one for each scalar attribute and each level."""
+    width: Channels = 64  #: channels of the first stage; 64 is ResNet-18
 
 
 class Judge(nn.Module):

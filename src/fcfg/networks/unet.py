@@ -12,7 +12,7 @@ References:
 from __future__ import annotations
 
 import math
-from typing import Self, cast
+from typing import Annotated, Self, cast
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -23,29 +23,60 @@ from torch.utils.checkpoint import checkpoint
 
 from fcfg.networks.group_norm import GroupNorm
 
+Channels = Annotated[int, Field(ge=1, le=2**14)]
+Multiplier = Annotated[int, Field(ge=1, le=64)]
+
+
+def _heads(width: int, head_channels: int) -> int:
+    """Number of attention heads of about so many channels."""
+    return max(1, width // head_channels)
+
+
+def _groups(width: int) -> int:
+    """Number of groups that are normalised: 32, fewer where the width is not divisible."""
+    return math.gcd(32, width)
+
 
 class UNetConfig(BaseModel):
     """Shape of a :class:`UNet`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    channels: PositiveInt = 3  #: of the image
-    size: PositiveInt = 64  #: height and width it is trained at; says where attention lies
-    condition: PositiveInt = 96  #: width of the condition, K·32
-    base: PositiveInt = 64  #: channels of the first level
-    multipliers: tuple[PositiveInt, ...] = (1, 2, 4, 8)  #: of the base, one for each level
+    channels: Channels = 3  #: of the image
+    size: int = Field(default=64, ge=1, le=4096)
+    """Height and width it is trained at; says where attention lies."""
+    condition: int = Field(default=96, ge=1, le=2**20)  #: width of the condition, K·32
+    base: Channels = 64  #: channels of the first level
+    multipliers: tuple[Multiplier, ...] = (1, 2, 4, 8)  #: of the base, one for each level
     attention: tuple[int, ...] = (16,)  #: sizes with attention; the middle always has it
-    blocks: PositiveInt = 2  #: residual blocks in each level
+    blocks: int = Field(default=2, ge=1, le=64)  #: residual blocks in each level
     dropout: float = Field(default=0.0, ge=0, lt=1)  #: inside residual blocks
     head_channels: PositiveInt = 64  #: channels of an attention head
 
     @model_validator(mode="after")
-    def _divides(self) -> Self:
-        if not self.multipliers or self.size % self.stride:
+    def _can_be_computed(self) -> Self:
+        if not self.multipliers:
+            raise ValueError("multipliers without a level")
+        if self.size % self.stride:
             raise ValueError(f"size {self.size} is not divisible by {self.stride}")
+        if self.base % 2:
+            raise ValueError(f"base {self.base} is odd, but half of it are sines of the time")
         sizes = [self.size >> level for level in range(len(self.multipliers))]
         if not set(self.attention) <= set(sizes):
             raise ValueError(f"attention {self.attention} is not among the sizes {sizes}")
+        widths = [self.base * multiplier for multiplier in self.multipliers]
+        attending = [w for s, w in zip(sizes, widths, strict=True) if s in self.attention]
+        for width in (*attending, widths[-1]):
+            if width % _heads(width, self.head_channels):
+                raise ValueError(
+                    f"head_channels {self.head_channels} do not divide {width} channels evenly"
+                )
+        above, lowest = [self.base, *widths][-2:]
+        if sizes[-1] == 1 and any(_groups(w) == w for w in (above, lowest, above + lowest)):
+            raise ValueError(
+                f"size {self.size} with {len(sizes)} levels ends in one pixel, and {lowest} "
+                "channels there are too few to be normalised"
+            )
         return self
 
     @property
@@ -233,7 +264,7 @@ class _Attention(nn.Module):
 
     def __init__(self, width: int, head_channels: int) -> None:
         super().__init__()
-        self.heads = max(1, width // head_channels)
+        self.heads = _heads(width, head_channels)
         self.norm = _norm(width)
         self.qkv = nn.Conv2d(width, 3 * width, 1)
         self.out = _zero(nn.Conv2d(width, width, 1))
@@ -258,8 +289,7 @@ class _Upsample(nn.Module):
 
 
 def _norm(width: int) -> GroupNorm:
-    """Group normalisation with 32 groups, fewer where the width is not divisible."""
-    return GroupNorm(math.gcd(32, width), width)
+    return GroupNorm(_groups(width), width)
 
 
 def _zero(convolution: nn.Conv2d) -> nn.Conv2d:

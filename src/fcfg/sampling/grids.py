@@ -49,7 +49,7 @@ def time_grid(schedule: NoiseSchedule, steps: int, kind: str = "uniform") -> tup
         kind: 'uniform', 'log-snr' or 'karras'.
     """
     last = schedule.steps
-    do = f"100 is quick, {last} is the paper's" if last == 1000 else "choose within"
+    do = f"20 is the default, {last} the paper's" if last == 1000 else "choose within"
     steps = check_whole("steps", steps, 1, last, do=do)
     check_among("grid", kind, GRIDS)
     if kind == "uniform":

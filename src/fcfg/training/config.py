@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -16,21 +16,29 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    ValidationError,
     field_validator,
     model_validator,
 )
 
 from fcfg.attributes import AttributeSpace
 from fcfg.datasets.registry import DataConfig
-from fcfg.errors import InputError
+from fcfg.errors import InputError, check_whole
 from fcfg.graph import CausalGraph
+from fcfg.names import check_folder_name
 from fcfg.networks import JudgeConfig, UNetConfig
-from fcfg.schedule import Kind, Parameterisation
+from fcfg.refusals import refusal
+from fcfg.schedule import Kind, NoiseSchedule, Parameterisation
 from fcfg.scm import StructuralCausalModel
+from fcfg.seeds import LARGEST_SEED
+from fcfg.training.state import LAST_STEP
 
 Part = Literal["all", "scm", "judge", "diffusion"]
 Publish = Literal["last", "best"]
 Decay = Literal["constant", "cosine"]
+Steps = Annotated[PositiveInt, Field(le=LAST_STEP)]
+Rows = Annotated[PositiveInt, Field(le=10**6)]  # that are computed at once
+Shape = TypeVar("Shape", UNetConfig, JudgeConfig)
 
 
 class Section(BaseModel):
@@ -63,9 +71,9 @@ class Schedule(Section):
 class Diffusion(Section):
     """How the denoiser is trained."""
 
-    batch: PositiveInt = 128  #: images in a step, over all processes
-    steps: PositiveInt | None = None  #: either this
-    epochs: PositiveInt | None = None  #: or this
+    batch: Rows = 128  #: images in a step, over all processes
+    steps: Steps | None = None  #: either this
+    epochs: Steps | None = None  #: or this
     learning_rate: PositiveFloat = 1e-4
     weight_decay: float = Field(default=1e-4, ge=0)
     warmup: NonNegativeInt = 0  #: steps in which the learning rate rises from 0
@@ -88,8 +96,8 @@ class JudgeTraining(Section):
     """How the judge is trained: AdamW, a warm-up, then a cosine decay."""
 
     width: PositiveInt = 64  #: channels of the first stage; 64 is ResNet-18
-    batch: PositiveInt = 128
-    steps: PositiveInt = 5000
+    batch: Rows = 128
+    steps: Steps = 5000
     learning_rate: PositiveFloat = 1e-3
     weight_decay: float = Field(default=0.05, ge=0)
     warmup: NonNegativeInt = 100
@@ -99,8 +107,8 @@ class JudgeTraining(Section):
 class ScmTraining(Section):
     """How the mechanisms of attributes with parents are fitted."""
 
-    steps: PositiveInt = 1000
-    batch: PositiveInt = 4096
+    steps: PositiveInt = Field(default=1000, le=10**6)  #: for each of them
+    batch: Rows = 4096
     learning_rate: PositiveFloat = 1e-2
 
 
@@ -132,9 +140,9 @@ class Promise(Section):
 class TrainingConfig(Section):
     """Everything ``fcfg train`` needs to know."""
 
-    name: str
+    name: str  #: and that of its folder in runs/
     promise: Promise | None = None
-    seed: NonNegativeInt = 0
+    seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
     data: DataConfig
     attributes: dict[str, dict[str, Any]]  #: name to kind, as in AttributeSpace.from_config
     graph: dict[str, tuple[str, ...]]  #: name to parents
@@ -144,6 +152,8 @@ class TrainingConfig(Section):
     judge: JudgeTraining = JudgeTraining(width=24)
     scm: ScmTraining = ScmTraining()
     run: Run = Run()
+
+    _is_a_folder = field_validator("name")(check_folder_name)
 
     @field_validator("graph", mode="before")
     @classmethod
@@ -156,7 +166,9 @@ class TrainingConfig(Section):
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         StructuralCausalModel(self.space, self.causal_graph)  # both, and that they fit
+        NoiseSchedule(self.schedule.kind, self.schedule.steps)
         self.unet  # noqa: B018  # its own checks
+        self.judge_network(0)
         if self.diffusion.batch % self.diffusion.accumulate:
             raise ValueError("diffusion.batch must be divisible by diffusion.accumulate")
         return self
@@ -176,13 +188,14 @@ class TrainingConfig(Section):
         """The network as it will be built."""
         shape = self.network.model_dump(exclude={"embedding", "gradient_checkpointing"})
         condition = len(self.attributes) * self.network.embedding
-        data = self.data
-        return UNetConfig(channels=data.channels, size=data.size, condition=condition, **shape)
+        image = {"channels": self.data.channels, "size": self.data.size}
+        return _shape("network", UNetConfig, image | {"condition": condition} | shape)
 
     def judge_network(self, factors: int) -> JudgeConfig:
         """The judge as it will be built, with a number of factors beside the attributes."""
-        outputs = sum(self.space.widths) + factors
-        return JudgeConfig(channels=self.data.channels, outputs=outputs, width=self.judge.width)
+        outputs, width = sum(self.space.widths) + factors, self.judge.width
+        shape = {"channels": self.data.channels, "outputs": outputs, "width": width}
+        return _shape("judge", JudgeConfig, shape)
 
     def diffusion_steps(self, images: int) -> int:
         """Steps of the denoiser's training on so many images."""
@@ -190,7 +203,8 @@ class TrainingConfig(Section):
         if diffusion.steps is not None:
             return diffusion.steps
         assert diffusion.epochs is not None
-        return max(1, diffusion.epochs * images // diffusion.batch)
+        steps = diffusion.epochs * images // diffusion.batch
+        return check_whole("diffusion.epochs, steps", max(1, steps), 1, LAST_STEP, do="lower it")
 
     def with_data(self, path: Path) -> TrainingConfig:
         """The same run on data that lie elsewhere."""
@@ -202,3 +216,11 @@ class TrainingConfig(Section):
                 do="leave it out",
             )
         return self.model_copy(update={"data": self.data.model_copy(update={"path": path})})
+
+
+def _shape(section: str, kind: type[Shape], values: Mapping[str, Any]) -> Shape:
+    """The shape of a network, or a refusal that names the section of the configuration."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise refusal(error, kind, section) from None

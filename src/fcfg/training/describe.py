@@ -14,6 +14,7 @@ from fcfg.datasets.registry import list_data
 from fcfg.networks import Judge
 from fcfg.training.config import TrainingConfig
 from fcfg.training.objectives import DenoisingObjective
+from fcfg.training.trial import try_networks
 from fcfg.training.workspace import new_denoiser
 
 # Bytes for each parameter: weights, gradients, two moments and the moving average in float32.
@@ -73,6 +74,7 @@ def describe(config: TrainingConfig) -> Description:
     Args:
         config: What would be trained.
     """
+    try_networks(config)
     images = training_images(config)
     known = config.diffusion.steps is not None or images is not None
     saved = 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.errors import InputError
-from fcfg.files import write_atomically
+from fcfg.files import naming, write_atomically
 
 
 class AbstractReporter(ABC):
@@ -80,7 +80,7 @@ class RunLog:
     def write(self, part: str, step: int, **values: float) -> None:
         """Add a line."""
         entry = {"part": part, "step": step, **values}
-        with self.path.open("a", encoding="utf-8") as file:
+        with naming(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
         if self._board is not None:
             for name, value in values.items():

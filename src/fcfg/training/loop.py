@@ -283,14 +283,21 @@ class Loop:
         best = None if self.best is None else int(self.best["step"])
         try:
             self.checkpoints.write(Checkpoint(self.step, tensors, {"best": self.best}), best)
-            on_checkpoint()
-        except (OSError, InputError) as error:  # the latter from saving the pipeline
+        except OSError as error:
             kept = self.checkpoints.steps()
             raise TrainingStopped(
                 f"{self.course.part}: the checkpoint of step {self.step} could not be written to "
-                f"{self.checkpoints.folder} ({getattr(error, 'strerror', None) or error}); "
+                f"{self.checkpoints.folder} ({error.strerror}); "
                 + (f"that of step {kept[-1]} is whole" if kept else "there is none before it")
                 + "; make room and run the same command again",
+                code=1,
+            ) from error
+        try:
+            on_checkpoint()
+        except InputError as error:
+            raise TrainingStopped(
+                f"{self.course.part}: step {self.step} is kept, but the pipeline could not be "
+                f"saved ({str(error).rstrip('.')}); see to it and run the same command again",
                 code=1,
             ) from error
 

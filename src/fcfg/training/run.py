@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -28,6 +29,7 @@ from fcfg.execution import own_gpu
 from fcfg.files import single_writer, write_atomically
 from fcfg.seeds import stream
 from fcfg.training.config import Part, Run, TrainingConfig
+from fcfg.training.data_digest import digest_data
 from fcfg.training.feed import Batch, Feed, scales_of
 from fcfg.training.log import AbstractReporter, Quiet, RunLog
 from fcfg.training.loop import Course, Loop, share_of
@@ -35,6 +37,7 @@ from fcfg.training.objectives import AbstractObjective, DenoisingObjective, Read
 from fcfg.training.pictures import counterfactual_sheet
 from fcfg.training.state import Checkpoint
 from fcfg.training.stopping import StopRequest, TrainingStopped
+from fcfg.training.trial import try_networks
 from fcfg.training.workspace import Workspace, new_denoiser, new_judge
 
 
@@ -64,6 +67,7 @@ def train(
     check_among("part", part, get_args(Part))
     accelerator = accelerator_for(config.run)
     check_shares(config, accelerator)
+    try_networks(config, accelerator.num_processes)
     reporter = reporter if reporter is not None and accelerator.is_main_process else Quiet()
     workspace, stop = Workspace(out, config), StopRequest()
     workspace.prepare()
@@ -72,19 +76,25 @@ def train(
         if main:
             workspace.claim()
         log = RunLog(workspace.log, workspace.board if main else None)
+
+        def counted(what: str, done: int, total: int) -> None:
+            stop.check(what)
+            reporter.counted(what, done, total)
+
         with accelerator.main_process_first():  # which fills the cache of images
-
-            def counted(what: str, done: int, total: int) -> None:
-                stop.check(what)
-                reporter.counted(what, done, total)
-
             splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=counted)
+        if main and not isinstance(config.data, DrawnData):  # which follow from the configuration
+            digests = digest_data(splits, partial(counted, "hashing images"))
+            if not workspace.check_data(digests):
+                reporter.say("the run began without a digest of its data; it has one from now on")
         counts = ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
         reasons = [f"{count} ({reason})" for reason, count in left_out(config).items()]
         reporter.say(
             f"images: {counts}" + (f"; left out: {', '.join(reasons)}" if reasons else "")
         )
         session = Session(config, workspace, splits, accelerator, log, reporter, stop)
+        asked = [name for name, steps in session.steps.items() if part in ("all", name) and steps]
+        reporter.say(f"steps: {', '.join(f'{name} {session.steps[name]:,}' for name in asked)}")
         try:
             with torch.random.fork_rng(), torch.backends.cudnn.flags(enabled=True, benchmark=True):
                 for name, work in session.parts().items():
@@ -94,8 +104,8 @@ def train(
                     session.publish()
         except OSError as error:
             raise TrainingStopped(
-                f"a file could not be written ({error.strerror or error}); the checkpoints are "
-                "whole; make room and run the same command again",
+                f"{error.filename or 'a file'} could not be written ({error.strerror or error}); "
+                "the checkpoints are whole; make room and run the same command again",
                 code=1,
             ) from error
         finally:
@@ -190,6 +200,16 @@ class Session:
         """What to do, in order."""
         return {"scm": self.fit_scm, "judge": self.train_judge, "diffusion": self.train_denoiser}
 
+    @property
+    def steps(self) -> dict[str, int]:
+        """How many each part takes from its beginning to its end."""
+        nodes = sum(bool(parents) for parents in self.config.causal_graph.parents.values())
+        return {
+            "scm": self.config.scm.steps * nodes,
+            "judge": self.config.judge.steps,
+            "diffusion": self.config.diffusion_steps(len(self.splits["train"])),
+        }
+
     def fit_scm(self) -> None:
         """Fit the mechanisms of attributes that have parents; quick, and so never resumed."""
         checkpoints, settings = self.workspace.checkpoints("scm"), self.config.scm
@@ -198,7 +218,7 @@ class Session:
         if checkpoints.steps() or not self.accelerator.is_main_process:
             return
         scm = self.workspace.scm()
-        total = settings.steps * len(children)
+        total = self.steps["scm"]
         self.log.rewind("scm", 0)
         if children:
             self.reporter.begin("scm", 0, total)
@@ -248,11 +268,10 @@ class Session:
         settings, on_gpu = self.config.diffusion, self.accelerator.device.type == "cuda"
         denoiser = new_denoiser(self.config, channels_last=on_gpu).to(self.accelerator.device)
         optimiser = denoising_optimiser(denoiser, settings.learning_rate, settings.weight_decay)
-        steps = self.config.diffusion_steps(len(self.splits["train"]))
         course = Course(
             part="diffusion",
             seed=self.config.seed,
-            steps=steps,
+            steps=self.steps["diffusion"],
             batch=settings.batch,
             learning_rate=settings.learning_rate,
             warmup=settings.warmup,
@@ -275,8 +294,7 @@ class Session:
 
     def publish(self) -> None:
         """Save the pipeline as it is now; a run that is not finished can be tried out, too."""
-        steps = self.config.diffusion_steps(len(self.splits["train"]))
-        self.workspace.publish({"judge": self.config.judge.steps, "diffusion": steps})
+        self.workspace.publish({part: self.steps[part] for part in ("judge", "diffusion")})
 
     def _run(
         self,

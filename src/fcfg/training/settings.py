@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
+from fcfg.config_files import looks_like_a_file, parse_yaml, parse_yaml_value, read_yaml
 from fcfg.errors import InputError, nearest, short
 from fcfg.refusals import refusal
 from fcfg.training.config import TrainingConfig
@@ -39,12 +40,7 @@ def read_config(
         overrides: Texts ``a.b=c``, whose values are YAML, too.
         data: Where the data lie, instead of ``data.path``.
     """
-    if source in presets():
-        text = (resources.files("fcfg.training") / "presets" / f"{source}.yaml").read_text("utf-8")
-        base = Path.cwd()
-    else:
-        text, base = _read_file(source)
-    values = _yaml(f"configuration {source}", text)
+    values, base = _values(source)
     values.setdefault("name", Path(source).stem)
     for override in overrides:
         _set(values, override)
@@ -66,35 +62,18 @@ def to_yaml(config: TrainingConfig) -> str:
     return yaml.safe_dump(config.model_dump(mode="json", exclude_none=True), sort_keys=False)
 
 
-def _read_file(source: str) -> tuple[str, Path]:
-    path = Path(source)
-    try:
-        return path.read_text("utf-8"), path.absolute().parent
-    except (OSError, UnicodeDecodeError) as error:
-        looks_like_a_file = path.suffix in (".yaml", ".yml") or path.exists()
-        raise InputError(
-            f"configuration '{source}'",
-            expected=f"a preset ({', '.join(presets())}) or a YAML file",
-            got=getattr(error, "strerror", None) or "no text" if looks_like_a_file else "neither",
-            do="check the path" if looks_like_a_file else nearest(source, presets()),
-        ) from error
-
-
-def _yaml(subject: str, text: str) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(
-            subject, expected="YAML", got=" ".join(str(error).split()), do="mend that line"
-        ) from error
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise InputError(
-            subject,
-            expected="a mapping with keys such as data, attributes, graph",
-            got=short(values),
-            do="see the presets, or `fcfg data check DIR --init my.yaml`",
-        )
-    return cast(dict[str, Any], values)
+def _values(source: str) -> tuple[dict[str, Any], Path]:
+    """What a preset or a file says, and where its relative paths start."""
+    advice = "mend it; see the presets, or `fcfg data check DIR --init my.yaml`"
+    subject, path = f"configuration '{source}'", Path(source)
+    if source in presets():
+        file = resources.files("fcfg.training") / "presets" / f"{source}.yaml"
+        return parse_yaml(file.read_text("utf-8"), subject, do=advice), Path.cwd()
+    expected = f"a preset ({', '.join(presets())}) or a YAML file"
+    if not looks_like_a_file(source):
+        do = nearest(source, presets())
+        raise InputError(subject, expected=expected, got="neither", do=do)
+    return read_yaml(path, subject, expected=expected, do=advice), path.absolute().parent
 
 
 def _set(values: dict[str, Any], override: str) -> None:
@@ -114,12 +93,7 @@ def _set(values: dict[str, Any], override: str) -> None:
                 got=short(section),
                 do="shorten it",
             )
-    try:
-        section[path[-1]] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(
-            f"--set {key}", expected="a YAML value", got=repr(text), do="quote it"
-        ) from error
+    section[path[-1]] = parse_yaml_value(text, f"--set {key}", do="quote it")
     rival = {"steps": "epochs", "epochs": "steps"}.get(path[-1])
     if path[:-1] == ["diffusion"] and rival:  # one of the two replaces the other
         section.pop(rival, None)

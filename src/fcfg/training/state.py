@@ -22,6 +22,7 @@ from torch import Tensor
 from fcfg.errors import InputError
 from fcfg.files import write_atomically
 
+LAST_STEP = 10**9 - 1  # that the names of files have digits for
 _STEP = re.compile(r"step-(\d{9})\.safetensors")
 
 

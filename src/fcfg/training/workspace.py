@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
-import yaml
 from torch import Tensor
 
-from fcfg.checkpoint import save
+from fcfg.checkpoint import replaced_files, save
+from fcfg.config_files import parse_json, read_text, read_yaml
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.denoise import Denoiser
 from fcfg.embedder import AttributeEmbedder
@@ -25,7 +25,7 @@ from fcfg.judging import AttributeJudge
 from fcfg.networks import Judge, UNet
 from fcfg.schedule import NoiseSchedule
 from fcfg.scm import StructuralCausalModel
-from fcfg.training.config import Publish, TrainingConfig
+from fcfg.training.config import Part, Publish, TrainingConfig
 from fcfg.training.settings import to_yaml
 from fcfg.training.state import Checkpoints, under_prefix
 
@@ -33,6 +33,11 @@ from fcfg.training.state import Checkpoints, under_prefix
 _MAY_CHANGE = {
     *("name", "promise", "run", "data.path", "data.cache", "judge.steps", "judge.publish"),
     *(f"diffusion.{key}" for key in ("steps", "epochs", "publish", "accumulate")),
+}
+_OTHER = {
+    "split": "other images in its splits, or another order",
+    "labels": "other labels",
+    "images": "images with other pixels",
 }
 
 
@@ -68,7 +73,8 @@ class Workspace:
         return Checkpoints(self.folder / "state" / part, self.config.run.keep)
 
     def prepare(self) -> None:
-        """Make the folder, or refuse one that holds another run."""
+        """Make the folder, or refuse one in which the pipeline could not be saved."""
+        replaced_files(self.out)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -84,7 +90,9 @@ class Workspace:
         path = self.folder / "config.yaml"
         now = _flat(self.config.model_dump(mode="json"))
         if path.exists():
-            before = _flat(yaml.safe_load(path.read_text("utf-8")))
+            subject, expected = f"run {self.out}, {path.name}", "the configuration it began with"
+            written = read_yaml(path, subject, expected=expected, do="choose another --out")
+            before = _flat(written)
             different = sorted(
                 key
                 for key in before.keys() | now.keys()
@@ -102,6 +110,33 @@ class Workspace:
             remove_unfinished(folder)  # else a checkpoint's worth may stay for every kill
         write_atomically(path, to_yaml(self.config).encode())
 
+    def check_data(self, digests: dict[str, str]) -> bool:
+        """Refuse to go on with other data than the parts have learned from; write theirs down.
+
+        Args:
+            digests: Digests of the data, see :func:`fcfg.training.data_digest.digest_data`.
+
+        Returns:
+            False where parts have learned from data that nothing is known of, as older releases
+            left them.
+        """
+        path = self.folder / "data.json"
+        begun = any(self.checkpoints(part).steps() for part in get_args(Part))
+        known = path.exists()
+        if begun and known:
+            subject, do = f"run {self.out}, {path.name}", "delete it, if the data are the same"
+            before = parse_json(read_text(path, subject, expected="digests"), subject, do=do)
+            changed = [what for part, what in _OTHER.items() if before.get(part) != digests[part]]
+            if changed:
+                raise InputError(
+                    f"run {self.out}",
+                    expected="the data it began with",
+                    got=changed[0],
+                    do="choose another --out, or go back to the old data",
+                )
+        write_atomically(path, json.dumps(digests, indent=1).encode())
+        return known or not begun
+
     def publish(self, steps: dict[str, int]) -> None:
         """Save the pipeline of what the parts have reached, once the denoiser has begun.
 
@@ -112,8 +147,13 @@ class Workspace:
             return
         pipeline = self.pipeline()
         reached = {part: max(self.checkpoints(part).steps(), default=0) for part in steps}
+        training = self.config.model_dump(mode="json", exclude_none=True)
+        data: dict[str, Any] = training["data"]
+        if "path" in data:  # where it lay is for config.yaml alone, which is not handed on
+            data["path"] = Path(data["path"]).name
+        data.pop("cache", None)
         pipeline.provenance = {
-            "training": self.config.model_dump(mode="json", exclude_none=True),
+            "training": training,
             "steps": {
                 part: f"{done} of {max(done, steps[part])}" for part, done in reached.items()
             },
@@ -144,7 +184,9 @@ class Workspace:
         tensors = self._published("judge", self.config.judge.publish)
         if tensors is None:
             return None
-        factors = json.loads((self.checkpoints("judge").folder / "factors.json").read_text())
+        path = self.checkpoints("judge").folder / "factors.json"
+        text = read_text(path, f"run {self.out}, {path.name}", expected="factors of the judge")
+        factors = parse_json(text, f"run {self.out}, {path.name}", do="train the judge again")
         judge = new_judge(self.config, {name: (m, sd) for name, (m, sd) in factors.items()})
         judge.load_state_dict(tensors)
         return judge.eval()

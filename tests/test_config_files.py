@@ -1,0 +1,133 @@
+"""Files that people write: what is read, and what is refused before it does harm."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fcfg.cli import main
+from fcfg.config_files import parse_json, parse_yaml, parse_yaml_value, read_text, read_yaml
+from fcfg.experiments.presets import find_experiment
+from fcfg.training import read_config
+from refusal import refused
+from runs import tiny_file
+
+
+def yaml_of(text: str) -> object:
+    return parse_yaml_value(text, "mine.yaml", do="mend it")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a: {b: [1, two, 3.0, null, true]}\nc: 2001-01-01",
+        "a: &a {b: 1, c: [2]}\nd: {<<: *a, b: 3}\ne: *a",
+        "[{a: 1}, {a: 2}]",
+        "[" * 40 + "]" * 40,
+    ],
+)
+def test_what_is_legal_is_what_pyyaml_reads(text: str) -> None:
+    assert yaml_of(text) == yaml.safe_load(text)
+
+
+LAUGHS = "\n".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9 if n else ['ha'] * 9)}]" for n in range(9)
+)
+CHAIN = "\n".join(f"a{n}: &a{n} [{f'*a{n - 1}' if n else 'end'}]" for n in range(1000))
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ("graph: {age: [], hair: [age], hair: []}", ("'hair' twice, in line 1",)),
+        ("a: 1\nb: 2\n'a': 3", ("'a' twice, in line 3",)),
+        ("1: one\ntrue: yes", ("True twice, in line 2",)),
+        ("[" * 100_000, ("too many levels",)),
+        ("{a: " * 100_000, ("too many levels",)),
+        (LAUGHS, ("too many values", "in line 7")),
+        (CHAIN, ("too many values", "in line 50")),
+        ("a: &a [*a]", ("too many values",)),
+        ("a: [1,", ("in line 1",)),
+        ("--- 1\n--- 2", ("another document", "in line 2")),
+        ("a: 2001-99-99", ("month",)),
+        ("!!timestamp now", ()),
+        ("!!bool maybe", ("maybe",)),
+        ("!!python/object/apply:os.getcwd []", ("constructor", "in line 1")),
+        ("1" * 5000, ("5000 digits",)),
+        ("a: \0", ("special characters",)),
+    ],
+)
+def test_what_is_not_legal_is_refused_with_its_place(
+    text: str, fragments: tuple[str, ...]
+) -> None:
+    with refused("mine.yaml", "expected YAML", *fragments, "mend it"):
+        yaml_of(text)
+
+
+@pytest.mark.parametrize("text", ["- 1", "5", "", "{1: a}"])
+def test_what_is_no_mapping_is_refused(text: str) -> None:
+    with refused("mine.yaml", "a mapping with texts as keys", "see the manual"):
+        parse_yaml(text, "mine.yaml", do="see the manual")
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ('{"a": {"b": 1, "c": 2, "b": 3}}', ("'b' twice",)),
+        ("[" * 100_000, ("recursion",)),
+        ("{", ("expected JSON",)),
+        ("[]", ("a mapping",)),
+    ],
+)
+def test_json_is_held_to_the_same(text: str, fragments: tuple[str, ...]) -> None:
+    assert parse_json('{"a": {"b": 1}, "b": 2}', "config.json", do="mend it") == {
+        "a": {"b": 1},
+        "b": 2,
+    }
+    with refused("config.json", *fragments, "mend it"):
+        parse_json(text, "config.json", do="mend it")
+
+
+def test_only_regular_files_of_some_size_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate(2**40)  # which takes no room
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    for path, got in {
+        Path("/dev/zero"): "a pipe or a device",
+        tmp_path / "pipe": "a pipe or a device",
+        tmp_path: "a folder",
+        tmp_path / "long": "more than 4 MiB",
+        tmp_path / "bytes": "no text in UTF-8",
+        tmp_path / "missing": "No such file",
+        tmp_path / ("x" * 5000): "too long",
+        tmp_path / "a\0b": "null byte",
+    }.items():
+        with refused("mine", "a YAML file", got, "check the path"):
+            read_yaml(path, "mine", expected="a YAML file", do="mend it")
+    (tmp_path / "text").write_text("grün: 1")
+    assert read_text(tmp_path / "text", "mine", expected="a text") == "grün: 1"
+
+
+def test_all_that_read_such_files_read_them_so(tmp_path: Path, capsys) -> None:
+    """Experiments, trainings, data check, and the copy that a run keeps."""
+    doubled = tmp_path / "doubled.yaml"
+    doubled.write_text("seed: 1\nseed: 2")
+    for source in ("/dev/zero", str(doubled)):
+        for read in (find_experiment, read_config):
+            with refused(source):
+                read(source)
+        assert main(["data", "check", str(tmp_path), "--config", source]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    run = tmp_path / "run"
+    (run / "training").mkdir(parents=True)
+    for garbage in ("{", "- 1", "a: 1\na: 2"):
+        (run / "training/config.yaml").write_text(garbage)
+        assert main(["train", str(tiny_file(tmp_path)), "--out", str(run)]) == 2
+        line = capsys.readouterr().err
+        assert line.startswith(f"fcfg train: run {run}, config.yaml: ")
+        assert line.endswith("choose another --out.\n")
