@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import torch
@@ -33,6 +30,7 @@ from fcfg.judging import AttributeJudge
 from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.schedule import NoiseSchedule
 from fcfg.scm import StructuralCausalModel
+from kills import kill_again_and_again
 
 CFG, FCFG = "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"
 SIZE = 8
@@ -169,21 +167,11 @@ def write_table(folder: Path, table: Mapping[str, Iterable[object]]) -> None:
     (folder / "metadata.csv").write_text("\n".join(lines) + "\n")
 
 
-def kill_again_and_again(out: Path, kills: int, seed: int) -> None:
-    """Start an evaluation, kill it at a moment that a seed chooses, and again; then let it end.
-
-    Run in a process of its own, which forks: a process that is killed needs no new torch.
-    """
+def killed_evaluation(out: Path, kills: int, seed: int) -> None:
+    """An evaluation that is killed again and again, and then ends."""
     start = time.monotonic()
     evaluation(out.with_name("rehearsal"), block=2).run()
-    whole = time.monotonic() - start
-    chosen, moments, effective = evaluation(out, cache=out / "noise", block=2), Random(seed), 0
-    for _ in range(kills):
-        child = os.fork()
-        if child == 0:
-            chosen.run()
-            os._exit(0)
-        time.sleep(moments.uniform(0, whole / 3))
-        os.kill(child, signal.SIGKILL)
-        effective += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    seconds = (time.monotonic() - start) / 3
+    chosen = evaluation(out, cache=out / "noise", block=2)
+    effective = kill_again_and_again(chosen.run, seconds, kills, seed)
     print(f"{effective} kills, {chosen.run().missing} rows missing")

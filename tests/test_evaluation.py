@@ -366,7 +366,7 @@ def test_a_file_that_ends_anywhere_is_continued(
 def test_a_run_killed_at_random_ends_with_the_same_rows(tmp_path: Path) -> None:
     """Really killed, wherever it is then, and started again in the same folder."""
     code = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; "
-    code += "from evaluations import kill_again_and_again as kill; kill(Path(sys.argv[2]), 8, 0)"
+    code += "from evaluations import killed_evaluation as kill; kill(Path(sys.argv[2]), 8, 0)"
     out = tmp_path / "killed"
     command = [sys.executable, "-W", "error", "-c", code, str(Path(__file__).parent), str(out)]
     done = subprocess.run(command, capture_output=True, text=True)

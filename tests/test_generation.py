@@ -3,7 +3,11 @@ from __future__ import annotations
 import csv
 import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -43,6 +47,7 @@ from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.sampling import QUALITIES
 from fcfg.schedule import NoiseSchedule
 from fcfg.scm import StructuralCausalModel
+from kills import kill_again_and_again
 from refusal import refused
 
 SPACE = AttributeSpace(
@@ -744,6 +749,28 @@ def test_a_run_that_was_killed_between_a_picture_and_the_record_goes_on(
     assert contents(out) == contents(tmp_path / "whole")
 
 
+def killed_run(folder: Path, kills: int, seed: int) -> None:
+    """A run that is killed again and again, and then ends; beside one that nobody disturbed."""
+    pipeline, faces = tiny_pipeline(), draw(folder / "faces", [f"{i}.png" for i in range(6)])
+    how = {"batch_size": 6, "steps": 6}
+    start = time.monotonic()
+    ask(pipeline, faces, folder / "whole", **how)
+    seconds = (time.monotonic() - start) / 2
+    work = partial(ask, pipeline, faces, folder / "out", **how)
+    effective = kill_again_and_again(work, seconds, kills, seed)
+    print(effective, work() and contents(folder / "out") == contents(folder / "whole"))
+
+
+def test_a_run_killed_at_random_ends_with_the_same_files(tmp_path: Path) -> None:
+    """In a process of its own, which forks."""
+    code = "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); "
+    code += "from test_generation import killed_run; killed_run(Path(sys.argv[2]), 6, 0)"
+    command = [sys.executable, "-c", code, str(Path(__file__).parent), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    kills, same = done.stdout.split()
+    assert (int(kills) >= 2, same) == (True, "True"), done.stdout
+
+
 def test_further_pictures_are_added_to_a_run_and_a_lost_one_is_made_again(
     pipeline, faces, tmp_path: Path
 ) -> None:
@@ -807,6 +834,12 @@ def test_a_record_of_somebody_else_is_never_replaced(
     assert (tmp_path / "record.json").read_text() == record
     ask(pipeline, faces, tmp_path, overwrite=True)
     assert json.loads((tmp_path / "record.json").read_text())["finished"] == 3
+
+
+def test_a_record_that_is_no_file_is_not_read(pipeline, faces, tmp_path: Path) -> None:
+    (tmp_path / "record.json").symlink_to("/dev/zero")
+    with refused(f"out {tmp_path}", "'record.json'"):
+        ask(pipeline, faces, tmp_path)
 
 
 def test_a_picture_of_somebody_else_is_never_replaced(pipeline, faces, tmp_path: Path) -> None:

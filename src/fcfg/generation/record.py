@@ -6,6 +6,7 @@ It is written before the first picture is worked on, and again whenever some are
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -60,12 +61,14 @@ def finished_before(question: Question) -> tuple[dict[int, Result], int]:
     if question.overwrite:
         return {}, question.at_once
     path = question.out / record_file(question.shard)
-    if not path.exists():
+    if not os.path.lexists(path):
         files = [file for row in question.mine for file in _files(question, row)]
-        existing = [file for file in files if (question.out / file).exists()]
+        existing = [file for file in files if os.path.lexists(question.out / file)]
         if existing:
             raise already_there(question.out, existing)
         return {}, question.at_once
+    if not path.is_file():
+        raise already_there(question.out, [path.name])
     try:
         record = json.loads(path.read_bytes())
         results = [Result.from_json(entry) for entry in record["images"]]
