@@ -43,8 +43,9 @@ class Result:
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Result:
         """A result as it stands in a record."""
-        lists = {name: tuple(entry[name]) for name in ("stored", "prepared")}
-        return cls(**(dict(entry) | lists))
+        values: dict[str, Any] = dict(entry)
+        values |= {name: tuple(entry[name]) for name in ("stored", "prepared")}
+        return cls(**values)
 
     @property
     def changed(self) -> list[str]:

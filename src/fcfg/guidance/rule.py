@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from fcfg.errors import InputError
 from fcfg.schedule import NoiseSchedule
 
 
+@dataclass(frozen=True)
 class AbstractRule(ABC):
     """Combines the unconditional prediction with one prediction for each group.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 
 from fcfg.errors import InputError, quoted, short
 from fcfg.guidance.apg import APG
@@ -39,10 +39,10 @@ def register_rule(rule: type[AbstractRule]) -> type[AbstractRule]:
             got=f"'{name}', and there are {quoted(sorted(taken))}",
             do="choose another name",
         )
-    options = fields(rule) if is_dataclass(rule) else ()
+    options, is_own = fields(rule), "__dataclass_fields__" in vars(rule)
     odd = [option.name for option in options if not isinstance(option.default, bool | int | float)]
     odd += [option.name for option in options if option.name in COMMON]
-    if not is_dataclass(rule) or odd:
+    if not is_own or odd:
         raise InputError(
             f"rule {rule.__name__}",
             expected=f"a frozen dataclass whose fields have numbers as defaults, none of them "
@@ -56,4 +56,4 @@ def register_rule(rule: type[AbstractRule]) -> type[AbstractRule]:
 
 def rule_options(rule: AbstractRule) -> tuple[str, ...]:
     """Names of a rule's own options: its fields."""
-    return tuple(option.name for option in fields(rule)) if is_dataclass(rule) else ()
+    return tuple(option.name for option in fields(rule))
