@@ -7,6 +7,7 @@ own above it, with their true counterfactuals.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Literal
 
@@ -65,6 +66,7 @@ def load_drawn(
     """
     _check_attributes(config.format, space)
     total = config.count + config.val
+    _check_memory(config, total)
 
     def tell(done: int) -> None:
         if on_progress is not None:
@@ -106,6 +108,19 @@ def to_bytes(
 ) -> UInt8[np.ndarray, "batch 3 height width"]:
     """Pixels as an 8-bit file would hold them."""
     return ((images + 1) * 127.5).round().to(torch.uint8).numpy()
+
+
+def _check_memory(config: DrawnData, total: int) -> None:
+    """Refuse more images than the machine can hold, which all lie in its memory as bytes."""
+    each, has = 3 * config.size**2, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if total * each > has:
+        raise InputError(
+            "data, count",
+            expected=f"at most {has // each:,} images of {config.size} × {config.size} pixels, "
+            "which fit into the memory of this machine",
+            got=f"{total:,} with those of validation",
+            do="draw fewer, or smaller ones",
+        )
 
 
 def _check_attributes(world: str, space: AttributeSpace) -> None:
