@@ -57,4 +57,4 @@ def test_some_attributes_suffice_and_they_must_be_those_of_the_world() -> None:
 def test_more_drawings_than_fit_into_memory_are_refused_before_the_first() -> None:
     config = DrawnData(count=10**8, size=1024)
     with refused("data, count", "fit into the memory", "draw fewer"):
-        load_drawn(config, portraits.space())
+        load_data(config, portraits.space())
