@@ -228,12 +228,16 @@ def test_a_folder_of_images_has_no_truth(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run/pictures/index.json").read_text())["truth"] == []
 
 
-def test_attributes_of_all_kinds_and_their_effects(tmp_path: Path) -> None:
+@pytest.mark.parametrize("continuous", ["permuted", "quantiles"])
+def test_attributes_of_all_kinds_and_their_effects(tmp_path: Path, continuous: str) -> None:
     model = tiny_model("portraits-causal")
-    experiment = asked(do=("age", "hair", "sex"), guidance=(), images=5)
+    experiment = asked(do=("age", "hair", "sex"), guidance=(), images=5, continuous=continuous)
     result = evaluation(tmp_path, experiment, model).run()
     factual = portraits.sample(5, portraits.EVALUATION_SEED, SIZE, "portraits-causal")
-    wanted = draw_targets(model.space, factual.attributes, ["age", "hair"], NAMES[:5], 0)
+    names, seed = NAMES[:5], 0
+    wanted = draw_targets(
+        model.space, factual.attributes, ["age", "hair"], names, seed, continuous
+    )
     levels = ("dark", "fair", "red", "grey")
     rows = answers(result)
     for i, name in enumerate(NAMES[:5]):
@@ -494,19 +498,22 @@ def test_noise_comes_back_with_all_that_a_solver_needs(
         assert torch.equal(noise[0].residual, noise[1].residual)
 
 
-def test_results_that_say_no_grid_are_of_the_uniform_one_and_go_on(
+def test_results_that_say_less_are_of_what_was_usual_and_go_on(
     pipeline: CounterfactualPipeline, tmp_path: Path
 ) -> None:
     quick = asked(images=2, guidance=(), do=("smiling",), composition=False)
     evaluation(tmp_path, quick, pipeline).run()
     (file,) = tmp_path.glob("*.jsonl")
     header, *rows = file.read_text().splitlines(keepends=True)
-    older = {key: value for key, value in json.loads(header).items() if key != "grid"}
+    later = ("grid", "continuous")
+    older = {key: value for key, value in json.loads(header).items() if key not in later}
     file.write_text(json.dumps(older) + "\n" + "".join(rows[:-1]))
-    assert read_results(tmp_path).header["grid"] == "uniform"
+    read = read_results(tmp_path).header
+    assert [read[key] for key in later] == ["uniform", "permuted"]
     assert not evaluation(tmp_path, quick, pipeline).run().missing
-    with refused(f"results {tmp_path}", "uniform", "karras"):
-        evaluation(tmp_path, quick.model_copy(update={"grid": "karras"}), pipeline).run()
+    for key, other in zip(later, ("karras", "quantiles"), strict=True):
+        with refused(f"results {tmp_path}", read[key], other):
+            evaluation(tmp_path, quick.model_copy(update={key: other}), pipeline).run()
 
 
 def test_noise_that_is_broken_is_inferred_again(

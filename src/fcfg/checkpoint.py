@@ -144,7 +144,7 @@ def load(
         network: The module the weights belong to, where it is not a
             :class:`fcfg.networks.UNet`.
     """
-    folder = _MODELS / str(path) if str(path) in shipped() else Path(path)
+    folder = _folder(path)
     config = _read_config(folder)
     if (network is None) == isinstance(config.network, str):
         raise InputError(
@@ -166,6 +166,19 @@ def load(
 def shipped() -> tuple[str, ...]:
     """Names of the models that come with the package."""
     return tuple(sorted(config.parent.name for config in _MODELS.glob(f"*/{_CONFIG}")))
+
+
+def read_graph(path: str | os.PathLike[str]) -> CausalGraph:
+    """The causal graph over the attributes of a pipeline, without reading its weights.
+
+    Args:
+        path: As in :func:`load`.
+    """
+    return CausalGraph(_read_config(_folder(path)).graph)
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    return _MODELS / str(path) if str(path) in shipped() else Path(path)
 
 
 def _build(

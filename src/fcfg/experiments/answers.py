@@ -253,9 +253,11 @@ class Answers:
         return self.questions[do]
 
     def _asked(self, do: str) -> _Question:
-        subset, seed = self.subset, self.plan.experiment.seed
-        targets = targets_of(do)
-        wanted = draw_targets(self.space, subset.attributes, targets, subset.names, seed)
+        subset, experiment = self.subset, self.plan.experiment
+        seed, targets = experiment.seed, targets_of(do)
+        wanted = draw_targets(
+            self.space, subset.attributes, targets, subset.names, seed, experiment.continuous
+        )
         action = self.pipeline.act(subset.attributes, wanted, seed=seed, keys=self.keys)
         if subset.drawn is None or not do:
             return _Question(action, None, None)

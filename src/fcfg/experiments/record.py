@@ -42,7 +42,7 @@ _FIELDS = {
     "distance": ("do", "guidance", "metric", "value", "n"),
 }
 #: What headers had to say only later, and what was true before.
-_LATER: JSON = {"grid": "uniform"}
+_LATER: JSON = {"grid": "uniform", "continuous": "permuted"}
 _HEADER = ("experiment", "images", "attributes", "graph", "questions")
 #: Of a header, what may differ between shards, and when a run goes on elsewhere.
 CIRCUMSTANCES = ("shard", "block", "command", "commit", "version", "environment")

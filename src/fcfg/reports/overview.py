@@ -13,6 +13,7 @@ from fcfg.reports.entries import Entry, Key, effectiveness, entries
 from fcfg.reports.families import FAMILIES, Setting, setting
 from fcfg.reports.html import Markup, tag
 from fcfg.reports.numbers import interval, named, number
+from fcfg.reports.texts import too_few
 
 _DIGITS = {
     "auroc": 1,
@@ -210,10 +211,7 @@ def absent(summary: Summary) -> list[str]:
     """
     header, notes = summary.header, list[str]()
     if summary.n < MIN_IMAGES:
-        notes.append(
-            f"No AUROC and no distance from fewer than {MIN_IMAGES} images, and here are "
-            f"{summary.n}; what the judge reads is compared image by image instead."
-        )
+        notes.append(f"{too_few(summary.n)}.")
     for name, title in (("lpips", "LPIPS"), ("inception", "FID")):
         about = header["metrics"].get(name) or {"missing": f"no {title}: it was not asked for"}
         if "missing" in about:

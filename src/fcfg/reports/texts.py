@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fcfg.experiments.record import JSON
 from fcfg.experiments.summary import Summary
+from fcfg.metrics import MIN_IMAGES
 
 
 def measured_with(summary: Summary) -> str:
@@ -23,6 +24,14 @@ def measured_with(summary: Summary) -> str:
         if about and "missing" in about
     }
     return " ".join([text, *(f"No {name}: {how}" for name, how in absent.items())])
+
+
+def too_few(n: int) -> str:
+    """What so few images do not give."""
+    return (
+        f"No AUROC and no distance from fewer than {MIN_IMAGES} images, and here are {n}; what "
+        "the judge reads is compared image by image instead"
+    )
 
 
 def steps_text(header: JSON) -> str:
