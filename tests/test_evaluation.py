@@ -143,6 +143,19 @@ def test_composition_is_the_null_intervention(
         assert (row["reversal"], row["truth"]) == (None, None)
 
 
+def test_unrelated_images_are_those_half_a_run_away(
+    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    """Whatever shard or block they are in."""
+    images = portraits.sample(6, portraits.EVALUATION_SEED, SIZE).images
+    apart = image_mae(images, images.roll(3, dims=0))
+    assert [whole.real[name]["unrelated"] for name in NAMES] == pytest.approx(apart, rel=1e-5)
+    shard = evaluation(tmp_path, asked(guidance=()), pipeline, shard=(1, 4)).run()
+    assert {name: whole.real[name] for name in shard.real} == shard.real
+    alone = evaluation(tmp_path / "one", asked(images=1, guidance=()), pipeline).run()
+    assert alone.real[NAMES[0]]["unrelated"] is None
+
+
 def test_the_header_says_everything(whole: Result, pipeline: CounterfactualPipeline) -> None:
     header = whole.header
     assert header["attributes"] == pipeline.space.to_config()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import rankdata
 from sklearn.metrics import mean_absolute_error, roc_auc_score
 
 from evaluations import answers, asked, evaluation, tiny_model
@@ -170,6 +171,61 @@ def test_the_shift_of_a_continuous_attribute_is_in_its_standard_deviations(
     wanted = column(result, "age", CFG, lambda row: row["target"]["age"])
     expected = (np.sign(wanted - factual.mean()) * (seen - before)).mean() / factual.std()
     assert summary.cells[("age", CFG)].shift["age"].value == pytest.approx(expected)
+
+
+def test_targets_move_from_what_the_judge_reads_in_the_factual_image(
+    mixed: tuple[Result, Summary], drawn: tuple[Result, Summary]
+) -> None:
+    result, summary = mixed
+    images = result.header["images"]
+    wanted, seen = (
+        column(result, "age", CFG, lambda row: row[key]["age"])  # noqa: B023
+        for key in ("target", "scores")
+    )
+    factual, before = (
+        np.array([result.real[image][key]["age"] for image in images])
+        for key in ("attributes", "scores")
+    )
+    cell = summary.cells[("age", CFG)]
+    toward = (np.sign(wanted - factual) * (seen - before)).mean() / factual.std()
+    assert cell.moved["age"].value == pytest.approx(toward)
+    assert cell.values["age"] == tuple(sorted(set(wanted)))
+    race = summary.cells[("race", CFG)]
+    levels = result.header["attributes"]["race"]["levels"]
+    asked_for = column(result, "race", CFG, lambda row: levels.index(row["target"]["race"]))
+    after = column(result, "race", CFG, lambda row: row["scores"]["race"])
+    first = np.array([result.real[image]["scores"]["race"] for image in images])
+    rows = np.arange(len(images))
+    gain = (after[rows, asked_for] - first[rows, asked_for]).mean()
+    assert race.moved["race"].value == pytest.approx(gain)
+    assert race.values == {"race": ("asian", "black", "white")}
+    assert set(race.moved) == {"race"}
+    smiling = drawn[1].cells[("smiling", "none")]
+    assert smiling.moved["smiling"].low > 0.3
+    assert smiling.values == {"smiling": (0, 1)}
+
+
+def test_what_the_judge_reads_goes_with_what_was_asked_for(
+    mixed: tuple[Result, Summary],
+) -> None:
+    result, summary = mixed
+    for name in ("sex", "age"):
+        seen, wanted = (
+            column(result, "race", CFG, lambda row: row[key][name])  # noqa: B023
+            for key in ("scores", "target")
+        )
+        expected = np.corrcoef(rankdata(seen), wanted)[0, 1]
+        assert summary.cells[("race", CFG)].correlation[name].value == pytest.approx(expected)
+    assert all(estimate.low > 0.5 for estimate in summary.real_correlation.values())
+
+
+def test_unrelated_images_are_as_far_apart_as_the_run_says(tmp_path: Path) -> None:
+    folder = make_results(tmp_path / "new", 8, pictures=0, dos=("smiling",), unrelated=0.4)
+    _, summary = summarised(folder)
+    assert summary.unrelated is not None
+    assert summary.unrelated.value == pytest.approx(0.4)
+    _, older = summarised(make_results(tmp_path / "old", 8, pictures=0, dos=("smiling",)))
+    assert older.unrelated is None
 
 
 # Which cells ------------------------------------------------------------------------------------

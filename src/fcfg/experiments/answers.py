@@ -30,7 +30,7 @@ from fcfg.experiments.work import Costs, OnProgress, Work, targets_of
 from fcfg.guidance import Guidance
 from fcfg.images import image_keys
 from fcfg.judging import Reading
-from fcfg.metrics import image_errors
+from fcfg.metrics import image_errors, image_mae
 from fcfg.records import Abduction, Action, Counterfactual
 from fcfg.sampling import StepRecord
 
@@ -111,7 +111,7 @@ class Answers:
         subset, names = self.subset, [self.subset.names[row] for row in rows]
         images, attributes = subset.images[rows], _rows(subset.attributes, rows)
         if not self.read.issuperset(names):
-            self._real(images, attributes, names)
+            self._real(rows, attributes, names)
         pending = [
             (do, guidance)
             for do, guidance in self.plan.experiment.questions
@@ -125,17 +125,24 @@ class Answers:
         for do, guidance in pending:
             self._answer(do, Guidance.parse(guidance), images, abduction, rows, names)
 
-    def _real(self, images: Tensor, attributes: Table, names: list[str]) -> None:
+    def _real(self, rows: list[int], attributes: Table, names: list[str]) -> None:
+        images, count = self.subset.images[rows], len(self.subset)
+        others = self.subset.images[[(row + count // 2) % count for row in rows]]
+        apart = image_mae(images, others).tolist() if count > 1 else [None]
         reading = self.judge.read(images)
         self.features.write((), names, self.plan.instruments.features(images, reading))
         if self._are_shown(names):
             self.pictures.factual(images)
         seen = zip(
-            names, values(attributes, self.space), readings(reading, self.space), strict=True
+            names,
+            values(attributes, self.space),
+            readings(reading, self.space),
+            apart,
+            strict=True,
         )
         self.file.append(
-            {"kind": "real", "image": name, "attributes": table, **scores}
-            for name, table, scores in seen
+            {"kind": "real", "image": name, "attributes": table, **scores, "unrelated": distance}
+            for name, table, scores, distance in seen
             if name not in self.read
         )
 

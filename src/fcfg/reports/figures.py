@@ -10,6 +10,7 @@ from fcfg.experiments.summary import Summary
 from fcfg.reports.axes import Panel
 from fcfg.reports.bars import DELTA, FACTOR, SHIFT, bar_panels
 from fcfg.reports.numbers import knows_truth
+from fcfg.reports.opening import Opening, find_opening
 from fcfg.reports.strips import (
     Strip,
     answer_strips,
@@ -24,6 +25,7 @@ from fcfg.reports.tradeoff import tradeoff_panels
 class Figures:
     """What a report shows; lists are empty where there is nothing to show."""
 
+    opening: Opening | None = field(repr=False)
     drift: list[Panel] = field(repr=False)  #: factor errors, or shifts
     delta: list[Panel] = field(repr=False)  #: effectiveness against no guidance
     tradeoff: list[Panel] = field(repr=False)
@@ -34,7 +36,8 @@ class Figures:
     @property
     def strips(self) -> list[Strip]:
         """All that is made of pictures."""
-        return [*self.answers, *self.truth, *self.reversals]
+        first = [] if self.opening is None else [self.opening.strip]
+        return [*first, *self.answers, *self.truth, *self.reversals]
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -61,6 +64,7 @@ def make_figures(summary: Summary, result: Result) -> Figures:
     """
     pictures = read_pictures(result)
     return Figures(
+        find_opening(summary, result, pictures) if pictures else None,
         bar_panels(summary, FACTOR if knows_truth(summary) else SHIFT),
         bar_panels(summary, DELTA),
         tradeoff_panels(summary),

@@ -31,6 +31,7 @@ _INDEX = "pictures/index.json"
 class Pictures:
     """The pictures of a run: every tensor holds the same images, in [-1, 1]."""
 
+    names: tuple[str, ...]  #: of the images
     factual: Tensor = field(repr=False)
     answers: dict[tuple[str, str], Tensor] = field(repr=False)  #: by intervention and guidance
     reversed: dict[tuple[str, str], Tensor] = field(repr=False)
@@ -87,6 +88,7 @@ def read_pictures(result: Result) -> Pictures | None:
     try:
         answers = {(row["do"], row["guidance"]): row for row in index["rows"]}
         return Pictures(
+            tuple(index["images"]),
             read(index["factual"]),
             {key: read(row["counterfactual"]) for key, row in answers.items()},
             {key: read(row["reversed"]) for key, row in answers.items() if row["reversed"]},
