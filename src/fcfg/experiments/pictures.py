@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.files import write_atomically
+from fcfg.files import file_name, write_atomically
 from fcfg.images import to_pictures
 
 PICTURES, _INDEX = "pictures", "index.json"
@@ -32,12 +31,12 @@ class PictureFiles:
 
     def factual(self, images: Float[Tensor, "image channel height width"]) -> None:
         """Show the images themselves."""
-        self._index["factual"] = self._write("factual", images)
+        self._index["factual"] = self._write(images, "factual")
         self._save()
 
     def truth(self, do: str, images: Float[Tensor, "image channel height width"]) -> None:
         """Show the true counterfactuals of an intervention."""
-        entry = {"do": do, "counterfactual": self._write(f"truth {do}", images)}
+        entry = {"do": do, "counterfactual": self._write(images, "truth", do)}
         self._put("truth", entry)
 
     def answer(
@@ -48,19 +47,20 @@ class PictureFiles:
         back: Float[Tensor, "image channel height width"] | None,
     ) -> None:
         """Show counterfactuals, and the way back where it was gone."""
-        name = f"{do} {guidance}"
         entry = {
             "do": do,
             "guidance": guidance,
-            "counterfactual": self._write(name, images),
-            "reversed": None if back is None else self._write(f"{name} reversed", back),
+            "counterfactual": self._write(images, "answer", do, guidance),
+            "reversed": None if back is None else self._write(back, "reversed", do, guidance),
         }
         self._put("rows", entry)
 
-    def _write(self, name: str, images: Float[Tensor, "image channel height width"]) -> list[str]:
+    def _write(
+        self, images: Float[Tensor, "image channel height width"], *words: str
+    ) -> list[str]:
         self.folder.mkdir(exist_ok=True)
-        slug = re.sub(r"[^A-Za-z0-9.=+-]+", "-", name)
-        paths = [f"{PICTURES}/{slug}-{number}.png" for number in range(len(self.names))]
+        name = file_name(*words)
+        paths = [f"{PICTURES}/{name}-{number}.png" for number in range(len(self.names))]
         for path, picture in zip(paths, to_pictures(images[: len(self.names)]), strict=True):
             target = self.folder.parent / path
             write_atomically(target, lambda file, picture=picture: picture.save(file, "PNG"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from fcfg.experiments.record import Result
 from fcfg.experiments.summary import Summary
+from fcfg.files import file_name
 from fcfg.reports.axes import Panel
 from fcfg.reports.bars import DELTA, FACTOR, SHIFT, bar_panels
 from fcfg.reports.numbers import knows_truth
@@ -43,16 +43,8 @@ class Figures:
     def files(self) -> dict[str, bytes]:
         """By file name: drawings as SVG, strips as PNG."""
         panels = [*self.drift, *self.delta, *self.tradeoff]
-        named = [(panel.name, ".svg", panel.file.encode()) for panel in panels]
-        named += [(strip.name, ".png", strip.png) for strip in self.strips]
-        files: dict[str, bytes] = {}
-        for name, suffix, data in named:
-            slug = re.sub(r"[^\w.+-]+", "-", name)
-            number, file = 1, f"{slug}{suffix}"
-            while file in files:  # two interventions whose names differ in odd letters alone
-                number, file = number + 1, f"{slug}-{number + 1}{suffix}"
-            files[file] = data
-        return files
+        drawn = {f"{file_name(panel.name)}.svg": panel.file.encode() for panel in panels}
+        return drawn | {f"{file_name(strip.name)}.png": strip.png for strip in self.strips}
 
 
 def make_figures(summary: Summary, result: Result) -> Figures:
