@@ -149,7 +149,7 @@ def test_a_quality_replaces_the_way_of_an_experiment_but_not_what_is_said(
 def test_what_is_missing_or_unknown_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "MODEL: expected 'fcfg evaluate MODEL EXPERIMENT'" in refusal(capsys)
     assert "EXPERIMENT: expected" in refusal(capsys, "portraits")
-    assert refusal(capsys, "portraits", "portrait/core").endswith("mean 'portraits/core'?")
+    assert "did you mean 'portraits/core' or '" in refusal(capsys, "portraits", "portrait/core")
     assert "'steps'" in refusal(capsys, "portraits", "portraits/core", "--steps", "0")
     line = refusal(capsys, "portraits", "portraits/core", "--quality", "papr")
     assert line.endswith("did you mean 'paper'?")

@@ -24,6 +24,7 @@ from fcfg.datasets import portraits
 from fcfg.datasets.examples import Examples
 from fcfg.datasets.registry import default_attributes
 from fcfg.digests import digest_of
+from fcfg.errors import InputError
 from fcfg.experiments import Experiment, choose_subset, experiments, find_experiment
 from fcfg.experiments.circumstances import circumstances
 from fcfg.experiments.instruments import Instruments, find_instruments, judge_of
@@ -110,8 +111,14 @@ def test_an_experiment_is_asked_as_a_user_who_sets_nothing_asks(name: str) -> No
 
 
 def test_an_unknown_experiment_suggests_the_nearest() -> None:
-    with refused("experiment 'portraits/cor'", "neither", "did you mean 'portraits/core'?"):
+    with refused("experiment 'portraits/cor'", "neither", "did you mean 'portraits/core' or '"):
         find_experiment("portraits/cor")
+    with refused("experiment 'corr'", "did you mean 'core'?"):
+        find_experiment("corr")
+    with pytest.raises(InputError) as caught:
+        find_experiment("something/else")
+    assert len(str(caught.value)) < 220  # and not 47 names
+    assert "see 'fcfg evaluate --list'" in str(caught.value)
     with refused("mine.yaml", "No such file", "check the path"):
         find_experiment("mine.yaml")
 
@@ -141,6 +148,17 @@ def test_a_file_that_is_no_experiment_is_refused(
     file.write_text(text)
     with refused(subject, *fragments):
         find_experiment(str(file))
+
+
+def test_an_experiment_without_an_end_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for path, got in (
+        ("/dev/zero", "a device or a pipe"),
+        (str(tmp_path / "pipe.yaml"), "a device or a pipe"),
+        (str(tmp_path), "a folder"),
+    ):
+        with refused(f"experiment '{path}'", "a YAML file", got, "check the path"):
+            find_experiment(path)
 
 
 def test_a_file_without_text_is_refused(tmp_path: Path) -> None:

@@ -649,9 +649,15 @@ def test_pictures_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     make_results(tmp_path, n=8, settings=SHORT, dos=("male",), pictures=1)
     result, index = read_results(tmp_path), tmp_path / "pictures" / "index.json"
     whole = json.loads(index.read_text("utf-8"))
-    index.write_text("{", "utf-8")
+    for text in ("{", "[" * 100_000, "[]", '"' + " " * 2**25):
+        index.write_text(text, "utf-8")
+        with refused("pictures", "something else", "remove the folder"):
+            read_pictures(result)
+    index.unlink()
+    index.mkdir()
     with refused("pictures", "something else", "remove the folder"):
         read_pictures(result)
+    index.rmdir()
     index.write_text(json.dumps({"factual": whole["factual"]}), "utf-8")
     with refused("pictures", "no 'rows'"):
         read_pictures(result)

@@ -100,23 +100,59 @@ class Answers:
         self.keys = image_keys(self.subset.images)
         self.questions: dict[str, _Question] = {}
         self.costs = plan.costs
-        self.work = Work(self.costs, plan.experiment.questions, len(self.mine), on_progress)
+        first = self._pending([self.subset.names[row] for row in self.mine[: self.block]])
+        self.lacking = [
+            (do, guidance)
+            for do, guidance in plan.experiment.questions
+            if do and self.shown and (do, guidance) not in first
+            if self.pictures.lack("rows", do=do, guidance=guidance)
+        ]
+        count = len(self.mine) + len(self.shown) * bool(self.lacking)
+        self.work = Work(self.costs, plan.experiment.questions, count, on_progress)
 
     def run(self) -> None:
-        """Answer what is not answered yet."""
+        """Answer what is not answered yet, and show what is not shown."""
         for first in range(0, len(self.mine), self.block):
             self._block(self.mine[first : first + self.block])
+        if self.shown:
+            self._show()
+
+    def _pending(self, names: list[str]) -> list[tuple[str, str]]:
+        """Questions that are to be answered for a block of images, or whose features are lost."""
+        return [
+            (do, guidance)
+            for do, guidance in self.plan.experiment.questions
+            if any((do, guidance, name) not in self.done for name in names)
+            or self.features.is_broken((do, guidance), names)
+        ]
+
+    def _show(self) -> None:
+        """Make pictures again that were removed since."""
+        rows, subset = self.shown, self.subset
+        images, attributes = subset.images[rows], _rows(subset.attributes, rows)
+        if self.pictures.lack("factual"):
+            self.pictures.factual(images)
+        for do in self.plan.experiment.do if subset.drawn is not None else ():
+            if self.pictures.lack("truth", do=do):
+                self._question(do)  # which shows it
+        if not self.lacking:
+            return
+        self.work.begin_block(len(rows), self.lacking)
+        names = [subset.names[row] for row in rows]
+        abduction = self.plan.abductions(images, attributes, self.work.phase(1))
+        self.work.advance(1)
+        for do, guidance in self.lacking:
+            pair, back, _ = self._predict(do, Guidance.parse(guidance), abduction, rows, names)
+            self.pictures.answer(
+                do, guidance, pair.images.float(), None if back is None else back.float()
+            )
 
     def _block(self, rows: list[int]) -> None:
         subset, names = self.subset, [self.subset.names[row] for row in rows]
         images, attributes = subset.images[rows], _rows(subset.attributes, rows)
-        if not self.read.issuperset(names):
+        if not self.read.issuperset(names) or self.features.is_broken((), names):
             self._real(rows, attributes, names)
-        pending = [
-            (do, guidance)
-            for do, guidance in self.plan.experiment.questions
-            if any((do, guidance, name) not in self.done for name in names)
-        ]
+        pending = self._pending(names)
         self.work.begin_block(len(rows), pending)
         if not pending:
             return
@@ -155,6 +191,16 @@ class Answers:
         rows: list[int],
         names: list[str],
     ) -> None:
+        pair, back, seconds = self._predict(do, guidance, abduction, rows, names)
+        entries = self._entries(do, guidance, images, pair, back, seconds, rows, names)
+        self.file.append(
+            entry for entry in entries if (do, entry["guidance"], entry["image"]) not in self.done
+        )
+
+    def _predict(
+        self, do: str, guidance: Guidance, abduction: Abduction, rows: list[int], names: list[str]
+    ) -> tuple[Counterfactual, Tensor | None, float]:
+        """The answer, the way back where it is gone, and the seconds that one image took."""
         plan, question = self.plan, self._question(do)
         action = replace(question.action, attributes=_rows(question.action.attributes, rows))
         cost = self.costs.rows(do, repr(guidance))
@@ -175,10 +221,7 @@ class Answers:
             if do and plan.experiment.reverse:
                 back = self._reverse(pair, cost)
                 _check_finite(back, f"the way back from do({do}) under {guidance}", names)
-        entries = self._entries(do, guidance, images, pair, back, seconds, rows, names)
-        self.file.append(
-            entry for entry in entries if (do, entry["guidance"], entry["image"]) not in self.done
-        )
+        return pair, back, seconds
 
     def _reverse(self, pair: Counterfactual, cost: int) -> Tensor:
         there, back = self.work.phase(1), self.work.phase(cost, after=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fcfg.files import file_name, write_atomically
 from fcfg.images import to_pictures
 
 PICTURES, _INDEX = "pictures", "index.json"
+_LONGEST = 2**25  # bytes of an index
 
 
 class PictureFiles:
@@ -25,9 +27,30 @@ class PictureFiles:
 
     def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
         self.folder, self.names = folder / PICTURES, names
-        path = self.folder / _INDEX
         empty: dict[str, Any] = {"images": list(names), "factual": [], "rows": [], "truth": []}
-        self._index = json.loads(path.read_text("utf-8")) if path.exists() else empty
+        try:
+            index = read_index(folder)
+            answers = [path for e in (*index["rows"], *index["truth"]) for path in _paths(e)]
+            uses = Counter([*index["factual"], *answers])
+        except (OSError, ValueError, KeyError, TypeError):  # none, or no index: all is made again
+            index, uses = empty, Counter[str]()
+        self._index = index if index.get("images") == list(names) or not names else empty
+        self._shared = {path for path, count in uses.items() if count > 1}
+
+    def lack(self, part: str, **asked: str) -> bool:
+        """Whether pictures are to be made: they are not there, or others bear their name.
+
+        Args:
+            part: 'factual', 'rows' or 'truth'.
+            asked: Intervention and guidance, as far as they are of one.
+        """
+        if part == "factual":
+            paths = self._index[part]
+        else:
+            entries = [e for e in self._index[part] if asked.items() <= e.items()]
+            paths = [path for entry in entries for path in _paths(entry)]
+        there = [(self.folder / Path(path).name).is_file() for path in paths]
+        return not paths or not all(there) or not self._shared.isdisjoint(paths)
 
     def factual(self, images: Float[Tensor, "image channel height width"]) -> None:
         """Show the images themselves."""
@@ -74,3 +97,31 @@ class PictureFiles:
 
     def _save(self) -> None:
         write_atomically(self.folder / _INDEX, json.dumps(self._index, indent=1).encode())
+
+
+def read_index(folder: Path) -> dict[str, Any]:
+    """The index of the pictures of a run.
+
+    Args:
+        folder: Of the run.
+
+    Raises:
+        OSError: There is none that can be read.
+        ValueError: It is none.
+    """
+    path = folder / PICTURES / _INDEX
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    with path.open("rb") as file:
+        data = file.read(_LONGEST + 1)
+    try:
+        index = json.loads(data) if len(data) <= _LONGEST else None
+    except RecursionError as error:
+        raise ValueError("brackets within brackets, too many of them") from error
+    if not isinstance(index, dict):
+        raise ValueError("no object" if len(data) <= _LONGEST else "too long")
+    return index
+
+
+def _paths(entry: dict[str, Any]) -> list[str]:
+    return [*entry["counterfactual"], *(entry.get("reversed") or ())]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,7 @@ def find_experiment(
         values |= {"balance": family.balance, "continuous": family.continuous}
         values |= _KINDS[kind](family)
     else:
+        _check_source(source)
         values = _read(source)
         values["name"] = values.get("name") or Path(source).stem
     values |= {key: value for key, value in changes.items() if value is not None}
@@ -245,6 +247,28 @@ def find_experiment(
         return Experiment.model_validate(values)
     except ValidationError as error:
         raise refusal(error, Experiment, f"experiment {source}") from None
+
+
+def _check_source(source: str) -> None:
+    """Refuse an unknown name, and what is no regular file: a device may have no end."""
+    path = Path(source)
+    if path.exists() and not path.is_file():
+        raise InputError(
+            f"experiment '{source}'",
+            expected="a YAML file, or a name that 'fcfg evaluate --list' shows",
+            got="a folder" if path.is_dir() else "a device or a pipe",
+            do="check the path",
+        )
+    if not path.exists() and path.suffix not in (".yaml", ".yml"):
+        close = get_close_matches(source, (*OWN, *experiments()), n=3)
+        raise InputError(
+            f"experiment '{source}'",
+            expected="a name that 'fcfg evaluate --list' shows, or a YAML file",
+            got="neither",
+            do=f"did you mean {' or '.join(map(repr, close))}?"
+            if close
+            else "see 'fcfg evaluate --list', or --list MODEL for those that fit a model",
+        )
 
 
 def _own_family(kind: str, graph: CausalGraph | None) -> _Family:
