@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fcfg.experiments.record import opened, read_results
+from fcfg.experiments.lines import opened
+from fcfg.experiments.record import read_results
 from fcfg.experiments.summary import Summary, summarise
 from fcfg.reports.agreement import Check, checks, signs
 from fcfg.reports.entries import entries

@@ -55,6 +55,8 @@ def make_results(
     lpips: bool = False,
     pictures: int = 4,
     header: Mapping[str, Any] | None = None,
+    noise: bool = False,
+    unrelated: float | None = None,
 ) -> Path:
     """Write a run and return its folder.
 
@@ -73,6 +75,8 @@ def make_results(
         lpips: Whether LPIPS was measured.
         pictures: How many images are shown; 0 for none.
         header: What else the header says.
+        noise: Whether all answers are noise, as those of a model that nobody trained.
+        unrelated: How far unrelated images are, as newer runs have it.
     """
     rename = rename or {}
     world = _Mixed(n) if mixed else _Drawn(n, rename)
@@ -88,6 +92,11 @@ def make_results(
             kept = {"do": do, "guidance": text, "n": n, "reference": n, "about": about}
             value = 2 + 5 * push["off"] + push["target"]
             entries.append({"kind": "distance", "metric": "FD-judge", "value": value, **kept})
+    for entry in entries:
+        if entry["kind"] == "row" and noise:
+            entry |= _static(entry)
+        if entry["kind"] == "real" and unrelated is not None:
+            entry["unrelated"] = unrelated
     folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in entries)
     (folder / "results-0-of-1.jsonl").write_text(lines, "utf-8")
@@ -166,6 +175,25 @@ def _header(
         "command": f"fcfg evaluate {world.name} {world.name}/core",
         "commit": "b219736deadbeef0",
         "environment": {"device": "CPU", "torch": "2.13.0", "precision": "float32"},
+    }
+
+
+def _static(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What is measured where the answer is noise, whatever was asked."""
+    rng = np.random.default_rng(list(repr([row["do"], row["guidance"], row["image"]]).encode()))
+
+    def unsure(score: Any) -> Any:
+        if isinstance(score, list):
+            chances = rng.random(len(score))
+            return (chances / chances.sum()).round(6).tolist()
+        return rng.uniform(20, 90) if score > 1 else round(0.5 + 0.02 * rng.standard_normal(), 6)
+
+    far = {"mae": 0.63 + 0.01 * rng.random(), "lpips": None}
+    return {
+        "scores": {name: unsure(score) for name, score in row["scores"].items()},
+        "factors": {name: round(rng.standard_normal(), 6) for name in row["factors"]},
+        "change": far,
+        "reversal": far if row["reversal"] else None,
     }
 
 

@@ -72,6 +72,44 @@ def test_the_list_has_every_experiment_with_its_title(capsys: pytest.CaptureFixt
     assert all(find_experiment(line.split()[0]).title in line for line in lines)
 
 
+def test_the_list_of_a_model_has_what_fits_it(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "--list", model]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == list(experiments(tiny_model().graph))
+    assert names[:3] == ["core", "aff", "inv"]
+    assert "portraits/core" in names
+    assert "embed/core" not in names
+    assert "no-such-model" in refusal(capsys, "--list", "no-such-model")
+
+
+def test_a_kind_of_a_model_is_shown_with_its_attributes(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", model, "triple", "--show", "--images", "9"]) == 0
+    shown = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
+    assert shown == find_experiment("triple", graph=tiny_model().graph, images=9)
+    assert shown.do == ("smiling+male+young",)
+    assert "'fcfg evaluate MODEL core'" in refusal(capsys, "--show", "core")
+    assert "'fcfg evaluate --list tiny'" in refusal(capsys, "tiny")
+
+
+def test_a_model_of_a_folder_is_evaluated_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever its attributes are, and however few images there are."""
+    monkeypatch.chdir(tmp_path)
+    folder = saved(tmp_path / "digits", folder_model(tmp_path / "faces", 3).provenance)
+    assert main(["evaluate", folder, "fid", "--steps", "2", "--no-report"]) == 0
+    out = capsys.readouterr().out
+    assert "3 images (the whole test split), 15 questions of each" in out
+    assert "No AUROC and no distance from fewer than 200 images, and here are 3" in out
+    header = read_results("runs/evaluate/digits/fid").header
+    assert (header["experiment"], header["continuous"]) == ("fid", "quantiles")
+    assert {do for do, _ in header["questions"]} == {"smiling", "male", "young"}
+
+
 @pytest.mark.parametrize("words", [["portraits/inv"], ["any", "portraits/inv"]])
 def test_what_is_shown_can_be_changed_and_read_back(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -111,7 +149,7 @@ def test_a_quality_replaces_the_way_of_an_experiment_but_not_what_is_said(
 def test_what_is_missing_or_unknown_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "MODEL: expected 'fcfg evaluate MODEL EXPERIMENT'" in refusal(capsys)
     assert "EXPERIMENT: expected" in refusal(capsys, "portraits")
-    assert refusal(capsys, "portraits", "portrait/core").endswith("mean 'portraits/core'?")
+    assert "did you mean 'portraits/core' or '" in refusal(capsys, "portraits", "portrait/core")
     assert "'steps'" in refusal(capsys, "portraits", "portraits/core", "--steps", "0")
     line = refusal(capsys, "portraits", "portraits/core", "--quality", "papr")
     assert line.endswith("did you mean 'paper'?")
@@ -154,7 +192,7 @@ def test_a_run_shows_its_table_and_writes_its_report(
     assert "lpips: no LPIPS: it takes images of at least 32 by 32" in out
     assert "do(smiling)" in out
     assert "CFG 3.0" in out
-    assert "in standard deviations of the factor" in out
+    assert "in standard deviations of the factor" in " ".join(out.split())
     assert out.endswith(f"Report: {folder / 'report' / 'report.html'}\n")
     assert (folder / "report" / "report.html").exists()
     assert len(list(Path("runs/abductions").rglob("*.safetensors"))) == 2
@@ -212,7 +250,7 @@ def test_processes_that_were_launched_together_share_the_images(
     assert "2 images, 3 questions of each" in said[0]
     assert "are still to come" in said[0]
     assert "questions of each" not in said[1]  # but the table of whoever ends last
-    assert said[1].startswith("do(smiling)")
+    assert "do(smiling): smiling is flipped" in said[1]
     assert {path.name for path in Path("two").glob("*.jsonl")} == {
         "results-0-of-2.jsonl",
         "results-1-of-2.jsonl",

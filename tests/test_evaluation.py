@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 import torch
 import yaml
 from PIL import Image
+from safetensors.torch import save as to_bytes
 from torch import nn
 
 from evaluations import (
@@ -143,6 +145,19 @@ def test_composition_is_the_null_intervention(
         assert (row["reversal"], row["truth"]) == (None, None)
 
 
+def test_unrelated_images_are_those_half_a_run_away(
+    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    """Whatever shard or block they are in."""
+    images = portraits.sample(6, portraits.EVALUATION_SEED, SIZE).images
+    apart = image_mae(images, images.roll(3, dims=0))
+    assert [whole.real[name]["unrelated"] for name in NAMES] == pytest.approx(apart, rel=1e-5)
+    shard = evaluation(tmp_path, asked(guidance=()), pipeline, shard=(1, 4)).run()
+    assert {name: whole.real[name] for name in shard.real} == shard.real
+    alone = evaluation(tmp_path / "one", asked(images=1, guidance=()), pipeline).run()
+    assert alone.real[NAMES[0]]["unrelated"] is None
+
+
 def test_the_header_says_everything(whole: Result, pipeline: CounterfactualPipeline) -> None:
     header = whole.header
     assert header["attributes"] == pipeline.space.to_config()
@@ -228,12 +243,16 @@ def test_a_folder_of_images_has_no_truth(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run/pictures/index.json").read_text())["truth"] == []
 
 
-def test_attributes_of_all_kinds_and_their_effects(tmp_path: Path) -> None:
+@pytest.mark.parametrize("continuous", ["permuted", "quantiles"])
+def test_attributes_of_all_kinds_and_their_effects(tmp_path: Path, continuous: str) -> None:
     model = tiny_model("portraits-causal")
-    experiment = asked(do=("age", "hair", "sex"), guidance=(), images=5)
+    experiment = asked(do=("age", "hair", "sex"), guidance=(), images=5, continuous=continuous)
     result = evaluation(tmp_path, experiment, model).run()
     factual = portraits.sample(5, portraits.EVALUATION_SEED, SIZE, "portraits-causal")
-    wanted = draw_targets(model.space, factual.attributes, ["age", "hair"], NAMES[:5], 0)
+    names, seed = NAMES[:5], 0
+    wanted = draw_targets(
+        model.space, factual.attributes, ["age", "hair"], names, seed, continuous
+    )
     levels = ("dark", "fair", "red", "grey")
     rows = answers(result)
     for i, name in enumerate(NAMES[:5]):
@@ -391,6 +410,131 @@ def test_distances_that_were_cut_off_come_again(
     assert sorted(map(str, after.distances)) == sorted(map(str, before.distances))
 
 
+def pictures_of(folder: Path) -> dict[str, torch.Tensor]:
+    """Pixels of all pictures of a run, by what the index says they are."""
+    index = json.loads((folder / "pictures/index.json").read_text())
+    assert index["images"] == list(NAMES[:2])
+    paths = {"factual": index["factual"]}
+    for entry in index["rows"]:
+        paths[f"{entry['do']} {entry['guidance']}"] = entry["counterfactual"] + entry["reversed"]
+    paths |= {f"truth {entry['do']}": entry["counterfactual"] for entry in index["truth"]}
+    assert len({path for some in paths.values() for path in some}) == sum(map(len, paths.values()))
+    return {
+        name: torch.stack([torch.from_numpy(np.array(Image.open(folder / p))) for p in some])
+        for name, some in paths.items()
+    }
+
+
+def alike_pictures(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(
+        (one[name].int() - other[name].int()).abs().max() <= 1 for name in one
+    )
+
+
+@pytest.mark.parametrize("what", ["folder", "index", "garbage", "list", "nested", "shared"])
+def test_pictures_that_are_gone_are_made_again(
+    what: str, whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    assert whole.folder is not None
+    before = pictures_of(whole.folder)
+    shutil.copytree(whole.folder, tmp_path / "run")
+    run, index = tmp_path / "run", tmp_path / "run/pictures/index.json"
+    match what:
+        case "folder":
+            shutil.rmtree(run / "pictures")
+        case "index":
+            index.unlink()
+        case "shared":  # as older versions named files of names that are not ASCII
+            known = json.loads(index.read_text())
+            for entry in known["rows"][1:]:
+                entry["counterfactual"] = known["rows"][0]["counterfactual"]
+            index.write_text(json.dumps(known))
+        case _:
+            texts = {"garbage": "{", "list": "[]", "nested": "[" * 100_000}
+            index.write_text(texts[what])
+    shares: list[float] = []
+    again = evaluation(run, pipeline=pipeline, shown=2).run(shares.append)
+    assert alike_pictures(pictures_of(run), before)
+    assert file_of(again).read_bytes() == file_of(whole).read_bytes()
+    assert shares == sorted(shares)
+    assert shares[0] < 1
+    assert shares[-1] == 1
+    with counted_rows(pipeline) as rows:  # and then they are there
+        evaluation(run, pipeline=pipeline, shown=2).run()
+    assert rows == []
+
+
+def test_only_pictures_that_are_gone_are_made_again(
+    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    assert whole.folder is not None
+    before = pictures_of(whole.folder)
+    shutil.copytree(whole.folder, tmp_path / "run")
+    run = tmp_path / "run"
+    index = json.loads((run / "pictures/index.json").read_text())
+    gone = next(e for e in index["rows"] if (e["do"], e["guidance"]) == ("smiling", CFG))
+    for path in (gone["reversed"][1], index["factual"][0], index["truth"][0]["counterfactual"][1]):
+        (run / path).unlink()
+    with counted_rows(pipeline) as rows:
+        evaluation(run, pipeline=pipeline, shown=2).run()
+    assert sum(rows) == 2 * 2 * (1 + 2 + (1 + 2))  # images, steps; noise, there, and back
+    assert alike_pictures(pictures_of(run), before)
+    file = file_of(whole)
+    half = file.read_text().splitlines(keepends=True)[:30]
+    (run / file.name).write_text("".join(half))  # of a run that is not finished
+    shutil.rmtree(run / "pictures")
+    evaluation(run, pipeline=pipeline, shown=2).run()
+    assert alike_pictures(pictures_of(run), before)
+    kept = sorted((run / "pictures").iterdir())
+    evaluation(run, pipeline=pipeline, shown=0).run()  # whoever wants none leaves them alone
+    assert sorted((run / "pictures").iterdir()) == kept
+
+
+FOREIGN = {
+    "half": lambda data: data[: len(data) // 2],
+    "nothing": lambda data: b"",
+    "text": lambda data: b"features",
+    "other names": lambda data: to_bytes({"pixels": torch.zeros(6, 4)}),
+    "other shape": lambda data: to_bytes({"judge": torch.zeros(6)}),
+    "other images": lambda data: to_bytes({"judge": torch.zeros(5, 4)}),
+    "no numbers": lambda data: to_bytes({"judge": torch.zeros(6, 4, dtype=torch.int64)}),
+}
+
+
+@pytest.mark.parametrize("spoil", FOREIGN)
+def test_features_that_are_broken_are_computed_again(
+    spoil: str, whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    assert whole.folder is not None
+    shutil.copytree(whole.folder, tmp_path / "run")
+    run = tmp_path / "run"
+    for file in sorted((run / "features").iterdir())[:3]:
+        file.write_bytes(FOREIGN[spoil](file.read_bytes()))
+    text = file_of(whole).read_text()
+    distances = [line for line in text.splitlines(True) if '"kind": "distance"' in line]
+    (run / "results-0-of-1.jsonl").write_text(text.removesuffix("".join(distances)))
+    result = evaluation(run, pipeline=pipeline).run()
+    values = [sorted(e["value"] for e in r.distances) for r in (result, whole)]
+    assert values[0] == pytest.approx(values[1], rel=1e-4)
+    assert same(result, whole)
+
+
+def test_broken_features_of_another_shard_are_one_line(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    first, second = (evaluation(tmp_path, pipeline=pipeline, shard=(n, 2)) for n in range(2))
+    first.run()
+    theirs = sorted((tmp_path / "features").iterdir())[0]
+    theirs.write_bytes(to_bytes({"judge": torch.zeros(3, 1)}))
+    with refused("features ", "like the others", "remove it"):
+        second.run()
+    theirs.write_bytes(b"half")
+    with refused(f"features {theirs}", "a block of images", "computes it again"):
+        second.run()
+    first.run()
+    assert len(second.run().distances) == 6
+
+
 def test_progress_grows_and_ends_at_one(pipeline: CounterfactualPipeline, tmp_path: Path) -> None:
     shares: list[float] = []
     run = evaluation(tmp_path, asked(steps=3), pipeline, block=4)
@@ -494,19 +638,22 @@ def test_noise_comes_back_with_all_that_a_solver_needs(
         assert torch.equal(noise[0].residual, noise[1].residual)
 
 
-def test_results_that_say_no_grid_are_of_the_uniform_one_and_go_on(
+def test_results_that_say_less_are_of_what_was_usual_and_go_on(
     pipeline: CounterfactualPipeline, tmp_path: Path
 ) -> None:
     quick = asked(images=2, guidance=(), do=("smiling",), composition=False)
     evaluation(tmp_path, quick, pipeline).run()
     (file,) = tmp_path.glob("*.jsonl")
     header, *rows = file.read_text().splitlines(keepends=True)
-    older = {key: value for key, value in json.loads(header).items() if key != "grid"}
+    later = ("grid", "continuous", "check")
+    older = {key: value for key, value in json.loads(header).items() if key not in later}
     file.write_text(json.dumps(older) + "\n" + "".join(rows[:-1]))
-    assert read_results(tmp_path).header["grid"] == "uniform"
+    read = read_results(tmp_path).header
+    assert [read.get(key) for key in later] == ["uniform", "permuted", None]
     assert not evaluation(tmp_path, quick, pipeline).run().missing
-    with refused(f"results {tmp_path}", "uniform", "karras"):
-        evaluation(tmp_path, quick.model_copy(update={"grid": "karras"}), pipeline).run()
+    for key, other in (("grid", "karras"), ("continuous", "quantiles")):
+        with refused(f"results {tmp_path}", read[key], other):
+            evaluation(tmp_path, quick.model_copy(update={key: other}), pipeline).run()
 
 
 def test_noise_that_is_broken_is_inferred_again(
@@ -518,6 +665,8 @@ def test_noise_that_is_broken_is_inferred_again(
     files[0].write_bytes(files[0].read_bytes()[:-5])
     files[1].write_bytes(b"")
     files[2].unlink()
+    files[3].write_bytes(to_bytes({"pixels": torch.zeros(3)}))  # a stranger's
+    files[4].write_bytes(to_bytes({"x": torch.zeros(1, 3, 4, 4), "evaluations": torch.tensor(2)}))
     assert same(evaluation(tmp_path / "two", pipeline=pipeline, cache=cache).run(), whole)
     assert sorted(cache.rglob("*.safetensors")) == files
     assert files[1].stat().st_size > 0

@@ -24,11 +24,13 @@ from fcfg.datasets import portraits
 from fcfg.datasets.examples import Examples
 from fcfg.datasets.registry import default_attributes
 from fcfg.digests import digest_of
+from fcfg.errors import InputError
 from fcfg.experiments import Experiment, choose_subset, experiments, find_experiment
 from fcfg.experiments.circumstances import circumstances
 from fcfg.experiments.instruments import Instruments, find_instruments, judge_of
-from fcfg.experiments.presets import to_yaml
+from fcfg.experiments.presets import OWN, to_yaml
 from fcfg.experiments.subset import balanced_rows, draw_targets
+from fcfg.graph import CausalGraph
 from fcfg.guidance import Guidance
 from fcfg.metrics import LPIPS, Missing
 from fcfg.refusals import refusal
@@ -110,8 +112,14 @@ def test_an_experiment_is_asked_as_a_user_who_sets_nothing_asks(name: str) -> No
 
 
 def test_an_unknown_experiment_suggests_the_nearest() -> None:
-    with refused("experiment 'portraits/cor'", "neither", "did you mean 'portraits/core'?"):
+    with refused("experiment 'portraits/cor'", "neither", "did you mean 'portraits/core' or '"):
         find_experiment("portraits/cor")
+    with refused("experiment 'corr'", "did you mean 'core'?"):
+        find_experiment("corr")
+    with pytest.raises(InputError) as caught:
+        find_experiment("something/else")
+    assert len(str(caught.value)) < 220  # and not 47 names
+    assert "see 'fcfg evaluate --list'" in str(caught.value)
     with refused("mine.yaml", "No such file", "check the path"):
         find_experiment("mine.yaml")
 
@@ -152,6 +160,17 @@ def test_a_name_that_would_lead_elsewhere_is_refused(name: str, tmp_path: Path) 
         find_experiment(str(file))
 
 
+def test_an_experiment_without_an_end_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for path, got in (
+        ("/dev/zero", "a pipe or a device"),
+        (str(tmp_path / "pipe.yaml"), "a pipe or a device"),
+        (str(tmp_path), "a folder"),
+    ):
+        with refused(f"experiment '{path}'", "a YAML file", got, "check the path"):
+            find_experiment(path)
+
+
 def test_a_file_without_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00")
     with refused("mine.yaml", "no text", "check the path"):
@@ -172,6 +191,82 @@ def test_the_whole_of_a_configuration_may_be_wrong() -> None:
         Experiment.model_validate("smiling")
     with refused("mine"):
         raise refusal(caught.value, Experiment, "mine")  # type: ignore[arg-type]
+
+
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    for name in ("../../evil", "/tmp/evil", "a/../../b", "a\0b"):
+        file.write_text(yaml.safe_dump({"name": name, "do": ["smiling"], "guidance": []}))
+        with refused("name", "a folder of results", "--out"):
+            find_experiment(str(file))
+    file.write_text("name: ''\ndo: [smiling]\nguidance: []")
+    assert find_experiment(str(file)).name == "mine"
+
+
+# A model of one's own ---------------------------------------------------------------------------
+
+OWN_GRAPHS = {
+    "one": CausalGraph({"digit": []}),
+    "chain": CausalGraph({"a": [], "b": ["a"]}),
+    "digits": CausalGraph({"thickness": [], "intensity": ["thickness"], "digit": []}),
+    "five": CausalGraph({name: [] for name in ("e", "d", "c", "b", "a")}),
+}
+
+
+@pytest.mark.parametrize("model", OWN_GRAPHS)
+def test_what_fits_a_model_asks_what_it_can_answer(model: str, tmp_path: Path) -> None:
+    graph = OWN_GRAPHS[model]
+    fitting = experiments(graph)
+    assert set(fitting) <= set(OWN)
+    assert {"core", "aff", "cfgpp", "apg", "fid", "cost"} <= set(fitting)
+    assert ("pairs" in fitting) == (len(graph.nodes) >= 2)
+    assert ("triple" in fitting) == (len(graph.nodes) >= 3)
+    assert ("inv" in fitting) == (model != "one")
+    for kind in fitting:
+        experiment = find_experiment(kind, graph=graph, images=7)
+        assert (experiment.name, experiment.images, experiment.balance) == (kind, 7, ())
+        assert experiment.continuous == "quantiles"
+        for do, text in experiment.questions:
+            Guidance.parse(text).partition(graph, do.split("+") if do else ())
+        (tmp_path / "own.yaml").write_text(to_yaml(experiment))
+        assert find_experiment(str(tmp_path / "own.yaml")) == experiment
+
+
+def test_a_kind_asks_of_a_model_what_it_asks_of_the_papers_data() -> None:
+    """The same questions, of its own attributes, in its own order."""
+    graph = CausalGraph({name: [] for name in ("smiling", "male", "young")})
+    for kind in OWN:
+        own, named = find_experiment(kind, graph=graph), find_experiment(f"celeba-hq/{kind}")
+        assert own.questions == named.questions
+    every = find_experiment("core", graph=OWN_GRAPHS["five"])
+    assert every.do == ("e", "d", "c", "b", "a")
+    assert find_experiment("inv", graph=OWN_GRAPHS["chain"]).do == ("b",)  # a changes all
+    pairs = find_experiment("pairs", graph=OWN_GRAPHS["five"])
+    assert pairs.do == ("e+d", "e+c", "d+c")
+    assert ("e+d", "fcfg:e=1.0,d=2.5,c=1.0,b=1.0,a=1.0") in pairs.questions
+
+
+def test_a_kind_that_does_not_fit_says_why() -> None:
+    for kind, graph, fragments in (
+        ("pairs", OWN_GRAPHS["one"], ("at least 2 attributes", "got 'digit'", "--list MODEL")),
+        ("triple", OWN_GRAPHS["chain"], ("at least 3 attributes", "got 'a', 'b'")),
+        ("inv", OWN_GRAPHS["one"], ("leaves another one as it is", "got 'digit'")),
+        ("core", None, ("from whose attributes", "'fcfg evaluate MODEL core'", "portraits/core")),
+    ):
+        with refused(f"experiment '{kind}'", *fragments):
+            find_experiment(kind, graph=graph)
+
+
+def test_named_experiments_fit_a_model_that_has_their_attributes() -> None:
+    for name in ("portraits", "portraits-causal", "nih-cxr14"):
+        _, graph = default_attributes(name) or (None, None)
+        assert graph is not None
+        fitting = {other for other in experiments(graph) if "/" in other}
+        assert {f"{name}/core", f"{name}/aff"} <= fitting
+        assert ("embed/core" in fitting) is False
+    larger = CausalGraph({name: [] for name in ("smiling", "male", "young", "hat")})
+    assert {"celeba-hq/core", "celeba-hq/inv"} <= set(experiments(larger))
+    assert "celeba-hq/pairs" not in experiments(larger)  # its weights are not for a hat
 
 
 # Images -----------------------------------------------------------------------------------------
@@ -351,6 +446,20 @@ def test_values_to_set(n: int, seed: int) -> None:
     alone = draw_targets(space, first, ["hair"], some.names[:1], seed)
     assert alone["hair"] == wanted["hair"][:1]
     assert list(alone) == ["hair"]
+
+
+@given(st.lists(st.floats(0, 90), min_size=1, max_size=40))
+def test_quantiles_are_values_that_occur_far_from_the_factual_ones(ages: list[float]) -> None:
+    space = AttributeSpace([Continuous("age", 0, 90)])
+    factual, names = np.array(ages), [str(row) for row in range(len(ages))]
+    wanted = draw_targets(space, {"age": factual}, ["age"], names, 0, "quantiles")["age"]
+    low, high = np.quantile(factual, [0.1, 0.9], method="nearest")
+    if low == high:
+        low, high = factual.min(), factual.max()
+    assert set(wanted) <= {low, high} <= set(factual)
+    assert (np.abs(wanted - factual) >= (high - low) / 2).all()
+    again = draw_targets(space, {"age": factual}, ["age"], names, 1, "quantiles")["age"]
+    assert (wanted == again).all()  # nothing is drawn
 
 
 def test_levels_are_drawn_evenly_and_from_the_seed() -> None:

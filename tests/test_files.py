@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fcfg.files import remove_unfinished, write_atomically
+from fcfg.files import file_name, remove_unfinished, write_atomically
 from fcfg.seeds import stream
 
 
@@ -85,6 +88,24 @@ def test_what_a_killed_process_had_begun_is_removed_and_nothing_else(tmp_path: P
     (tmp_path / ".cache-abcdefgh").mkdir()
     remove_unfinished(tmp_path)
     assert sorted(names(tmp_path)) == sorted([*kept, ".cache-abcdefgh"])
+
+
+@given(st.sets(st.lists(st.text(), min_size=1, max_size=3).map(tuple), min_size=2, max_size=9))
+def test_other_words_are_another_file_and_a_legal_one(words: set[tuple[str, ...]]) -> None:
+    """Also where large and small letters are the same, and where names are short and ASCII."""
+    made = {file_name(*some) for some in words}
+    assert len({name.lower() for name in made}) == len(words)
+    for name in made:
+        assert re.fullmatch(r"[A-Za-z0-9.+-]{1,80}", name), name
+        assert not name.startswith(".")
+
+
+def test_weights_of_many_attributes_fit_into_a_name(tmp_path: Path) -> None:
+    weights = ",".join(f"finding of the lung, number {number}=1.0" for number in range(14))
+    name = file_name("reversed", "Effusion", f"fcfg:{weights}")
+    assert name.startswith("reversed-Effusion-fcfg-finding-of-the-lu")
+    (tmp_path / f"{name}-7.png").write_bytes(b"")
+    assert name != file_name("reversed", "Effusion", f"fcfg:{weights};start=0.1")
 
 
 def test_streams_are_the_same_everywhere_and_differ_by_every_part() -> None:

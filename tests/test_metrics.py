@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import rankdata, spearmanr
 from sklearn.metrics import roc_auc_score
 
 from fcfg.metrics import (
@@ -16,6 +17,7 @@ from fcfg.metrics import (
     amplification,
     attenuation,
     auroc,
+    correlation,
     directions,
     image_errors,
     image_mae,
@@ -157,6 +159,45 @@ def test_the_error_of_a_continuous_attribute_is_in_its_own_unit() -> None:
 
 
 # Signed shift -----------------------------------------------------------------------------------
+
+
+def test_a_correlation_is_spearmans_up_to_the_ranks_of_values() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.permutation(40.0 * np.arange(40))  # as far apart as their ranks
+    scores = values / 400 + rng.normal(size=40)
+    bootstrap = Bootstrap(40, resamples=30)
+    found = correlation(scores, values, bootstrap)
+    assert found is not None
+    assert found.value == pytest.approx(spearmanr(scores, values).statistic)
+    ranks = rankdata(scores)
+    for counts, replicate in zip(bootstrap.counts, found.replicates, strict=True):
+        rows = np.repeat(np.arange(40), counts.astype(int))
+        assert replicate == pytest.approx(np.corrcoef(ranks[rows], values[rows])[0, 1])
+    opposite = correlation(-scores, values, bootstrap)
+    assert opposite is not None
+    assert opposite.value == pytest.approx(-found.value)
+
+
+def test_a_correlation_of_two_levels_is_that_of_one() -> None:
+    rng = np.random.default_rng(1)
+    label, score = rng.integers(0, 2, 30), rng.random(30)
+    one = correlation(score, label, Bootstrap(30, resamples=20))
+    both = correlation(
+        np.stack([1 - score, score], axis=1), np.eye(2)[label], Bootstrap(30, resamples=20)
+    )
+    assert one is not None
+    assert both is not None
+    assert one.value == pytest.approx(both.value)
+    assert one.replicates == pytest.approx(both.replicates)
+
+
+def test_what_has_no_spread_has_no_correlation() -> None:
+    assert correlation([0.3] * 5, [0, 1, 0, 1, 1], Bootstrap(5)) is None
+    assert correlation([0.1, 0.2, 0.7], [1, 1, 1], Bootstrap(3)) is None
+    two = correlation([0.1, 0.9], [0, 1], Bootstrap(2, resamples=50))
+    assert two is not None
+    assert np.isnan(two.replicates).any()  # draws of one image alone
+    assert (two.value, two.low, two.high) == (1, 1, 1)
 
 
 def test_a_shift_is_counted_toward_the_value_and_in_its_scale() -> None:

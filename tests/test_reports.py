@@ -11,22 +11,28 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from fcfg.cli import main
+from fcfg.cli.tables import print_summary
 from fcfg.experiments.record import read_results
 from fcfg.experiments.summary import Summary, summarise
 from fcfg.metrics import Estimate
 from fcfg.reports import Report, reading, write_report
 from fcfg.reports.axes import Panel, Scale, around
 from fcfg.reports.bars import DELTA, FACTOR, SHIFT, Measure, bar_panels
+from fcfg.reports.entries import entries
+from fcfg.reports.failures import failures
 from fcfg.reports.families import FAMILIES, PAPER, colours, palette_css, setting, strongest
 from fcfg.reports.figures import make_figures
 from fcfg.reports.html import Markup, tag
-from fcfg.reports.numbers import off_target, on_target
+from fcfg.reports.numbers import drift_units, off_target, on_target
+from fcfg.reports.opening import find_opening
 from fcfg.reports.overview import absent
 from fcfg.reports.page import build_page
 from fcfg.reports.strips import read_pictures
+from fcfg.reports.texts import in_words
 from fcfg.reports.tradeoff import lines, points_of, tradeoff_panels
 from refusal import refused
 from results import CORE, MISSING, SWEEP, make_results
@@ -73,7 +79,7 @@ def test_the_reading_says_what_the_numbers_say(few: Summary) -> None:
     assert second.startswith("Factored guidance (FCFG 3.0 / 1.2) disturbs them less:")
     assert "closer to 0 by " in second
     assert "it moves the target further, by 0." in second
-    drift = off_target(few.cells[(do, "cfg:3.0")] for do in few.dos)
+    drift = off_target((few.cells[(do, "cfg:3.0")] for do in few.dos), few.space.names)
     assert drift is not None
     numbers = f"+{drift.value:.2f} [+{drift.low:.2f}, +{drift.high:.2f}] sd on average"
     assert numbers in first
@@ -100,10 +106,175 @@ def test_what_becomes_weaker_is_attenuated(tmp_path: Path) -> None:
     assert "(CFG 3.0) attenuates attributes that should stay put: −0.4" in first
 
 
-def test_without_truth_the_reading_is_of_the_judge(clinic: Summary) -> None:
-    first, second = reading(clinic)
-    assert "in the judge's score" in first
-    assert "in the judge's score" in second
+def test_attributes_of_each_unit_have_sentences_of_their_own(clinic: Summary) -> None:
+    """No number is a mean over probabilities and standard deviations."""
+    discrete, scaled, *factored = reading(clinic)
+    assert discrete.startswith(
+        "Global guidance (CFG 3.0) amplifies attributes that should stay put (sex, race and "
+        "finding): +"
+    )
+    assert scaled.startswith(
+        "Global guidance (CFG 3.0) amplifies attributes that should stay put (age): +"
+    )
+    for line, unit, names in (
+        (discrete, "in probability", ("sex", "race", "finding")),
+        (scaled, "sd", ("age",)),
+    ):
+        drift = off_target((clinic.cells[(do, "cfg:3.0")] for do in clinic.dos), names)
+        assert drift is not None
+        value = f"{drift.value:+.2f} [{drift.low:+.2f}, {drift.high:+.2f}] {unit} on average"
+        assert value in line
+    assert factored[0].startswith("Factored guidance (FCFG 3.0 / 1.2) disturbs sex, race and find")
+    assert factored[1].startswith("Factored guidance (FCFG 3.0 / 1.2) disturbs age less: ")
+    assert re.search(
+        r"; it moves sex, race and finding further, by [^;]+ in probability; "
+        r"it moves age further, by [^;]+ sd\.$",
+        factored[1],
+    )
+    alone = replace(clinic, cells={k: c for k, c in clinic.cells.items() if c.do == "age"})
+    lines_ = reading(alone)
+    assert len(lines_) == 2  # sex and race alone should stay put
+    assert "attributes that should stay put: +" in lines_[0]
+    assert re.search(r"; it moves the target further, by [^;]+ sd\.$", lines_[1])
+
+
+def test_every_number_has_a_unit_in_every_place(clinic: Summary, capsys, tmp_path: Path) -> None:
+    """The same word on the terminal, on the page, in the figures and in the table."""
+    units = {"sex": "probability", "race": "probability", "age": "sd", "finding": "probability"}
+    shifts = [entry for entry in entries(clinic).values() if entry.metric == "shift"]
+    assert {entry.attribute: entry.unit for entry in shifts} == units
+    assert drift_units(clinic) == {
+        "probability": ("sex", "race", "finding"),
+        "sd": ("age",),
+    }
+    print_summary(clinic)
+    out = " ".join(capsys.readouterr().out.split())
+    assert "in probability for sex, race and finding and in standard deviations of the" in out
+    assert "of the factual values (sd) for age" in out
+    text = build_page(clinic, make_figures(clinic, read_results(make_results(tmp_path, n=4))))
+    for name, unit in units.items():
+        heads = re.findall(rf"<th[^>]*>{name}(?:<small>[^<]*</small>)*</th>", text)
+        assert len(heads) == 2 * len(clinic.dos)  # effectiveness and shift, in every table
+        assert sum(f"<small>{unit}</small>" in head for head in heads) == len(clinic.dos)
+    for panel in tradeoff_panels(clinic):
+        do = panel.name.split("-")[1]
+        x, y = panel.name.split("-")[2:]
+        drawing = ElementTree.fromstring(panel.file)
+        said = " ".join(str(element.text) for element in drawing.iter(f"{SVG}text"))
+        assert f"target, {x} →" in said
+        assert f"↑ off target, mean, {y}" in said
+        for group in shapes(panel):
+            cell = clinic.cells[(do, str(group.get("data-guidance")))]
+            point = (
+                on_target([cell], drift_units(clinic)[x]),
+                off_target([cell], drift_units(clinic)[y]),
+            )
+            assert [e and repr(e.value) for e in point] == [
+                group.get("data-x"),
+                group.get("data-y"),
+            ]
+    assert [panel.name for panel in tradeoff_panels(clinic)] == [
+        "tradeoff-age-sd-probability",
+        "tradeoff-race-probability-probability",
+        "tradeoff-race-probability-sd",
+        "tradeoff-sex+finding-probability-probability",
+        "tradeoff-sex+finding-probability-sd",
+    ]
+
+
+# Runs that cannot say anything ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mixed", "unrelated"), [(False, 0.41), (True, None)])
+def test_noise_says_so_first_and_claims_nothing_else(
+    tmp_path: Path, capsys, mixed: bool, unrelated: float | None
+) -> None:
+    dos = ("age", "sex") if mixed else ("male",)
+    options = {"mixed": mixed, "truth": not mixed, "dos": dos, "unrelated": unrelated}
+    make_results(tmp_path, n=200, settings=SHORT, noise=True, pictures=1, **options)
+    assert main(["report", str(tmp_path)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "This run fails without guidance, so it says nothing about guidance."
+    assert (
+        "Asked to change nothing, and without guidance, the model gives images that are 0.6"
+        in (said[1])
+    )
+    beside = "trained models stay below 0.2" if unrelated is None else "unrelated image is 0.41"
+    assert beside in said[1]
+    assert said[2].startswith("There and back again without guidance, the model ends at images")
+    assert said[3].startswith("From answers without guidance the judge reads what should have")
+    assert said[4].startswith("Written to")
+    print_summary(summarise(read_results(tmp_path), resamples=100))
+    assert capsys.readouterr().out.startswith(said[0])
+    text = (tmp_path / "report" / "report.html").read_text("utf-8")
+    assert ("<img " in text) != mixed
+    assert '"reading failed"' in text.split("<img ")[0]
+    for claim in ("amplifies", "disturbs", "was not seen to change", "attenuates"):
+        assert claim not in " ".join(said)
+        assert f"{claim} " not in text.split("<nav")[0]
+
+
+def test_answers_that_are_nearer_to_any_other_image_fail(few: Summary) -> None:
+    """Half of the way to an unrelated image is the limit, for composition and for the way back."""
+    assert few.composition is not None
+    assert few.unrelated is None
+    assert failures(few) == []
+    apart = few.composition.change_mae
+    assert apart is not None
+    for share, fails in ((0.4, False), (0.6, True)):
+        found = failures(replace(few, unrelated=apart.scaled(1 / share)))
+        assert bool(found) == fails
+        assert not fails or "an unrelated image is" in found[0]
+    for error, fails in ((0.19, False), (0.21, True)):
+        far = apart.scaled(error / apart.value)
+        cells = {key: replace(cell, reversal_mae=far) for key, cell in few.cells.items()}
+        found = failures(replace(few, cells=cells))
+        assert bool(found) == fails
+        assert not fails or found[0].startswith("There and back again")
+    guided = {
+        key: replace(cell, reversal_mae=apart.scaled(9)) if key[1] != "none" else cell
+        for key, cell in few.cells.items()
+    }
+    assert failures(replace(few, cells=guided, composition=None)) == []  # only what is unguided
+
+
+def test_a_model_that_does_nothing_without_guidance_fails(few: Summary) -> None:
+    still = {
+        key: replace(cell, moved={name: e.scaled(-1) for name, e in cell.moved.items()})
+        for key, cell in few.cells.items()
+    }
+    (said,) = failures(replace(few, cells=still))
+    assert said.startswith("Without guidance no target is seen to move towards the value asked")
+    assert "smiling under do(smiling), male under do(male) and young under do(young)" in said
+    one = still | {("male", "none"): few.cells[("male", "none")]}
+    assert failures(replace(few, cells=one)) == []
+    guided = {key: cell for key, cell in still.items() if key[1] != "none"}
+    assert failures(replace(few, cells=guided)) == []
+
+
+def test_a_judge_that_reads_nothing_measures_nothing(clinic: Summary) -> None:
+    def blinded(*names: str) -> Summary:
+        known = clinic.real_correlation
+        return replace(clinic, real_correlation=known | {n: known[n].scaled(0.0) for n in names})
+
+    first, second = reading(blinded(*clinic.space.names))
+    assert first.startswith("This run fails without guidance")
+    assert second.startswith("The judge reads sex, race, age and finding from factual images no b")
+    assert "nothing here measures anything" in second
+    partly = reading(blinded("age", "finding"))
+    assert partly[0].startswith("The judge reads age no better than chance from these factual")
+    assert partly[1].startswith("The judge reads finding no better than chance")
+    named = re.compile(r"\b(age|finding)\b")
+    assert not any(named.search(re.sub(r"under do\([^)]*\)", "", line)) for line in partly[2:])
+    assert "attributes that should stay put: +" in partly[2]
+
+
+def test_stored_results_are_of_models_that_work() -> None:
+    folder = Path(__file__).parents[1] / "docs" / "results"
+    for file in ("celeba-inv", "nih-core"):
+        summary = summarise(read_results(folder / f"{file}.jsonl.gz"), resamples=50)
+        assert failures(summary) == []
+        assert reading(summary)[0].startswith("Global guidance (CFG ")
 
 
 def test_a_reading_of_one_side_says_that_the_other_is_missing(tmp_path: Path) -> None:
@@ -132,7 +303,7 @@ def test_a_target_without_a_number_is_not_compared(clinic: Summary) -> None:
         key: replace(cell, shift={k: e for k, e in cell.shift.items() if k not in cell.targets})
         for key, cell in clinic.cells.items()
     }
-    assert "the target was not measured" in reading(replace(clinic, cells=cells))[1]
+    assert reading(replace(clinic, cells=cells))[-1].endswith("; the target was not measured.")
 
 
 def test_an_end_beside_zero_is_not_shown_as_zero(few: Summary) -> None:
@@ -267,7 +438,7 @@ def test_points_are_the_numbers_of_the_summary(few: Summary) -> None:
     for do, panel in zip(few.dos, tradeoff_panels(few), strict=True):
         for group in shapes(panel):
             cell = few.cells[(do, str(group.get("data-guidance")))]
-            x, y = on_target([cell]), off_target([cell])
+            x, y = (mean([cell], few.space.names) for mean in (on_target, off_target))
             assert x is not None
             assert y is not None
             assert float(str(group.get("data-x"))) == x.value
@@ -281,7 +452,8 @@ def test_points_are_the_numbers_of_the_summary(few: Summary) -> None:
 def test_points_are_joined_along_the_weight_that_varies(tmp_path: Path) -> None:
     more = {"smiling": ["fcfg:smiling=2,male=1,young=1"]}
     summary = summary_of(tmp_path, n=16, settings=SWEEP, dos=("smiling", "male"), also=more)
-    joined = [[p.setting.text for p in line] for line in lines(points_of(summary, "male"))]
+    points = points_of(summary, "male", summary.space.names, summary.space.names)
+    joined = [[p.setting.text for p in line] for line in lines(points)]
     assert joined == [
         ["none"],
         ["cfg:1.5", "cfg:2.0", "cfg:3.0"],
@@ -319,14 +491,25 @@ def test_files_are_drawings_by_themselves(report: Report) -> None:
                 assert picture.width > 64
 
 
-def test_two_interventions_never_share_a_file(tmp_path: Path) -> None:
-    rename = {"smiling": "a b", "male": "a-b"}
-    make_results(tmp_path, n=8, rename=rename, dos=("a b", "a-b"), settings=SHORT, pictures=1)
+@pytest.mark.parametrize(
+    "names", [("улыбка", "пол"), ("sex M", "sex-M"), ("Sex", "sex"), ("x" * 300, "x" * 301)]
+)
+def test_two_interventions_never_share_a_file(tmp_path: Path, names: tuple[str, str]) -> None:
+    rename = dict(zip(("smiling", "male"), names, strict=True))
+    make_results(tmp_path, n=8, rename=rename, dos=names, settings=SHORT, pictures=1)
     result = read_results(tmp_path)
+    pictures = read_pictures(result)
+    assert pictures is not None
+    for one, other in (
+        [pictures.truth[do] for do in names],
+        [pictures.answers[(do, "cfg:3.0")] for do in names],
+        [pictures.reversed[(do, "cfg:3.0")] for do in names],
+    ):
+        assert not torch.equal(one, other)
     files = make_figures(summarise(result, resamples=20), result).files
-    drawn = {"tradeoff-a-b.svg", "tradeoff-a-b-2.svg"}
-    assert drawn <= set(files)
-    assert files["tradeoff-a-b.svg"] != files["tradeoff-a-b-2.svg"]
+    assert len({name.lower() for name in files}) == 1 + 2 * 5
+    assert sum(name.startswith("tradeoff-") for name in files) == 2
+    assert all(name.isascii() and len(name) < 100 for name in files)
 
 
 # The page ---------------------------------------------------------------------------------------
@@ -373,8 +556,8 @@ def test_the_page_shows_what_the_summary_has(report: Report) -> None:
     header = summary.header
     for said in (header["command"], header["commit"], header["model"]["digest"], "AlexNet v0.1"):
         assert said in text
-    figures = text.count("<figure>")
-    assert figures == text.count("<figcaption>") == 7
+    figures = len(re.findall("<figure[ >]", text)) - 1  # that of the opening is in other words
+    assert figures == text.count("<figcaption") - 1 == 7
     made = "n = 240 · 100 steps of DDIM · seed 0 · checkpoint 93b1e183a5a5 · commit b219736deadb"
     assert text.count(made) == figures + 1
     assert "factual images" in text
@@ -466,9 +649,15 @@ def test_pictures_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     make_results(tmp_path, n=8, settings=SHORT, dos=("male",), pictures=1)
     result, index = read_results(tmp_path), tmp_path / "pictures" / "index.json"
     whole = json.loads(index.read_text("utf-8"))
-    index.write_text("{", "utf-8")
+    for text in ("{", "[" * 100_000, "[]", '"' + " " * 2**25):
+        index.write_text(text, "utf-8")
+        with refused("pictures", "something else", "remove the folder"):
+            read_pictures(result)
+    index.unlink()
+    index.mkdir()
     with refused("pictures", "something else", "remove the folder"):
         read_pictures(result)
+    index.rmdir()
     index.write_text(json.dumps({"factual": whole["factual"]}), "utf-8")
     with refused("pictures", "no 'rows'"):
         read_pictures(result)
@@ -488,7 +677,65 @@ def test_strips_show_what_there_is(tmp_path: Path) -> None:
     index.write_text(json.dumps(whole), "utf-8")
     result = read_results(tmp_path)
     figures = make_figures(summarise(result, resamples=20), result)
-    assert [strip.name for strip in figures.strips] == ["counterfactuals-male", "truth-male"]
+    assert [strip.name for strip in figures.strips] == [
+        *("opening-male", "counterfactuals-male", "truth-male"),
+    ]
+
+
+def test_the_opening_is_the_image_that_the_intervention_changes_most(tmp_path: Path) -> None:
+    dos = ("smiling", "young")
+    make_results(tmp_path, n=8, settings=SHORT, dos=dos, pictures=5)
+    result = read_results(tmp_path)
+    summary, pictures = summarise(result, resamples=20), read_pictures(result)
+    assert pictures is not None
+    opening = find_opening(summary, result, pictures)
+    assert opening is not None
+    assert opening.strip.do == "smiling"
+    titles = [group.title for group in opening.strip.groups]
+    assert titles == ["factual", "truth", "CFG 3.0", "FCFG 3.0 / 1.2"]
+    change = (pictures.truth["smiling"] - pictures.factual).abs().mean(dim=(1, 2, 3))
+    row = int(change.argmax())
+    shown = [next(iter(group.columns.values()))[0] for group in opening.strip.groups]
+    assert (shown[0] == pictures.factual[row]).all()
+    assert (shown[2] == pictures.answers[("smiling", "cfg:3.0")][row]).all()
+    smiling = result.real[result.header["images"][row]]["attributes"]["smiling"]
+    assert opening.words == (
+        "do(smiling): smiling is flipped, 0 to 1 and 1 to 0. Here smiling goes from "
+        f"{smiling} to {1 - smiling}. Of the 5 images with pictures, this is the one that the "
+        "truth changes most."
+    )
+    unknown = find_opening(summary, result, replace(pictures, truth={}))
+    assert unknown is not None
+    assert unknown.words.endswith("this is the one that the answer without guidance changes most.")
+    guided = {key: images for key, images in pictures.answers.items() if key[1] != "none"}
+    alone = find_opening(summary, result, replace(pictures, truth={}, answers=guided))
+    assert alone is not None
+    assert alone.words.endswith("this is the one that CFG 3.0 changes most.")
+    assert find_opening(summary, result, replace(pictures, answers={})) is None
+    strange = replace(pictures, names=("?",) * 5)  # of which the results know nothing
+    assert "Here" not in find_opening(summary, result, strange).words  # type: ignore[union-attr]
+
+
+def test_an_intervention_says_what_it_does(clinic: Summary, tmp_path: Path) -> None:
+    ages = clinic.cells[("age", "none")].values["age"]
+    assert in_words(clinic, "age") == (
+        f"age is set to that of another image, {min(ages):g} to {max(ages):g}; finding follows"
+    )
+    assert in_words(clinic, "race") == (
+        "race is set to another level, drawn at random: asian, black or white"
+    )
+    assert in_words(clinic, "sex+finding") == "sex and finding are flipped, 0 to 1 and 1 to 0"
+    cells = {
+        key: replace(cell, values={"age": (31.5, 72.0)}) if cell.do == "age" else cell
+        for key, cell in clinic.cells.items()
+    }
+    header = clinic.header | {"continuous": "quantiles"}
+    assert in_words(replace(clinic, cells=cells, header=header), "age") == (
+        "age is set to 31.5 or 72, the farther from its own value; finding follows"
+    )
+    made = make_results(tmp_path, n=20, settings=SHORT, dos=("male",), pictures=1)
+    text = write_report(made).page.read_text("utf-8")
+    assert text.count("male is flipped, 0 to 1 and 1 to 0") == 5  # the opening, and every h3
 
 
 # The command ------------------------------------------------------------------------------------

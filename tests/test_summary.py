@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import tracemalloc
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import rankdata
 from sklearn.metrics import mean_absolute_error, roc_auc_score
 
 from evaluations import answers, asked, evaluation, tiny_model
 from fcfg.experiments import Result, Summary, read_results, summarise
+from fcfg.experiments import lines as lines_module
 from fcfg.experiments.record import JSON
 from refusal import refused
 from results import make_results
@@ -172,6 +176,61 @@ def test_the_shift_of_a_continuous_attribute_is_in_its_standard_deviations(
     assert summary.cells[("age", CFG)].shift["age"].value == pytest.approx(expected)
 
 
+def test_targets_move_from_what_the_judge_reads_in_the_factual_image(
+    mixed: tuple[Result, Summary], drawn: tuple[Result, Summary]
+) -> None:
+    result, summary = mixed
+    images = result.header["images"]
+    wanted, seen = (
+        column(result, "age", CFG, lambda row: row[key]["age"])  # noqa: B023
+        for key in ("target", "scores")
+    )
+    factual, before = (
+        np.array([result.real[image][key]["age"] for image in images])
+        for key in ("attributes", "scores")
+    )
+    cell = summary.cells[("age", CFG)]
+    toward = (np.sign(wanted - factual) * (seen - before)).mean() / factual.std()
+    assert cell.moved["age"].value == pytest.approx(toward)
+    assert cell.values["age"] == tuple(sorted(set(wanted)))
+    race = summary.cells[("race", CFG)]
+    levels = result.header["attributes"]["race"]["levels"]
+    asked_for = column(result, "race", CFG, lambda row: levels.index(row["target"]["race"]))
+    after = column(result, "race", CFG, lambda row: row["scores"]["race"])
+    first = np.array([result.real[image]["scores"]["race"] for image in images])
+    rows = np.arange(len(images))
+    gain = (after[rows, asked_for] - first[rows, asked_for]).mean()
+    assert race.moved["race"].value == pytest.approx(gain)
+    assert race.values == {"race": ("asian", "black", "white")}
+    assert set(race.moved) == {"race"}
+    smiling = drawn[1].cells[("smiling", "none")]
+    assert smiling.moved["smiling"].low > 0.3
+    assert smiling.values == {"smiling": (0, 1)}
+
+
+def test_what_the_judge_reads_goes_with_what_was_asked_for(
+    mixed: tuple[Result, Summary],
+) -> None:
+    result, summary = mixed
+    for name in ("sex", "age"):
+        seen, wanted = (
+            column(result, "race", CFG, lambda row: row[key][name])  # noqa: B023
+            for key in ("scores", "target")
+        )
+        expected = np.corrcoef(rankdata(seen), wanted)[0, 1]
+        assert summary.cells[("race", CFG)].correlation[name].value == pytest.approx(expected)
+    assert all(estimate.low > 0.5 for estimate in summary.real_correlation.values())
+
+
+def test_unrelated_images_are_as_far_apart_as_the_run_says(tmp_path: Path) -> None:
+    folder = make_results(tmp_path / "new", 8, pictures=0, dos=("smiling",), unrelated=0.4)
+    _, summary = summarised(folder)
+    assert summary.unrelated is not None
+    assert summary.unrelated.value == pytest.approx(0.4)
+    _, older = summarised(make_results(tmp_path / "old", 8, pictures=0, dos=("smiling",)))
+    assert older.unrelated is None
+
+
 # Which cells ------------------------------------------------------------------------------------
 
 
@@ -280,6 +339,21 @@ def test_runs_without_all_their_rows_are_refused(tmp_path: Path) -> None:
         (lambda lines: [*lines, lines[-2]], ("every row once", "a second one for 'smiling'")),
         (lambda lines: [*lines, lines[-2] | {"do": "male"}], ("one for 'male'", "that line")),
         (lambda lines: [*lines, lines[-2] | {"image": "x"}], ("none that its header",)),
+        (lambda lines: [*lines, lines[-2] | {"image": ["x"]}], ("none that its header",)),
+        (lambda lines: [*lines, lines[1]], ("every row once", "a second one for '1000000-")),
+        (lambda lines: [*lines, lines[1] | {"image": "x"}], ("one for 'x'",)),
+        (lambda lines: [*lines, lines[-1] | {"do": "male"}], ("one for 'male', 'cfg:3.0'",)),
+        (lambda lines: [*lines, {"kind": ["row"]}], ("kind run, real, row, distance",)),
+        (lambda lines: [*lines, {"do": "male"}], ("an object without a kind",)),
+        (lambda lines: [lines[0] | {"images": "abc"}], ("that fit together", "'images'")),
+        (lambda lines: [lines[0] | {"images": ["a", "a"]}], ("other 'images'",)),
+        (lambda lines: [lines[0] | {"questions": [["male"]]}], ("other 'questions'",)),
+        (lambda lines: [lines[0] | {"attributes": {"a": 1}}], ("other 'attributes'",)),
+        (
+            lambda lines: [lines[0] | {"attributes": {"a": {"kind": "x"}}}],
+            ("attribute 'a', kind",),
+        ),
+        (lambda lines: [lines[0] | {"graph": {"male": []}}], ("other 'graph'",)),
         (lambda lines: [*lines, lines[0] | {"seed": 7}], ("one run (seed: 0)", "seed: 7")),
     ],
 )
@@ -301,6 +375,169 @@ def test_what_is_no_result_file_is_refused(tmp_path: Path, data: bytes, fragment
         read_results(file)
 
 
+WRONG = {
+    "a score of 99": (lambda row: {"scores": row["scores"] | {"sex": 99}}, "a probability"),
+    "below 0": (lambda row: {"scores": row["scores"] | {"sex": -0.1}}, "a probability"),
+    "a text": (lambda row: {"scores": row["scores"] | {"sex": "0.5"}}, "a probability"),
+    "true": (lambda row: {"scores": row["scores"] | {"sex": True}}, "a probability"),
+    "levels": (lambda row: {"scores": row["scores"] | {"race": [0.5, 0.1, 0.1]}}, "sum to 1"),
+    "two levels": (lambda row: {"scores": row["scores"] | {"race": [0.5, 0.5]}}, "3 probab"),
+    "an age of 99": (lambda row: {"scores": row["scores"] | {"age": 99}}, "from 20 to 90"),
+    "no age": (lambda row: {"scores": {"sex": 0.5}}, "a value for each of sex, race, age"),
+    "no scores": (lambda row: {"scores": None}, "a value for each of"),
+    "half a sex": (lambda row: {"target": row["target"] | {"sex": 0.5}}, "0 or 1"),
+    "a race": (lambda row: {"target": row["target"] | {"race": "red"}}, "asian, black, white"),
+    "a race's code": (lambda row: {"target": row["target"] | {"race": 1}}, "asian, black, wh"),
+    "a factor": (lambda row: {"factors": {"sex": None}}, "finite numbers"),
+    "too far": (lambda row: {"change": row["change"] | {"mae": 2.1}}, "from 0 to 2"),
+    "no distance": (lambda row: {"change": {"mae": 0.1}}, "mae and lpips"),
+    "less than none": (lambda row: {"reversal": {"mae": -0.1, "lpips": None}}, "from 0 to 2"),
+    "an LPIPS": (lambda row: {"reversal": {"mae": 0.1, "lpips": -1}}, "at least 0"),
+    "no truth": (lambda row: {"truth": {"mae": 0.1}}, "an object with mae, missed, changed"),
+    "a truth": (lambda row: {"truth": dict.fromkeys(TRUTH, -1)}, "from 0 to 2"),
+    "no work": (lambda row: {"evaluations": 0}, "above 0"),
+    "time": (lambda row: {"seconds": -0.5}, "at least 0"),
+    "infinity": (lambda row: {"seconds": 1e400}, "a JSON object"),
+}
+TRUTH = ("mae", "missed", "changed", "factors", "target")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_numbers_that_cannot_be_are_refused(tmp_path: Path, name: str) -> None:
+    change, fragment = WRONG[name]
+    make_results(tmp_path, 2, mixed=True, pictures=0, dos=("age",), settings=("none",))
+    file = tmp_path / "results-0-of-1.jsonl"
+    *lines, last, distance = map(json.loads, file.read_text().splitlines())
+    for entry in (last | change(last), distance):
+        with file.open("w") as out:
+            out.writelines(json.dumps(line) + "\n" for line in (*lines, entry))
+        if entry is distance:
+            read_results(tmp_path)
+        else:
+            with refused(f"{file}, line {len(lines) + 1}", fragment):
+                read_results(tmp_path)
+    (tmp_path / "results-0-of-1.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in (*lines, last, distance | {"n": 0}))
+    )
+    with refused("n", "a number above 0", "got int 0"):
+        read_results(tmp_path)
+
+
+def test_every_real_image_has_legal_numbers(tmp_path: Path) -> None:
+    def of_real(**change: object) -> Callable[[list[JSON]], list[JSON]]:
+        return lambda lines: [lines[0], lines[1] | change, *lines[2:]]
+
+    for number, change in enumerate(
+        ({"unrelated": 3}, {"attributes": {}}, {"scores": {}}, {"factors": [1]})
+    ):
+        with refused(", line 2, ", "expected"):
+            read_results(edited(tmp_path / str(number), of_real(**change)))
+    read_results(edited(tmp_path / "legal", of_real(unrelated=0.3)))
+
+
+def test_a_line_that_was_changed_is_noticed(tmp_path: Path) -> None:
+    """Any line, any number; older files, without digests, are read."""
+    evaluation(tmp_path, asked(images=2, guidance=(), do=("smiling",))).run()
+    file = tmp_path / "results-0-of-1.jsonl"
+    whole = file.read_text()
+    read_results(tmp_path)
+    lines = whole.splitlines(keepends=True)
+    for number, old, new in (
+        (0, '"steps": 2', '"steps": 3'),
+        (1, '"male": 0', '"male": 1'),
+        (4, '"evaluations": 4', '"evaluations": 6'),
+        (4, '"check": "', '"check": "0'),
+        (-1, '"n": 2', '"n": 3'),
+    ):
+        changed = lines[number].replace(old, new)
+        assert changed != lines[number], number
+        file.write_text("".join(changed if line is lines[number] else line for line in lines))
+        with refused(f"{file}, line ", "has a digest", "something else", "from a copy"):
+            read_results(tmp_path)
+    bare = [{k: v for k, v in json.loads(line).items() if k != "check"} for line in lines]
+    file.write_text(lines[0] + "".join(json.dumps(line) + "\n" for line in bare[1:]))
+    with refused(f"{file}, line 2", "a line without one"):
+        read_results(tmp_path)
+    file.write_text("".join(json.dumps(line) + "\n" for line in bare))
+    assert len(read_results(tmp_path).rows) == 4
+    file.write_text("".join(json.dumps(line) + "\n" for line in bare[:4]) + "".join(lines[4:]))
+    assert len(read_results(tmp_path).rows) == 4  # a run that went on with this version
+    spaced = [json.dumps(json.loads(line), separators=(",", ":")) + "\n" for line in lines]
+    file.write_text("".join(spaced))  # as other programs write JSON
+    assert len(read_results(tmp_path).rows) == 4
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 100_000, '{"kind": ' + '{"a": ' * 100_000, "1" * 5_000, '{"kind": NaN}']
+)
+def test_lines_that_no_reader_should_follow_are_refused(tmp_path: Path, line: str) -> None:
+    file = make_results(tmp_path, 2, pictures=0) / "results-0-of-1.jsonl"
+    with file.open("a") as out:
+        out.write(line + "\n")
+    with refused(f"{file}, line ", "a JSON object", "remove this line"):
+        read_results(tmp_path)
+
+
+BOMBS = {
+    "zeros": (b"", b"\0" * 2**20, "lines of at most 32 MiB"),
+    "spaces in a header": (b'{"kind": "run", "a": "', b" " * 2**20, "lines of at most 32 MiB"),
+    "empty lines": (b"", b"\n" * 2**20, "a JSON object"),
+    "the same row": (None, None, "a second one for"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_small_file_that_unpacks_to_much_is_refused_in_little_memory(
+    tmp_path: Path, bomb: str
+) -> None:
+    start, piece, fragment = BOMBS[bomb]
+    if start is None or piece is None:
+        made = make_results(tmp_path, 2, pictures=0) / "results-0-of-1.jsonl"
+        start, last = made.read_bytes(), made.read_bytes().splitlines(keepends=True)[-2]
+        piece = last * (2**20 // len(last))
+    file = tmp_path / "results.jsonl.gz"
+    with gzip.open(file, "wb", compresslevel=1) as out:
+        out.write(start)
+        for _ in range(200):
+            out.write(piece)
+    assert file.stat().st_size < 2**22
+    tracemalloc.start()
+    try:
+        with refused(f"result file {file}", fragment):
+            read_results(file)
+        assert tracemalloc.get_traced_memory()[1] < 150 * 2**20  # of 200 MiB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_longer_than_any_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = make_results(tmp_path, 2, pictures=0) / "results-0-of-1.jsonl"
+    monkeypatch.setattr(lines_module, "MOST", file.stat().st_size)
+    read_results(file)
+    monkeypatch.setattr(lines_module, "MOST", file.stat().st_size - 1)
+    with refused(f"result file {file}", "GiB in all", "got more"):
+        read_results(file)
+
+
+def test_what_has_no_end_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    for path, got in (
+        (Path("/dev/zero"), "a device or a pipe"),
+        (tmp_path / "pipe.jsonl", "a device or a pipe"),
+        (tmp_path, "a folder"),  # the first file in it is one
+    ):
+        with refused("result file", "a regular file", got):
+            read_results(path)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "results-0-of-1.jsonl").symlink_to("/dev/zero")
+    with refused("result file", "a regular file", "a device or a pipe"):
+        evaluation(run, asked(images=2)).run()
+
+
 def test_packed_files_say_the_same(tmp_path: Path) -> None:
     folder = make_results(tmp_path / "plain", n=4)
     plain = read_results(folder)
@@ -314,11 +551,12 @@ def test_packed_files_say_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda data: data[:-20], lambda data: b"{}", lambda data: data[:30] + b"\xff" * 30]
+    "spoil", [lambda data: data[:-20], lambda data: b"{}", lambda data: data[:-30] + b"\xff" * 30]
 )
 def test_a_spoilt_packed_file_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    whole = make_results(tmp_path, n=4, pictures=0) / "results-0-of-1.jsonl"
     file = tmp_path / "results.jsonl.gz"
-    file.write_bytes(spoil(gzip.compress(bytes(range(256)) * 4)))
+    file.write_bytes(spoil(gzip.compress(whole.read_bytes())))
     with refused(f"result file {file}", "gzip", "pack it again"):
         read_results(file)
 

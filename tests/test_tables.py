@@ -163,7 +163,7 @@ def test_a_continuous_attribute_has_an_error_in_its_own_unit(tmp_path: Path) -> 
     }
     made = outcomes.summary(tmp_path, attributes=attributes, dos=["sex"], data="mimic-cxr")
     units = {entry.metric: entry.unit for key, entry in entries(made).items() if key[3] == "age"}
-    assert units["error"] == units["delta"] == "its own"
+    assert units["error"] == units["delta"] == "units of age"
     assert units["shift"] == "sd"
     assert "auroc" not in units
     assert r"age error / $\Delta$" in latex_table(made)

@@ -149,9 +149,7 @@ def load(
         network: The module the weights belong to, where it is not a
             :class:`fcfg.networks.UNet`.
     """
-    folder = _folder(path)
-    if str(path) in shipped():
-        folder = _MODELS / str(path)
+    folder = _model_folder(path)
     config, values = _read_config(folder)
     if config.digest not in (None, _digest_of_values(values)):
         raise InputError(
@@ -182,6 +180,15 @@ def load(
 def shipped() -> tuple[str, ...]:
     """Names of the models that come with the package."""
     return tuple(sorted(config.parent.name for config in _MODELS.glob(f"*/{_CONFIG}")))
+
+
+def read_graph(path: str | os.PathLike[str]) -> CausalGraph:
+    """The causal graph over the attributes of a pipeline, without reading its weights.
+
+    Args:
+        path: As in :func:`load`.
+    """
+    return CausalGraph(_read_config(_model_folder(path))[0].graph)
 
 
 def _build(
@@ -232,6 +239,12 @@ def replaced_files(folder: Path) -> set[str]:
 def _folder(path: str | os.PathLike[str]) -> Path:
     check_is("checkpoint", path, (str, os.PathLike), "the path of a folder")
     return Path(path)
+
+
+def _model_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder of a model, which may be named as one that comes with the package."""
+    folder = _folder(path)
+    return _MODELS / folder if str(path) in shipped() else folder
 
 
 def _read_config(folder: Path) -> tuple[CheckpointConfig, dict[str, Any]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import re
 import socket
@@ -70,6 +72,27 @@ def remove_files(paths: Iterable[Path]) -> None:
     for folder in folders:
         if not any(folder.iterdir()):
             folder.rmdir()
+
+
+def file_name(*words: str) -> str:
+    """A short and legal name for a file, another one for other words; without a suffix.
+
+    Plain words are the name themselves; others are cut short to be read, and told apart by a
+    digest of all of them.
+
+    >>> file_name("truth-male")
+    'truth-male'
+    >>> file_name("smiling", "cfg:3.0"), file_name("smiling cfg", "3.0")
+    ('smiling-cfg-3.0-699e2665bc4d', 'smiling-cfg-3.0-f0fd255f2b76')
+
+    Args:
+        words: Whatever texts, such as names of attributes.
+    """
+    if len(words) == 1 and re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,79}", words[0]):
+        return words[0]  # in small letters, since some systems do not tell them from large ones
+    readable = re.sub(r"[^A-Za-z0-9.+-]+", "-", " ".join(words))[:40].strip("-.")
+    digest = hashlib.blake2b(json.dumps(words).encode(), digest_size=6).hexdigest()
+    return f"{readable}-{digest}"
 
 
 def remove_unfinished(folder: Path) -> None:

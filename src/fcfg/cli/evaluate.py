@@ -20,7 +20,11 @@ def evaluate(
         str, typer.Argument(help="Folder of a model, or the name of a shipped one.")
     ] = "",
     experiment: Annotated[
-        str, typer.Argument(help="Name of an experiment (see --list), or a YAML file.")
+        str,
+        typer.Argument(
+            help="Name of an experiment (see --list): a kind, such as core, which is built from "
+            "the model's attributes, or portraits/core; or a YAML file."
+        ),
     ] = "",
     out: Annotated[
         Path | None,
@@ -97,7 +101,8 @@ def evaluate(
         bool, typer.Option("--show", help="Print the experiment as YAML, and stop.")
     ] = False,
     list_all: Annotated[
-        bool, typer.Option("--list", help="List the experiments, and stop.")
+        bool,
+        typer.Option("--list", help="List the experiments, or those that fit MODEL, and stop."),
     ] = False,
 ) -> None:
     """Evaluate a model: a table of the paper, or a sweep of your own, with intervals.
@@ -107,39 +112,43 @@ def evaluate(
     command to go on. Several processes share a run, each with its --shard, in the same folder.
 
     Examples:
-      fcfg evaluate --list
+      fcfg evaluate --list runs/faces
+      fcfg evaluate runs/faces core --images 50
+      fcfg evaluate runs/faces core --show > mine.yaml
       fcfg evaluate portraits portraits/core --images 50
       fcfg evaluate runs/celeba-hq celeba-hq/aff --quality paper --precision bf16 --compile
-      fcfg evaluate --show portraits/inv > mine.yaml
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
-    from fcfg.experiments.presets import experiments, find_experiment, to_yaml
+    from fcfg.checkpoint import load, read_graph
+    from fcfg.experiments.presets import OWN, experiments, find_experiment, to_yaml
 
     if list_all:
-        for name in experiments():
-            print(f"{name:24} {find_experiment(name).title}")
+        graph = read_graph(model) if model else None
+        for name in experiments(graph):
+            print(f"{name:24} {find_experiment(name, graph=graph).title}")
         return
     if show and not experiment:
-        model, experiment = "any", model
-    for subject, given in (("MODEL", model), ("EXPERIMENT", experiment)):
+        model, experiment = "", model
+    for subject, given in (("MODEL", model or show), ("EXPERIMENT", experiment)):
         if not given:
             raise InputError(
                 subject,
                 expected="'fcfg evaluate MODEL EXPERIMENT'",
                 got="none",
-                do="see 'fcfg evaluate --list'",
+                do=f"see '{' '.join(['fcfg evaluate --list', *filter(None, [model])])}'",
             )
     way: Mapping[str, str | int | None] = {"steps": steps, "solver": solver, "grid": grid}
     if quality is not None:
         from fcfg.sampling import find_way
 
         way = find_way(quality, solver=solver, grid=grid, steps=steps).to_json()
-    asked = find_experiment(experiment, images=images, seed=seed, reverse=reverse, **way)
+    graph = read_graph(model) if model and experiment in OWN else None
+    changes = {"images": images, "seed": seed, "reverse": reverse, **way}
+    asked = find_experiment(experiment, graph=graph, **changes)
     if show:
         print(to_yaml(asked), end="")
         return
-    from fcfg.checkpoint import load
     from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
     from fcfg.cli.progress import ProgressReporter
@@ -187,13 +196,19 @@ def evaluate(
 
 
 def _announce(evaluation: Evaluation, place: str) -> None:
+    from fcfg.metrics import MIN_IMAGES
+    from fcfg.reports.texts import too_few
+
     experiment, subset = evaluation.experiment, evaluation.subset
     print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)
-    questions = len(experiment.questions)
+    questions, count = len(experiment.questions), len(subset)
+    whole = " (the whole test split)" if subset.about.get("of") == count else ""
     print(
-        f"{len(subset)} images, {questions} questions of each, "
+        f"{count} images{whole}, {questions} questions of each, "
         f"{experiment.steps} steps, on {place}"
     )
+    if count < MIN_IMAGES:
+        print(f"  {too_few(count)}")
     for name, about in evaluation.instruments.about.items():
         if "missing" in about:
             print(f"  {name}: {about['missing']}")

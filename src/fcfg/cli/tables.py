@@ -15,6 +15,8 @@ _Column: TypeAlias = "tuple[str, int, bool, Callable[[Cell], Estimate | None]]"
 def print_summary(summary: Summary) -> None:
     """A table for each intervention: what changed, what should not have, and what is lost.
 
+    Where the model fails without guidance, that is said first.
+
     Args:
         summary: Of a whole run.
     """
@@ -22,15 +24,20 @@ def print_summary(summary: Summary) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from fcfg.reports.failures import failures
     from fcfg.reports.families import setting
+    from fcfg.reports.numbers import named
+    from fcfg.reports.reading import reading
+    from fcfg.reports.texts import in_words
 
+    if failures(summary):
+        print(*reading(summary), sep="\n")
     console = Console(highlight=False, markup=False, soft_wrap=False)
     for do in summary.dos:
         cells = [cell for cell in summary.cells.values() if cell.do == do]
         columns = [column for column in _columns(cells[0]) if any(map(column[3], cells))]
-        table = Table(
-            title=f"do({do.replace('+', ', ')})", box=box.SIMPLE_HEAD, title_justify="left"
-        )
+        title = f"{named(do)}: {in_words(summary, do)}"
+        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
         table.add_column("guidance", no_wrap=True)
         for title, *_ in columns:
             table.add_column(title, justify="right")
@@ -69,13 +76,18 @@ def _text(estimate: Estimate | None, digits: int, signed: bool) -> str:
 
 
 def _legend(summary: Summary) -> str:
-    against = "the true counterfactual" if summary.header["threshold"] else "no guidance"
-    unit = "standard deviations of the factor" if summary.header["threshold"] else "probability"
+    from fcfg.reports.numbers import SD, drift_units, knows_truth, listed
+
+    is_true, units = knows_truth(summary), drift_units(summary)
+    against = "the true counterfactual" if is_true else "no guidance"
+    sd = f"standard deviations of the {'factor' if is_true else 'factual values'} (sd)"
+    of = {unit: f" for {listed(names)}" if len(units) > 1 else "" for unit, names in units.items()}
+    said = listed(f"in {sd if unit == SD else unit}{of[unit]}" for unit in units)
     lines = [
-        f"Under each attribute: how much more of it the judge reads than in {against}, in {unit}",
+        f"Under each attribute: how much more of it the judge reads than in {against}, {said}",
         "(positive is amplification, negative attenuation), with half of the 95 % interval.",
     ]
-    if summary.header["threshold"]:
+    if is_true:
         lines.append(
             "Error of change: on pixels that truly change; 1 is nothing done, 0 the truth."
         )

@@ -64,7 +64,8 @@ class AbductionCache:
         """The noise behind images, from the disk where all of it is there."""
         keys = image_keys(images)
         paths = [self._path(key, attributes, row) for row, key in enumerate(keys)]
-        found = [None if path is None else _read(path) for path in paths]
+        shape = images.shape[1:]
+        found = [None if path is None else _read(path, shape) for path in paths]
         whole = [piece for piece in found if piece is not None]
         if len(whole) == len(found):
             trajectory = Trajectory.joined(whole)
@@ -110,12 +111,14 @@ def _write(path: Path, trajectory: Trajectory, row: int) -> None:
     write_atomically(path, to_bytes(tensors))
 
 
-def _read(path: Path) -> Trajectory | None:
-    """None where there is no whole file."""
+def _read(path: Path, shape: torch.Size) -> Trajectory | None:
+    """None where there is no whole file, or one of something else."""
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError):
+        return None
+    if not {"x", "evaluations"} <= tensors.keys() or tensors["x"].shape != (1, *shape):
         return None
     return Trajectory(
         tensors["x"],

@@ -30,7 +30,7 @@ from fcfg.experiments.work import Costs, OnProgress, Work, targets_of
 from fcfg.guidance import Guidance
 from fcfg.images import image_keys
 from fcfg.judging import Reading
-from fcfg.metrics import image_errors
+from fcfg.metrics import image_errors, image_mae
 from fcfg.records import Abduction, Action, Counterfactual
 from fcfg.sampling import StepRecord
 
@@ -100,23 +100,59 @@ class Answers:
         self.keys = image_keys(self.subset.images)
         self.questions: dict[str, _Question] = {}
         self.costs = plan.costs
-        self.work = Work(self.costs, plan.experiment.questions, len(self.mine), on_progress)
+        first = self._pending([self.subset.names[row] for row in self.mine[: self.block]])
+        self.lacking = [
+            (do, guidance)
+            for do, guidance in plan.experiment.questions
+            if do and self.shown and (do, guidance) not in first
+            if self.pictures.lack("rows", do=do, guidance=guidance)
+        ]
+        count = len(self.mine) + len(self.shown) * bool(self.lacking)
+        self.work = Work(self.costs, plan.experiment.questions, count, on_progress)
 
     def run(self) -> None:
-        """Answer what is not answered yet."""
+        """Answer what is not answered yet, and show what is not shown."""
         for first in range(0, len(self.mine), self.block):
             self._block(self.mine[first : first + self.block])
+        if self.shown:
+            self._show()
+
+    def _pending(self, names: list[str]) -> list[tuple[str, str]]:
+        """Questions that are to be answered for a block of images, or whose features are lost."""
+        return [
+            (do, guidance)
+            for do, guidance in self.plan.experiment.questions
+            if any((do, guidance, name) not in self.done for name in names)
+            or self.features.is_broken((do, guidance), names)
+        ]
+
+    def _show(self) -> None:
+        """Make pictures again that were removed since."""
+        rows, subset = self.shown, self.subset
+        images, attributes = subset.images[rows], _rows(subset.attributes, rows)
+        if self.pictures.lack("factual"):
+            self.pictures.factual(images)
+        for do in self.plan.experiment.do if subset.drawn is not None else ():
+            if self.pictures.lack("truth", do=do):
+                self._question(do)  # which shows it
+        if not self.lacking:
+            return
+        self.work.begin_block(len(rows), self.lacking)
+        names = [subset.names[row] for row in rows]
+        abduction = self.plan.abductions(images, attributes, self.work.phase(1))
+        self.work.advance(1)
+        for do, guidance in self.lacking:
+            pair, back, _ = self._predict(do, Guidance.parse(guidance), abduction, rows, names)
+            self.pictures.answer(
+                do, guidance, pair.images.float(), None if back is None else back.float()
+            )
 
     def _block(self, rows: list[int]) -> None:
         subset, names = self.subset, [self.subset.names[row] for row in rows]
         images, attributes = subset.images[rows], _rows(subset.attributes, rows)
-        if not self.read.issuperset(names):
-            self._real(images, attributes, names)
-        pending = [
-            (do, guidance)
-            for do, guidance in self.plan.experiment.questions
-            if any((do, guidance, name) not in self.done for name in names)
-        ]
+        if not self.read.issuperset(names) or self.features.is_broken((), names):
+            self._real(rows, attributes, names)
+        pending = self._pending(names)
         self.work.begin_block(len(rows), pending)
         if not pending:
             return
@@ -125,17 +161,24 @@ class Answers:
         for do, guidance in pending:
             self._answer(do, Guidance.parse(guidance), images, abduction, rows, names)
 
-    def _real(self, images: Tensor, attributes: Table, names: list[str]) -> None:
+    def _real(self, rows: list[int], attributes: Table, names: list[str]) -> None:
+        images, count = self.subset.images[rows], len(self.subset)
+        others = self.subset.images[[(row + count // 2) % count for row in rows]]
+        apart = image_mae(images, others).tolist() if count > 1 else [None]
         reading = self.judge.read(images)
         self.features.write((), names, self.plan.instruments.features(images, reading))
         if self._are_shown(names):
             self.pictures.factual(images)
         seen = zip(
-            names, values(attributes, self.space), readings(reading, self.space), strict=True
+            names,
+            values(attributes, self.space),
+            readings(reading, self.space),
+            apart,
+            strict=True,
         )
         self.file.append(
-            {"kind": "real", "image": name, "attributes": table, **scores}
-            for name, table, scores in seen
+            {"kind": "real", "image": name, "attributes": table, **scores, "unrelated": distance}
+            for name, table, scores, distance in seen
             if name not in self.read
         )
 
@@ -148,6 +191,16 @@ class Answers:
         rows: list[int],
         names: list[str],
     ) -> None:
+        pair, back, seconds = self._predict(do, guidance, abduction, rows, names)
+        entries = self._entries(do, guidance, images, pair, back, seconds, rows, names)
+        self.file.append(
+            entry for entry in entries if (do, entry["guidance"], entry["image"]) not in self.done
+        )
+
+    def _predict(
+        self, do: str, guidance: Guidance, abduction: Abduction, rows: list[int], names: list[str]
+    ) -> tuple[Counterfactual, Tensor | None, float]:
+        """The answer, the way back where it is gone, and the seconds that one image took."""
         plan, question = self.plan, self._question(do)
         action = replace(question.action, attributes=_rows(question.action.attributes, rows))
         cost = self.costs.rows(do, repr(guidance))
@@ -168,10 +221,7 @@ class Answers:
             if do and plan.experiment.reverse:
                 back = self._reverse(pair, cost)
                 _check_finite(back, f"the way back from do({do}) under {guidance}", names)
-        entries = self._entries(do, guidance, images, pair, back, seconds, rows, names)
-        self.file.append(
-            entry for entry in entries if (do, entry["guidance"], entry["image"]) not in self.done
-        )
+        return pair, back, seconds
 
     def _reverse(self, pair: Counterfactual, cost: int) -> Tensor:
         there, back = self.work.phase(1), self.work.phase(cost, after=1)
@@ -253,9 +303,11 @@ class Answers:
         return self.questions[do]
 
     def _asked(self, do: str) -> _Question:
-        subset, seed = self.subset, self.plan.experiment.seed
-        targets = targets_of(do)
-        wanted = draw_targets(self.space, subset.attributes, targets, subset.names, seed)
+        subset, experiment = self.subset, self.plan.experiment
+        seed, targets = experiment.seed, targets_of(do)
+        wanted = draw_targets(
+            self.space, subset.attributes, targets, subset.names, seed, experiment.continuous
+        )
         action = self.pipeline.act(subset.attributes, wanted, seed=seed, keys=self.keys)
         if subset.drawn is None or not do:
             return _Question(action, None, None)

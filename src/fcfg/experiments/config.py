@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fcfg.errors import InputError, check_among
@@ -23,9 +26,12 @@ class Experiment(BaseModel):
     title: str = ""  #: in one sentence
     do: tuple[str, ...]
     """Interventions: an attribute, or several joined by +. A binary attribute is flipped, a
-    categorical one drawn among its other levels, a continuous one permuted over the images."""
+    categorical one drawn among its other levels; of a continuous one, see ``continuous``."""
     guidance: tuple[str, ...]  #: as texts; 'none' is added, for others are compared with it
     also: dict[str, tuple[str, ...]] = {}  #: further guidances, of one intervention alone
+    continuous: Literal["permuted", "quantiles"] = "permuted"
+    """Values of continuous targets: those of other images, or the 10th or the 90th percentile of
+    the images, whichever is farther from an image's own value."""
     images: int = Field(default=1000, ge=1, le=10**6)  #: at most
     balance: tuple[str, ...] | None = None
     """Discrete attributes whose combinations are to be equally frequent: by default all, but
@@ -43,6 +49,19 @@ class Experiment(BaseModel):
     @classmethod
     def _is_a_path(cls, name: str) -> str:
         return "/".join(map(check_folder_name, name.split("/")))
+
+    @field_validator("name")
+    @classmethod
+    def _folder(cls, name: str) -> str:
+        path = PurePath(name)
+        if path.is_absolute() or ".." in path.parts or not name.isprintable():
+            raise InputError(
+                "name",
+                expected="a name for a folder of results, such as faces or faces/core",
+                got=repr(name),
+                do="choose one that leads nowhere else; --out says where to write",
+            )
+        return name
 
     @field_validator("do")
     @classmethod

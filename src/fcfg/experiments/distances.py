@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
+from fcfg.errors import InputError
 from fcfg.experiments.record import JSON, Result
 from fcfg.files import remove_files, write_atomically
 from fcfg.metrics import frechet_distance
@@ -57,7 +59,18 @@ class FeatureFiles:
             question: Intervention and guidance; nothing for factual images.
         """
         paths = sorted(self.folder.glob(f"{_digest(question)}-*.safetensors"))
-        blocks = [load_file(path) for path in paths]
+        blocks: list[dict[str, torch.Tensor]] = []
+        for path in paths:
+            block = _load(path)
+            if block is None or (blocks and _widths(block) != _widths(blocks[0])):
+                raise InputError(
+                    f"features {path}",
+                    expected="what 'fcfg evaluate' kept of a block of images, like the others",
+                    got="a part of it, or something else",
+                    do="remove it, to go without the Fréchet distances of its question; the "
+                    "command of the shard that wrote it computes it again",
+                )
+            blocks.append(block)
         names = blocks[0] if blocks else ()
         return {name: torch.cat([block[name] for block in blocks]).numpy() for name in names}
 
@@ -67,8 +80,36 @@ class FeatureFiles:
             path for path in self.folder.glob("*-*.safetensors") if _NAME.match(path.name)
         )
 
+    def is_broken(self, question: Sequence[str], images: Sequence[str]) -> bool:
+        """Whether there is a file, but not what was kept of these images.
+
+        Args:
+            question: Intervention and guidance; nothing for factual images.
+            images: Their names.
+        """
+        path = self._path(question, images[0])
+        block = _load(path) if path.exists() else {}
+        return block is None or any(len(rows) != len(images) for rows in block.values())
+
     def _path(self, question: Sequence[str], first: str) -> Path:
         return self.folder / f"{_digest(question)}-{_digest((first,))}.safetensors"
+
+
+def _load(path: Path) -> dict[str, Float[torch.Tensor, "image feature"]] | None:
+    """The features in a file; None where it is no such file."""
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError):
+        return None
+    is_whole = tensors and all(
+        name in NAMES and rows.ndim == 2 and rows.is_floating_point() and len(rows)
+        for name, rows in tensors.items()
+    )
+    return tensors if is_whole else None
+
+
+def _widths(block: Mapping[str, torch.Tensor]) -> dict[str, int]:
+    return {name: rows.shape[1] for name, rows in block.items()}
 
 
 def _digest(words: Sequence[str]) -> str:

@@ -122,6 +122,7 @@ class Evaluation:
             "solver": repr(self._abductions.solver),
             "grid": experiment.grid,
             "seed": experiment.seed,
+            "continuous": experiment.continuous,
             "reverse": experiment.reverse,
             "threshold": THRESHOLD if self.subset.drawn is not None else None,
             "metrics": self.instruments.about,

@@ -2,12 +2,18 @@
 
 >>> find_experiment("celeba-hq/inv").guidance[:3]
 ('none', 'cfg:2.5', 'fcfg:affected=2.5,invariant=1.0')
+
+A kind by itself is built from the attributes of a model.
+
+>>> find_experiment("inv", graph=CausalGraph({"age": [], "sex": []})).do
+('age', 'sex')
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -16,8 +22,10 @@ import yaml
 from pydantic import ValidationError
 
 from fcfg.config_files import looks_like_a_file, read_yaml
-from fcfg.errors import InputError, nearest
+from fcfg.errors import InputError, quoted
 from fcfg.experiments.config import Experiment
+from fcfg.graph import CausalGraph
+from fcfg.guidance import Guidance
 from fcfg.refusals import refusal
 
 _WEIGHTS = (1.2, 1.5, 1.7, 2.0, 2.5, 3.0)  # of the paper's sweeps, beside 1
@@ -32,6 +40,8 @@ class _Family:
     unguided: int = 1  #: for how many of the lower weights the invariant group has weight 1
     together: bool = False  #: whether several are intervened on at a time, too
     balance: tuple[str, ...] | None = None  #: of the images; None balances all that is discrete
+    further: tuple[str, ...] = ()  #: attributes of the model that are not intervened on
+    continuous: str = "permuted"  #: values that continuous attributes are set to
 
 
 _FAMILIES = {
@@ -48,8 +58,10 @@ def _pair(rule: str, affected: float, invariant: float) -> str:
     return f"{rule}:affected={affected},invariant={invariant}"
 
 
-def _attribute_wise(names: Sequence[str], weights: Mapping[str, float]) -> str:
-    return "fcfg:" + ",".join(f"{name}={weights.get(name, 1.0)}" for name in names)
+def _attribute_wise(family: _Family, names: Sequence[str], weights: Sequence[float]) -> str:
+    chosen = dict(zip(names, weights, strict=True))
+    every = (*family.do, *family.further)
+    return "fcfg:" + ",".join(f"{name}={chosen.get(name, 1.0)}" for name in every)
 
 
 def _core(family: _Family) -> dict[str, Any]:
@@ -85,9 +97,7 @@ def _inv(family: _Family) -> dict[str, Any]:
 def _pairs(family: _Family) -> dict[str, Any]:
     tried = ((1.0, 1.0), (1.0, 2.5), (2.5, 1.0), (2.5, 2.0), (2.5, 2.5), (2.5, 3.0))
     also = {
-        "+".join(pair): [
-            _attribute_wise(family.do, dict(zip(pair, weights, strict=True))) for weights in tried
-        ]
+        "+".join(pair): [_attribute_wise(family, pair, weights) for weights in tried]
         for pair in combinations(family.do, 2)
     }
     return {
@@ -106,7 +116,7 @@ def _triple(family: _Family) -> dict[str, Any]:
         "do": ["+".join(family.do)],
         "guidance": [
             "cfg:2.5",
-            *(_attribute_wise(family.do, dict(zip(family.do, w, strict=True))) for w in tried),
+            *(_attribute_wise(family, family.do, weights) for weights in tried),
         ],
     }
 
@@ -179,33 +189,55 @@ _KINDS: dict[str, Callable[[_Family], dict[str, Any]]] = {
     "cost": _cost,
     "demo": _demo,
 }
-_TOGETHER, _ONLY_DRAWN = ("pairs", "triple"), ("demo",)
+_TOGETHER, _ONLY_DRAWN = {"pairs": 2, "triple": 3}, ("demo",)  # targets that are set at once
+#: Kinds that are built from the attributes of any model.
+OWN = tuple(kind for kind in _KINDS if kind not in _ONLY_DRAWN)
 
 
-def experiments() -> tuple[str, ...]:
-    """Names of the experiments that come with the package."""
-    return tuple(
+def experiments(graph: CausalGraph | None = None) -> tuple[str, ...]:
+    """Names of the experiments that come with the package; of a model, those that fit it.
+
+    Args:
+        graph: Causal graph of a model.
+    """
+    named = tuple(
         f"{name}/{kind}"
         for name, family in _FAMILIES.items()
         for kind in _KINDS
         if (family.together or kind not in _TOGETHER)
         and (name == "portraits" or kind not in _ONLY_DRAWN)
     )
+    return named if graph is None else tuple(n for n in (*OWN, *named) if _fits(n, graph))
 
 
-def find_experiment(source: str, **changes: Any) -> Experiment:
-    """A named experiment, or one from a YAML file.
+def _fits(name: str, graph: CausalGraph) -> bool:
+    try:
+        for do, text in find_experiment(name, graph=graph).questions:
+            targets = do.split("+") if do else ()
+            graph.affected(targets)
+            Guidance.parse(text).partition(graph, targets)
+    except InputError:
+        return False
+    return True
+
+
+def find_experiment(
+    source: str, *, graph: CausalGraph | None = None, **changes: Any
+) -> Experiment:
+    """A named experiment, one that is built from a model's attributes, or one from a YAML file.
 
     Args:
-        source: Such as 'portraits/core', or the path of a YAML file with ``do``, ``guidance`` and
-            whatever else an :class:`~fcfg.experiments.config.Experiment` has.
+        source: Such as 'portraits/core'; or a kind alone, such as 'core'; or the path of a YAML
+            file with ``do``, ``guidance`` and whatever else an
+            :class:`~fcfg.experiments.config.Experiment` has.
+        graph: Causal graph of the model, which a kind alone needs.
         changes: Fields to set otherwise; None leaves them as they are.
     """
-    if source in experiments():
-        name, kind = source.split("/")
-        family = _FAMILIES[name]
+    if source in OWN or source in experiments():
+        name, _, kind = source.rpartition("/")
+        family = _FAMILIES[name] if name else _own_family(kind, graph)
         values = {"name": source, "do": family.do, "images": family.images}
-        values |= {"balance": family.balance}
+        values |= {"balance": family.balance, "continuous": family.continuous}
         values |= _KINDS[kind](family)
     else:
         values = {"name": Path(source).stem} | _read(source)
@@ -214,6 +246,32 @@ def find_experiment(source: str, **changes: Any) -> Experiment:
         return Experiment.model_validate(values)
     except ValidationError as error:
         raise refusal(error, Experiment, f"experiment {source}") from None
+
+
+def _own_family(kind: str, graph: CausalGraph | None) -> _Family:
+    """What a kind asks of a model: of its attributes, and of the images as they come."""
+    if graph is None:
+        raise InputError(
+            f"experiment '{kind}'",
+            expected="a model, from whose attributes it is built",
+            got="none",
+            do=f"write 'fcfg evaluate MODEL {kind}', or a data set before it: 'portraits/{kind}'",
+        )
+    names, least = graph.nodes, _TOGETHER.get(kind, 1)
+    do = names[:3] if kind in _TOGETHER else names
+    if kind == "inv":  # elsewhere its weight is of nothing
+        do = tuple(name for name in do if graph.affected([name]) < set(names))
+    if len(do) < least:
+        raise InputError(
+            f"experiment '{kind}'",
+            expected=f"a model of at least {least} attributes"
+            if kind in _TOGETHER
+            else "a model with an attribute that leaves another one as it is",
+            got=quoted(names),
+            do="choose another kind: 'fcfg evaluate --list MODEL' shows those that fit",
+        )
+    further = tuple(name for name in names if name not in do)
+    return _Family(do, balance=(), further=further, continuous="quantiles")
 
 
 def to_yaml(experiment: Experiment) -> str:
@@ -225,7 +283,14 @@ def _read(source: str) -> dict[str, Any]:
     subject = f"experiment '{source}'"
     expected = "a name that 'fcfg evaluate --list' shows, or a YAML file"
     if not looks_like_a_file(source):
-        do = nearest(source, experiments())
-        raise InputError(subject, expected=expected, got="neither", do=do)
+        close = get_close_matches(source, (*OWN, *experiments()), n=3)
+        raise InputError(
+            subject,
+            expected=expected,
+            got="neither",
+            do=f"did you mean {' or '.join(map(repr, close))}?"
+            if close
+            else "see 'fcfg evaluate --list', or --list MODEL for those that fit a model",
+        )
     advice = "mend it; see 'fcfg evaluate --show portraits/core'"
     return read_yaml(Path(source), subject, expected=expected, do=advice)

@@ -17,36 +17,41 @@ everything about the run; each further line is an entry with a ``kind``:
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeAlias, cast
+from typing import Any
 
+from fcfg.attributes import AttributeSpace
 from fcfg.errors import InputError, quoted
+from fcfg.experiments.legal import Legal
+from fcfg.experiments.lines import JSON, check_fields, opened, read_lines, sealed
+from fcfg.graph import CausalGraph
 
 SCHEMA = 1
 BASELINE = "none"  # the guidance that others are compared with: the paper's ω = 1
-JSON: TypeAlias = dict[str, Any]
-#: What every line has, by its kind; a header is checked once its schema is known.
-_FIELDS = {
-    "run": (),
-    "real": ("image", "attributes", "scores", "factors"),
-    "row": (
-        *("do", "guidance", "image", "target", "scores", "factors"),
-        *("change", "reversal", "truth", "evaluations", "seconds"),
-    ),
-    "distance": ("do", "guidance", "metric", "value", "n"),
-}
 #: What headers had to say only later, and what was true before.
-_LATER: JSON = {"grid": "uniform"}
-_HEADER = ("experiment", "images", "attributes", "graph", "questions")
+_LATER: JSON = {"grid": "uniform", "continuous": "permuted"}
+#: What every header says, and what it looks like.
+_HEADER: dict[str, Callable[[Any], bool]] = {
+    "experiment": lambda value: isinstance(value, str),
+    "images": lambda value: _is_list(value, str) and len(set(value)) == len(value),
+    "attributes": lambda value: isinstance(value, dict) and _is_list(list(value.values()), dict),
+    "graph": lambda value: isinstance(value, dict) and _is_list(list(value.values()), list),
+    "questions": lambda value: (
+        _is_list(value, list) and all(len(pair) == 2 and _is_list(pair, str) for pair in value)
+    ),
+}
+_PIECE = 2**16  # bytes that are looked through at once for the end of a line
 #: Of a header, what may differ between shards, and when a run goes on elsewhere.
 CIRCUMSTANCES = ("shard", "block", "command", "commit", "version", "environment")
+
+
+def _is_list(value: object, kind: type) -> bool:
+    return isinstance(value, list) and all(isinstance(part, kind) for part in value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +97,8 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
     """
     reader = _Reader()
     for file in result_files(Path(path)):
-        for entry in read_lines(file, unfinished=unfinished):
-            reader.add(file, entry)
+        for where, entry in read_lines(file, unfinished=unfinished):
+            reader.add(file, where, entry)
     if not reader.header:
         raise _nothing(Path(path))
     return reader.result(Path(path) if Path(path).is_dir() else None)
@@ -104,22 +109,28 @@ class _Reader:
 
     def __init__(self) -> None:
         self.header: JSON = {}
+        self._legal: Legal | None = None
         self._asked: set[tuple[str, str]] = set()
         self._images: set[str] = set()
         self._rows: dict[tuple[str, str, str], JSON] = {}
         self._real: dict[str, JSON] = {}
         self._distances: dict[tuple[str, str, str], JSON] = {}
 
-    def add(self, file: Path, entry: JSON) -> None:
+    def add(self, file: Path, where: str, entry: JSON) -> None:
+        check_fields(where, entry)
+        if entry["kind"] == "run":
+            self._begin(file, checked_header(where, entry))
+            return
+        assert self._legal is not None  # the first line is a header
+        self._check_asked(where, entry)
+        self._legal.check(where, entry)
         match entry["kind"]:
-            case "run":
-                self._begin(file, entry)
             case "row":
-                self._add_row(file, entry)
+                self._rows[(entry["do"], entry["guidance"], entry["image"])] = entry
             case "real":
                 self._real[entry["image"]] = entry
             case _:
-                self._distances[(entry["do"], entry["guidance"], entry["metric"])] = entry
+                self._distances[(entry["do"], entry["guidance"], str(entry["metric"]))] = entry
 
     def result(self, folder: Path | None) -> Result:
         rows, distances = tuple(self._rows.values()), tuple(self._distances.values())
@@ -130,99 +141,64 @@ class _Reader:
         check_same_run(file, header, self.header)
         self._asked = {(do, guidance) for do, guidance in header["questions"]}
         self._images = set(header["images"])
+        self._legal = Legal(AttributeSpace.from_config(header["attributes"]))
 
-    def _add_row(self, file: Path, row: JSON) -> None:
-        key = (row["do"], row["guidance"], row["image"])
-        known = key[:2] in self._asked and key[2] in self._images
-        if key in self._rows or not known:
+    def _check_asked(self, where: str, entry: JSON) -> None:
+        """Every entry is about what the header asks for; rows and images come once."""
+        names = [name for name in ("do", "guidance", "image") if name in entry]
+        key = tuple(str(entry[name]) for name in names)
+        known = all(isinstance(entry[name], str) for name in names)
+        known = known and ("image" not in entry or entry["image"] in self._images)
+        known = known and ("do" not in entry or key[:2] in self._asked)
+        if not known or key in self._rows or (len(key) == 1 and key[0] in self._real):
             text = ", ".join(map(repr, key))
             raise InputError(
-                f"result file {file}",
+                where,
                 expected="every row once, and none that its header does not ask for",
                 got=f"a second one for {text}" if known else f"one for {text}",
                 do="remove the file that repeats another" if known else "remove that line",
             )
-        self._rows[key] = row
 
 
-def read_lines(file: Path, *, unfinished: bool = False) -> list[JSON]:
-    """All lines of a result file; refuses one that is not whole.
+def checked_header(where: str, header: JSON) -> JSON:
+    """A header with all that later versions have to say, or a refusal.
 
     Args:
-        file: The file.
-        unfinished: Leave out what is behind the last whole line; then there may be none.
+        where: The line that it is in.
+        header: What it says.
     """
-    text = _content(file)
-    if unfinished:
-        text = text[: text.rfind("\n") + 1]
-        if not text:
-            return []
-    if text and not text.endswith("\n"):
+    if header.get("schema") != SCHEMA:
         raise InputError(
-            f"result file {file}",
-            expected="whole lines",
-            got="a last line that is half written",
-            do="run the same 'fcfg evaluate' again: it goes on where it was stopped",
-        )
-    lines = [_parsed(file, number, line) for number, line in enumerate(text.splitlines(), 1)]
-    if not lines or lines[0].get("kind") != "run":
-        raise InputError(
-            f"result file {file}",
-            expected="a header in its first line",
-            got=repr(text[:40]) if text else "an empty file",
-            do="give a file that 'fcfg evaluate' wrote",
-        )
-    if lines[0].get("schema") != SCHEMA:
-        raise InputError(
-            f"result file {file}",
+            where,
             expected=f"schema {SCHEMA}",
-            got=lines[0].get("schema"),
+            got=header.get("schema"),
             do="use the version of fcfg that wrote it",
         )
-    lacking = [name for name in _HEADER if name not in lines[0]]
+    lacking = [name for name in _HEADER if name not in header]
     if lacking:
         raise InputError(
-            f"result file {file}",
+            where,
             expected=f"a header with {quoted(_HEADER)}",
             got=f"none of {quoted(lacking)}",
             do="give a file that 'fcfg evaluate' wrote",
         )
-    return lines
-
-
-def opened(file: Path) -> IO[bytes]:
-    """A result file, unpacked as it is read where ``gzip`` made it small."""
-    return cast("IO[bytes]", gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
-
-
-def _content(file: Path) -> str:
-    try:
-        with opened(file) as stream:
-            return stream.read().decode("utf-8", "replace")
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    unfit = [name for name, is_legal in _HEADER.items() if not is_legal(header[name])]
+    if not unfit:
+        try:
+            space = AttributeSpace.from_config(header["attributes"])
+            unfit += (
+                [] if set(CausalGraph(header["graph"]).nodes) == set(space.names) else ["graph"]
+            )
+        except InputError as error:
+            raise error.about(f"{where}, {str(error).split(':')[0]}", error.do) from error
+    if unfit:
         raise InputError(
-            f"result file {file}",
-            expected="what gzip makes of a result file",
-            got=str(error),
-            do="pack it again",
-        ) from error
-
-
-def _parsed(file: Path, number: int, line: str) -> JSON:
-    try:
-        entry = json.loads(line)
-        lacking = [name for name in _FIELDS[entry["kind"]] if name not in entry]
-        if not lacking:
-            return _LATER | entry if entry["kind"] == "run" else entry
-        got = f"a {entry['kind']} without {quoted(lacking)}"
-    except (json.JSONDecodeError, TypeError, KeyError):
-        got = repr(line[:40])
-    raise InputError(
-        f"result file {file}, line {number}",
-        expected=f"a JSON object of kind {', '.join(_FIELDS)}, with all its fields",
-        got=got,
-        do="remove this line, and run the same 'fcfg evaluate' again",
-    )
+            where,
+            expected="a header of texts, lists and mappings that fit together",
+            got=f"other {quoted(unfit)}",
+            do="give a file that 'fcfg evaluate' wrote",
+        )
+    return _LATER | header
 
 
 def check_same_run(where: Path, header: Mapping[str, Any], other: Mapping[str, Any]) -> None:
@@ -266,23 +242,33 @@ class ResultFile:
 
         A last line that was cut off when a run was stopped is removed; its row comes again.
         """
-        text = self.path.read_bytes() if self.path.exists() else b""
-        whole = text[: text.rfind(b"\n") + 1]
-        if len(whole) < len(text):
-            with self.path.open("rb+") as file:
-                file.truncate(len(whole))
-        if not whole:
+        if not self.path.exists() or self._cut() == 0:
             self._write([header])
-        lines = read_lines(self.path)
-        check_same_run(self.path, header, lines[0])
-        return lines
+        (where, first), *lines = read_lines(self.path)
+        first = checked_header(where, first)
+        check_same_run(self.path, header, first)
+        return [first, *(entry for _, entry in lines)]
+
+    def _cut(self) -> int:
+        """Remove what is behind the last whole line; return how many bytes are left."""
+        with opened(self.path) as file:
+            place = size = file.seek(0, os.SEEK_END)
+            end = 0
+            while place > 0 and end == 0:
+                start = max(0, place - _PIECE)
+                file.seek(start)
+                found = file.read(place - start).rfind(b"\n")
+                place, end = start, start + found + 1 if found >= 0 else 0
+        if end < size:
+            os.truncate(self.path, end)
+        return end
 
     def append(self, entries: Iterable[JSON]) -> None:
         """Write entries; their numbers have six digits, which is more than they bear."""
         self._write(map(_rounded, entries))
 
     def _write(self, lines: Iterable[JSON]) -> None:
-        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+        text = "".join(map(sealed, lines))
         with self.path.open("ab") as file:
             file.write(text.encode())
             file.flush()

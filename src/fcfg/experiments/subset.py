@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from fcfg.attributes import AttributeSpace, Categorical, Continuous, Table
+from fcfg.attributes import AttributeSpace, Categorical, Column, Continuous, Table
 from fcfg.config_files import read_yaml
 from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.datasets import portraits
@@ -208,8 +208,13 @@ def draw_targets(
     targets: Sequence[str],
     names: Sequence[str],
     seed: int,
+    continuous: str = "permuted",
 ) -> Table:
-    """Values to set: binary ones flipped, other levels of categorical ones, continuous permuted.
+    """Values to set: binary ones flipped, other levels of categorical ones; continuous ones so.
+
+    They are permuted over the images, or all far from the factual ones: the 10th or the 90th
+    percentile of the images, whichever is farther (the smallest or the largest value, where both
+    are the same).
 
     >>> from fcfg.attributes import Binary
     >>> space, factual = AttributeSpace([Binary("male")]), {"male": np.array([0, 1])}
@@ -222,11 +227,14 @@ def draw_targets(
         targets: Which to set.
         names: Of the images; a level is drawn from the seed and its image's name.
         seed: Of what is drawn.
+        continuous: 'permuted' or 'quantiles'.
     """
     values: Table = {}
     for name in targets:
         attribute, factual = space[name], attributes[name]
-        if isinstance(attribute, Continuous):
+        if isinstance(attribute, Continuous) and continuous == "quantiles":
+            values[name] = _far(factual)
+        elif isinstance(attribute, Continuous):
             rng = np.random.default_rng(stream(seed, "permute", name))
             values[name] = rng.permutation(factual)
         elif isinstance(attribute, Categorical):
@@ -238,3 +246,11 @@ def draw_targets(
         else:
             values[name] = 1 - factual
     return values
+
+
+def _far(factual: Column) -> Column:
+    """Of two values that occur, the one that is farther from each."""
+    low, high = np.quantile(factual, [0.1, 0.9], method="nearest")
+    if low == high:
+        low, high = factual.min(), factual.max()
+    return np.where(factual - low > high - factual, low, high)

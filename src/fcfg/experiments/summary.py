@@ -29,6 +29,7 @@ from fcfg.metrics import (
     Bootstrap,
     Estimate,
     auroc,
+    correlation,
     directions,
     level_scores,
     macro_auroc,
@@ -59,6 +60,12 @@ class Cell:
     delta_real: Estimates = field(repr=False)  #: against factual images and their attributes
     shift: Estimates = field(repr=False)  #: of what the judge reads, against no guidance
     factor_error: Estimates = field(repr=False)  #: against the true counterfactual, drawn worlds
+    correlation: Estimates = field(repr=False)
+    """Of what the judge reads with the attributes asked for, from any number of images."""
+    moved: Estimates = field(repr=False)
+    """Of targets: how far the judge's reading moved from the factual image to the value asked for,
+    in the unit of a shift."""
+    values: dict[str, tuple[Any, ...]] = field(repr=False)  #: that targets are set to, sorted
     change_mae: Estimate | None = field(repr=False)  #: counterfactual to factual image
     change_lpips: Estimate | None = field(repr=False)
     reversal_mae: Estimate | None = field(repr=False)  #: factual image to the way back
@@ -91,6 +98,10 @@ class Summary:
     cells: dict[Key, Cell] = field(repr=False)  #: in the order of the header
     composition: Cell | None = field(repr=False)  #: the null intervention, unguided
     real: Estimates = field(repr=False)  #: effectiveness on factual images
+    real_correlation: Estimates = field(repr=False)  #: of the judge with factual attributes
+    unrelated: Estimate | None = field(repr=False)
+    """Mean absolute error between factual images that have nothing to do with each other; None
+    of runs that did not measure it."""
     n: int
 
     @property
@@ -130,7 +141,16 @@ def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summar
     builder = _Builder(result, Bootstrap(len(header["images"]), resamples=resamples, seed=seed))
     cells = {(do, guidance): builder.cell(do, guidance) for do, guidance in header["questions"]}
     composition = cells.pop(("", BASELINE), None)
-    return Summary(header, builder.space, cells, composition, builder.real, builder.n)
+    return Summary(
+        header,
+        builder.space,
+        cells,
+        composition,
+        builder.real,
+        builder.correlation(builder.factual, "attributes"),
+        builder.unrelated(),
+        builder.n,
+    )
 
 
 def rows_text(result: Result) -> str:
@@ -178,6 +198,9 @@ class _Builder:
             delta_real=_differences(effectiveness, self.real),
             shift=self._shift(rows, base) if base else {},
             factor_error=self._factor_error(rows),
+            correlation=self.correlation(rows, "target"),
+            moved={name: self._moved(self.space[name], rows) for name in targets},
+            values={name: tuple(sorted({r["target"][name] for r in rows})) for name in targets},
             change_mae=self._mean(rows, "change", "mae"),
             change_lpips=self._mean(rows, "change", "lpips"),
             reversal_mae=self._mean(rows, "reversal", "mae"),
@@ -203,38 +226,57 @@ class _Builder:
                 estimates[name] = measure(scores, wanted, self.bootstrap).scaled(100)
         return estimates
 
+    def correlation(self, entries: list[JSON], asked: str) -> Estimates:
+        estimates: Estimates = {}
+        for attribute in self.space:
+            name = attribute.name
+            scores = [entry["scores"][name] for entry in entries]
+            wanted = self._column(attribute, (entry[asked][name] for entry in entries))
+            if isinstance(attribute, Categorical):
+                wanted = np.eye(len(attribute.levels))[wanted]
+            found = correlation(scores, wanted, self.bootstrap)
+            estimates |= {name: found} if found is not None else {}
+        return estimates
+
+    def unrelated(self) -> Estimate | None:
+        values = [entry.get("unrelated") for entry in self.factual]
+        return None if None in values else mean(np.array(values), self.bootstrap)
+
     def _shift(self, rows: list[JSON], base: list[JSON]) -> Estimates:
         return {
-            attribute.name: self._signed(
-                attribute,
-                self._seen(attribute, rows),
-                self._seen(attribute, base),
-                self._column(attribute, (row["target"][attribute.name] for row in rows)),
-            )
+            attribute.name: self._signed(attribute, rows, base, self._wanted(attribute, rows))
             for attribute in self.space
         }
 
     def _signed(
-        self,
-        attribute: AbstractAttribute,
-        seen: NDArray[np.float64],
-        reference: NDArray[np.float64],
-        wanted: Column,
+        self, attribute: AbstractAttribute, rows: list[JSON], base: list[JSON], toward: Column
     ) -> Estimate:
-        factual = self._column(
-            attribute, (entry["attributes"][attribute.name] for entry in self.factual)
-        )
+        """How far the judge's reading is from another one, in the direction of some values."""
+        wanted, factual = self._wanted(attribute, rows), self._own(attribute)
         scale = float(factual.std()) or 1.0 if isinstance(attribute, Continuous) else 1.0
-        sign = directions(attribute.to_config()["kind"], wanted, factual)
+        sign = directions(attribute.to_config()["kind"], toward, factual)
+        seen, reference = (self._seen(attribute, entries, wanted) for entries in (rows, base))
         return signed_shift(seen, reference, sign, self.bootstrap, scale=scale)
 
-    def _seen(self, attribute: AbstractAttribute, rows: list[JSON]) -> NDArray[np.float64]:
+    def _moved(self, attribute: AbstractAttribute, rows: list[JSON]) -> Estimate:
+        toward, factual = self._wanted(attribute, rows), self._own(attribute)
+        if isinstance(attribute, Continuous):  # from its own value on, not from their mean
+            toward = factual.mean() + toward - factual
+        return self._signed(attribute, rows, self.factual, toward)
+
+    def _seen(
+        self, attribute: AbstractAttribute, entries: list[JSON], wanted: Column
+    ) -> NDArray[np.float64]:
         """The judge's score; of a categorical attribute, for the level that was asked for."""
-        scores = np.array([row["scores"][attribute.name] for row in rows], dtype=np.float64)
-        if not isinstance(attribute, Categorical):
-            return scores
-        wanted = self._column(attribute, (row["target"][attribute.name] for row in rows))
-        return level_scores(scores, wanted)
+        scores = np.array([entry["scores"][attribute.name] for entry in entries], np.float64)
+        return level_scores(scores, wanted) if isinstance(attribute, Categorical) else scores
+
+    def _wanted(self, attribute: AbstractAttribute, rows: list[JSON]) -> Column:
+        return self._column(attribute, (row["target"][attribute.name] for row in rows))
+
+    def _own(self, attribute: AbstractAttribute) -> Column:
+        values = (entry["attributes"][attribute.name] for entry in self.factual)
+        return self._column(attribute, values)
 
     def _factor_error(self, rows: list[JSON]) -> Estimates:
         """Of binary attributes: a factor of another kind has no direction toward its value."""

@@ -1,6 +1,12 @@
 """Metrics: tensors and columns in, numbers with their intervals out; they know no model."""
 
-from fcfg.metrics.effectiveness import MIN_IMAGES, auroc, macro_auroc, mean_absolute_error
+from fcfg.metrics.effectiveness import (
+    MIN_IMAGES,
+    auroc,
+    correlation,
+    macro_auroc,
+    mean_absolute_error,
+)
 from fcfg.metrics.frechet import Inception, frechet_distance
 from fcfg.metrics.intervals import Bootstrap, Estimate, mean, ratio
 from fcfg.metrics.lpips import LPIPS
@@ -21,6 +27,7 @@ __all__ = [
     "amplification",
     "attenuation",
     "auroc",
+    "correlation",
     "directions",
     "find_inception",
     "find_lpips",

@@ -104,6 +104,55 @@ def mean_absolute_error(values: ArrayLike, targets: ArrayLike, bootstrap: Bootst
     return mean(np.abs(read - asked), bootstrap)
 
 
+def correlation(scores: ArrayLike, values: ArrayLike, bootstrap: Bootstrap) -> Estimate | None:
+    r"""How scores rise with what they are scores of, from -1 to 1; 0 is chance, None is no spread.
+
+    .. math:: r = \frac{\sum_l \mathrm{cov}(s_l, v_l)}
+        {\sqrt{\sum_l \mathrm{var}(s_l) \sum_l \mathrm{var}(v_l)}}
+
+    Scores count by their ranks :math:`s_l`, as in an AUROC; unlike that, it says something of few
+    images, and of attributes of all kinds.
+
+    >>> correlation([0.1, 0.1, 0.9], [0, 0, 1], Bootstrap(3)).value
+    1.0
+
+    Args:
+        scores: One for each image, (n,), or one for each of its levels, (n, levels).
+        values: Of the same shape: what the attribute is, or 1 for the level that it is, else 0.
+        bootstrap: Of the same images.
+    """
+    s, v = (np.asarray(c, dtype=np.float64).reshape(bootstrap.n, -1) for c in (scores, values))
+    if any(np.ptp(columns, axis=0).max() == 0 for columns in (s, v)):
+        return None
+    s, v = ((columns - columns.mean(axis=0)) / np.ptp(columns) for columns in (_ranks(s), v))
+    one, replicates = (
+        _correlations(s, v, weights) for weights in (np.ones((1, bootstrap.n)), bootstrap.counts)
+    )
+    return Estimate(float(one[0]), replicates, bootstrap.n)
+
+
+def _ranks(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Places in order, column by column; equal numbers share theirs."""
+    ranks = np.empty_like(columns)
+    for level, column in enumerate(columns.T):
+        _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
+        ranks[:, level] = (counts.cumsum() - counts / 2)[place]
+    return ranks
+
+
+def _correlations(
+    scores: NDArray[np.float64], values: NDArray[np.float64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """One for each row of weights (rows, n); NaN where a row has no spread."""
+    share = weights / weights.sum(axis=1, keepdims=True)
+
+    def covariance(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+        return share @ (a * b).sum(axis=1) - ((share @ a) * (share @ b)).sum(axis=1)
+
+    spread = covariance(scores, scores) * covariance(values, values)
+    return covariance(scores, values) / np.sqrt(np.where(spread > 1e-20, spread, np.nan))
+
+
 def _check_number(bootstrap: Bootstrap, few: bool) -> None:
     if bootstrap.n < MIN_IMAGES and not few:
         raise InputError(

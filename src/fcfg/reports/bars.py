@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -92,7 +93,8 @@ def _panel(summary: Summary, measure: Measure, do: str, cells: list[Cell]) -> Ma
             parts.append(_axis(scale, unit, bottom))
             bottom += _FOOT + 8
         top = bottom + 6
-    title = f"{named(do)}: {measure.unit(summary, names[0])}"
+    units = dict.fromkeys(measure.unit(summary, name) for name in names)
+    title = f"{named(do)}: {'; '.join(units)}"
     words = "; ".join(
         f"{setting(cell.guidance).label}: "
         + ", ".join(
@@ -202,6 +204,9 @@ def _label(chosen: Setting, y: float) -> Markup:
 
 
 def _axis(scale: Scale, unit: str, y: float) -> Markup:
+    room = (_WIDTH - _LEFT - _RIGHT) / (6.5 * (scale.digits + 3))  # labels that have room
+    zero = scale.ticks.index(0.0)
+    every = math.ceil(len(scale.ticks) / room)
     ticks = [
         write(
             scale(tick),
@@ -211,7 +216,8 @@ def _axis(scale: Scale, unit: str, y: float) -> Markup:
             anchor="middle",
             size=10.5,
         )
-        for tick in scale.ticks
+        for place, tick in enumerate(scale.ticks)
+        if (place - zero) % every == 0
     ]
     return tag(
         "g",

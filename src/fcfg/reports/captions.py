@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fcfg.experiments.summary import Summary
 from fcfg.reports.families import setting
-from fcfg.reports.numbers import drift_unit, knows_truth, listed, named
+from fcfg.reports.numbers import drift_words, knows_truth, listed, named
 from fcfg.reports.texts import steps_text
 
 CAPTIONS = {
@@ -17,7 +17,8 @@ CAPTIONS = {
     "tradeoff": (
         "To the right the target moves further; away from the horizontal line at 0, what should "
         "stay put moves with it. A good rule runs along that line. Points of one rule are joined "
-        "along its weights, dotted from where there is no guidance; crosses are 95 % intervals."
+        "along its weights, dotted from where there is no guidance; crosses are 95 % intervals. "
+        "Means are over attributes of one unit: of another unit there is another panel."
     ),
     "counterfactuals": (
         "The first images of the run, whatever they look like: one line an image, one column a "
@@ -77,7 +78,7 @@ def explained(summary: Summary) -> str:
         "One row a setting, with 95 % intervals in small print. Effectiveness is the judge's "
         "AUROC × 100 (of a continuous attribute its mean absolute error) against the attributes "
         f"asked for, and Δ its difference to no guidance; the {_drift(summary)} is "
-        f"{drift_unit(summary)[1]}. Those whose interval excludes 0 are bold. Columns of the "
+        f"{drift_words(summary)}. Those whose interval excludes 0 are bold. Columns of the "
         "target are tinted: there a change is wanted, in attributes that should stay put none."
     )
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from fcfg.attributes import Continuous
 from fcfg.experiments.summary import Cell, Summary
 from fcfg.metrics import Estimate
+from fcfg.reports.numbers import SD, shift_unit
 from fcfg.reports.paper import PaperRow, dataset_of, match
 
 Key: TypeAlias = tuple[str, str, str, str]  # intervention, guidance, metric, attribute
@@ -42,8 +43,7 @@ METRICS: dict[str, Metric] = {
     "evaluations": Metric("network rows", 0),
     "seconds": Metric("seconds", 2),
 }
-# Of effectiveness, and of what the judge reads, by the metric of effectiveness.
-_UNITS = {"auroc": ("AUROC x 100", "probability"), "error": ("its own", "sd")}
+_UNITS = {"auroc": "AUROC x 100", "error": "units of {name}"}  # of effectiveness
 _PIXELS = "of images in [-1, 1]"
 _WHOLE: dict[str, tuple[str, Callable[[Cell], Estimate | float | None]]] = {
     "change_mae": (_PIXELS, lambda cell: cell.change_mae),
@@ -102,6 +102,12 @@ def entries(summary: Summary) -> dict[Key, Entry]:
     return {(entry.do, entry.guidance, entry.metric, entry.attribute): entry for entry in found}
 
 
+def heading(summary: Summary, metric: str, attribute: str) -> str:
+    """The title of a metric in an attribute's column; of a shift with its unit, which differs."""
+    unit = f", {shift_unit(summary, attribute)}" if metric == "shift" else ""
+    return METRICS[metric].title + unit
+
+
 def effectiveness(summary: Summary, attribute: str) -> str:
     """The metric of effectiveness for an attribute: by its kind."""
     return "error" if isinstance(summary.space[attribute], Continuous) else "auroc"
@@ -111,13 +117,13 @@ def _of(cell: Cell, summary: Summary) -> Iterator[Entry]:
     row = match(dataset_of(summary.header), cell.do, cell.guidance) if cell.do else None
     for name in summary.space.names:
         metric = effectiveness(summary, name)
-        own, read = _UNITS[metric]
+        own = _UNITS[metric].format(name=name)
         for key, unit, found in (
             (metric, own, cell.effectiveness),
             ("delta", own, cell.delta),
             ("delta_real", own, cell.delta_real),
-            ("shift", read, cell.shift),
-            ("factor_error", "sd", cell.factor_error),
+            ("shift", shift_unit(summary, name), cell.shift),
+            ("factor_error", SD, cell.factor_error),
         ):
             if name in found:
                 yield _entry(cell, key, name, found[name], unit, row)

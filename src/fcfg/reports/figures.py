@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from fcfg.experiments.record import Result
 from fcfg.experiments.summary import Summary
+from fcfg.files import file_name
 from fcfg.reports.axes import Panel
 from fcfg.reports.bars import DELTA, FACTOR, SHIFT, bar_panels
 from fcfg.reports.numbers import knows_truth
+from fcfg.reports.opening import Opening, find_opening
 from fcfg.reports.strips import (
     Strip,
     answer_strips,
@@ -24,6 +25,7 @@ from fcfg.reports.tradeoff import tradeoff_panels
 class Figures:
     """What a report shows; lists are empty where there is nothing to show."""
 
+    opening: Opening | None = field(repr=False)
     drift: list[Panel] = field(repr=False)  #: factor errors, or shifts
     delta: list[Panel] = field(repr=False)  #: effectiveness against no guidance
     tradeoff: list[Panel] = field(repr=False)
@@ -34,22 +36,15 @@ class Figures:
     @property
     def strips(self) -> list[Strip]:
         """All that is made of pictures."""
-        return [*self.answers, *self.truth, *self.reversals]
+        first = [] if self.opening is None else [self.opening.strip]
+        return [*first, *self.answers, *self.truth, *self.reversals]
 
     @property
     def files(self) -> dict[str, bytes]:
         """By file name: drawings as SVG, strips as PNG."""
         panels = [*self.drift, *self.delta, *self.tradeoff]
-        named = [(panel.name, ".svg", panel.file.encode()) for panel in panels]
-        named += [(strip.name, ".png", strip.png) for strip in self.strips]
-        files: dict[str, bytes] = {}
-        for name, suffix, data in named:
-            slug = re.sub(r"[^\w.+-]+", "-", name)
-            number, file = 1, f"{slug}{suffix}"
-            while file in files:  # two interventions whose names differ in odd letters alone
-                number, file = number + 1, f"{slug}-{number + 1}{suffix}"
-            files[file] = data
-        return files
+        drawn = {f"{file_name(panel.name)}.svg": panel.file.encode() for panel in panels}
+        return drawn | {f"{file_name(strip.name)}.png": strip.png for strip in self.strips}
 
 
 def make_figures(summary: Summary, result: Result) -> Figures:
@@ -61,6 +56,7 @@ def make_figures(summary: Summary, result: Result) -> Figures:
     """
     pictures = read_pictures(result)
     return Figures(
+        find_opening(summary, result, pictures) if pictures else None,
         bar_panels(summary, FACTOR if knows_truth(summary) else SHIFT),
         bar_panels(summary, DELTA),
         tradeoff_panels(summary),

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fcfg.experiments.summary import Summary
 from fcfg.images import to_pictures
 from fcfg.reports.html import Markup, picture, tag
 from fcfg.reports.numbers import named
 from fcfg.reports.overview import scrolling
 from fcfg.reports.strips import Group, Strip, encoded, ramp
+from fcfg.reports.texts import in_words
 
-_SMALLEST, _LARGEST = 72, 112  # sides of a picture on the page
+_SIDE = 72  # of a picture, at least
+_GAPS = (12, 18)  # about what lies between two pictures, without and with columns in groups
 
 
-def gallery(strips: Sequence[Strip]) -> Markup:
+def gallery(summary: Summary, strips: Sequence[Strip]) -> Markup:
     """Strips of one kind below each other.
 
     Args:
+        summary: Of the run.
         strips: At least one.
     """
     parts: list[Markup | None] = []
     for strip in strips:
-        title = named(strip.do)
-        parts += [tag("h3", title), scrolling(f"Pictures under {title}", _table(strip))]
+        title, columns = named(strip.do), sum(len(group.columns) for group in strip.groups)
+        parts.append(tag("h3", title, tag("small", in_words(summary, strip.do))))
+        parts.append(scrolling(f"Pictures under {title}", _table(strip, columns), columns))
         parts.append(_legend(strip.scale) if strip.scale is not None else None)
     return tag("div", *parts, class_="strips")
 
 
-def _table(strip: Strip) -> Markup:
+def _table(strip: Strip, columns: int) -> Markup:
     """One line an image; the first column stays while the others scroll."""
     is_deep = any(len(group.columns) > 1 for group in strip.groups)
     size = _size(strip)
@@ -46,7 +51,8 @@ def _table(strip: Strip) -> Markup:
                 cells[row].append(tag("td", shown, class_=look))
     head = tag("thead", tag("tr", *above), tag("tr", *below) if is_deep else None)
     rows = [tag("tr", *row) for row in cells]
-    return tag("table", head, tag("tbody", *rows), class_="strip")
+    style = f"--columns:{columns};--gap:{_GAPS[is_deep]}px"
+    return tag("table", head, tag("tbody", *rows), class_="strip", style=style)
 
 
 def _group_heading(group: Group, look: str | None) -> Markup:
@@ -66,10 +72,9 @@ def _look(place: int | None, is_deep: bool, *more: str) -> str | None:
 
 
 def _size(strip: Strip) -> tuple[int, int]:
-    """Width and height of a picture on the page."""
+    """Width and height of a picture, of which the style sheet makes as much as the page has."""
     height, width = next(iter(strip.groups[0].columns.values())).shape[-2:]
-    side = min(max(_SMALLEST, width), _LARGEST)
-    return side, round(side * height / width)
+    return _SIDE, round(_SIDE * height / width)
 
 
 def _legend(scale: float) -> Markup:

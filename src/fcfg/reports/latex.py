@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from fcfg.experiments.summary import Summary
 from fcfg.guidance import Guidance
-from fcfg.reports.entries import METRICS, Entry, Key, effectiveness, entries
+from fcfg.reports.entries import METRICS, Entry, Key, effectiveness, entries, heading
 from fcfg.reports.families import FAMILIES, setting
 from fcfg.reports.texts import measured_with
 
@@ -68,7 +68,10 @@ def latex_table(summary: Summary) -> str:
     names, columns = summary.space.names, len(summary.space) + 5
     metrics = {name: _metrics(summary, found, name) for name in names}
     heads = ["do(key)", "Guidance", "Configuration"]
-    heads += [escaped(f"{n} {_slashed(METRICS[m].title for m in metrics[n])}") for n in names]
+    heads += [
+        escaped(f"{name} {_slashed(heading(summary, m, name) for m in metrics[name])}")
+        for name in names
+    ]
     heads += [METRICS["reversal_mae"].title, METRICS["reversal_lpips"].title]
     lines = [
         rf"\begin{{tabular}}{{lll{'c' * len(names)}|cc}}",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from fcfg.errors import check_among
 from fcfg.experiments.summary import Summary
-from fcfg.reports.entries import METRICS, Entry, effectiveness, entries
+from fcfg.reports.entries import METRICS, Entry, effectiveness, entries, heading
 from fcfg.reports.families import setting
 from fcfg.reports.texts import measured_with
 
@@ -46,7 +46,7 @@ def markdown_table(
         own = effectiveness(summary, name)
         metrics = [own if metric == "auroc" else metric for metric in attributes]
         there = [m for m in metrics if any(key[2:] == (m, name) for key in found)]
-        title = f"{name}: {' / '.join(METRICS[m].title for m in there)}"
+        title = f"{name}: {' / '.join(heading(summary, m, name) for m in there)}"
         columns |= {title: [(m, name) for m in there]} if there else {}
     for metric in images:
         if any(key[0] and key[2] == metric for key in found):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
+from fcfg.attributes import Continuous
 from fcfg.experiments.summary import Cell, Summary
 from fcfg.metrics import Estimate
+
+#: Units of a drift: the judge's score of a discrete attribute, and whatever is on a scale.
+PROBABILITY, SD = "probability", "sd"
 
 
 def number(value: float, digits: int, *, signed: bool = False) -> str:
@@ -47,43 +51,87 @@ def distance(estimate: Estimate) -> Estimate:
     return Estimate(abs(estimate.value), np.abs(estimate.replicates), estimate.n)
 
 
-def off_target(cells: Iterable[Cell]) -> Estimate | None:
-    """Mean drift over the attributes that should stay put: positive is amplification.
+def off_target(cells: Iterable[Cell], names: Collection[str]) -> Estimate | None:
+    """Mean drift over attributes that should stay put: positive is amplification.
 
     Args:
         cells: Of one guidance; every intervention counts as often as it has such attributes.
+        names: Attributes of one unit (see :func:`drift_units`): there is no mean over several.
     """
     return average(
-        cell.drift[name] for cell in cells for name in cell.invariant if name in cell.drift
+        cell.drift[name]
+        for cell in cells
+        for name in cell.invariant
+        if name in cell.drift and name in names
     )
 
 
-def on_target(cells: Iterable[Cell]) -> Estimate | None:
-    """Mean drift over the attributes intervened on.
+def on_target(cells: Iterable[Cell], names: Collection[str]) -> Estimate | None:
+    """Mean drift over attributes intervened on.
 
     Args:
         cells: Of one guidance.
+        names: Attributes of one unit.
     """
     return average(
-        cell.drift[name] for cell in cells for name in cell.targets if name in cell.drift
+        cell.drift[name]
+        for cell in cells
+        for name in cell.targets
+        if name in cell.drift and name in names
     )
 
 
-def drift_unit(summary: Summary) -> tuple[str, str]:
-    """What a drift is measured in: shortly, and in a sentence.
+def shift_unit(summary: Summary, attribute: str) -> str:
+    """What the shift of an attribute is measured in.
 
-    Where the world is drawn it is the signed factor error, else the signed shift of the judge's
-    score.
+    Args:
+        summary: Of a run.
+        attribute: Its name.
+    """
+    return SD if isinstance(summary.space[attribute], Continuous) else PROBABILITY
+
+
+def drift_unit(summary: Summary, attribute: str) -> str:
+    """What the drift of an attribute is measured in.
+
+    Where the world is drawn the drift is the signed factor error, in standard deviations; else
+    the signed shift.
+
+    Args:
+        summary: Of a run.
+        attribute: Its name.
+    """
+    return SD if knows_truth(summary) else shift_unit(summary, attribute)
+
+
+def drift_units(summary: Summary) -> dict[str, tuple[str, ...]]:
+    """Units of drift, each with its attributes.
+
+    Args:
+        summary: Of a run.
+    """
+    units: dict[str, tuple[str, ...]] = {}
+    for name in summary.space.names:
+        unit = drift_unit(summary, name)
+        units[unit] = (*units.get(unit, ()), name)
+    return units
+
+
+def drift_words(summary: Summary) -> str:
+    """What a drift is, in a sentence.
+
+    Args:
+        summary: Of a run.
     """
     if knows_truth(summary):
-        return "sd", (
+        return (
             "how far the judge's reading of an attribute's factor lies from its reading of the "
             "true counterfactual, in standard deviations of the factor; positive is too strong"
         )
-    return "in the judge's score", (
+    return (
         "how far the judge's score of an attribute moved from the unguided counterfactual "
         "towards (positive) or away from (negative) the attribute's value: a probability, or for "
-        "a continuous attribute standard deviations"
+        "a continuous attribute standard deviations of the factual values (sd)"
     )
 
 

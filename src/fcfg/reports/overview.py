@@ -12,7 +12,8 @@ from fcfg.reports.axes import mark
 from fcfg.reports.entries import Entry, Key, effectiveness, entries
 from fcfg.reports.families import FAMILIES, Setting, setting
 from fcfg.reports.html import Markup, tag
-from fcfg.reports.numbers import interval, named, number
+from fcfg.reports.numbers import drift_unit, interval, knows_truth, named, number
+from fcfg.reports.texts import too_few
 
 _DIGITS = {
     "auroc": 1,
@@ -28,6 +29,8 @@ _DIGITS = {
     "fid": 1,
     "evaluations": 0,
 }
+_FIT = 3  # columns that a phone shows whole
+_EFFECTIVENESS = {"auroc": "AUROC", "error": "mean error"}
 _WHOLE = (
     ("reversibility", ("reversal_mae", "MAE"), ("reversal_lpips", "LPIPS")),
     ("error to the truth", ("truth_changed", "changed pixels"), ("truth_mae", "MAE")),
@@ -45,6 +48,7 @@ class _Column:
     metric: str
     attribute: str = ""
     role: str = ""  #: target, follows, or nothing
+    unit: str = ""  #: of an attribute's numbers
 
 
 def main_table(summary: Summary, do: str) -> Markup:
@@ -68,21 +72,35 @@ def main_table(summary: Summary, do: str) -> Markup:
     return scrolling(
         caption,
         tag("table", tag("thead", *_heads(columns)), tag("tbody", *rows), class_="numbers"),
+        1 + len(columns),
     )
 
 
-def scrolling(label: str, content: Markup) -> Markup:
-    """A box that scrolls by itself where its content is wider than the page."""
-    return tag("div", content, class_="box", role="region", aria_label=label, tabindex=0)
+def scrolling(label: str, content: Markup, columns: int) -> Markup:
+    """A box that scrolls by itself where its content is wider than the page; a phone says so.
+
+    Args:
+        label: For who cannot see it.
+        content: A table.
+        columns: How many it has.
+    """
+    hint = f"{columns} columns: swipe sideways to see all →" if columns > _FIT else None
+    return tag(
+        "div",
+        tag("p", hint, class_="swipe", aria_hidden="true") if hint else None,
+        tag("div", content, class_="box", role="region", aria_label=label, tabindex=0),
+    )
 
 
 def _columns(summary: Summary, cell: Cell) -> Iterable[_Column]:
     names = summary.space.names
     for name in names:
-        yield _Column("effectiveness", name, effectiveness(summary, name), name, _role(cell, name))
-    drift = "factor_error" if any(c.factor_error for c in summary.cells.values()) else "shift"
+        metric, role = effectiveness(summary, name), _role(cell, name)
+        yield _Column("effectiveness", name, metric, name, role, _EFFECTIVENESS[metric])
+    drift = "factor_error" if knows_truth(summary) else "shift"
     for name in names:
-        yield _Column(drift.replace("_", " "), name, drift, name, _role(cell, name))
+        unit, role = drift_unit(summary, name), _role(cell, name)
+        yield _Column(drift.replace("_", " "), name, drift, name, role, unit)
     for group, *metrics in _WHOLE:
         for metric, heading in metrics:
             yield _Column(group, heading, metric)
@@ -110,6 +128,7 @@ def _heads(columns: Sequence[_Column]) -> list[Markup]:
             tag("small", {"target": "◎ target", "follows": "follows"}[column.role])
             if column.role
             else None,
+            tag("small", column.unit) if column.unit else None,
             scope="col",
             class_=_classes(columns, column),
         )
@@ -210,10 +229,7 @@ def absent(summary: Summary) -> list[str]:
     """
     header, notes = summary.header, list[str]()
     if summary.n < MIN_IMAGES:
-        notes.append(
-            f"No AUROC and no distance from fewer than {MIN_IMAGES} images, and here are "
-            f"{summary.n}; what the judge reads is compared image by image instead."
-        )
+        notes.append(f"{too_few(summary.n)}.")
     for name, title in (("lpips", "LPIPS"), ("inception", "FID")):
         about = header["metrics"].get(name) or {"missing": f"no {title}: it was not asked for"}
         if "missing" in about:
@@ -248,7 +264,7 @@ def cost_table(summary: Summary) -> Markup:
     table = tag(
         "table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="numbers narrow"
     )
-    return scrolling("Cost of one counterfactual", table)
+    return scrolling("Cost of one counterfactual", table, len(names))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -9,12 +9,17 @@ from fcfg.experiments.summary import Summary
 from fcfg.reports.axes import Panel
 from fcfg.reports.captions import CAPTIONS, asked, drift_caption, explained, made
 from fcfg.reports.ending import footer
+from fcfg.reports.failures import failures
 from fcfg.reports.figures import Figures
 from fcfg.reports.gallery import gallery
 from fcfg.reports.html import Markup, page, tag
 from fcfg.reports.numbers import named, with_interval
+from fcfg.reports.opening import opening_row
 from fcfg.reports.overview import absent, cost_table, family_key, main_table
 from fcfg.reports.reading import reading
+from fcfg.reports.texts import in_words
+
+_LONG = 240  # letters of a caption that a wide page sets in two columns
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,18 @@ def build_page(summary: Summary, figures: Figures) -> str:
     """
     sections = list(_sections(summary, figures))
     links = [tag("a", section.title, href=f"#{section.key}") for section in sections]
-    header = summary.header
+    header, failed = summary.header, bool(failures(summary))
+    said = tag(
+        "div",
+        *(tag("p", line) for line in reading(summary)),
+        class_="reading failed" if failed else "reading",
+    )
+    first = opening_row(figures.opening) if figures.opening is not None else None
     body = (
         tag("p", header["experiment"], class_="kicker"),
         tag("h1", header["title"] or header["experiment"]),
-        tag("p", asked(summary), class_="asked"),
-        tag("div", *(tag("p", line) for line in reading(summary)), class_="reading"),
+        *((said, first) if failed else (first, said)),
+        tag("p", asked(summary), class_="asked long"),
         tag("nav", *links, aria_label="Contents"),
         *(tag("section", tag("h2", s.title, id=s.key), *s.content) for s in sections),
     )
@@ -62,7 +73,7 @@ def _sections(summary: Summary, figures: Figures) -> Iterator[_Section]:
         ("reversal", "There and back again", figures.reversals),
     ):
         if strips:
-            content = _figure(summary, CAPTIONS[key], gallery(strips))
+            content = _figure(summary, CAPTIONS[key], gallery(summary, strips))
             yield _Section(key, title, (content,))
     if not figures.strips:
         text = "This run kept no pictures, so there are no strips to look at."
@@ -73,9 +84,9 @@ def _sections(summary: Summary, figures: Figures) -> Iterator[_Section]:
 
 
 def _numbers(summary: Summary) -> Iterator[Markup]:
-    yield tag("p", explained(summary))
+    yield tag("p", explained(summary), class_="long")
     for do in summary.dos:
-        yield tag("h3", named(do))
+        yield tag("h3", named(do), tag("small", in_words(summary, do)))
         yield main_table(summary, do)
     if summary.composition is not None and summary.composition.change_mae is not None:
         value = with_interval(summary.composition.change_mae, 3)
@@ -95,7 +106,7 @@ def _figure(summary: Summary, caption: str, content: Markup) -> Markup:
     """What to see, then the figure, then what it was made from."""
     return tag(
         "figure",
-        tag("figcaption", caption),
+        tag("figcaption", caption, class_="long" if len(caption) > _LONG else None),
         content,
         tag("p", made(summary), class_="made"),
     )

@@ -1,15 +1,21 @@
-"""Two sentences that say what came out, made from the numbers and from nothing else."""
+"""Sentences that say what came out, made from the numbers and from nothing else."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from fcfg.experiments.summary import Cell, Summary
 from fcfg.metrics import Estimate
+from fcfg.reports.failures import blind, failures
 from fcfg.reports.families import Setting, setting, strongest
 from fcfg.reports.numbers import (
+    PROBABILITY,
+    SD,
     distance,
-    drift_unit,
+    drift_units,
+    listed,
     named,
     number,
     off_target,
@@ -18,6 +24,8 @@ from fcfg.reports.numbers import (
 )
 
 _DIGITS = 2
+_FAILED = "This run fails without guidance, so it says nothing about guidance."
+_WORDS = {SD: "sd", PROBABILITY: "in probability"}
 
 
 def reading(summary: Summary) -> list[str]:
@@ -26,80 +34,149 @@ def reading(summary: Summary) -> list[str]:
     The strongest global setting is compared with the factored one beside it (see
     :func:`fcfg.reports.families.strongest`), over the interventions that have both, by paired
     differences. Where an interval includes 0, no difference could be told, and the sentence says
-    so.
+    so. Attributes of each unit have sentences of their own. A run that cannot say anything says
+    why, and nothing else (see :func:`fcfg.reports.failures.failures`).
 
     Args:
         summary: Of a whole run.
     """
+    failed = failures(summary)
+    if failed:
+        return [_FAILED, *failed]
     everywhere, factored = strongest([setting(text) for text in summary.settings])
     chosen = [s.text for s in (everywhere, factored) if s is not None]
     dos = [do for do in summary.dos if all((do, text) in summary.cells for text in chosen)]
     cells = {text: [summary.cells[(do, text)] for do in dos] for text in chosen}
-    unit = drift_unit(summary)[0]
-    return [
-        _of_global(everywhere, cells[everywhere.text], unit)
-        if everywhere is not None
-        else "Global guidance was not run, so nothing can be said of it.",
-        _of_factored(factored, everywhere, cells, unit)
-        if factored is not None
-        else "Factored guidance was not run, so nothing can be said of it.",
+    unseen = blind(summary)
+    units = {
+        unit: tuple(name for name in names if name not in unseen)
+        for unit, names in drift_units(summary).items()
+    }
+    sentences = [
+        f"The judge reads {name} no better than chance from these factual images, so nothing is "
+        "said of it."
+        for name in unseen
     ]
+    if everywhere is None:
+        sentences.append("Global guidance was not run, so nothing can be said of it.")
+    else:
+        sentences += _of_global(everywhere, cells[everywhere.text], units)
+    if factored is None:
+        sentences.append("Factored guidance was not run, so nothing can be said of it.")
+    else:
+        sentences += _of_factored(factored, everywhere, cells, units)
+    return sentences
 
 
-def _of_global(everywhere: Setting, cells: list[Cell], unit: str) -> str:
-    name, drift = f"Global guidance ({everywhere.label})", off_target(cells)
-    if drift is None:
-        return f"{name} had nothing to disturb: no attribute that should stay put was measured."
-    value = f"{_told(drift, signed=True)} {unit}"
+@dataclass(frozen=True)
+class _Group:
+    """Attributes of one unit among those that should stay put, and their mean drift."""
+
+    unit: str
+    names: tuple[str, ...]
+    drift: Estimate
+    alone: bool  #: no other unit was measured
+
+    @property
+    def them(self) -> str:
+        return "them" if self.alone else listed(self.names)
+
+    @property
+    def who(self) -> str:
+        return "attributes that should stay put" + ("" if self.alone else f" ({self.them})")
+
+    def value(self, estimate: Estimate, *, signed: bool = False) -> str:
+        return f"{_told(estimate, signed=signed)} {_WORDS[self.unit]}"
+
+
+def _groups(cells: list[Cell], units: dict[str, tuple[str, ...]]) -> list[_Group]:
+    measured = {name for cell in cells for name in cell.invariant if name in cell.drift}
+    found = {unit: tuple(n for n in names if n in measured) for unit, names in units.items()}
+    drifts = {unit: off_target(cells, names) for unit, names in found.items()}
+    there = {unit: drift for unit, drift in drifts.items() if drift is not None}
+    return [_Group(unit, found[unit], drift, len(there) == 1) for unit, drift in there.items()]
+
+
+def _of_global(
+    everywhere: Setting, cells: list[Cell], units: dict[str, tuple[str, ...]]
+) -> list[str]:
+    name, groups = f"Global guidance ({everywhere.label})", _groups(cells, units)
+    if not groups:
+        return [f"{name} had nothing to disturb: no attribute that should stay put was measured."]
+    return [_moves(name, group, cells) for group in groups]
+
+
+def _moves(name: str, group: _Group, cells: list[Cell]) -> str:
+    drift, value = group.drift, group.value(group.drift, signed=True)
     if not drift.excludes_zero:
         return (
-            f"{name} was not seen to change attributes that should stay put: {value} on average, "
-            "and no difference from 0 could be told."
+            f"{name} was not seen to change {group.who}: {value} on average, and no difference "
+            "from 0 could be told."
         )
     done = "amplifies" if drift.value > 0 else "attenuates"
-    return (
-        f"{name} {done} attributes that should stay put: {value} on average, an interval that "
-        f"excludes 0{_most(cells)}."
-    )
+    most = _most(cells, group.names)
+    return f"{name} {done} {group.who}: {value} on average, an interval that excludes 0{most}."
 
 
 def _of_factored(
-    factored: Setting, everywhere: Setting | None, cells: dict[str, list[Cell]], unit: str
-) -> str:
+    factored: Setting,
+    everywhere: Setting | None,
+    cells: dict[str, list[Cell]],
+    units: dict[str, tuple[str, ...]],
+) -> list[str]:
     name, ours = f"Factored guidance ({factored.label})", cells[factored.text]
-    drift = off_target(ours)
-    if drift is None:
-        return f"{name} had nothing to spare: no attribute that should stay put was measured."
-    value = f"{_told(drift, signed=True)} {unit} on average{_most(ours)}"
+    groups = _groups(ours, units)
+    if not groups:
+        return [f"{name} had nothing to spare: no attribute that should stay put was measured."]
     if everywhere is None:
-        told = "the interval excludes 0" if drift.excludes_zero else "not told from 0"
-        return f"{name} moves attributes that should stay put by {value}; {told}."
+        return [_alone(name, group, ours) for group in groups]
     theirs = cells[everywhere.text]
-    base = off_target(theirs)
+    said = [_beside(everywhere, group, ours, theirs) for group in groups]
+    said[-1] += f"; {'; '.join(_targets(ours, theirs, units)) or 'the target was not measured'}"
+    return [f"{name} {sentence}." for sentence in said]
+
+
+def _alone(name: str, group: _Group, cells: list[Cell]) -> str:
+    value = f"{group.value(group.drift, signed=True)} on average{_most(cells, group.names)}"
+    told = "the interval excludes 0" if group.drift.excludes_zero else "not told from 0"
+    return f"{name} moves {group.who} by {value}; {told}."
+
+
+def _beside(everywhere: Setting, group: _Group, ours: list[Cell], theirs: list[Cell]) -> str:
+    value = f"{group.value(group.drift, signed=True)} on average{_most(ours, group.names)}"
+    base = off_target(theirs, group.names)
     assert base is not None  # the same interventions
-    gap = distance(drift) - distance(base)
-    size = _told(gap.scaled(-1) if gap.value < 0 else gap)
+    gap = distance(group.drift) - distance(base)
+    size = group.value(gap.scaled(-1) if gap.value < 0 else gap)
     if not gap.excludes_zero:
-        said = f"moves them by {value}, and no difference to {everywhere.label} could be told"
-    elif gap.value < 0:
-        said = f"disturbs them less: {value}, closer to 0 by {size}"
-    else:
-        said = f"disturbs them more: {value}, further from 0 by {size}"
-    return f"{name} {said}; {_target(ours, theirs)}."
+        return (
+            f"moves {group.them} by {value}, and no difference to {everywhere.label} could be told"
+        )
+    if gap.value < 0:
+        return f"disturbs {group.them} less: {value}, closer to 0 by {size}"
+    return f"disturbs {group.them} more: {value}, further from 0 by {size}"
 
 
-def _target(ours: list[Cell], theirs: list[Cell]) -> str:
-    """How the target fares, in a clause."""
-    reached, before = on_target(ours), on_target(theirs)
-    if reached is None or before is None:
-        return "the target was not measured"
-    gap = reached - before
-    if not gap.excludes_zero:
-        value = _told(gap, signed=True)
-        return f"on the target, no difference could be told ({value})"
-    if gap.value > 0:
-        return f"it moves the target further, by {_told(gap)}"
-    return f"it moves the target less far, by {_told(gap.scaled(-1))}"
+def _targets(
+    ours: list[Cell], theirs: list[Cell], units: dict[str, tuple[str, ...]]
+) -> Iterator[str]:
+    """How the targets of each unit fare, in a clause."""
+    asked = {name for cell in ours for name in cell.targets if name in cell.drift}
+    found = {unit: [n for n in names if n in asked] for unit, names in units.items()}
+    for unit, names in found.items():
+        reached, before = on_target(ours, names), on_target(theirs, names)
+        if reached is None or before is None:
+            continue
+        several = any(others for other, others in found.items() if other != unit)
+        target = listed(names) if several else "the target"
+        gap, words = reached - before, _WORDS[unit]
+        if not gap.excludes_zero:
+            value = _told(gap, signed=True)
+            yield f"on {target}, no difference could be told ({value} {words})"
+        elif gap.value > 0:
+            yield f"it moves {target} further, by {_told(gap)} {words}"
+        else:
+            yield f"it moves {target} less far, by {_told(gap.scaled(-1))} {words}"
 
 
 def _told(estimate: Estimate, *, signed: bool = False) -> str:
@@ -109,13 +186,13 @@ def _told(estimate: Estimate, *, signed: bool = False) -> str:
     return with_interval(estimate, max(_DIGITS, needed), signed=signed)
 
 
-def _most(cells: list[Cell]) -> str:
+def _most(cells: list[Cell], names: tuple[str, ...]) -> str:
     """The attribute off target that moved most, if that could be told: a mean may hide it."""
     moved = [
         (cell.drift[name], name, cell.do)
         for cell in cells
         for name in cell.invariant
-        if name in cell.drift and cell.drift[name].excludes_zero
+        if name in names and name in cell.drift and cell.drift[name].excludes_zero
     ]
     if not moved:
         return ""

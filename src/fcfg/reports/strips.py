@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +14,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from fcfg.errors import InputError
+from fcfg.experiments.pictures import read_index
 from fcfg.experiments.record import Result
 from fcfg.experiments.summary import Summary
 from fcfg.generation import difference_map, difference_scale
@@ -31,6 +30,7 @@ _INDEX = "pictures/index.json"
 class Pictures:
     """The pictures of a run: every tensor holds the same images, in [-1, 1]."""
 
+    names: tuple[str, ...]  #: of the images
     factual: Tensor = field(repr=False)
     answers: dict[tuple[str, str], Tensor] = field(repr=False)  #: by intervention and guidance
     reversed: dict[tuple[str, str], Tensor] = field(repr=False)
@@ -80,13 +80,17 @@ def read_pictures(result: Result) -> Pictures | None:
     Args:
         result: Of a run that was read from its folder.
     """
-    if result.folder is None or not (result.folder / _INDEX).is_file():
+    if result.folder is None or not (result.folder / _INDEX).exists():
         return None
-    index = _index(result.folder)
+    try:
+        index = read_index(result.folder)
+    except (OSError, ValueError) as error:
+        raise _refusal(result.folder, f"something else ({error})") from error
     read = _Reader(result.folder)
     try:
         answers = {(row["do"], row["guidance"]): row for row in index["rows"]}
         return Pictures(
+            tuple(index["images"]),
             read(index["factual"]),
             {key: read(row["counterfactual"]) for key, row in answers.items()},
             {key: read(row["reversed"]) for key, row in answers.items() if row["reversed"]},
@@ -94,13 +98,6 @@ def read_pictures(result: Result) -> Pictures | None:
         )
     except (KeyError, TypeError) as error:
         raise _refusal(result.folder, f"no {error}") from error
-
-
-def _index(folder: Path) -> dict[str, Any]:
-    try:
-        return json.loads((folder / _INDEX).read_text("utf-8"))
-    except ValueError as error:
-        raise _refusal(folder, f"something else ({error})") from error
 
 
 def _refusal(folder: Path, got: str) -> InputError:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from fcfg.attributes import Binary, Categorical
 from fcfg.experiments.record import JSON
 from fcfg.experiments.summary import Summary
+from fcfg.metrics import MIN_IMAGES
+from fcfg.reports.numbers import listed
 
 
 def measured_with(summary: Summary) -> str:
@@ -23,6 +29,48 @@ def measured_with(summary: Summary) -> str:
         if about and "missing" in about
     }
     return " ".join([text, *(f"No {name}: {how}" for name, how in absent.items())])
+
+
+def in_words(summary: Summary, do: str) -> str:
+    """What an intervention does to every image: whether it flips or sets, and to which values.
+
+    Args:
+        summary: Of a run.
+        do: The intervention.
+    """
+    cell = next(cell for cell in summary.cells.values() if cell.do == do)
+    follow = [name for name in cell.affected if name not in cell.targets]
+    follows = f"; {listed(follow)} {'follows' if len(follow) == 1 else 'follow'}" if follow else ""
+    flipped = [name for name in cell.targets if isinstance(summary.space[name], Binary)]
+    verb = "is" if len(flipped) == 1 else "are"
+    said = [f"{listed(flipped)} {verb} flipped, 0 to 1 and 1 to 0"] if flipped else []
+    others = (name for name in cell.targets if name not in flipped)
+    return (
+        "; ".join([*said, *(_set(summary, name, cell.values[name]) for name in others)]) + follows
+    )
+
+
+def _set(summary: Summary, name: str, values: Sequence[Any]) -> str:
+    attribute = summary.space[name]
+    if isinstance(attribute, Categorical):
+        return f"{name} is set to another level, drawn at random: {_or(attribute.levels)}"
+    if summary.header["continuous"] == "quantiles":
+        return (
+            f"{name} is set to {_or([f'{v:g}' for v in values])}, the farther from its own value"
+        )
+    return f"{name} is set to that of another image, {values[0]:g} to {values[-1]:g}"
+
+
+def _or(words: Sequence[str]) -> str:
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def too_few(n: int) -> str:
+    """What so few images do not give."""
+    return (
+        f"No AUROC and no distance from fewer than {MIN_IMAGES} images, and here are {n}; what "
+        "the judge reads is compared image by image instead"
+    )
 
 
 def steps_text(header: JSON) -> str:

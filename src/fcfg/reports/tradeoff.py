@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 from fcfg.experiments.summary import Cell, Summary
 from fcfg.metrics import Estimate
@@ -24,7 +24,7 @@ from fcfg.reports.axes import (
 )
 from fcfg.reports.families import FAMILIES, Setting, setting
 from fcfg.reports.html import Markup, tag
-from fcfg.reports.numbers import drift_unit, named, number, off_target, on_target, with_interval
+from fcfg.reports.numbers import drift_units, named, number, off_target, on_target, with_interval
 
 _WIDTH, _HEIGHT = 360.0, 330.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 10.0, 34.0, 44.0
@@ -46,31 +46,50 @@ def tradeoff_panels(summary: Summary) -> list[Panel]:
     Args:
         summary: Of a run.
     """
-    points = {do: points_of(summary, do) for do in summary.dos}
-    every = [point for some in points.values() for point in some]
-    if not every:
-        return []
-    x, y = (
-        [e for p in every for e in (getattr(p, axis).low, getattr(p, axis).high)] for axis in "xy"
-    )
-    across = around(x, _LEFT, _WIDTH - _RIGHT)
-    up = around(y, _HEIGHT - _BOTTOM, _TOP)
+    names = drift_units(summary)
+    pairs = list(product(names, repeat=2))
+    points = {
+        (do, units): points_of(summary, do, names[units[0]], names[units[1]])
+        for do in summary.dos
+        for units in pairs
+    }
+    scales = {
+        units: _scales([p for (_, u), some in points.items() if u == units for p in some])
+        for units in pairs
+    }
     return [
-        Panel(f"tradeoff-{do}", _panel(summary, do, some, across, up))
-        for do, some in points.items()
+        Panel(
+            "-".join(["tradeoff", do, *(units if len(pairs) > 1 else ())]),
+            _panel(do, some, units, *scales[units]),
+        )
+        for (do, units), some in points.items()
         if some
     ]
 
 
-def points_of(summary: Summary, do: str) -> list[Point]:
+def _scales(points: Sequence[Point]) -> tuple[Scale, Scale]:
+    """Of the target and of the rest, for all panels of their units."""
+    x = [end for p in points for end in (p.x.low, p.x.high)]
+    y = [end for p in points for end in (p.y.low, p.y.high)]
+    return around(x, _LEFT, _WIDTH - _RIGHT), around(y, _HEIGHT - _BOTTOM, _TOP)
+
+
+def points_of(
+    summary: Summary, do: str, targets: Collection[str], rest: Collection[str]
+) -> list[Point]:
     """The points of one intervention, in the order of the run.
 
     Args:
         summary: Of a run.
         do: The intervention.
+        targets: Attributes of one unit, of which targets count.
+        rest: Attributes of one unit, of which those that should stay put count.
     """
     cells: list[Cell] = [cell for cell in summary.cells.values() if cell.do == do]
-    measured = [(setting(cell.guidance), on_target([cell]), off_target([cell])) for cell in cells]
+    measured = [
+        (setting(cell.guidance), on_target([cell], targets), off_target([cell], rest))
+        for cell in cells
+    ]
     return [Point(s, x, y) for s, x, y in measured if x is not None and y is not None]
 
 
@@ -97,15 +116,17 @@ def lines(points: Sequence[Point]) -> list[list[Point]]:
     return joined
 
 
-def _panel(summary: Summary, do: str, points: list[Point], across: Scale, up: Scale) -> Markup:
-    title = f"{named(do)}: target against what should stay put"
+def _panel(
+    do: str, points: list[Point], units: tuple[str, str], across: Scale, up: Scale
+) -> Markup:
+    title = f"{named(do)}: target ({units[0]}) against what should stay put ({units[1]})"
     words = "; ".join(
         f"{p.setting.label}: target {number(p.x.value, 2, signed=True)}, "
         f"off target {number(p.y.value, 2, signed=True)}"
         for p in points
     )
     parts: list[object] = [
-        _frame(summary, across, up),
+        _frame(units, across, up),
         write(8, 18, named(do), size=13, weight="600"),
     ]
     origin = next((p for p in points if p.setting.family == "none"), None)
@@ -116,8 +137,8 @@ def _panel(summary: Summary, do: str, points: list[Point], across: Scale, up: Sc
     return drawing(_WIDTH, _HEIGHT, title, words, parts)
 
 
-def _frame(summary: Summary, across: Scale, up: Scale) -> Markup:
-    unit, bottom, right = drift_unit(summary)[0], _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+def _frame(units: tuple[str, str], across: Scale, up: Scale) -> Markup:
+    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     parts: list[Markup] = []
     for tick in across.ticks:
         x, text = across(tick), number(tick, across.digits, signed=True)
@@ -127,9 +148,9 @@ def _frame(summary: Summary, across: Scale, up: Scale) -> Markup:
         y, text = up(tick), number(tick, up.digits, signed=True)
         parts.append(stroke(_LEFT, y, right, y, PALE if tick == 0 else RULE))
         parts.append(write(_LEFT - 7, y + 4, text, fill=PALE, anchor="end", size=10.5))
-    said = f"target, {unit} →"
-    parts.append(write(right, bottom + 33, said, fill=PALE, anchor="end", size=11))
-    parts.append(write(right, 18, f"↑ off target, mean, {unit}", fill=PALE, anchor="end", size=11))
+    target, rest = f"target, {units[0]} →", f"↑ off target, mean, {units[1]}"
+    parts.append(write(right, bottom + 33, target, fill=PALE, anchor="end", size=11))
+    parts.append(write(right, 18, rest, fill=PALE, anchor="end", size=11))
     return tag("g", *parts)
 
 

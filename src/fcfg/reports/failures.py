@@ -1,0 +1,116 @@
+"""Whether a run can say anything: its judge, and the model's answers without guidance.
+
+A comparison of guidances is of interest where the model itself works. What fails without guidance
+is said before all else, and instead of all else.
+"""
+
+from __future__ import annotations
+
+from fcfg.experiments.record import BASELINE
+from fcfg.experiments.summary import Summary
+from fcfg.metrics import MIN_IMAGES, Estimate
+from fcfg.reports.numbers import average, listed, named, with_interval
+
+#: How far from the factual image an answer may be that should be that image, as a share of what
+#: an unrelated image would be: beyond it, the answer is nearer to any other image.
+SHARE = 0.5
+#: The same as a mean absolute error in [-1, 1], for runs that do not say how far unrelated images
+#: are: 0.22 for drawn faces and for digits, 0.39 for radiographs, 0.56 for photographs of faces.
+#: Trained models stay below 0.04.
+FARTHEST = 0.2
+
+
+def failures(summary: Summary) -> list[str]:
+    """Why nothing can be said of guidance, a sentence each; nothing where all is well.
+
+    Args:
+        summary: Of a whole run.
+    """
+    return [
+        said for check in (_blind, _unfaithful, _illegible, _unmoved) for said in check(summary)
+    ]
+
+
+def blind(summary: Summary) -> list[str]:
+    """Attributes that the judge reads from factual images no better than chance.
+
+    Args:
+        summary: Of a whole run.
+    """
+    return [name for name, found in summary.real_correlation.items() if _is_chance(found)]
+
+
+def _blind(summary: Summary) -> list[str]:
+    """A judge that reads no target from factual images measures nothing."""
+    targets = {name for cell in summary.cells.values() for name in cell.targets}
+    read = {name: e for name, e in summary.real_correlation.items() if name in targets}
+    if not read or not read.keys() <= set(blind(summary)):
+        return []
+    return [
+        f"The judge reads {listed(read)} from factual images no better than chance (correlation "
+        f"{listed(with_interval(e, 2) for e in read.values())}), so nothing here measures "
+        "anything: train the judge for longer, or on more images."
+    ]
+
+
+def _unfaithful(summary: Summary) -> list[str]:
+    """An answer that should be the factual image is nearer to any other one."""
+    plain = [cell for cell in summary.cells.values() if cell.guidance == BASELINE]
+    composition = summary.composition.change_mae if summary.composition else None
+    back = average(cell.reversal_mae for cell in plain if cell.reversal_mae is not None)
+    apart, sentences = summary.unrelated, list[str]()
+    limit = FARTHEST if apart is None else SHARE * apart.value
+    for what, error in (
+        ("Asked to change nothing, and without guidance, the model gives images", composition),
+        ("There and back again without guidance, the model ends at images", back),
+    ):
+        if error is not None and error.low > limit:
+            beside = (
+                f"trained models stay below {FARTHEST:g}"
+                if apart is None
+                else f"an unrelated image is {apart.value:.2f} away"
+            )
+            sentences.append(
+                f"{what} that are {with_interval(error, 2)} away from the factual ones (mean "
+                f"absolute error, pixels in [−1, 1]); {beside}."
+            )
+    return sentences
+
+
+def _illegible(summary: Summary) -> list[str]:
+    """From answers without guidance the judge reads nothing of what should have stayed put."""
+    plain = [cell for cell in summary.cells.values() if cell.guidance == BASELINE]
+    if summary.composition is not None:
+        plain.append(summary.composition)
+    unseen = blind(summary)
+    kept = average(
+        cell.correlation[name]
+        for cell in plain
+        for name in cell.invariant
+        if name in cell.correlation and name not in unseen
+    )
+    if kept is None or not _is_chance(kept):
+        return []
+    return [
+        "From answers without guidance the judge reads what should have stayed put no better than "
+        f"chance (correlation {with_interval(kept, 2)} on average)."
+    ]
+
+
+def _unmoved(summary: Summary) -> list[str]:
+    """Without guidance, no intervention is seen to do anything to its target."""
+    moved = {
+        (name, cell.do): estimate
+        for cell in summary.cells.values()
+        if cell.guidance == BASELINE
+        for name, estimate in cell.moved.items()
+    }
+    if not moved or not all(map(_is_chance, moved.values())):
+        return []
+    asked = listed(f"{name} under {named(do)}" for name, do in moved)
+    return [f"Without guidance no target is seen to move towards the value asked for: {asked}."]
+
+
+def _is_chance(estimate: Estimate) -> bool:
+    """Whether it may be 0 or less; an interval of few images says nothing."""
+    return (estimate.low if estimate.n >= MIN_IMAGES else estimate.value) <= 0
