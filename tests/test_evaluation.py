@@ -759,27 +759,24 @@ def test_a_network_that_answers_nan_is_refused_and_what_is_finished_kept(
     assert len(list((tmp_path / "noise").rglob("*.safetensors"))) == (2 if good else 0)
 
 
-# For a demonstration ----------------------------------------------------------------------------
+# Beginning anew ---------------------------------------------------------------------------------
 
 
-def test_what_is_finished_or_of_another_run_is_forgotten_and_a_part_is_kept(
+def test_a_run_is_discarded_whole_and_nothing_else(
     pipeline: CounterfactualPipeline, tmp_path: Path
 ) -> None:
     before = evaluation(tmp_path, asked(images=5), pipeline, block=2, shown=1)
-    before.forget_finished()  # there is nothing
+    assert not before.is_finished
+    before.discard()  # there is nothing
     before.run()
+    assert before.is_finished
+    (tmp_path / "features" / "own.safetensors").write_text("mine")
     run = evaluation(tmp_path, asked(images=3), pipeline, block=2, shown=1)
-    run.forget_finished()  # another run
-    assert not list(tmp_path.glob("[!.]*"))
+    with refused("results", "one run", "--out"):
+        run.run()
+    run.discard()
+    assert [path.name for path in tmp_path.rglob("[!.]*")] == ["features", "own.safetensors"]
     assert len(run.run().distances) == 6  # of its own features alone
-    file = tmp_path / "results-0-of-1.jsonl"
-    file.write_bytes(file.read_bytes()[:-3000])
-    part = file.read_bytes()
-    run.forget_finished()  # a part of this run, with half a line
-    assert file.read_bytes() == part
-    run.run()
-    run.forget_finished()  # all of it
-    assert not file.exists()
 
 
 # The page of the documentation ------------------------------------------------------------------

@@ -193,16 +193,6 @@ def test_the_whole_of_a_configuration_may_be_wrong() -> None:
         raise refusal(caught.value, Experiment, "mine")  # type: ignore[arg-type]
 
 
-def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    for name in ("../../evil", "/tmp/evil", "a/../../b", "a\0b"):
-        file.write_text(yaml.safe_dump({"name": name, "do": ["smiling"], "guidance": []}))
-        with refused("name", "a folder of results", "--out"):
-            find_experiment(str(file))
-    file.write_text("name: ''\ndo: [smiling]\nguidance: []")
-    assert find_experiment(str(file)).name == "mine"
-
-
 # A model of one's own ---------------------------------------------------------------------------
 
 OWN_GRAPHS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -49,19 +48,6 @@ class Experiment(BaseModel):
     @classmethod
     def _is_a_path(cls, name: str) -> str:
         return "/".join(map(check_folder_name, name.split("/")))
-
-    @field_validator("name")
-    @classmethod
-    def _folder(cls, name: str) -> str:
-        path = PurePath(name)
-        if path.is_absolute() or ".." in path.parts or not name.isprintable():
-            raise InputError(
-                "name",
-                expected="a name for a folder of results, such as faces or faces/core",
-                got=repr(name),
-                do="choose one that leads nowhere else; --out says where to write",
-            )
-        return name
 
     @field_validator("do")
     @classmethod
