@@ -211,11 +211,12 @@ def experiments(graph: CausalGraph | None = None) -> tuple[str, ...]:
 
 
 def _fits(name: str, graph: CausalGraph) -> bool:
+    data = name.rpartition("/")[0]
+    if data and not set(_FAMILIES[data].do) <= set(graph.nodes):
+        return False
     try:
         for do, text in find_experiment(name, graph=graph).questions:
-            targets = do.split("+") if do else ()
-            graph.affected(targets)
-            Guidance.parse(text).partition(graph, targets)
+            Guidance.parse(text).partition(graph, do.split("+") if do else ())
     except InputError:
         return False
     return True

@@ -7,7 +7,7 @@ is said before all else, and instead of all else.
 from __future__ import annotations
 
 from fcfg.experiments.record import BASELINE
-from fcfg.experiments.summary import Summary
+from fcfg.experiments.summary import Cell, Summary
 from fcfg.metrics import MIN_IMAGES, Estimate
 from fcfg.reports.numbers import average, listed, named, with_interval
 
@@ -18,6 +18,7 @@ SHARE = 0.5
 #: are: 0.22 for drawn faces and for digits, 0.39 for radiographs, 0.56 for photographs of faces.
 #: Trained models stay below 0.04.
 FARTHEST = 0.2
+_UNIT = "mean absolute error, pixels in [−1, 1]"
 
 
 def failures(summary: Summary) -> list[str]:
@@ -54,38 +55,48 @@ def _blind(summary: Summary) -> list[str]:
 
 
 def _unfaithful(summary: Summary) -> list[str]:
-    """An answer that should be the factual image is nearer to any other one."""
-    plain = [cell for cell in summary.cells.values() if cell.guidance == BASELINE]
-    composition = summary.composition.change_mae if summary.composition else None
-    back = average(cell.reversal_mae for cell in plain if cell.reversal_mae is not None)
-    apart, sentences = summary.unrelated, list[str]()
+    """What should be one image is nearer to any other, or an answer further than any other."""
+    plain, apart = _plain(summary), summary.unrelated
     limit = FARTHEST if apart is None else SHARE * apart.value
-    for what, error in (
-        ("Asked to change nothing, and without guidance, the model gives images", composition),
-        ("There and back again without guidance, the model ends at images", back),
+    null = summary.composition.change_mae if summary.composition is not None else None
+    back, truth, change = (_mean(plain, part) for part in ("reversal", "truth", "change"))
+    given = "Asked to change nothing, and without guidance, the model gives images that are"
+    ends = "There and back again without guidance, the model ends at images that are"
+    answers = "Without guidance, the model's answers are"
+    sentences: list[str] = []
+    for start, error, others, most in (
+        (given, null, "the factual ones", limit),
+        (ends, back, "the factual ones", limit),
+        (answers, truth, "the true ones", limit),
+        (answers, change, "the factual images", limit / SHARE),
     ):
-        if error is not None and error.low > limit:
+        if error is not None and error.low > most:
             beside = (
-                f"trained models stay below {FARTHEST:g}"
+                f"trained models stay below {most:g}"
                 if apart is None
                 else f"an unrelated image is {apart.value:.2f} away"
             )
-            sentences.append(
-                f"{what} that are {with_interval(error, 2)} away from the factual ones (mean "
-                f"absolute error, pixels in [−1, 1]); {beside}."
-            )
+            value = with_interval(error, 2)
+            sentences.append(f"{start} {value} away from {others} ({_UNIT}); {beside}.")
     return sentences
+
+
+def _plain(summary: Summary) -> list[Cell]:
+    return [cell for cell in summary.cells.values() if cell.guidance == BASELINE]
+
+
+def _mean(cells: list[Cell], part: str) -> Estimate | None:
+    found: list[Estimate | None] = [getattr(cell, f"{part}_mae") for cell in cells]
+    return average(estimate for estimate in found if estimate is not None)
 
 
 def _illegible(summary: Summary) -> list[str]:
     """From answers without guidance the judge reads nothing of what should have stayed put."""
-    plain = [cell for cell in summary.cells.values() if cell.guidance == BASELINE]
-    if summary.composition is not None:
-        plain.append(summary.composition)
+    null = [] if summary.composition is None else [summary.composition]
     unseen = blind(summary)
     kept = average(
         cell.correlation[name]
-        for cell in plain
+        for cell in (*null, *_plain(summary))
         for name in cell.invariant
         if name in cell.correlation and name not in unseen
     )
@@ -101,14 +112,13 @@ def _unmoved(summary: Summary) -> list[str]:
     """Without guidance, no intervention is seen to do anything to its target."""
     moved = {
         (name, cell.do): estimate
-        for cell in summary.cells.values()
-        if cell.guidance == BASELINE
+        for cell in _plain(summary)
         for name, estimate in cell.moved.items()
     }
     if not moved or not all(map(_is_chance, moved.values())):
         return []
     asked = listed(f"{name} under {named(do)}" for name, do in moved)
-    return [f"Without guidance no target is seen to move towards the value asked for: {asked}."]
+    return [f"Without guidance, no target is seen to move towards the value asked for: {asked}."]
 
 
 def _is_chance(estimate: Estimate) -> bool:

@@ -94,7 +94,7 @@ def _values(result: Result, do: str, guidance: str, image: str) -> str:
 
 
 def _short(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def opening_row(opening: Opening) -> Markup:

@@ -42,7 +42,7 @@ def reading(summary: Summary) -> list[str]:
     """
     failed = failures(summary)
     if failed:
-        return [_FAILED, *failed]
+        return [_FAILED, *failed, "What helps is a longer training, or more steps."]
     everywhere, factored = strongest([setting(text) for text in summary.settings])
     chosen = [s.text for s in (everywhere, factored) if s is not None]
     dos = [do for do in summary.dos if all((do, text) in summary.cells for text in chosen)]

@@ -56,9 +56,9 @@ def _set(summary: Summary, name: str, values: Sequence[Any]) -> str:
         return f"{name} is set to another level, drawn at random: {_or(attribute.levels)}"
     if summary.header["continuous"] == "quantiles":
         return (
-            f"{name} is set to {_or([f'{v:g}' for v in values])}, the farther from its own value"
+            f"{name} is set to {_or([f'{v:.4g}' for v in values])}, the farther from its own value"
         )
-    return f"{name} is set to that of another image, {values[0]:g} to {values[-1]:g}"
+    return f"{name} is set to that of another image, {values[0]:.4g} to {values[-1]:.4g}"
 
 
 def _or(words: Sequence[str]) -> str:
