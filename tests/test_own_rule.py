@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
 
+from evaluations import asked, evaluation
+from fcfg import save
+from fcfg.cli import main
 from fcfg.denoise import Prediction
 from fcfg.guidance import CFG, AbstractRule, Guidance, register_rule
 from fcfg.guidance.rules import RULES
+from fcfg.reports.families import setting, strongest
 from refusal import refused
-from test_generation import tiny_pipeline
+from test_generation import draw, tiny_pipeline
 
 ATTRIBUTES = {"smiling": [0, 1], "age": [20, 60], "hair": ["dark", "red"]}
 
@@ -72,6 +77,34 @@ def test_a_registered_rule_has_a_text_form_for_all_its_options() -> None:
         Guidance.parse("late:3;powr=2")
     with pytest.raises(AttributeError, match="radius"):
         _ = guidance.radius
+
+
+def test_a_rule_goes_through_evaluation_and_report(tmp_path: Path) -> None:
+    """And the report needs to know nothing of it: it may be made where the rule is not."""
+    own, factored = "late:2.0;power=0.5", "flate:affected=2.0,invariant=1.0"
+    register_rule(Late)
+    try:
+        evaluation(tmp_path / "run", asked(guidance=(own, factored)), shown=2).run()
+    finally:
+        del RULES["late"]
+    assert main(["report", str(tmp_path / "run")]) == 0
+    page = (tmp_path / "run/report/report.html").read_text()
+    assert "late 2.0 power=0.5" in page
+    assert "flate 2.0 / 1.0" in page
+    assert "var(--fown)" in page
+    assert "flate" in (tmp_path / "run/report/table.tex").read_text()
+    pair = strongest([setting(text) for text in ("none", own, factored)])
+    assert [chosen.text for chosen in pair] == [own, factored]
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_rule_can_be_asked_for_on_the_command_line(tmp_path: Path, capsys) -> None:
+    save(tiny_pipeline(), tmp_path / "model")
+    draw(tmp_path / "faces", ["anna.png"])
+    words = ["generate", str(tmp_path / "model"), str(tmp_path / "faces"), "--do", "age=1"]
+    words += ["--steps", "2", "--out", str(tmp_path / "out")]
+    assert main([*words, "--guidance", "late:2;power=3"]) == 0
+    assert "1 picture, late:2.0;power=3.0, on cpu" in capsys.readouterr().out
 
 
 def test_a_rule_that_is_not_registered_has_no_text() -> None:

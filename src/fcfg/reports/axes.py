@@ -145,12 +145,13 @@ def mark(setting: Setting, x: float, y: float, size: float = 4.5) -> Markup:
 
 
 def symbol(kind: str, x: float, y: float, size: float, **look: object) -> Markup:
-    """A small shape around a place: circle, square, triangle or diamond."""
+    """A small shape around a place: circle, square, triangle, wedge or diamond."""
     if kind == "circle":
         return tag("circle", cx=float(x), cy=float(y), r=size, **look)
     corners = {
         "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
         "triangle": ((0, -1.25), (1.15, 0.85), (-1.15, 0.85)),
+        "wedge": ((0, 1.25), (1.15, -0.85), (-1.15, -0.85)),
         "diamond": ((0, -1.2), (1.2, 0), (0, 1.2), (-1.2, 0)),
     }[kind]
     shrunk = size * 0.9

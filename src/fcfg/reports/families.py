@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fcfg.guidance import Guidance
-
 #: For every family its name, its colour on light and on dark paper, and the shape of its mark.
 FAMILIES: dict[str, tuple[str, str, str, str]] = {
     "none": ("unguided", "#5d656e", "#a3abb3", "diamond"),
@@ -21,6 +19,8 @@ FAMILIES: dict[str, tuple[str, str, str, str]] = {
     "fcfg++": ("FCFG++", "#007a8a", "#5fd0de", "square"),
     "apg": ("APG", "#a1447c", "#e294bf", "triangle"),
     "fapg": ("FAPG", "#00714f", "#3fc79b", "triangle"),
+    "own": ("", "#74530f", "#d8b36a", "wedge"),  # rules of others, which have names already
+    "fown": ("", "#5b3fa8", "#b9a2f2", "wedge"),
 }
 #: What else has a colour: paper, ink, small print, hairlines, the ground of a target, bold marks.
 PAPER: dict[str, tuple[str, str]] = {
@@ -41,11 +41,17 @@ class Setting:
     family: str
     weights: tuple[tuple[str, float], ...]
     options: str
+    factored: bool  #: whether groups have weights of their own
 
     @property
-    def factored(self) -> bool:
-        """Whether groups have weights of their own."""
-        return self.family.startswith("f")
+    def style(self) -> str:
+        """The entry of FAMILIES that says how it looks."""
+        return self.family if self.family in FAMILIES else "fown" if self.factored else "own"
+
+    @property
+    def family_name(self) -> str:
+        """The name of its family, for people."""
+        return FAMILIES[self.style][0] or self.family
 
     @property
     def label(self) -> str:
@@ -54,7 +60,7 @@ class Setting:
         >>> setting("fcfg:affected=3,invariant=1.2").label, setting("none").label
         ('FCFG 3.0 / 1.2', 'unguided')
         """
-        return " ".join(part for part in (FAMILIES[self.family][0], self.numbers) if part)
+        return " ".join(part for part in (self.family_name, self.numbers) if part)
 
     @property
     def numbers(self) -> str:
@@ -78,24 +84,41 @@ class Setting:
     @property
     def colour(self) -> str:
         """For SVG and CSS."""
-        return variable(self.family)
+        return variable(self.style)
 
     @property
     def mark(self) -> str:
         """The shape that stands for its family."""
-        return FAMILIES[self.family][3]
+        return FAMILIES[self.style][3]
 
 
 def setting(text: str) -> Setting:
-    """Read the text form of a guidance.
+    """Read the text form of a guidance, also of a rule that this process does not know.
+
+    >>> setting("fmine:affected=3;power=2.0").label
+    'fmine 3.0 power=2.0'
 
     Args:
         text: As in :class:`fcfg.guidance.Guidance`.
     """
-    guidance = Guidance.parse(text)
-    family = ("f" if guidance.factored else "") + guidance.rule
-    weights = tuple((name, weight) for name, weight in guidance.weights if not callable(weight))
-    return Setting(text, family, weights, " ".join(repr(guidance).split(";")[1:]))
+    family, _, rest = text.partition(":")
+    stated, *options = rest.split(";")
+    pairs = [pair.partition("=") for pair in stated.split(",") if pair]
+    factored = "=" in stated
+    weights = tuple(
+        (name.strip() if factored else "all", number)
+        for name, _, value in pairs
+        if (number := _number(value if factored else name)) is not None
+    )
+    return Setting(text, family.strip(), weights, " ".join(options), factored)
+
+
+def _number(text: str) -> float | None:
+    """A weight; None for a function, which has no number."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def variable(name: str) -> str:
@@ -128,9 +151,12 @@ def strongest(settings: Sequence[Setting]) -> tuple[Setting | None, Setting | No
     CFG where it was run, else the first global rule. Beside it, the same rule factored: of those
     whose largest weight is the same, the first in the order of the run; else the strongest.
     """
-    rules = [rule for rule in ("cfg", "cfg++", "apg") if _family(settings, rule)]
+    guided = [s for s in settings if s.family != "none"]
+    run = [s.family.removeprefix("f") if s.factored else s.family for s in guided]
+    every = dict.fromkeys(["cfg", "cfg++", "apg", *run])
+    rules = [rule for rule in every if _family(settings, rule)]
     pairs = [rule for rule in rules if _family(settings, f"f{rule}")]
-    lonely = [rule for rule in ("cfg", "cfg++", "apg") if _family(settings, f"f{rule}")]
+    lonely = [rule for rule in every if _family(settings, f"f{rule}")]
     rule = next(iter([*pairs, *rules, *lonely]), "cfg")
     everywhere = max(_family(settings, rule), key=lambda s: s.strength, default=None)
     factored = _family(settings, f"f{rule}")

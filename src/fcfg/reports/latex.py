@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fcfg.experiments.summary import Summary
-from fcfg.guidance import Guidance
 from fcfg.reports.entries import METRICS, Entry, Key, effectiveness, entries, heading
-from fcfg.reports.families import FAMILIES, setting
+from fcfg.reports.families import setting
 from fcfg.reports.texts import measured_with
 
 _ESCAPES = {
@@ -44,8 +43,8 @@ def configuration(text: str) -> str:
     >>> print(configuration("cfg++:0.02"), configuration("none"))
     $\lambda=0.02$ $\omega=1.0$
     """
-    guidance, chosen = Guidance.parse(text), setting(text)
-    letter = r"\lambda" if guidance.rule == "cfg++" else r"\omega"
+    chosen = setting(text)
+    letter = r"\lambda" if chosen.family.endswith("cfg++") else r"\omega"
     if not chosen.factored:
         shown = [f"${letter}={weight}$" for _, weight in chosen.weights or (("all", 1.0),)]
     else:
@@ -91,7 +90,7 @@ def latex_table(summary: Summary) -> str:
                 [found.get((do, text, metric, ""))]
                 for metric in ("reversal_mae", "reversal_lpips")
             ]
-            label = "" if family == before else escaped(FAMILIES[family][0])
+            label = "" if family == before else escaped(chosen.family_name)
             lines.append(_row([shown, label, configuration(text), *map(_ours, cells)]))
             shown = ""
             if any(entry and entry.paper is not None for cell in cells for entry in cell):

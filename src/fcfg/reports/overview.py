@@ -10,7 +10,7 @@ from fcfg.experiments.summary import Cell, Summary
 from fcfg.metrics import MIN_IMAGES
 from fcfg.reports.axes import mark
 from fcfg.reports.entries import Entry, Key, effectiveness, entries
-from fcfg.reports.families import FAMILIES, Setting, setting
+from fcfg.reports.families import Setting, setting
 from fcfg.reports.html import Markup, tag
 from fcfg.reports.numbers import drift_unit, interval, knows_truth, named, number
 from fcfg.reports.texts import too_few
@@ -217,7 +217,7 @@ def family_key(summary: Summary) -> Markup:
         summary: Of a run.
     """
     seen = {s.family: s for s in map(setting, summary.settings)}
-    items = [tag("li", sign(s), _in_colour(s, FAMILIES[name][0])) for name, s in seen.items()]
+    items = [tag("li", sign(s), _in_colour(s, s.family_name)) for s in seen.values()]
     return tag("ul", *items, class_="key", aria_label="Colours and marks")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.guidance import Guidance
+from fcfg.reports.families import FAMILIES, setting
 
 # The data set of the paper that a format of ours holds.
 _FORMATS = {
@@ -77,7 +78,9 @@ def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
         do: Targets, joined by "+".
         guidance: The text form of :class:`fcfg.Guidance`.
     """
-    found = _by_setting().get((dataset or "", frozenset(do.split("+")), meaning(guidance)), ())
+    if dataset is None or setting(guidance).family not in FAMILIES:
+        return None  # a rule that the paper does not have
+    found = _by_setting().get((dataset, frozenset(do.split("+")), meaning(guidance)), ())
     if not found:
         return None
     fids = [row.fid for row in found if row.fid is not None]

@@ -20,8 +20,10 @@ def measured_with(summary: Summary) -> str:
     text = (
         f"{header['experiment']}: n = {summary.n:,} images, {steps_text(header)}, "
         f"seed {header['seed']}, 95 % intervals over "
-        f"images; model {model['name']} {model['digest']}, {environment['precision']} on "
-        f"{environment['device']}; fcfg {header['version']}, commit {commit}."
+        f"images; model {model['name']} {model['digest']}, "
+        f"{environment.get('precision', 'unknown precision')} on "
+        f"{environment.get('device', 'unknown hardware')}; "
+        f"fcfg {header['version']}, commit {commit}."
     )
     absent = {
         name: about["missing"]

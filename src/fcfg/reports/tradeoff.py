@@ -100,7 +100,7 @@ def lines(points: Sequence[Point]) -> list[list[Point]]:
         points: Of one intervention.
     """
     joined: list[list[Point]] = []
-    for family in FAMILIES:
+    for family in dict.fromkeys([*FAMILIES, *(point.setting.family for point in points)]):
         some = [point for point in points if point.setting.family == family]
         names = sorted({name for point in some for name, _ in point.setting.weights})
         values = {name: {dict(p.setting.weights).get(name, 0.0) for p in some} for name in names}
