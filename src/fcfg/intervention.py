@@ -3,16 +3,16 @@
 A value for all images, a column with one value for each, a function of the factual column, or a
 text:
 
-================ =============================================================================
-text             meaning
-================ =============================================================================
-``40``, ``=40``  the value itself; ``=-3`` is a negative value
-``+5``, ``-5``   5 more or less than it was; where the attribute can be negative, write ``-=5``
+================== ============================================================================
+text               meaning
+================== ============================================================================
+``40``, ``=40``    the value itself; ``=-3`` is a negative value
+``+5``, ``-5``     5 more or less than it was; where the attribute can be negative, write ``-=5``
 ``+10%``, ``-5%``  a tenth more, a twentieth less
-``*1.5``         one and a half times as much
-``flip``         the other value of a binary attribute, which may also be ``true``, ``false``,
-                 ``yes`` or ``no``
-================ =============================================================================
+``*1.5``           one and a half times as much
+``flip``           the other value of a binary attribute, which may also be ``true``, ``false``,
+                   ``yes`` or ``no``
+================== ============================================================================
 
 A level of a categorical attribute is its name, whatever the name looks like.
 """
