@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise
 
 from fcfg.experiments.summary import Cell, Summary
 from fcfg.metrics import Estimate
@@ -47,7 +47,7 @@ def tradeoff_panels(summary: Summary) -> list[Panel]:
         summary: Of a run.
     """
     names = drift_units(summary)
-    pairs = list(product(names, repeat=2))
+    pairs = [(x, y) for x in names for y in names]
     points = {
         (do, units): points_of(summary, do, names[units[0]], names[units[1]])
         for do in summary.dos
