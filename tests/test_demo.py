@@ -15,11 +15,11 @@ from fcfg.experiments.work import Costs
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The demo's question, of fewer drawings in fewer steps; in a folder of its own."""
+    """The demo's question, of fewer drawings, one intervention; in a folder of its own."""
     whole = presets._demo
 
     def fewer(family) -> dict[str, object]:
-        return whole(family) | {"images": 2, "steps": 2, "also": {}, "do": ["smiling"]}
+        return whole(family) | {"images": 2, "steps": 10, "also": {}, "do": ["smiling"]}
 
     monkeypatch.setitem(presets._KINDS, "demo", fewer)
     monkeypatch.setitem(presets._KINDS, "core", fewer)

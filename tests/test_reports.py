@@ -259,6 +259,12 @@ def test_a_model_that_does_nothing_without_guidance_fails(few: Summary) -> None:
     assert "smiling under do(smiling), male under do(male) and young under do(young)" in said
     one = still | {("male", "none"): few.cells[("male", "none")]}
     assert failures(replace(few, cells=one)) == []
+    for n, fails in ((9, False), (10, True)):  # of so few images it may be chance
+        cells = {
+            key: replace(cell, moved={k: replace(e, n=n) for k, e in cell.moved.items()})
+            for key, cell in still.items()
+        }
+        assert bool(failures(replace(few, cells=cells))) == fails
     guided = {key: cell for key, cell in still.items() if key[1] != "none"}
     assert failures(replace(few, cells=guided)) == []
 

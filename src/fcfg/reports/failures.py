@@ -18,6 +18,8 @@ SHARE = 0.5
 #: are: 0.22 for drawn faces and for digits, 0.39 for radiographs, 0.56 for photographs of faces.
 #: Trained models stay below 0.04.
 FARTHEST = 0.2
+#: Fewer images than this say nothing of what the judge reads.
+FEWEST = 10
 _UNIT = "mean absolute error, pixels in [−1, 1]"
 
 
@@ -122,5 +124,6 @@ def _unmoved(summary: Summary) -> list[str]:
 
 
 def _is_chance(estimate: Estimate) -> bool:
-    """Whether it may be 0 or less; an interval of few images says nothing."""
-    return (estimate.low if estimate.n >= MIN_IMAGES else estimate.value) <= 0
+    """Whether it may be 0 or less; of few images the number itself counts, of fewer nothing."""
+    end = estimate.low if estimate.n >= MIN_IMAGES else estimate.value
+    return estimate.n >= FEWEST and end <= 0

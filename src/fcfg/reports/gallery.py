@@ -26,7 +26,7 @@ def gallery(summary: Summary, strips: Sequence[Strip]) -> Markup:
     parts: list[Markup | None] = []
     for strip in strips:
         title, columns = named(strip.do), sum(len(group.columns) for group in strip.groups)
-        parts.append(tag("h3", title, tag("small", in_words(summary, strip.do))))
+        parts.append(tag("h3", title, " ", tag("small", in_words(summary, strip.do))))
         parts.append(scrolling(f"Pictures under {title}", _table(strip, columns), columns))
         parts.append(_legend(strip.scale) if strip.scale is not None else None)
     return tag("div", *parts, class_="strips")

@@ -86,7 +86,7 @@ def _sections(summary: Summary, figures: Figures) -> Iterator[_Section]:
 def _numbers(summary: Summary) -> Iterator[Markup]:
     yield tag("p", explained(summary), class_="long")
     for do in summary.dos:
-        yield tag("h3", named(do), tag("small", in_words(summary, do)))
+        yield tag("h3", named(do), " ", tag("small", in_words(summary, do)))
         yield main_table(summary, do)
     if summary.composition is not None and summary.composition.change_mae is not None:
         value = with_interval(summary.composition.change_mae, 3)
