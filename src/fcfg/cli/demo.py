@@ -46,6 +46,7 @@ def demo(
     from fcfg.experiments.circumstances import circumstances
     from fcfg.experiments.summary import summarise
     from fcfg.reports import reading, write_report
+    from fcfg.reports.failures import failures
 
     place = chosen_device(device)
     experiment = find_experiment(f"{_MODEL}/core" if full else f"{_MODEL}/demo")
@@ -73,7 +74,8 @@ def demo(
         ) from None
     summary = summarise(result)
     print_summary(summary)
-    print("\n" + "\n".join(reading(summary)) + "\n")
+    if not failures(summary):  # which were said already
+        print("\n" + "\n".join(reading(summary)) + "\n")
     print(f"Look at {write_report(evaluation.out, overwrite=overwrite).page}")
 
 
