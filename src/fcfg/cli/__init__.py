@@ -36,6 +36,10 @@ _COMMANDS = {
 _GROUPS = ("data",)  # those that hold further commands
 _REFUSED, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141  # exit codes; the last two as in a shell
 
+# Threads that wait for each other by spinning stop a machine whose cores are busy: a step of a
+# small network took 15 times as long there, and as long as before elsewhere. Before torch loads.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # The usage errors of Click, which newer releases of Typer hold a copy of.
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)
 
