@@ -81,9 +81,12 @@ def test_a_demo_spares_the_run_of_somebody_else(tiny: Path, capsys) -> None:
     assert main([*words, "--steps", "3", "--cache", str(tiny / "noise")]) == 0
     before = listed(out)
     capsys.readouterr()
-    assert main(["demo", "--out", str(out)]) == 2
-    assert "choose another --out" in capsys.readouterr().err
-    assert listed(out) == before
+    for more in ([], ["--overwrite"]):
+        assert main(["demo", "--out", str(out), *more]) == 2
+        said, refused = capsys.readouterr()
+        assert said == ""
+        assert "expected an evaluation of 'portraits/core' by the model 'portraits'" in refused
+        assert listed(out) == before
 
 
 def test_a_demo_spares_what_is_no_run(tiny: Path, capsys) -> None:

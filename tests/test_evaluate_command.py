@@ -104,7 +104,7 @@ def test_a_model_of_a_folder_is_evaluated_in_one_line(
     assert main(["evaluate", folder, "fid", "--steps", "2", "--no-report"]) == 0
     out = capsys.readouterr().out
     assert "3 images (the whole test split), 15 questions of each" in out
-    assert "No AUROC and no distance from fewer than 200 images, and here are 3" in out
+    assert "AUROC and distances need at least 200 images, and this run has 3" in out
     header = read_results("runs/evaluate/digits/fid").header
     assert (header["experiment"], header["continuous"]) == ("fid", "quantiles")
     assert {do for do, _ in header["questions"]} == {"smiling", "male", "young"}

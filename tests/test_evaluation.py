@@ -766,14 +766,18 @@ def test_a_run_is_discarded_whole_and_nothing_else(
     pipeline: CounterfactualPipeline, tmp_path: Path
 ) -> None:
     before = evaluation(tmp_path, asked(images=5), pipeline, block=2, shown=1)
-    assert not before.is_finished
+    assert not before.check_place()
     before.discard()  # there is nothing
+    (tmp_path / "results-0-of-1.jsonl").write_text('{"kind": "r')  # killed at its first line
+    assert not before.check_place()
     before.run()
-    assert before.is_finished
+    assert before.check_place()
     (tmp_path / "features" / "own.safetensors").write_text("mine")
     run = evaluation(tmp_path, asked(images=3), pipeline, block=2, shown=1)
     with refused("results", "one run", "--out"):
-        run.run()
+        run.check_place()
+    with refused("results", "an evaluation of 'tiny'", "got an evaluation of 'other'", "--out"):
+        evaluation(tmp_path, asked(name="other"), pipeline).discard()
     run.discard()
     assert [path.name for path in tmp_path.rglob("[!.]*")] == ["features", "own.safetensors"]
     assert len(run.run().distances) == 6  # of its own features alone

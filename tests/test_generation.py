@@ -328,7 +328,7 @@ def test_an_intervention_is_read_by_the_kind_of_its_target() -> None:
         (["smiling=1", "smiling=0"], "do", ["every name once"]),
         (["smiling=2"], "intervention on 'smiling'", ["0 or 1"]),
         (["smiling=maybe"], "intervention on 'smiling'", ["0 or 1", "'maybe'"]),
-        (["age=flip"], "intervention on 'age'", ["numbers from 0 to 100", "'flip'"]),
+        (["age=flip"], "intervention on 'age'", ["only binary attributes can be flipped"]),
         (["age=101"], "intervention on 'age'", ["numbers from 0 to 100"]),
         (["hair=gray"], "intervention on 'hair'", ["'gray'", "'grey'"]),
         (["hair=1"], "intervention on 'hair'", ["one of 'dark'"]),

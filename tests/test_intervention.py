@@ -47,7 +47,14 @@ def test_a_minus_that_may_mean_either_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("flip", [1, 0]), ("true", [1, 1]), ("False", [0, 0]), ("YES", [1, 1]), ("no", [0, 0])],
+    [
+        ("flip", [1, 0]),
+        ("=1", [1, 1]),
+        ("true", [1, 1]),
+        ("False", [0, 0]),
+        ("YES", [1, 1]),
+        ("no", [0, 0]),
+    ],
 )
 def test_a_binary_attribute_is_flipped_or_named(text: str, expected: list[int]) -> None:
     assert intervened(SMILING, text, np.array([0, 1])).tolist() == expected
@@ -58,11 +65,14 @@ def test_a_binary_attribute_is_flipped_or_named(text: str, expected: list[int]) 
     [
         (AGE, "+60", "got 110.0 in row 1"),
         (AGE, "-30", "got -10.0 in row 0"),
-        (AGE, "flip", "got str 'flip'"),
-        (AGE, "10%", "got str '10%'"),
-        (AGE, "*10%", "got str '*10%'"),
-        (AGE, "+", "got str '+'"),
-        (AGE, "+inf", "got inf in row 0"),
+        (AGE, "flip", "only binary attributes can be flipped"),
+        (AGE, "10%", "write +10% or -10%"),
+        (AGE, "*10%", "such as +5, -10% or *1.5"),
+        (AGE, "+", "got '+'"),
+        (AGE, "+inf", "got '+inf'"),
+        (AGE, "--1", "got '--1'"),
+        (AGE, "+5_0", "got '+5_0'"),
+        (AGE, "=old", "got '=old'"),
         (SMILING, "+1", "got str '+1'"),
         (SMILING, "maybe", "got str 'maybe'"),
     ],
@@ -77,6 +87,7 @@ def test_levels_are_names_whatever_they_look_like() -> None:
     change = Categorical("change", ["+1", "flip", "-10%"])
     assert intervened(change, "flip", np.array([0, 2])).tolist() == [1, 1]
     assert intervened(change, "+1", np.array([0, 2])).tolist() == [0, 0]
+    assert intervened(change, "=flip", np.array([0, 2])).tolist() == [1, 1]
 
 
 def test_a_change_is_one_of_each_picture_and_stands_in_the_record(tmp_path) -> None:

@@ -174,6 +174,6 @@ def test_a_moved_folder_is_checked_as_before(tmp_path: Path) -> None:
 def test_a_bench_does_not_replace_a_file(tmp_path: Path, capsys) -> None:
     (tmp_path / "bench.csv").write_text("mine")
     said = line(capsys, "bench", "--out", tmp_path / "bench.csv", "--device", "cpu")
-    assert "'bench.csv'" in said
+    assert "does not exist yet, got" in said
     assert "--overwrite" in said
     assert "the file" in line(capsys, "bench", "--out", tmp_path / "bench.csv" / "x.csv")

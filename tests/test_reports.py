@@ -595,7 +595,7 @@ def test_numbers_of_the_paper_stand_beside_ours(tmp_path: Path) -> None:
 
 def test_what_is_missing_says_why(few: Summary, tmp_path: Path) -> None:
     auroc, lpips, fid = absent(few)
-    assert "fewer than 200 images, and here are 32" in auroc
+    assert "need at least 200 images, and this run has 32" in auroc
     assert lpips == f"N{MISSING[1:]}."
     assert fid == "No FID: it was not asked for."
     short = summary_of(tmp_path, n=8, reverse=False, settings=("cfg:3.0",), dos=("male",))

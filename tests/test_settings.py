@@ -149,7 +149,10 @@ def test_in_a_graph_nothing_means_no_parents() -> None:
         ("data={path: faces}", "'data.format'", ("one of 'folder', ", "got none", "add this key")),
         ("data.format=null", "'data.format'", ("'embed'", "None")),
         ("network.attention=[5]", "network", ("not among the sizes",)),
-        *((f"network.base={base}", "network", (f"base {base} is odd",)) for base in (1, 7, 33)),
+        *(
+            (f"network.base={base}", "network", (f"base must be even, and {base} is not",))
+            for base in (1, 7, 33)
+        ),
         ("network.base=1000000", "network, 'base'", ("less than or equal to", "1000000")),
         ("network.head_channels=3", "network", ("head_channels 3", "128 channels")),
         ("network.multipliers=[]", "network", ("multipliers",)),

@@ -42,7 +42,12 @@ def read_text(path: Path, subject: str, *, expected: str) -> str:
         try:
             return found.decode("utf-8")
         except UnicodeDecodeError:
-            found = "no text in UTF-8"
+            raise InputError(
+                subject,
+                expected=expected,
+                got="no text in UTF-8",
+                do="restore it, or save it again",
+            ) from None
     raise InputError(subject, expected=expected, got=found, do="check the path")
 
 

@@ -6,7 +6,7 @@ text:
 ================== ============================================================================
 text               meaning
 ================== ============================================================================
-``40``, ``=40``    the value itself; ``=-3`` is a negative value
+``40``, ``=40``    the value itself; ``=-3`` is a negative value, on the command line ``x==-3``
 ``+5``, ``-5``     5 more or less than it was; where the attribute can be negative, write ``-=5``
 ``+10%``, ``-5%``  a tenth more, a twentieth less
 ``*1.5``           one and a half times as much
@@ -19,13 +19,14 @@ A level of a categorical attribute is its name, whatever the name looks like.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fcfg.attributes import AbstractAttribute, Binary, Column, Continuous
+from fcfg.attributes import AbstractAttribute, Binary, Categorical, Column, Continuous
 from fcfg.codes import BINARY_TEXTS
 from fcfg.errors import InputError
 
@@ -33,6 +34,7 @@ Intervention: TypeAlias = ArrayLike | Callable[[Column], ArrayLike]
 
 FLIP = "flip"
 _OPERATORS = ("+=", "-=", "+", "-", "*", "=")
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 
 
 def intervened(attribute: AbstractAttribute, value: Intervention, factual: Column) -> Column:
@@ -58,7 +60,7 @@ def intervened(attribute: AbstractAttribute, value: Intervention, factual: Colum
     try:
         column = attribute.parse(value)
     except InputError as error:
-        raise error.about(subject, "correct what do= gives, or clip it") from error
+        raise error.about(subject, "ask for another value") from error
     if np.ndim(value) == 0:
         column = np.repeat(column, len(factual))
     if len(column) != len(factual):
@@ -74,8 +76,6 @@ def intervened(attribute: AbstractAttribute, value: Intervention, factual: Colum
 def from_text(attribute: AbstractAttribute, text: str) -> Intervention:
     """What a text asks for: a value, or a function of the factual column.
 
-    A text that means nothing is returned as it is, for the attribute to refuse.
-
     >>> from fcfg.attributes import Continuous
     >>> from_text(Continuous("age", 0, 100), "=40")
     40.0
@@ -86,15 +86,27 @@ def from_text(attribute: AbstractAttribute, text: str) -> Intervention:
     """
     word = text.strip()
     if isinstance(attribute, Binary):
-        return flip if word == FLIP else BINARY_TEXTS.get(word.lower(), text)
-    if not isinstance(attribute, Continuous):
-        return text
+        value = BINARY_TEXTS.get(word.removeprefix("=").lower(), text)
+        return flip if word == FLIP else value
+    if isinstance(attribute, Categorical):
+        return text if text in attribute.levels else word.removeprefix("=")
+    assert isinstance(attribute, Continuous)
     operator = next((sign for sign in _OPERATORS if word.startswith(sign)), "")
-    amount = word.removeprefix(operator)
+    amount = word.removeprefix(operator).strip()
     is_share = amount.endswith("%") and operator in ("+", "-", "+=", "-=")
-    number = _number(amount.removesuffix("%") if is_share else amount, text)
-    if isinstance(number, str):
-        return text
+    digits = amount.removesuffix("%") if is_share else amount
+    if not _NUMBER.fullmatch(digits.removeprefix("-") if operator == "=" else digits):
+        raise InputError(
+            f"intervention on '{attribute.name}'",
+            expected="a number, or a change such as +5, -10% or *1.5",
+            got=repr(text),
+            do=f"write +{word} or -{word}"
+            if word.endswith("%") and not operator
+            else "only binary attributes can be flipped"
+            if word == FLIP
+            else "write one of these",
+        )
+    number = float(digits)
     if operator in ("", "="):
         return number
     if operator == "-" and not is_share and attribute.low < 0:
@@ -115,10 +127,3 @@ def from_text(attribute: AbstractAttribute, text: str) -> Intervention:
 def flip(column: Column) -> Column:
     """The other value of a binary attribute."""
     return 1 - column
-
-
-def _number(word: str, otherwise: str) -> float | str:
-    try:
-        return float(word)
-    except ValueError:
-        return otherwise

@@ -44,8 +44,8 @@ def check_folder_name(name: str) -> str:
     fcfg.errors.InputError: name: expected a plain folder name of at most 200 bytes, without / and
     \, got '../../elsewhere'; rename it.
     """
-    plain = name.isprintable() and name not in ("", ".", "..") and not set(name) & set("/\\")
-    if not plain or len(name.encode()) > _FOLDER_BYTES:
+    plain = name.isprintable() and name == name.strip() and not set(name) & set("/\\")
+    if not plain or name[:1] in ("", ".", "-") or len(name.encode()) > _FOLDER_BYTES:
         raise InputError(
             "name",
             expected=f"a plain folder name of at most {_FOLDER_BYTES} bytes, without / and \\",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fcfg.errors import InputError
-from fcfg.outputs import Outputs, make_folder
+from fcfg.outputs import make_folder
 
 if TYPE_CHECKING:
     import torch
@@ -97,8 +97,14 @@ def _check(model: str, preset: str, out: Path | None, *, overwrite: bool) -> Non
         )
     if out is not None and out.is_dir():
         raise InputError("--out", expected="a file", got=f"the folder {out}", do="name a file")
+    if out is not None and out.exists() and not overwrite:
+        raise InputError(
+            "--out",
+            expected="a file that does not exist yet",
+            got=f"'{out}'",
+            do="choose another name, or replace it with --overwrite",
+        )
     if out is not None:
-        Outputs(out.parent, "bench", "", overwrite).check([out.name])
         make_folder(out.parent)
 
 

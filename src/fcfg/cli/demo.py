@@ -62,7 +62,7 @@ def demo(
     )
     if overwrite:
         evaluation.discard()
-    elif evaluation.is_finished:
+    if evaluation.check_place():
         print(f"{evaluation.out} holds a finished run; --overwrite computes it anew.")
     _announce(evaluation, experiment, place)
     try:

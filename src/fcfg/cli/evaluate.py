@@ -181,6 +181,7 @@ def evaluate(
         batch_size=chosen_rows(batch_size, pipeline.denoiser, (height, width)),
         cache=cache,
     )
+    evaluation.check_place()  # or a refusal, before anything is said
     at_once = evaluation.images_at_once  # an abduction's rows, of which those of others are made
     pipeline.prepare(precision, compile=compile, batch_size=at_once)
     if first:

@@ -242,7 +242,8 @@ def _change(result: Result) -> str:
             changed.append(f"{read} → {value_text(result.counterfactual[name])}")
         else:
             kept.append(read)
-    return "\n".join([*changed, *([f"kept: {', '.join(kept)}"] if kept else [])])
+    lines = changed or ["nothing changes"]
+    return "\n".join([*lines, *([f"kept: {', '.join(kept)}"] if kept else [])])
 
 
 def _judged(result: Result, name: str) -> str:

@@ -79,12 +79,12 @@ def _legend(summary: Summary) -> str:
     from fcfg.reports.numbers import SD, drift_units, knows_truth, listed
 
     is_true, units = knows_truth(summary), drift_units(summary)
-    against = "the true counterfactual" if is_true else "no guidance"
+    against = "in the true counterfactual" if is_true else "without guidance"
     sd = f"standard deviations of the {'factor' if is_true else 'factual values'} (sd)"
     of = {unit: f" for {listed(names)}" if len(units) > 1 else "" for unit, names in units.items()}
     said = listed(f"in {sd if unit == SD else unit}{of[unit]}" for unit in units)
     lines = [
-        f"Under each attribute: how much more of it the judge reads than in {against}, {said}",
+        f"Under each attribute: how much more of it the judge reads than {against}, {said}",
         "(positive is amplification, negative attenuation), with half of the 95 % interval.",
     ]
     if is_true:

@@ -20,12 +20,15 @@ from fcfg.experiments.circumstances import without_folders
 from fcfg.experiments.config import Experiment
 from fcfg.experiments.distances import FeatureFiles, missing_distances
 from fcfg.experiments.instruments import Instruments
+from fcfg.experiments.lines import read_lines
 from fcfg.experiments.pictures import INDEX, remove_pictures
 from fcfg.experiments.record import (
     JSON,
     SCHEMA,
     Result,
     ResultFile,
+    check_same_question,
+    check_same_run,
     read_results,
 )
 from fcfg.experiments.subset import Subset
@@ -132,16 +135,24 @@ class Evaluation:
             **(self.circumstances or {"command": "", "commit": None, "environment": {}}),
         }
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether the folder holds all rows of a run already."""
-        try:
-            return not read_results(self.out, unfinished=True).missing
-        except InputError:
-            return False
+    def check_place(self) -> bool:
+        """Refuse a folder that holds another run, or an index of somebody else's pictures.
+
+        Returns:
+            Whether it holds all rows of this run already.
+        """
+        if not self._result_files():
+            self._check_index()
+        if not self._headers():
+            return False  # nothing, or a run that was killed before its first line was whole
+        result = read_results(self.out, unfinished=True)
+        check_same_run(self.out, self.header, result.header)
+        return not result.missing
 
     def discard(self) -> None:
-        """Remove whatever run the folder holds, and nothing else that may lie there."""
+        """Remove a run of this experiment and model, and nothing else that may lie there."""
+        for header in self._headers():
+            check_same_question(self.out, self.header, header)
         for path in self._result_files():
             path.unlink()
         FeatureFiles(self.out).remove()
@@ -161,7 +172,8 @@ class Evaluation:
         make_folder(self.out)
         with single_writer(self.out, f".{self._name}.lock"):
             file = ResultFile(self.out / f"{self._name}.jsonl")
-            self._check_place()
+            if not self._result_files():
+                self._check_index()
             self._check_shards()
             header, *entries = file.begin(self.header)
             read_results(self.out, unfinished=True)  # other shards are of this run, too
@@ -183,9 +195,13 @@ class Evaluation:
     def _result_files(self) -> list[Path]:
         return sorted(self.out.glob("results-*-of-*.jsonl"))
 
-    def _check_place(self) -> None:
+    def _headers(self) -> list[JSON]:
+        firsts = (next(read_lines(path, unfinished=True), None) for path in self._result_files())
+        return [first[1] for first in firsts if first is not None]
+
+    def _check_index(self) -> None:
         """Refuse to replace the index of somebody else's pictures."""
-        if (self.out / INDEX).exists() and not self._result_files():
+        if (self.out / INDEX).exists():
             raise InputError(
                 f"out {self.out}",
                 expected="the folder of an evaluation, or a new one",

@@ -203,6 +203,7 @@ def checked_header(where: str, header: JSON) -> JSON:
 
 def check_same_run(where: Path, header: Mapping[str, Any], other: Mapping[str, Any]) -> None:
     """Refuse two headers that do not speak of the same images, model and questions."""
+    check_same_question(where, header, other)
     keys = sorted((header.keys() | other.keys()) - set(CIRCUMSTANCES))
     different = [key for key in keys if header.get(key) != other.get(key)]
     if different:
@@ -211,6 +212,21 @@ def check_same_run(where: Path, header: Mapping[str, Any], other: Mapping[str, A
             f"results {where}",
             expected=f"one run ({key}: {_brief(other.get(key))})",
             got=f"another one ({key}: {_brief(header.get(key))})",
+            do="choose another --out for it",
+        )
+
+
+def check_same_question(where: Path, header: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    """Refuse two headers of different experiments, or of models with different names."""
+    ours, theirs = (
+        f"an evaluation of '{h['experiment']}' by the model '{h.get('model', {}).get('name')}'"
+        for h in (header, other)
+    )
+    if ours != theirs:
+        raise InputError(
+            f"results {where}",
+            expected=f"{theirs}, which is there already",
+            got=ours,
             do="choose another --out for it",
         )
 

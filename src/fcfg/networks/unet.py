@@ -56,11 +56,11 @@ class UNetConfig(BaseModel):
     @model_validator(mode="after")
     def _can_be_computed(self) -> Self:
         if not self.multipliers:
-            raise ValueError("multipliers without a level")
+            raise ValueError("multipliers must hold at least one level")
         if self.size % self.stride:
             raise ValueError(f"size {self.size} is not divisible by {self.stride}")
         if self.base % 2:
-            raise ValueError(f"base {self.base} is odd, but half of it are sines of the time")
+            raise ValueError(f"base must be even, and {self.base} is not")
         sizes = [self.size >> level for level in range(len(self.multipliers))]
         if not set(self.attention) <= set(sizes):
             raise ValueError(f"attention {self.attention} is not among the sizes {sizes}")

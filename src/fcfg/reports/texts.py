@@ -70,8 +70,8 @@ def _or(words: Sequence[str]) -> str:
 def too_few(n: int) -> str:
     """What so few images do not give."""
     return (
-        f"No AUROC and no distance from fewer than {MIN_IMAGES} images, and here are {n}; what "
-        "the judge reads is compared image by image instead"
+        f"AUROC and distances need at least {MIN_IMAGES} images, and this run has {n}; what the "
+        "judge reads is compared image by image instead"
     )
 
 
