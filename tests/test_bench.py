@@ -364,7 +364,7 @@ def test_a_sweep_changes_one_thing_at_a_time(subject: Subject) -> None:
 
 def test_sizes_are_those_that_the_network_takes(subject: Subject) -> None:
     denoiser = fcfg.Denoiser(
-        UNet(UNetConfig(size=4, base=8, multipliers=(1, 1, 1), attention=(), condition=12)),
+        UNet(UNetConfig(size=4, base=64, multipliers=(1, 1, 1), attention=(), condition=12)),
         subject.pipeline.denoiser.embedder,
         subject.pipeline.denoiser.schedule,
     )

@@ -106,6 +106,7 @@ def answer(
         steps=question.steps,
         solver="ddim",
         grid="uniform",
+        any_size=True,  # costs are measured over several
         batch_size=at_once or question.rows_at_once,
     )
 
