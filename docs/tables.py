@@ -31,6 +31,7 @@ from fcfg.training.describe import describe
 DOCS = Path(__file__).parent
 PAGES = (
     *(DOCS / name for name in ("training.md", "reproduction.md", "speed.md", "choosing.md")),
+    DOCS / "own-data.md",
     DOCS.parent / "README.md",
 )
 ORDER = (
