@@ -225,7 +225,7 @@ def test_shards_of_a_folder_of_images_say_what_is_to_come(
     assert out.endswith("3 rows are there, 6 are still to come\n")
     assert main([*words, "--shard", "0/2", "--commit", "abc", "--precision", "bf16"]) == 0
     out = capsys.readouterr().out
-    assert "than in no guidance, in probability" in out
+    assert "than without guidance, in probability" in out
     assert "Way back" not in out
     assert "Error of change" not in out
     assert read_results("run").header["commit"] == "abc"

@@ -173,7 +173,7 @@ def test_an_experiment_without_an_end_is_refused_at_once(tmp_path: Path) -> None
 
 def test_a_file_without_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00")
-    with refused("mine.yaml", "no text", "check the path"):
+    with refused("mine.yaml", "no text", "restore it"):
         find_experiment(str(tmp_path / "mine.yaml"))
 
 

@@ -238,10 +238,8 @@ def test_answers_that_are_nearer_to_any_other_image_fail(few: Summary) -> None:
         found = failures(replace(few, cells=cells))
         assert bool(found) == fails
         assert not fails or "away from the true ones" in found[0]
-    for error, fails in ((0.39, False), (0.41, True)):  # what should change may be far
-        far = apart.scaled(error / apart.value)
-        cells = {key: replace(cell, change_mae=far) for key, cell in few.cells.items()}
-        assert bool(failures(replace(few, cells=cells))) == fails
+    changed = {key: replace(cell, change_mae=apart.scaled(90)) for key, cell in few.cells.items()}
+    assert failures(replace(few, cells=changed)) == []  # what should change may be far
     guided = {
         key: replace(cell, reversal_mae=apart.scaled(9)) if key[1] != "none" else cell
         for key, cell in few.cells.items()
