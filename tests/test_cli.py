@@ -17,6 +17,7 @@ import typer
 
 import fcfg
 from fcfg.cli import main
+from fcfg.cli.streams import open_closed, usable_streams
 from fcfg.errors import InputError
 from fcfg.generation import Result
 from fcfg.sampling import QUALITIES, Way, find_way
@@ -241,6 +242,21 @@ def test_a_terminal_that_lacks_letters_gets_the_nearest(encoding: str) -> None:
         plain = {"ascii": "do(e) -> -0.5 +-0.1"}.get(encoding, "do(é) -> -0.5 ±0.1")
         assert done.stdout.decode(encoding) == f"{plain}, ?\n"
         assert done.stderr.decode(encoding) == "??????\n"
+
+
+def test_what_ascii_lacks_is_written_with_its_letters() -> None:
+    with usable_streams():
+        written = "do(é) → −0.5 ±0.1…\u00a0λ 漢".encode("ascii", "fcfg-ascii")
+    assert written == b"do(e) -> -0.5 +-0.1... l ?"
+
+
+def test_a_closed_descriptor_leads_nowhere() -> None:
+    end, start = os.pipe()
+    os.close(end)  # the lowest that is free now
+    open_closed([end])
+    assert os.path.samestat(os.fstat(end), os.stat(os.devnull))
+    os.close(end)
+    os.close(start)
 
 
 def test_streams_are_as_before_when_a_command_ends(monkeypatch) -> None:

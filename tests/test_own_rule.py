@@ -93,6 +93,7 @@ def test_a_rule_goes_through_evaluation_and_report(tmp_path: Path) -> None:
     assert "flate 2.0 / 1.0" in page
     assert "var(--fown)" in page
     assert "flate" in (tmp_path / "run/report/table.tex").read_text()
+    assert setting("cfg:<fade>").weights == ()  # a function has no number
     pair = strongest([setting(text) for text in ("none", own, factored)])
     assert [chosen.text for chosen in pair] == [own, factored]
 

@@ -10,7 +10,7 @@ import codecs
 import os
 import sys
 import unicodedata
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -34,7 +34,7 @@ def _plain(letter: str) -> str:
 @contextmanager
 def usable_streams() -> Generator[None]:
     """Make standard output and error usable for as long as a command runs."""
-    _open_closed_descriptors()
+    open_closed((0, 1, 2))
     codecs.register_error(_ERRORS, _nearest)
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
@@ -51,9 +51,13 @@ def usable_streams() -> Generator[None]:
             sys.stdout, sys.stderr = before
 
 
-def _open_closed_descriptors() -> None:
-    """Keep files that are opened later from getting the number of a standard stream."""
-    for number in (0, 1, 2):
+def open_closed(numbers: Iterable[int]) -> None:
+    """Keep files that are opened later from getting the number of a standard stream.
+
+    Args:
+        numbers: Numbers of the streams, from the lowest.
+    """
+    for number in numbers:
         try:
             os.fstat(number)
         except OSError:
