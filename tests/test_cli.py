@@ -445,6 +445,8 @@ def test_generate_says_which_answers_not_to_trust(model, faces, capsys) -> None:
     words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=99", "--steps", "4"]
     assert main([*words, "--no-reverse"]) == 0
     assert "Do not trust" not in capsys.readouterr().out
+    assert main([*words, "--no-reverse"]) == 0
+    assert "3 of 3 are finished already; --overwrite makes them anew" in capsys.readouterr().out
     assert main([*words, "--overwrite"]) == 0
     assert "Do not trust anna.png, ben.png, carl.png: the way back" in capsys.readouterr().out
 
