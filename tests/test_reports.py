@@ -202,7 +202,6 @@ def test_noise_says_so_first_and_claims_nothing_else(
     beside = "trained models stay below 0.2" if unrelated is None else "unrelated image is 0.41"
     assert beside in said[1]
     assert said[2].startswith("There and back again without guidance, the model ends at images")
-    assert said[3].startswith("Without guidance, the model's answers are 0.63") or not mixed
     assert said[-3].startswith("From answers without guidance the judge reads what should have")
     assert said[-2:-1] == ["What helps is a longer training, or more steps."]
     print_summary(summarise(read_results(tmp_path), resamples=100))
