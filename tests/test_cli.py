@@ -433,7 +433,8 @@ def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, mon
     words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=1", "--steps", "1"]
     assert main([*words, "--batch-size", "3"]) == 130
     err = capsys.readouterr().err
-    assert "interrupted; 1 of 3 pictures are finished, in counterfactuals; run the same" in err
+    done = "1 of 3 pictures are finished, in counterfactuals; run the same command to go on"
+    assert err == f"fcfg generate: interrupted; {done}\n"
     record = json.loads(Path("counterfactuals/record.json").read_text())
     assert [Path(image["file"]).name for image in record["images"]] == ["anna.png"]
     monkeypatch.setattr(os, "replace", replace)

@@ -107,7 +107,8 @@ def test_only_regular_files_of_some_size_are_read(tmp_path: Path) -> None:
         tmp_path / ("x" * 5000): "too long",
         tmp_path / "a\0b": "null byte",
     }.items():
-        with refused("mine", "a YAML file", got):
+        advice = "restore it" if got == "no text in UTF-8" else "check the path"
+        with refused("mine", "a YAML file", got, advice):
             read_yaml(path, "mine", expected="a YAML file", do="mend it")
     (tmp_path / "text").write_text("grün: 1")
     assert read_text(tmp_path / "text", "mine", expected="a text") == "grün: 1"

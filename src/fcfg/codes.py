@@ -37,7 +37,7 @@ class Codes(np.ndarray[Any, np.dtype[np.int64]]):
 
         Args:
             positions: Whole numbers from 0.
-            levels: What they point to.
+            levels: Names of the levels, in order.
         """
         codes = positions.astype(np.int64, copy=False).view(cls)
         codes.levels = levels

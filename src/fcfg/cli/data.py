@@ -190,8 +190,8 @@ def proposed_size(report: Report, options: FolderData) -> tuple[int, str]:
     can halve at each of its levels.
 
     Args:
-        report: What was found.
-        options: How the folder was read.
+        report: Findings of the check.
+        options: Options that the folder was read with.
     """
     if "size" in options.model_fields_set:
         return options.size, "as configured"
@@ -223,7 +223,7 @@ def starting_config(report: Report, options: FolderData, folder: Path) -> str:
     Args:
         report: What was found.
         options: How the folder was read.
-        folder: Where the configuration will lie, which its paths are relative to.
+        folder: Folder of the configuration, at which its paths start.
     """
     space = report.space
     assert space is not None
