@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 import fcfg
-from fcfg.experiments.circumstances import circumstances
-from fcfg.files import write_atomically
+from fcfg.evaluation.provenance import circumstances
+from fcfg.support.files import write_atomically
 
 WAYS: dict[str, dict[str, Any] | None] = {
     "as loaded": None,

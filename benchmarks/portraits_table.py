@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fcfg.reports.marks import END, generated, start
+from fcfg.reports.generated_sections import END, generated, start
 
 START = start("benchmarks/portraits_truth.py")
 UNGUIDED, CFG, FCFG = "none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"

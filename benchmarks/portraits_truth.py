@@ -37,10 +37,9 @@ from portraits_table import CFG, FCFG, UNGUIDED, insert, markdown, verdicts
 from torch import Tensor
 
 import fcfg
-from fcfg.attributes import Binary
+from fcfg.causal.attributes import Binary
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits import Portraits
-from fcfg.files import write_atomically
 from fcfg.metrics import (
     Bootstrap,
     Estimate,
@@ -52,6 +51,7 @@ from fcfg.metrics import (
     signed_shift,
 )
 from fcfg.sheet import sheet
+from fcfg.support.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
 LESS, MORE = (f"fcfg:affected=3.0,invariant={weight}" for weight in (1.0, 1.5))
@@ -193,7 +193,7 @@ def prepare(folder: Path, args: argparse.Namespace) -> fcfg.CounterfactualPipeli
 
 def find(model: str) -> Path:
     """The folder of a model: a path, or the name of one that is shipped."""
-    shipped = Path(fcfg.__file__).parent / "models" / model
+    shipped = Path(fcfg.__file__).parent / "pipeline" / "models" / model
     is_name = Path(model).name == model and (shipped / "config.json").is_file()
     return shipped if is_name else Path(model)
 

@@ -23,13 +23,13 @@ import torch
 from torch import Tensor
 
 import fcfg
-from fcfg.denoise import Evaluate
-from fcfg.experiments import Experiment, choose_subset
-from fcfg.experiments.circumstances import circumstances, without_folders
-from fcfg.experiments.subset import draw_targets
-from fcfg.files import write_atomically
+from fcfg.diffusion.denoiser import Evaluate
+from fcfg.evaluation import Experiment, choose_subset
+from fcfg.evaluation.provenance import circumstances, without_folders
+from fcfg.evaluation.subset import draw_targets
 from fcfg.metrics import image_mae
 from fcfg.sampling import QUALITIES, Way
+from fcfg.support.files import write_atomically
 
 GUIDANCE = "fcfg:affected=3.0,invariant=1.2"
 

@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 
 import fcfg
-from fcfg.benchmarking.subject import Question, preset_subject, stored_subject
-from fcfg.experiments.circumstances import circumstances, without_folders
-from fcfg.files import write_atomically
+from fcfg.bench.bench_model import Question, preset_subject, stored_subject
+from fcfg.evaluation.provenance import circumstances, without_folders
+from fcfg.support.files import write_atomically
 from fcfg.training import presets
 
 KERNELS, NETWORK, STEP = "kernel by kernel", "network at once", "step at once"

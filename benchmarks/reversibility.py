@@ -34,12 +34,12 @@ import torch
 from torch import Tensor
 
 import fcfg
-from fcfg.experiments import find_experiment
-from fcfg.experiments.circumstances import circumstances, without_folders
-from fcfg.experiments.presets import experiments
-from fcfg.experiments.subset import Subset, choose_subset, draw_targets
-from fcfg.files import write_atomically
+from fcfg.evaluation import find_experiment
+from fcfg.evaluation.presets import experiments
+from fcfg.evaluation.provenance import circumstances, without_folders
+from fcfg.evaluation.subset import Subset, choose_subset, draw_targets
 from fcfg.metrics import Bootstrap, image_mae, mean
+from fcfg.support.files import write_atomically
 from fcfg.training.state import Checkpoints, under_prefix
 
 GUIDANCE = ("none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2")

@@ -27,12 +27,12 @@ from typing import Any
 import torch
 
 import fcfg
-from fcfg.experiments import Evaluation, Experiment, Summary, choose_subset, find_instruments
-from fcfg.experiments.circumstances import circumstances, without_folders
-from fcfg.experiments.summary import Cell, summarise
-from fcfg.files import write_atomically
+from fcfg.evaluation import Evaluation, Experiment, Summary, choose_subset, find_instruments
+from fcfg.evaluation.provenance import circumstances, without_folders
+from fcfg.evaluation.summary import Cell, summarise
 from fcfg.metrics import Estimate
 from fcfg.sampling import QUALITIES, Way
+from fcfg.support.files import write_atomically
 
 GUIDANCE = ("cfg:3.0", "fcfg:affected=3.0,invariant=1.2")
 REFERENCE = str(QUALITIES["paper"])

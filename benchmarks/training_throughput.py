@@ -2,7 +2,7 @@
 
     python benchmarks/training_throughput.py --out docs/results/training-throughput.json
 
-The measurement is that of ``fcfg bench --only training``; see :mod:`fcfg.benchmarking.training`
+The measurement is that of ``fcfg bench --only training``; see :mod:`fcfg.bench.training`
 for the contestants. This script keeps it as the JSON file that docs/tables.py reads.
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 import fcfg
-from fcfg.benchmarking import Bench, Measurement, Record, Scale, preset_subject
-from fcfg.benchmarking.training import ON_DEVICE, ONE_BATCH, STREAMED
-from fcfg.files import write_atomically
+from fcfg.bench import Bench, Measurement, Record, Scale, preset_subject
+from fcfg.bench.training import ON_DEVICE, ONE_BATCH, STREAMED
+from fcfg.support.files import write_atomically
 from fcfg.training import presets
 
 

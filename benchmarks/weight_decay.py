@@ -25,8 +25,8 @@ from torch import Tensor
 
 import fcfg
 from fcfg.datasets import portraits
-from fcfg.experiments.circumstances import circumstances
-from fcfg.files import write_atomically
+from fcfg.evaluation.provenance import circumstances
+from fcfg.support.files import write_atomically
 
 OPTIMISERS = {
     "in the loss (Adam)": torch.optim.Adam,

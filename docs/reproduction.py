@@ -13,15 +13,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fcfg.experiments.lines import opened
-from fcfg.experiments.record import read_results
-from fcfg.experiments.summary import Summary, summarise
+from fcfg.evaluation.result_files import read_results
+from fcfg.evaluation.result_lines import opened
+from fcfg.evaluation.summary import Summary, summarise
 from fcfg.reports.agreement import Check, checks, signs
-from fcfg.reports.entries import entries
-from fcfg.reports.families import setting
 from fcfg.reports.markdown import markdown_table, table_row
+from fcfg.reports.metric_values import entries
 from fcfg.reports.numbers import knows_truth, named, number, with_interval
 from fcfg.reports.paper import dataset_of, paper_rows
+from fcfg.reports.rule_styles import setting
 
 RESULTS = Path(__file__).parent / "results"
 _WORDS = {True: "yes", False: "**no**", None: "–"}

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fcfg.benchmarking import heading, read_record, tables
+from fcfg.bench import heading, read_record, tables
 from fcfg.reports.markdown import table_row
 
 RESULTS = Path(__file__).parent / "results"

@@ -23,8 +23,8 @@ import choosing
 import reproduction
 import speed
 
-from fcfg.errors import InputError
-from fcfg.reports.marks import generated
+from fcfg.reports.generated_sections import generated
+from fcfg.support.errors import InputError
 from fcfg.training import TrainingConfig, read_config
 from fcfg.training.describe import describe
 

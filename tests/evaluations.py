@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
-from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.causal.scm import StructuralCausalModel
 from fcfg.datasets import portraits
-from fcfg.denoise import Denoiser
-from fcfg.embedder import AttributeEmbedder
-from fcfg.experiments import (
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.evaluation import (
     Evaluation,
     Experiment,
     Instruments,
@@ -25,11 +27,9 @@ from fcfg.experiments import (
     choose_subset,
     find_instruments,
 )
-from fcfg.experiments.record import JSON
-from fcfg.judging import AttributeJudge
-from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
-from fcfg.schedule import NoiseSchedule
-from fcfg.scm import StructuralCausalModel
+from fcfg.evaluation.result_files import JSON
+from fcfg.judge import AttributeJudge
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from kills import kill_again_and_again
 
 CFG, FCFG = "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"

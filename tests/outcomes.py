@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fcfg.experiments.record import read_results
-from fcfg.experiments.summary import Summary, summarise
+from fcfg.evaluation.result_files import read_results
+from fcfg.evaluation.summary import Summary, summarise
 
 CFG, FCFG = "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"
 BINARY = {name: {"kind": "binary"} for name in ("smiling", "male", "young")}

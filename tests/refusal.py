@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from fcfg.errors import InputError
+from fcfg.support.errors import InputError
 
 _FOUR_PARTS = re.compile(r"(?P<object>.+?): expected (?P<expected>.+), got (?P<got>.+); (.+)[.?]")
 

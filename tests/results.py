@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fcfg.datasets import portraits
-from fcfg.experiments.pictures import PictureFiles
+from fcfg.evaluation.pictures import PictureFiles
 
 CORE = (
     *("none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"),

@@ -6,15 +6,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.attributes import (
+from fcfg.causal.attributes import (
     AttributeSpace,
     Binary,
     Categorical,
     Continuous,
     attribute_from_config,
 )
-from fcfg.graph import CausalGraph, Partition
-from fcfg.names import check_name
+from fcfg.causal.graph import CausalGraph, Partition
+from fcfg.support.names import check_name
 from refusal import refused
 
 AGE = Continuous("age", 20, 80)

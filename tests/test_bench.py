@@ -14,8 +14,7 @@ from torch import Tensor
 
 import fcfg
 from evaluations import tiny_model
-from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.benchmarking import (
+from fcfg.bench import (
     PARTS,
     Bench,
     Measurement,
@@ -34,14 +33,15 @@ from fcfg.benchmarking import (
     timing,
     training,
 )
-from fcfg.benchmarking.chip import fast_precision, flops_of, matrix_rate, row_flops
-from fcfg.benchmarking.record import against
-from fcfg.benchmarking.straight import Given, batched, separate
-from fcfg.benchmarking.subject import _target, random_table, wake
-from fcfg.benchmarking.timing import Timing
+from fcfg.bench.baselines import Given, batched, separate
+from fcfg.bench.bench_model import _target, random_table, wake
+from fcfg.bench.hardware import fast_precision, flops_of, matrix_rate, row_flops
+from fcfg.bench.record import against
+from fcfg.bench.timing import Timing
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.graph import CausalGraph
 from fcfg.cli import main
-from fcfg.graph import CausalGraph
-from fcfg.networks import PAPER, UNet, UNetConfig
+from fcfg.diffusion.networks import PAPER, UNet, UNetConfig
 from fcfg.sampling import QUALITIES
 from fcfg.training.objectives import DenoisingObjective
 from refusal import refused
@@ -287,7 +287,7 @@ def test_operations_without_computing_are_those_of_computing() -> None:
 
 
 def test_the_matrix_rate_counts_two_operations_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fcfg.benchmarking import chip
+    from fcfg.bench import chip
 
     monkeypatch.setattr(chip, "measure", lambda call, device, **how: (call(), Timing((0.5,)))[1])
     assert matrix_rate(CPU, size=10) == 2 * 10**3 / 0.5

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
-from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.checkpoint import FORMAT, load, save
-from fcfg.counterfactual import CounterfactualPipeline
-from fcfg.denoise import Denoiser
-from fcfg.embedder import AttributeEmbedder
-from fcfg.graph import CausalGraph
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
-from fcfg.judging import AttributeJudge
-from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
-from fcfg.schedule import NoiseSchedule
-from fcfg.scm import StructuralCausalModel
+from fcfg.judge import AttributeJudge
+from fcfg.pipeline.checkpoint import FORMAT, load, save
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from refusal import refused
 from worlds import mixture_pipeline
 
@@ -298,7 +298,7 @@ def test_an_edited_config_is_noticed_unless_it_says_that_it_was(
 
 def test_a_valid_safetensors_file_under_the_right_name_must_still_fit(pipeline, tmp_path) -> None:
     """Even where name and content agree, garbage is refused."""
-    from fcfg import checkpoint
+    from fcfg.pipeline import checkpoint
 
     save(pipeline, tmp_path)
     data = b"\x08\0\0\0\0\0\0\0not json"

@@ -18,9 +18,9 @@ import typer
 import fcfg
 from fcfg.cli import main
 from fcfg.cli.streams import open_closed, usable_streams
-from fcfg.errors import InputError
 from fcfg.generation import Result
 from fcfg.sampling import QUALITIES, Way, find_way
+from fcfg.support.errors import InputError
 from test_generation import GIVEN, draw, tiny_pipeline
 
 COMMANDS = ("train", "generate", "data")

@@ -9,8 +9,14 @@ import pytest
 import yaml
 
 from fcfg.cli import main
-from fcfg.config_files import parse_json, parse_yaml, parse_yaml_value, read_text, read_yaml
-from fcfg.experiments.presets import find_experiment
+from fcfg.evaluation.presets import find_experiment
+from fcfg.support.config_files import (
+    parse_json,
+    parse_yaml,
+    parse_yaml_value,
+    read_text,
+    read_yaml,
+)
 from fcfg.training import read_config
 from refusal import refused
 from runs import tiny_file

@@ -12,16 +12,16 @@ from PIL import Image
 from torch import Tensor, nn
 
 import reference
-from fcfg.attributes import AttributeSpace, Binary, Continuous
-from fcfg.counterfactual import Counterfactual, CounterfactualPipeline
-from fcfg.denoise import Denoiser
-from fcfg.embedder import AttributeEmbedder
-from fcfg.graph import CausalGraph, Partition
+from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
+from fcfg.causal.graph import CausalGraph, Partition
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.networks import UNet, UNetConfig
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import APG, Guidance, GuidedPredictor
-from fcfg.networks import UNet, UNetConfig
+from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
 from fcfg.sampling import FixedPointDDIM, Plan, StepRecord
-from fcfg.schedule import NoiseSchedule
-from fcfg.scm import StructuralCausalModel
 from place import DEVICE, anywhere
 from refusal import refused
 from worlds import (

@@ -10,13 +10,14 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
-from fcfg.attributes import (
+from fcfg.causal.attributes import (
     AbstractAttribute,
     AttributeSpace,
     Binary,
     Categorical,
     Continuous,
 )
+from fcfg.causal.graph import CausalGraph
 from fcfg.cli import main
 from fcfg.cli.data import data, proposed_size, starting_config
 from fcfg.cli.heatmap import heatmap
@@ -24,7 +25,6 @@ from fcfg.datasets.check import Report, check_folder
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.infer import Guess, inferred, inferred_space
 from fcfg.datasets.registry import load_data
-from fcfg.graph import CausalGraph
 from fcfg.training import read_config
 from refusal import refused
 from runs import tiny

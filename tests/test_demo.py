@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fcfg.checkpoint import load
 from fcfg.cli import main
-from fcfg.experiments import Evaluation, find_experiment, presets
-from fcfg.experiments.work import Costs
+from fcfg.evaluation import Evaluation, find_experiment, presets
+from fcfg.evaluation.progress import Costs
+from fcfg.pipeline.checkpoint import load
 
 
 @pytest.fixture

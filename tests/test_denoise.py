@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fcfg.denoise import Denoiser, Prediction, Step
-from fcfg.embedder import AttributeEmbedder
-from fcfg.graph import Partition
-from fcfg.networks import UNet, UNetConfig
-from fcfg.schedule import NoiseSchedule, training_target
+from fcfg.causal.graph import Partition
+from fcfg.diffusion.denoiser import Denoiser, Prediction, Step
+from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.networks import UNet, UNetConfig
+from fcfg.diffusion.schedule import NoiseSchedule, training_target
 from refusal import refused
 from worlds import binary_space, readable_embedder
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fcfg.attributes import AttributeSpace, Binary, Continuous
+from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
 from fcfg.datasets import portraits
-from fcfg.datasets.drawn import VALIDATION_SEED, DrawnData
+from fcfg.datasets.portraits.data import VALIDATION_SEED, DrawnData
 from fcfg.datasets.registry import load_data
-from fcfg.images import to_pictures
+from fcfg.support.images import to_pictures
 from refusal import refused
 
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.embedder import AttributeEmbedder
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.diffusion.embedder import AttributeEmbedder
 from worlds import binary_space
 
 SPACE = AttributeSpace(

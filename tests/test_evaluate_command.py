@@ -18,10 +18,10 @@ from evaluations import asked, folder_model, tiny_model
 from fcfg.cli import bars, main
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_summary
-from fcfg.execution import own_gpu
-from fcfg.experiments import Experiment, experiments, find_experiment, read_results
-from fcfg.experiments.presets import to_yaml
-from fcfg.experiments.summary import summarise
+from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
+from fcfg.evaluation.presets import to_yaml
+from fcfg.evaluation.summary import summarise
+from fcfg.pipeline.runtime import own_gpu
 from fcfg.sampling import find_way
 from refusal import refused
 from results import make_results

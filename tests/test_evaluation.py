@@ -31,15 +31,15 @@ from evaluations import (
     folder_model,
     tiny_model,
 )
-from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.datasets import portraits
-from fcfg.experiments import Result, choose_subset, experiments, find_experiment, read_results
-from fcfg.experiments.abductions import AbductionCache
-from fcfg.experiments.subset import draw_targets
-from fcfg.files import single_writer
+from fcfg.evaluation import Result, choose_subset, experiments, find_experiment, read_results
+from fcfg.evaluation.abductions import AbductionCache
+from fcfg.evaluation.subset import draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import frechet_distance, image_errors, image_mae
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import parse_solver
+from fcfg.support.files import single_writer
 from refusal import refused
 
 NAMES = tuple(f"1000000-0000000{number}.png" for number in range(6))

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 import fcfg
 from evaluations import SIZE, tiny_model
-from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.datasets import portraits
-from fcfg.digests import digest_of
-from fcfg.execution import CompiledRows, Execution, covering, fitting_rows, memory
-from fcfg.execution.recorded import as_recording
-from fcfg.execution.rows import compiled_sizes
 from fcfg.guidance import Guidance
-from fcfg.records import Counterfactual
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.records import Counterfactual
+from fcfg.pipeline.runtime import CompiledRows, Execution, covering, fitting_rows, memory
+from fcfg.pipeline.runtime.compiled_batches import compiled_sizes
+from fcfg.pipeline.runtime.cuda_graph import as_recording
+from fcfg.support.hashing import digest_of
 from place import DEVICE, anywhere
 from refusal import refused
 

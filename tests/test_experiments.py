@@ -19,22 +19,22 @@ from hypothesis import strategies as st
 from torch import nn
 
 from evaluations import CFG, FCFG, SIZE, asked, folder_model, tiny_model, write_table
-from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
 from fcfg.datasets.examples import Examples
 from fcfg.datasets.registry import default_attributes
-from fcfg.digests import digest_of
-from fcfg.errors import InputError
-from fcfg.experiments import Experiment, choose_subset, experiments, find_experiment
-from fcfg.experiments.circumstances import circumstances
-from fcfg.experiments.instruments import Instruments, find_instruments, judge_of
-from fcfg.experiments.presets import OWN, to_yaml
-from fcfg.experiments.subset import balanced_rows, draw_targets
-from fcfg.graph import CausalGraph
+from fcfg.evaluation import Experiment, choose_subset, experiments, find_experiment
+from fcfg.evaluation.evaluators import Instruments, find_instruments, judge_of
+from fcfg.evaluation.presets import OWN, to_yaml
+from fcfg.evaluation.provenance import circumstances
+from fcfg.evaluation.subset import balanced_rows, draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import LPIPS, Missing
-from fcfg.refusals import refusal
 from fcfg.sampling import QUALITIES
+from fcfg.support.config_errors import refusal
+from fcfg.support.errors import InputError
+from fcfg.support.hashing import digest_of
 from refusal import refused
 from runs import NO_FOLDERS
 from stored import alexnet, images, linear_layers
@@ -400,7 +400,7 @@ def test_an_experiment_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     with refused("--data", "is drawn", "leave it out"):
         choose_subset(tiny_model(), asked(), data=tmp_path)
     pipeline.provenance = {}
-    with refused("model", "says what it was trained on", "fcfg.experiments.Evaluation"):
+    with refused("model", "says what it was trained on", "fcfg.evaluation.Evaluation"):
         choose_subset(pipeline, asked())
 
 
@@ -550,7 +550,7 @@ def test_only_a_repository_that_keeps_the_code_is_asked_for_its_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Installed inside somebody else's repository, the code has no commit."""
-    source = Path(sys.modules["fcfg.experiments.circumstances"].__file__ or "")
+    source = Path(sys.modules["fcfg.evaluation.provenance"].__file__ or "")
     command = ["git", "ls-files", "--error-unmatch", source.name]
     kept = subprocess.run(command, cwd=source.parent, capture_output=True).returncode == 0
     commit = circumstances("cpu", "float32")["commit"]

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.attributes import AttributeSpace, Binary
+from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.datasets.examples import Examples
 from fcfg.training.feed import Feed, rows_of_step, scales_of
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.files import file_name, remove_unfinished, write_atomically
-from fcfg.seeds import stream
+from fcfg.support.files import file_name, remove_unfinished, write_atomically
+from fcfg.support.seeds import stream
 
 
 def names(folder: Path) -> list[str]:
@@ -76,7 +76,8 @@ def test_a_disk_without_room_names_the_file(tmp_path: Path) -> None:
 def test_what_a_killed_process_had_begun_is_removed_and_nothing_else(tmp_path: Path) -> None:
     """A process that dies while it writes cannot tidy up; whoever has the folder next does."""
     code = (
-        "import os, sys; from pathlib import Path; from fcfg.files import write_atomically\n"
+        "import os, sys; from pathlib import Path\n"
+        "from fcfg.support.files import write_atomically\n"
         "write_atomically(Path(sys.argv[1]), lambda file: os.kill(os.getpid(), 9))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "step-1.safetensors")]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import fcfg
-from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.datasets.cache import cache_folder
 from fcfg.datasets.examples import Splits
 from fcfg.datasets.folder import FolderData, listing

@@ -10,11 +10,11 @@ import pytest
 import torch
 from PIL import Image
 
-from fcfg import fonts
 from fcfg.cli.heatmap import heatmap
-from fcfg.fonts import font_for, legible, missing_letters
 from fcfg.generation.comparison import Tile, comparison
 from fcfg.sheet import sheet
+from fcfg.support import fonts
+from fcfg.support.fonts import font_for, legible, missing_letters
 
 NOBODY = "\U0001fbff"  # not assigned to any letter
 

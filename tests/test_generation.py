@@ -17,12 +17,14 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.scm import StructuralCausalModel
 from fcfg.datasets.pixels import Pixels
-from fcfg.denoise import Denoiser
-from fcfg.embedder import AttributeEmbedder
-from fcfg.errors import InputError
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.generation import (
     Result,
     compared,
@@ -39,14 +41,12 @@ from fcfg.generation import (
 )
 from fcfg.generation.comparison import NEUTRAL, SCALES
 from fcfg.generation.results import finite, intervention_text
-from fcfg.graph import CausalGraph
 from fcfg.guidance import Guidance
-from fcfg.images import image_keys, read_images
-from fcfg.judging import AttributeJudge
-from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.judge import AttributeJudge
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import QUALITIES
-from fcfg.schedule import NoiseSchedule
-from fcfg.scm import StructuralCausalModel
+from fcfg.support.errors import InputError
+from fcfg.support.images import image_keys, read_images
 from kills import kill_again_and_again
 from refusal import refused
 

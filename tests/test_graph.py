@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.graph import CausalGraph, Partition
+from fcfg.causal.graph import CausalGraph, Partition
 from refusal import refused
 
 MIMIC = CausalGraph({"finding": ["age"], "age": [], "sex": [], "race": []})

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from fcfg.images import image_keys, read_images, to_pictures
+from fcfg.support.images import image_keys, read_images, to_pictures
 from refusal import refused
 
 

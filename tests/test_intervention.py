@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fcfg.attributes import Binary, Categorical, Continuous
-from fcfg.intervention import intervened
+from fcfg.causal.attributes import Binary, Categorical, Continuous
+from fcfg.causal.intervention import intervened
 from refusal import refused
 from test_generation import ask, draw, tiny_pipeline
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
 
-from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.images import to_pictures
-from fcfg.judging import AttributeJudge
-from fcfg.networks import Judge, JudgeConfig
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.diffusion.networks import Judge, JudgeConfig
+from fcfg.judge import AttributeJudge
+from fcfg.support.images import to_pictures
 from refusal import refused
 
 SPACE = AttributeSpace(

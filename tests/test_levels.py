@@ -13,15 +13,15 @@ from PIL import Image
 
 import fcfg
 from evaluations import asked, evaluation, write_table
-from fcfg.attributes import Categorical
-from fcfg.benchmarking.subject import random_table
-from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.bench.bench_model import random_table
+from fcfg.causal.attributes import Categorical
 from fcfg.datasets.examples import Examples
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.registry import load_data
-from fcfg.experiments import choose_subset
-from fcfg.experiments.subset import draw_targets
+from fcfg.evaluation import choose_subset
+from fcfg.evaluation.subset import draw_targets
 from fcfg.generation import generate
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.training import train
 from fcfg.training.settings import validated
 from refusal import refused

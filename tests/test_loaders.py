@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fcfg.attributes import AttributeSpace, Binary
+from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.datasets.celeba import CelebAData
 from fcfg.datasets.embed import EmbedData
 from fcfg.datasets.mimic import MimicData

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional as F
 
-from fcfg.benchmarking.chip import flops_of
-from fcfg.networks import PAPER, Judge, JudgeConfig, UNet, UNetConfig, under_all
-from fcfg.networks.group_norm import GroupNorm
+from fcfg.bench.hardware import flops_of
+from fcfg.diffusion.networks import PAPER, Judge, JudgeConfig, UNet, UNetConfig, under_all
+from fcfg.diffusion.networks.group_norm import GroupNorm
 from place import DEVICE, anywhere
 
 TINY = UNetConfig(size=16, base=8, multipliers=(1, 2, 3), attention=(8,), condition=12)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fcfg.cli import main
-from fcfg.outputs import LIST, Outputs, make_folder
+from fcfg.support.outputs import LIST, Outputs, make_folder
 from refusal import refused
 from results import make_results
 from test_data_check import faces

@@ -12,10 +12,10 @@ import torch
 from evaluations import asked, evaluation
 from fcfg import save
 from fcfg.cli import main
-from fcfg.denoise import Prediction
+from fcfg.diffusion.denoiser import Prediction
 from fcfg.guidance import CFG, AbstractRule, Guidance, register_rule
 from fcfg.guidance.rules import RULES
-from fcfg.reports.families import setting, strongest
+from fcfg.reports.rule_styles import setting, strongest
 from refusal import refused
 from test_generation import draw, tiny_pipeline
 

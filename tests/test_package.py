@@ -17,6 +17,7 @@ import yaml
 
 import fcfg
 from fcfg.cli import main
+from fcfg.support.moved import MOVED
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -60,6 +61,16 @@ def test_public_names_are_those_declared_and_come_from_their_home() -> None:
         assert fcfg.__getattr__(name) is import_module(f"fcfg.{name}")
     with pytest.raises(AttributeError, match="no attribute 'smile'"):
         _ = fcfg.smile
+
+
+def test_module_names_of_the_last_release_still_work_with_a_warning() -> None:
+    for old, new in MOVED.items():
+        sys.modules.pop(f"fcfg.{old}", None)
+        with pytest.warns(DeprecationWarning, match=f"fcfg.{old} is now fcfg.{new}"):
+            module = import_module(f"fcfg.{old}")
+        assert module is import_module(f"fcfg.{new}")
+    with pytest.raises(ModuleNotFoundError):
+        import_module("fcfg.nowhere")
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -114,15 +125,6 @@ def test_the_way_from_a_folder_to_a_report_can_be_gone(
     assert Path("runs/evaluate/shapes/core/report/report.html").exists()
     config = yaml.safe_load(Path("runs/shapes/training/config.yaml").read_text())
     assert config["graph"] == {"radius": [], "brightness": ["radius"], "square": []}
-
-
-def test_the_readme_names_every_source_file() -> None:
-    text = (ROOT / "README.md").read_text()
-    source = ROOT / "src" / "fcfg"
-    for path in source.rglob("*.py"):
-        name = path.relative_to(source).parts[0]
-        if name not in ("__init__.py", "errors.py", "version.py"):
-            assert f"`{name}`" in text or f"`{name}/`" in text, name
 
 
 def test_the_version_is_the_same_everywhere() -> None:

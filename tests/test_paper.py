@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from fcfg import Guidance
-from fcfg.experiments import find_experiment
+from fcfg.evaluation import find_experiment
 from fcfg.reports.paper import (
     PaperRow,
     dataset_of,

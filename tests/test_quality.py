@@ -11,7 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import (
     BDIA,
     DDIM,
@@ -24,7 +25,6 @@ from fcfg.sampling import (
     find_way,
     time_grid,
 )
-from fcfg.schedule import NoiseSchedule
 from refusal import refused
 from worlds import mixture_faces, mixture_pipeline
 

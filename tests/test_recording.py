@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from evaluations import SIZE
-from fcfg.counterfactual import CounterfactualPipeline
 from fcfg.datasets import portraits
-from fcfg.execution import StepRecorder, prepare_denoiser, recording
-from fcfg.execution.options import Execution
 from fcfg.guidance import Guidance
-from fcfg.records import Counterfactual
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.records import Counterfactual
+from fcfg.pipeline.runtime import StepRecorder, prepare_denoiser, recording
+from fcfg.pipeline.runtime.options import Execution
 from fcfg.sampling import StepRecord, parse_solver
 from graphs import make_up_graphs
 from place import DEVICE

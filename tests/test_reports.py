@@ -16,21 +16,21 @@ from PIL import Image
 
 from fcfg.cli import main
 from fcfg.cli.tables import print_summary
-from fcfg.experiments.record import read_results
-from fcfg.experiments.summary import Summary, summarise
+from fcfg.evaluation.result_files import read_results
+from fcfg.evaluation.summary import Summary, summarise
 from fcfg.metrics import Estimate
 from fcfg.reports import Report, reading, write_report
 from fcfg.reports.axes import Panel, Scale, around
 from fcfg.reports.bars import DELTA, FACTOR, SHIFT, Measure, bar_panels
-from fcfg.reports.entries import entries
 from fcfg.reports.failures import failures
-from fcfg.reports.families import FAMILIES, PAPER, colours, palette_css, setting, strongest
 from fcfg.reports.figures import make_figures
 from fcfg.reports.html import Markup, tag
+from fcfg.reports.html_tables import absent
+from fcfg.reports.metric_values import entries
 from fcfg.reports.numbers import drift_units, off_target, on_target
 from fcfg.reports.opening import find_opening
-from fcfg.reports.overview import absent
 from fcfg.reports.page import build_page
+from fcfg.reports.rule_styles import FAMILIES, PAPER, colours, palette_css, setting, strongest
 from fcfg.reports.strips import read_pictures
 from fcfg.reports.texts import in_words
 from fcfg.reports.tradeoff import lines, points_of, tradeoff_panels

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import outcomes
-from fcfg.experiments.summary import Summary
+from fcfg.evaluation.summary import Summary
 from fcfg.reports.agreement import Check, checks, rivals, signs
 from outcomes import CFG, FCFG
 from refusal import refused

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fcfg.denoise import Prediction, Step
+from fcfg.diffusion.denoiser import Prediction, Step
+from fcfg.diffusion.schedule import NoiseSchedule, clean_image
 from fcfg.guidance import APG, CFG, AbstractRule, CFGPlusPlus
 from fcfg.guidance.apg import project
-from fcfg.schedule import NoiseSchedule, clean_image
 
 SCHEDULE = NoiseSchedule()
 RULES = [CFG(), CFGPlusPlus(), APG()]

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.denoise import ConditionalPredictor
+from fcfg.diffusion.denoiser import ConditionalPredictor
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.sampling import (
     DDIM,
@@ -20,7 +21,6 @@ from fcfg.sampling import (
     integrate,
     time_grid,
 )
-from fcfg.schedule import NoiseSchedule
 from refusal import refused
 from worlds import Gaussian, mixture_faces, mixture_pipeline
 

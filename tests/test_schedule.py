@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from fcfg.schedule import NoiseSchedule, clean_image, noise_from_output, training_target
+from fcfg.diffusion.schedule import NoiseSchedule, clean_image, noise_from_output, training_target
 from refusal import refused
 
 KINDS = ["linear", "cosine"]

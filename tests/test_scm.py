@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import reference
-from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.graph import CausalGraph
-from fcfg.mechanisms import gumbel_posterior
-from fcfg.scm import StructuralCausalModel
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.mechanisms import gumbel_posterior
+from fcfg.causal.scm import StructuralCausalModel
 from refusal import refused
 
 # sex, age -> volume (continuous); age -> finding (binary); age, finding -> hair (categorical)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from fcfg.datasets.registry import default_attributes
-from fcfg.networks import PAPER
+from fcfg.diffusion.networks import PAPER
 from fcfg.training import train
 from fcfg.training.describe import describe
 from fcfg.training.settings import presets, read_config, to_yaml, validated

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fcfg.counterfactual import CounterfactualPipeline
-from fcfg.denoise import ConditionalPredictor
+from fcfg.diffusion.denoiser import ConditionalPredictor
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor
-from fcfg.records import Abduction, Action
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.records import Abduction, Action
 from fcfg.sampling import BDIA, DDIM, AbstractSolver, DPMSolver2M, FixedPointDDIM, Heun, Plan
-from fcfg.schedule import NoiseSchedule
 from place import anywhere
 from refusal import refused
 from worlds import RULES, mixture_faces, mixture_pipeline, pipeline_of

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from fcfg.images import to_pictures
 from fcfg.sheet import sheet
+from fcfg.support.images import to_pictures
 from refusal import refused
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import fcfg
-from fcfg.checkpoint import shipped
 from fcfg.datasets import portraits
+from fcfg.pipeline.checkpoint import shipped
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "src" / "fcfg" / "models"

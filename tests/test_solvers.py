@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import reference
-from fcfg.denoise import (
+from fcfg.diffusion.denoiser import (
     AbstractPredictor,
     ConditionalPredictor,
     Images,
@@ -19,6 +19,7 @@ from fcfg.denoise import (
     State,
     Step,
 )
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.sampling import (
     BDIA,
@@ -35,7 +36,6 @@ from fcfg.sampling import (
     parse_solver,
     time_grid,
 )
-from fcfg.schedule import NoiseSchedule
 from place import DEVICE, anywhere
 from refusal import refused
 from worlds import Gaussian, mixture_faces, mixture_pipeline, pipeline_of

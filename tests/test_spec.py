@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.graph import CausalGraph, Partition
+from fcfg.causal.graph import CausalGraph, Partition
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import APG, CFG, CFGPlusPlus, Guidance
-from fcfg.schedule import NoiseSchedule
 from refusal import refused
 
 GRAPH = CausalGraph({"age": [], "finding": ["age"], "sex": []})

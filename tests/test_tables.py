@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import outcomes
-from fcfg.experiments import Summary, read_results, summarise
-from fcfg.reports.entries import METRICS, entries
+from fcfg.evaluation import Summary, read_results, summarise
+from fcfg.reports.generated_sections import END, generated, start
 from fcfg.reports.latex import configuration, escaped
-from fcfg.reports.marks import END, generated, start
+from fcfg.reports.metric_values import METRICS, entries
 from fcfg.reports.paper import match
 from fcfg.reports.tables import csv_table, latex_table, markdown_table, write_tables
 from outcomes import CFG, FCFG

@@ -15,7 +15,7 @@ from PIL import Image
 
 import fcfg
 from fcfg.cli import main
-from fcfg.experiments import Experiment, choose_subset
+from fcfg.evaluation import Experiment, choose_subset
 from fcfg.training import presets, read_config
 from refusal import refused
 from runs import tiny, tiny_file

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fcfg.files import single_writer
+from fcfg.support.files import single_writer
 from fcfg.training.state import (
     Checkpoint,
     Checkpoints,
@@ -87,7 +87,7 @@ def test_where_there_is_no_room_the_newest_stays_whole(tmp_path: Path, small_fil
 def test_one_writer_at_a_time_and_a_dead_one_does_not_count(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from fcfg.files import single_writer\n"
+        "from fcfg.support.files import single_writer\n"
         "with single_writer(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen(

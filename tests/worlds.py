@@ -10,14 +10,14 @@ import itertools
 import torch
 from torch import Tensor, nn
 
-from fcfg.attributes import AttributeSpace, Binary
-from fcfg.counterfactual import CounterfactualPipeline
-from fcfg.denoise import AbstractPredictor, Denoiser, Images, Prediction, State, Step
-from fcfg.embedder import AttributeEmbedder
-from fcfg.graph import CausalGraph
+from fcfg.causal.attributes import AttributeSpace, Binary
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.diffusion.denoiser import AbstractPredictor, Denoiser, Images, Prediction, State, Step
+from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
-from fcfg.schedule import NoiseSchedule
-from fcfg.scm import StructuralCausalModel
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from place import DEVICE
 
 SHAPE = (1, 4, 4)  # of an image

@@ -1,8 +1,8 @@
 """Counterfactual image generation with diffusion models and factored classifier-free guidance.
 
 What would this image look like had one attribute been different, and nothing else? A diffusion
-model answers by abduction, action and prediction; this package guides each group of attributes
-with a weight of its own.
+model answers by abduction, action and prediction; this package gives each group of attributes its
+own guidance weight.
 
 Nothing heavy is imported until a name is used.
 """
@@ -12,66 +12,50 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from fcfg.support.moved import MOVED, install
 from fcfg.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
-    from fcfg.checkpoint import load, save
-    from fcfg.counterfactual import CounterfactualPipeline
-    from fcfg.denoise import Denoiser
-    from fcfg.embedder import AttributeEmbedder
-    from fcfg.errors import InputError
-    from fcfg.graph import CausalGraph, Partition
+    from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+    from fcfg.causal.graph import CausalGraph, Partition
+    from fcfg.causal.scm import StructuralCausalModel
+    from fcfg.diffusion.denoiser import Denoiser
+    from fcfg.diffusion.embedder import AttributeEmbedder
+    from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
+    from fcfg.diffusion.schedule import NoiseSchedule
     from fcfg.guidance import Guidance
-    from fcfg.images import to_pictures
-    from fcfg.judging import AttributeJudge, Reading
-    from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
-    from fcfg.records import Abduction, Action, Counterfactual
+    from fcfg.judge import AttributeJudge, Reading
+    from fcfg.pipeline.checkpoint import load, save
+    from fcfg.pipeline.counterfactual import CounterfactualPipeline
+    from fcfg.pipeline.records import Abduction, Action, Counterfactual
     from fcfg.sampling import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Heun, StepRecord
-    from fcfg.schedule import NoiseSchedule
-    from fcfg.scm import StructuralCausalModel
+    from fcfg.support.errors import InputError
+    from fcfg.support.images import to_pictures
 
-_HOME = {
-    "AttributeSpace": "attributes",
-    "Binary": "attributes",
-    "Categorical": "attributes",
-    "Continuous": "attributes",
-    "load": "checkpoint",
-    "save": "checkpoint",
-    "Abduction": "records",
-    "Action": "records",
-    "Counterfactual": "records",
-    "CounterfactualPipeline": "counterfactual",
-    "Denoiser": "denoise",
-    "AttributeEmbedder": "embedder",
-    "InputError": "errors",
-    "to_pictures": "images",
-    "AttributeJudge": "judging",
-    "Reading": "judging",
-    "CausalGraph": "graph",
-    "Partition": "graph",
-    "Guidance": "guidance",
-    "Judge": "networks",
-    "JudgeConfig": "networks",
-    "UNet": "networks",
-    "UNetConfig": "networks",
-    "BDIA": "sampling",
-    "DDIM": "sampling",
-    "DPMSolver2M": "sampling",
-    "Heun": "sampling",
-    "StepRecord": "sampling",
-    "FixedPointDDIM": "sampling",
-    "NoiseSchedule": "schedule",
-    "StructuralCausalModel": "scm",
+_NAMES = {
+    "causal.attributes": ("AttributeSpace", "Binary", "Categorical", "Continuous"),
+    "causal.graph": ("CausalGraph", "Partition"),
+    "causal.scm": ("StructuralCausalModel",),
+    "diffusion.denoiser": ("Denoiser",),
+    "diffusion.embedder": ("AttributeEmbedder",),
+    "diffusion.networks": ("Judge", "JudgeConfig", "UNet", "UNetConfig"),
+    "diffusion.schedule": ("NoiseSchedule",),
+    "guidance": ("Guidance",),
+    "judge": ("AttributeJudge", "Reading"),
+    "pipeline.checkpoint": ("load", "save"),
+    "pipeline.counterfactual": ("CounterfactualPipeline",),
+    "pipeline.records": ("Abduction", "Action", "Counterfactual"),
+    "sampling": ("BDIA", "DDIM", "DPMSolver2M", "FixedPointDDIM", "Heun", "StepRecord"),
+    "support.errors": ("InputError",),
+    "support.images": ("to_pictures",),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-# Rooms that can be named after a plain import, such as fcfg.datasets.
-_ROOMS = {
-    *_HOME.values(),
-    *("batching", "benchmarking", "datasets", "execution", "experiments", "files", "generation"),
-    *("images", "mechanisms", "metrics", "reports", "sheet"),
-    "training",
-}
+# Rooms that can be used after a plain import, such as fcfg.datasets.
+_ROOMS = (
+    *("bench", "causal", "datasets", "diffusion", "evaluation", "generation", "guidance", "judge"),
+    *("metrics", "pipeline", "reports", "sampling", "sheet", "support", "training"),
+)
 
 __all__ = [
     "BDIA",
@@ -107,16 +91,18 @@ __all__ = [
     "to_pictures",
 ]
 
+install()
+
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used (PEP 562)."""
     if name in _HOME:
         return getattr(import_module(f"fcfg.{_HOME[name]}"), name)
-    if name in _ROOMS:
+    if name in _ROOMS or name in MOVED:
         return import_module(f"fcfg.{name}")
     raise AttributeError(f"module 'fcfg' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
     """Public names, for completion."""
-    return [*__all__, "__version__"]
+    return [*__all__, *_ROOMS, "__version__"]

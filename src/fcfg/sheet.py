@@ -8,9 +8,9 @@ from jaxtyping import Float
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from fcfg.errors import InputError
-from fcfg.fonts import font_for, legible
-from fcfg.images import to_pictures
+from fcfg.support.errors import InputError
+from fcfg.support.fonts import font_for, legible
+from fcfg.support.images import to_pictures
 
 _MARGIN = 4  # pixels between pictures, and around the sheet
 _FONT = 13

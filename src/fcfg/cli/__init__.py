@@ -20,7 +20,7 @@ import typer
 from typer.main import get_command
 
 from fcfg.cli.streams import usable_streams
-from fcfg.errors import InputError, check_among
+from fcfg.support.errors import InputError, check_among
 from fcfg.version import __version__
 
 # What the list of commands says of each; its own help is in its module.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fcfg.errors import InputError
-from fcfg.outputs import make_folder
+from fcfg.support.errors import InputError
+from fcfg.support.outputs import make_folder
 
 if TYPE_CHECKING:
     import torch
 
-    from fcfg.benchmarking import Record, Subject
+    from fcfg.bench import Record, Subject
 
 
 def bench(
@@ -70,7 +70,7 @@ def bench(
     """
     import torch
 
-    from fcfg.benchmarking import PARTS, Bench, Scale
+    from fcfg.bench import PARTS, Bench, Scale
     from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device
 
@@ -109,7 +109,7 @@ def _check(model: str, preset: str, out: Path | None, *, overwrite: bool) -> Non
 
 
 def _subject(model: str, preset: str, place: torch.device) -> Subject:
-    from fcfg.benchmarking import preset_subject, stored_subject
+    from fcfg.bench import preset_subject, stored_subject
 
     if not model and place.type == "cuda":
         preset = preset or "celeba-hq"
@@ -121,7 +121,7 @@ def _show(record: Record) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fcfg.benchmarking import heading, tables
+    from fcfg.bench import heading, tables
 
     width = None if sys.stdout.isatty() else 140  # in a file, no terminal bounds a line
     console = Console(highlight=False, markup=False, emoji=False, width=width)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from fcfg.errors import InputError, check_among, check_whole
+from fcfg.support.errors import InputError, check_among, check_whole
 
 if TYPE_CHECKING:
-    from fcfg.denoise import Denoiser
+    from fcfg.diffusion.denoiser import Denoiser
 
 AUTO = "auto"
 
@@ -17,7 +17,7 @@ def chosen_device(name: str) -> str:
     """'cpu' or 'cuda', from what was typed: the GPU of this process, where there are several."""
     import torch
 
-    from fcfg.execution import own_gpu
+    from fcfg.pipeline.runtime import own_gpu
 
     check_among("device", name, (AUTO, "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
@@ -55,7 +55,7 @@ def chosen_rows(text: str, denoiser: Denoiser, size: tuple[int, int]) -> int:
         denoiser: On its device, in its precision, not compiled yet.
         size: Height and width of the images.
     """
-    from fcfg.execution import fitting_rows
+    from fcfg.pipeline.runtime import fitting_rows
 
     if text == AUTO:
         return fitting_rows(denoiser, size)

@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fcfg.errors import InputError
-from fcfg.outputs import Outputs
+from fcfg.support.errors import InputError
+from fcfg.support.outputs import Outputs
 
 if TYPE_CHECKING:  # both are heavy, and --help needs neither
-    from fcfg.attributes import AttributeSpace
+    from fcfg.causal.attributes import AttributeSpace
     from fcfg.datasets.check import Report
     from fcfg.datasets.folder import FolderData
 
@@ -120,10 +120,10 @@ def _options(
 ) -> tuple[FolderData, AttributeSpace | None]:
     from pydantic import BaseModel, ValidationError
 
-    from fcfg.attributes import AttributeSpace
-    from fcfg.config_files import read_yaml
+    from fcfg.causal.attributes import AttributeSpace
     from fcfg.datasets.folder import FolderData
-    from fcfg.refusals import refusal
+    from fcfg.support.config_errors import refusal
+    from fcfg.support.config_files import read_yaml
 
     class Sections(BaseModel):
         data: FolderData = FolderData()
@@ -167,8 +167,8 @@ def _write_pictures(report: Report, outputs: Outputs, console: Console) -> None:
     import torch
 
     from fcfg.cli.heatmap import heatmap
-    from fcfg.images import to_png
     from fcfg.sheet import sheet
+    from fcfg.support.images import to_png
 
     pictures: dict[str, bytes] = {}
     if report.sample:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from fcfg.experiments import Evaluation, Experiment
+    from fcfg.evaluation import Evaluation, Experiment
 
 _MODEL = "portraits"
 
@@ -38,13 +38,13 @@ def demo(
       fcfg demo
       fcfg demo --full --device cuda
     """
-    from fcfg.checkpoint import load
     from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device
     from fcfg.cli.tables import print_summary
-    from fcfg.experiments import Evaluation, choose_subset, find_experiment, find_instruments
-    from fcfg.experiments.circumstances import circumstances
-    from fcfg.experiments.summary import summarise
+    from fcfg.evaluation import Evaluation, choose_subset, find_experiment, find_instruments
+    from fcfg.evaluation.provenance import circumstances
+    from fcfg.evaluation.summary import summarise
+    from fcfg.pipeline.checkpoint import load
     from fcfg.reports import reading, write_report
     from fcfg.reports.failures import failures
 

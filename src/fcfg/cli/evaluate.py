@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fcfg.errors import InputError
+from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
-    from fcfg.experiments.evaluation import Evaluation
-    from fcfg.experiments.record import Result
+    from fcfg.evaluation.evaluation import Evaluation
+    from fcfg.evaluation.result_files import Result
 
 
 def evaluate(
@@ -120,8 +120,8 @@ def evaluate(
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
-    from fcfg.checkpoint import load, read_graph
-    from fcfg.experiments.presets import OWN, experiments, find_experiment, to_yaml
+    from fcfg.evaluation.presets import OWN, experiments, find_experiment, to_yaml
+    from fcfg.pipeline.checkpoint import load, read_graph
 
     if list_all:
         graph = read_graph(model) if model else None
@@ -152,11 +152,11 @@ def evaluate(
     from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
     from fcfg.cli.progress import ProgressReporter
-    from fcfg.execution import Execution
-    from fcfg.experiments.circumstances import circumstances
-    from fcfg.experiments.evaluation import Evaluation
-    from fcfg.experiments.instruments import find_instruments, judge_of
-    from fcfg.experiments.subset import choose_subset
+    from fcfg.evaluation.evaluation import Evaluation
+    from fcfg.evaluation.evaluators import find_instruments, judge_of
+    from fcfg.evaluation.provenance import circumstances
+    from fcfg.evaluation.subset import choose_subset
+    from fcfg.pipeline.runtime import Execution
 
     part = chosen_shard(shard)
     first = bool(shard) or part[0] == 0  # of several processes on one terminal, one speaks
@@ -221,7 +221,7 @@ def _show(result: Result, out: Path, *, report: bool) -> None:
         print(f"{len(result.rows):,} rows are there, {result.missing:,} are still to come")
         return
     from fcfg.cli.tables import print_summary
-    from fcfg.experiments.summary import summarise
+    from fcfg.evaluation.summary import summarise
 
     print_summary(summarise(result))
     if report:

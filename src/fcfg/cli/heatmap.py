@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from fcfg.fonts import Font, font_for, legible
+from fcfg.support.fonts import Font, font_for, legible
 
 _CELL, _FONT, _MARGIN = 52, 13, 14
 _LONGEST = 60  # letters of a label

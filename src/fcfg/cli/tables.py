@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from fcfg.experiments.summary import Cell, Summary
+    from fcfg.evaluation.summary import Cell, Summary
     from fcfg.metrics import Estimate
 
 _Column: TypeAlias = "tuple[str, int, bool, Callable[[Cell], Estimate | None]]"
@@ -25,10 +25,10 @@ def print_summary(summary: Summary) -> None:
     from rich.table import Table
 
     from fcfg.reports.failures import failures
-    from fcfg.reports.families import setting
     from fcfg.reports.numbers import named
-    from fcfg.reports.reading import reading
+    from fcfg.reports.rule_styles import setting
     from fcfg.reports.texts import in_words
+    from fcfg.reports.verdict import reading
 
     if failures(summary):
         print(*reading(summary), sep="\n")

@@ -30,8 +30,8 @@ from numpy.lib import format as npy
 from fcfg.datasets.listing import Listing
 from fcfg.datasets.pixels import Pixels
 from fcfg.datasets.reading import read_all
-from fcfg.errors import InputError
-from fcfg.files import write_atomically
+from fcfg.support.errors import InputError
+from fcfg.support.files import write_atomically
 
 _VERSION = 2  # of the pixels: another way to read them needs another number
 

@@ -33,13 +33,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fcfg.attributes import AttributeSpace, Binary
+from fcfg.causal.attributes import AttributeSpace, Binary
+from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.columns import missing_column
 from fcfg.datasets.listing import Listing, Source
 from fcfg.datasets.pixels import Pixels
 from fcfg.datasets.tables import found
-from fcfg.errors import InputError
-from fcfg.graph import CausalGraph
+from fcfg.support.errors import InputError
 
 _SOURCE = "https://github.com/switchablenorms/CelebAMask-HQ"
 _ANNOTATIONS = "CelebAMask-HQ-attribute-anno.txt"

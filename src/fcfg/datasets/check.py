@@ -17,7 +17,7 @@ from jaxtyping import UInt8
 from numpy.typing import NDArray
 from PIL import Image
 
-from fcfg.attributes import AttributeSpace
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.columns import missing_column
 from fcfg.datasets.examples import SPLITS, OnProgress
 from fcfg.datasets.findings import (
@@ -35,8 +35,8 @@ from fcfg.datasets.infer import inferred, inferred_space
 from fcfg.datasets.listing import Source
 from fcfg.datasets.reading import read_all
 from fcfg.datasets.tables import folder_of, read_columns
-from fcfg.errors import InputError
-from fcfg.fonts import font_for, missing_letters
+from fcfg.support.errors import InputError
+from fcfg.support.fonts import font_for, missing_letters
 
 _SAMPLE = 8  # images of each split to show
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcfg.attributes import (
+from fcfg.causal.attributes import (
     AbstractAttribute,
     AttributeSpace,
     Binary,
@@ -28,9 +28,9 @@ from fcfg.attributes import (
     Continuous,
     Table,
 )
-from fcfg.codes import BINARY_TEXTS, number
+from fcfg.causal.codes import BINARY_TEXTS, number
 from fcfg.datasets.listing import listed
-from fcfg.errors import InputError, nearest, quoted
+from fcfg.support.errors import InputError, nearest, quoted
 
 
 @dataclass(frozen=True, eq=False)

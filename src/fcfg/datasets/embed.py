@@ -44,13 +44,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fcfg.attributes import AttributeSpace, Binary
+from fcfg.causal.attributes import AttributeSpace, Binary
+from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.columns import is_missing, missing_column, number
 from fcfg.datasets.listing import Listing, Source
 from fcfg.datasets.pixels import Fit, Intensity, Pixels
 from fcfg.datasets.splitting import drawn_splits
 from fcfg.datasets.tables import found, matched, read_columns
-from fcfg.graph import CausalGraph
 
 _SOURCE = "https://github.com/Emory-HITI/EMBED_Open_Data"
 _MARKERS = "https://github.com/biomedia-mira/mammo-artifacts"

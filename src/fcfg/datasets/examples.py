@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 from numpy.typing import NDArray
 
-from fcfg.attributes import Table
+from fcfg.causal.attributes import Table
 
 SPLITS = ("train", "val", "test")
 OnProgress: TypeAlias = Callable[[str, int, int], None]  # what is done, how many, of how many

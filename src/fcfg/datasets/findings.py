@@ -11,14 +11,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fcfg.attributes import AbstractAttribute, AttributeSpace, Categorical, Continuous
+from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Categorical, Continuous
 from fcfg.datasets.columns import is_missing, legal_values, missing_column, read_column
 from fcfg.datasets.examples import SPLITS
 from fcfg.datasets.folder import METADATA, FolderData, column_names, leaves_folder
 from fcfg.datasets.listing import leaking
 from fcfg.datasets.pixels import SUFFIXES
 from fcfg.datasets.splitting import drawn_splits
-from fcfg.errors import InputError
+from fcfg.support.errors import InputError
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 Labels: TypeAlias = Mapping[str, Sequence[str]]

@@ -27,14 +27,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fcfg.attributes import AttributeSpace
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.columns import is_missing, missing_column
 from fcfg.datasets.examples import SPLITS
 from fcfg.datasets.listing import Listing, Source, check_unique, listed
 from fcfg.datasets.pixels import Fit, Intensity, Pixels
 from fcfg.datasets.splitting import drawn_splits
 from fcfg.datasets.tables import folder_of, found, read_columns
-from fcfg.errors import InputError, check_among
+from fcfg.support.errors import InputError, check_among
 
 METADATA = "metadata.csv"
 

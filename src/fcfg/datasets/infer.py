@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fcfg.attributes import AbstractAttribute, AttributeSpace, Binary, attribute_from_config
-from fcfg.codes import number
+from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Binary, attribute_from_config
+from fcfg.causal.codes import number
 from fcfg.datasets.columns import is_missing, read_column
-from fcfg.errors import InputError
+from fcfg.support.errors import InputError
 
 _LEVELS = 20  # more different texts than these are names, not levels
 _WHOLE = 10  # more different whole numbers than these are a quantity, not levels

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fcfg.datasets.examples import SPLITS
-from fcfg.errors import InputError, check_among, quoted
+from fcfg.support.errors import InputError, check_among, quoted
 
 _SHOWN = 10  # names in one message
 
@@ -88,7 +88,7 @@ def check_unique(subject: str, names: Sequence[str]) -> None:
 
     >>> check_unique("metadata.csv", ["a.png", "b.png", "a.png"])
     Traceback (most recent call last):
-    fcfg.errors.InputError: metadata.csv: expected every file once, got 'a.png' more than once;
+    fcfg.InputError: metadata.csv: expected every file once, got 'a.png' more than once;
     remove the doubled rows.
     """
     doubled = [name for name, count in Counter(names).items() if count > 1]

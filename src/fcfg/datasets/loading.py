@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from fcfg.attributes import AttributeSpace
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.cache import Cached, cached_images
 from fcfg.datasets.columns import read_table
 from fcfg.datasets.examples import SPLITS, Examples, OnProgress, Splits
 from fcfg.datasets.listing import Listing, listed
 from fcfg.datasets.pixels import Pixels
-from fcfg.errors import InputError
+from fcfg.support.errors import InputError
 
 
 def load_listing(

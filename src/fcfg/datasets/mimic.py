@@ -45,13 +45,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fcfg.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.columns import missing_column, number
 from fcfg.datasets.listing import Listing, Source
 from fcfg.datasets.pixels import Fit, Pixels
 from fcfg.datasets.splitting import drawn_splits
 from fcfg.datasets.tables import folder_of, found, matched, read_columns
-from fcfg.graph import CausalGraph
 
 _SOURCE = "https://physionet.org/content/mimic-cxr-jpg/"
 _HOSPITAL = "https://physionet.org/content/mimiciv/ (folder hosp)"

@@ -26,7 +26,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fcfg.attributes import AttributeSpace
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.celeba import named_attributes
 from fcfg.datasets.listing import Listing, Source
 from fcfg.datasets.pixels import Pixels

@@ -26,13 +26,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fcfg.attributes import AttributeSpace, Binary, Continuous
+from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
+from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.columns import missing_column
 from fcfg.datasets.listing import Listing, Source
 from fcfg.datasets.pixels import Pixels
 from fcfg.datasets.splitting import drawn_splits
 from fcfg.datasets.tables import found, read_columns
-from fcfg.graph import CausalGraph
 
 _SOURCE = "https://nihcc.app.box.com/v/ChestXray-NIHCC (reduced to 128 by 128 pixels)"
 _CODES = {"sex": {"F": "0", "M": "1"}, "view": {"PA": "0", "AP": "1"}}

@@ -41,7 +41,7 @@ from jaxtyping import UInt8
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from fcfg.errors import InputError
+from fcfg.support.errors import InputError
 
 Intensity: TypeAlias = Literal["full", "minmax"]
 Fit: TypeAlias = Literal["crop", "pad", "stretch"]

@@ -6,10 +6,10 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from fcfg.attributes import AttributeSpace
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import celeba, embed, folder, mimic, mosaic, nih, portraits
 from fcfg.datasets.celeba import CelebAData
-from fcfg.datasets.drawn import DrawnData, load_drawn
 from fcfg.datasets.embed import EmbedData
 from fcfg.datasets.examples import OnProgress, Splits
 from fcfg.datasets.folder import FolderData
@@ -18,8 +18,8 @@ from fcfg.datasets.loading import load_listing
 from fcfg.datasets.mimic import MimicData
 from fcfg.datasets.mosaic import MosaicData
 from fcfg.datasets.nih import NIHData
-from fcfg.errors import check_among
-from fcfg.graph import CausalGraph
+from fcfg.datasets.portraits.data import DrawnData, load_drawn
+from fcfg.support.errors import check_among
 
 DiskData: TypeAlias = FolderData | CelebAData | MosaicData | EmbedData | MimicData | NIHData
 #: What ``data`` may be in a training configuration; ``format`` says which.
@@ -74,7 +74,7 @@ def list_data(config: DiskData, space: AttributeSpace) -> Listing:
 
     >>> list_data(NIHData(), AttributeSpace(nih.attributes()[0].attributes))
     Traceback (most recent call last):
-    fcfg.errors.InputError: data, path: expected a folder that exists, got none; give the folder of
+    fcfg.InputError: data, path: expected a folder that exists, got none; give the folder of
     the data set as 'path'.
     """
     match config:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from fcfg.errors import InputError, check_whole
+from fcfg.support.errors import InputError, check_whole
 
 SIZE = 16  # height and width of the images
 _FINER = 8  # drawn so much larger, then averaged: edges are grey

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from fcfg.datasets.examples import SPLITS
-from fcfg.errors import InputError
+from fcfg.support.errors import InputError
 
 
 def drawn_splits(

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from fcfg.datasets.columns import missing_column
 from fcfg.datasets.listing import listed
-from fcfg.errors import InputError
+from fcfg.support.errors import InputError
 
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # that separate elsewhere
 _ROW = 2**20  # characters of the longest row

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from fcfg.errors import InputError
-from fcfg.fonts import Font, font_for, legible
-from fcfg.images import to_pictures
+from fcfg.support.errors import InputError
+from fcfg.support.fonts import Font, font_for, legible
+from fcfg.support.images import to_pictures
 
 SCALES = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0)  # where the colours of a difference may end
 NEUTRAL = (247, 247, 247)  # the colour of no change

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from fcfg.errors import InputError, quoted
-from fcfg.files import write_atomically
-from fcfg.images import to_png
-from fcfg.outputs import check_folder
+from fcfg.support.errors import InputError, quoted
+from fcfg.support.files import write_atomically
+from fcfg.support.images import to_png
+from fcfg.support.outputs import check_folder
 
 
 def output_names(paths: Sequence[Path]) -> list[str]:

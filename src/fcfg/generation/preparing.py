@@ -8,19 +8,19 @@ from pathlib import Path
 
 import torch
 
-from fcfg.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
-from fcfg.errors import InputError, check_is, check_shard
+from fcfg.causal.intervention import Intervention
 from fcfg.generation.outputs import check_inputs_are_kept, output_names, record_file
-from fcfg.generation.pictures import find_pictures, model_pixels, read_files, renamed_columns
+from fcfg.generation.parsing import AUTO, Attributes, find_attributes
+from fcfg.generation.picture_files import find_pictures, model_pixels, read_files, renamed_columns
 from fcfg.generation.question import Question, files_say_their_range, shard_rows
 from fcfg.generation.record import finished_before
 from fcfg.generation.results import intervention_text
-from fcfg.generation.texts import AUTO, Attributes, find_attributes
 from fcfg.guidance import Guidance
-from fcfg.images import image_keys
-from fcfg.intervention import Intervention
-from fcfg.judging import AttributeJudge
+from fcfg.judge import AttributeJudge
+from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
 from fcfg.sampling import AbstractSolver, find_way
+from fcfg.support.errors import InputError, check_is, check_shard
+from fcfg.support.images import image_keys
 
 
 def prepare(

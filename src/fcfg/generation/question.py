@@ -13,15 +13,15 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.counterfactual import CounterfactualPipeline
-from fcfg.digests import digest_of
-from fcfg.generation.pictures import Picture
-from fcfg.generation.texts import Factual
-from fcfg.graph import Partition
+from fcfg.causal.graph import Partition
+from fcfg.generation.parsing import Factual
+from fcfg.generation.picture_files import Picture
 from fcfg.guidance import Guidance
-from fcfg.judging import Reading
-from fcfg.records import Action
+from fcfg.judge import Reading
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.records import Action
 from fcfg.sampling import Way
+from fcfg.support.hashing import digest_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fcfg.errors import InputError, short
-from fcfg.files import write_atomically
 from fcfg.generation.outputs import output_files, record_file
 from fcfg.generation.question import Question
 from fcfg.generation.results import Result, values_of
-from fcfg.images import image_keys
-from fcfg.outputs import already_there
+from fcfg.support.errors import InputError, short
+from fcfg.support.files import write_atomically
+from fcfg.support.images import image_keys
+from fcfg.support.outputs import already_there
 from fcfg.version import __version__
 
 # What must be the same for a run to go on; the answers follow from these and from the pictures.

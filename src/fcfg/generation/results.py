@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fcfg.attributes import AttributeSpace, Categorical, Column, Continuous, Table
-from fcfg.intervention import Intervention
-from fcfg.judging import Reading
+from fcfg.causal.attributes import AttributeSpace, Categorical, Column, Continuous, Table
+from fcfg.causal.intervention import Intervention
+from fcfg.judge import Reading
 
 _SMALL_ERROR = 0.05  # mean absolute, in units of [-1, 1]: seen only where pictures are compared
 

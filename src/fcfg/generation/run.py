@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from torch import Tensor
 
-from fcfg.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
-from fcfg.files import single_writer
+from fcfg.causal.intervention import Intervention
 from fcfg.generation.comparison import compared
 from fcfg.generation.outputs import output_files, record_file, save
+from fcfg.generation.parsing import AUTO, JUDGE, Attributes
 from fcfg.generation.preparing import prepare
 from fcfg.generation.question import Question, files_say_their_range
 from fcfg.generation.record import finished_before, write_record
@@ -28,14 +28,14 @@ from fcfg.generation.results import (
     value_text,
     values_of,
 )
-from fcfg.generation.texts import AUTO, JUDGE, Attributes
 from fcfg.guidance import Guidance
-from fcfg.images import image_keys, to_pictures
-from fcfg.intervention import Intervention
-from fcfg.judging import AttributeJudge, Reading
-from fcfg.outputs import make_folder
-from fcfg.records import Action, Counterfactual
+from fcfg.judge import AttributeJudge, Reading
+from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.records import Action, Counterfactual
 from fcfg.sampling import AbstractSolver, OnStep, StepRecord
+from fcfg.support.files import single_writer
+from fcfg.support.images import image_keys, to_pictures
+from fcfg.support.outputs import make_folder
 
 
 def generate(

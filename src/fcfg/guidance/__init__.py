@@ -3,10 +3,10 @@
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
+from fcfg.guidance.early_stopping import SettlingPredictor
 from fcfg.guidance.guided import GuidedPredictor
 from fcfg.guidance.rule import AbstractRule
 from fcfg.guidance.rules import register_rule
-from fcfg.guidance.settling import SettlingPredictor
 from fcfg.guidance.spec import Guidance, WeightTable
 
 __all__ = [

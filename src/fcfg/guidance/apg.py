@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.denoise import Images, Prediction, State, Step
+from fcfg.diffusion.denoiser import Images, Prediction, State, Step
+from fcfg.diffusion.schedule import clean_image
 from fcfg.guidance.rule import AbstractRule, along_groups, check_option, is_number
-from fcfg.schedule import clean_image
 
 
 @dataclass(frozen=True)

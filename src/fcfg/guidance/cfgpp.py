@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fcfg.denoise import Images, Prediction, State, Step
+from fcfg.diffusion.denoiser import Images, Prediction, State, Step
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance.rule import AbstractRule, pushed
-from fcfg.schedule import NoiseSchedule
 
 
 @dataclass(frozen=True)

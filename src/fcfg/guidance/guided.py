@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fcfg.denoise import AbstractPredictor, Denoiser, Images, Prediction, State, Step
+from fcfg.diffusion.denoiser import AbstractPredictor, Denoiser, Images, Prediction, State, Step
 from fcfg.guidance.rule import AbstractRule
 
 

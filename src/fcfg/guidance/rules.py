@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-from fcfg.errors import InputError, quoted, short
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.rule import AbstractRule
+from fcfg.support.errors import InputError, quoted, short
 
 NONE = "none"  # the plain conditional model, which no rule guides
 COMMON = ("start", "stop", "tolerance")  # options of every rule

@@ -15,16 +15,24 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.errors import InputError, check_is, check_whole, complaint, nearest, quoted, short
-from fcfg.graph import CausalGraph, Partition
+from fcfg.causal.graph import CausalGraph, Partition
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.rule import AbstractRule, check_option, is_number
 from fcfg.guidance.rules import NONE, RULES, rule_options
 from fcfg.guidance.text import GLOBAL, read_text, value_text
-from fcfg.names import RESERVED, check_name
-from fcfg.schedule import NoiseSchedule
+from fcfg.support.errors import (
+    InputError,
+    check_is,
+    check_whole,
+    complaint,
+    nearest,
+    quoted,
+    short,
+)
+from fcfg.support.names import RESERVED, check_name
 
 Weight: TypeAlias = float | Callable[[float], float]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fcfg.errors import InputError, check_is, nearest, quoted
+from fcfg.support.errors import InputError, check_is, nearest, quoted
 
 GLOBAL = "all"  # the one group of a rule that is not factored
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fcfg.errors import InputError
 from fcfg.metrics.intervals import Bootstrap, Estimate, check_column, mean
+from fcfg.support.errors import InputError
 
 #: Fewer images than this give an AUROC whose interval says nothing.
 MIN_IMAGES = 200

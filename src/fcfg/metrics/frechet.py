@@ -27,9 +27,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.errors import InputError, check_whole
 from fcfg.metrics.pixels import PIXEL_RANGE, checked
-from fcfg.metrics.stored import read_stored
+from fcfg.metrics.weight_files import read_stored
+from fcfg.support.errors import InputError, check_whole
 
 _SIZE = 299
 

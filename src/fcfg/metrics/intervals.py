@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fcfg.errors import InputError, check_is, check_whole
+from fcfg.support.errors import InputError, check_is, check_whole
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fcfg.errors import InputError, quoted
 from fcfg.metrics.pixels import PIXEL_RANGE, checked_alike
-from fcfg.metrics.stored import read_stored
+from fcfg.metrics.weight_files import read_stored
+from fcfg.support.errors import InputError, quoted
 
 _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
 _WIDTHS = (64, 192, 384, 256, 256)

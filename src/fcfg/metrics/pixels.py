@@ -16,7 +16,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fcfg.errors import InputError, check_is
+from fcfg.support.errors import InputError, check_is
 
 PIXEL_RANGE = "[-1, 1]"  #: of every metric, as records name it
 

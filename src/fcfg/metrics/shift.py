@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fcfg.errors import InputError, check_among
 from fcfg.metrics.intervals import Bootstrap, Estimate, check_column, mean
+from fcfg.support.errors import InputError, check_among
 
 Kind: TypeAlias = Literal["binary", "categorical", "continuous"]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import torch
 
-from fcfg.errors import InputError
 from fcfg.metrics.frechet import Inception
 from fcfg.metrics.lpips import LPIPS
+from fcfg.support.errors import InputError
 
 VARIABLE = "FCFG_WEIGHTS"  #: names a folder with weights of metrics
 _ALEXNET, _LINEAR = "alexnet-owt-7be5be79.pth", "alex.pth"

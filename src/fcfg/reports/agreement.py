@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from fcfg.experiments.summary import Cell, Estimates, Summary
+from fcfg.evaluation.summary import Cell, Estimates, Summary
 from fcfg.metrics import Estimate, amplification
-from fcfg.reports.entries import effectiveness
+from fcfg.reports.metric_values import effectiveness
 from fcfg.reports.numbers import number, with_interval
 from fcfg.reports.paper import PaperRow, dataset_of, match, meaning
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fcfg.reports.families import PAPER, Setting, colours, variable
 from fcfg.reports.html import Markup, joined, tag
+from fcfg.reports.rule_styles import PAPER, Setting, colours, variable
 
 INK, PALE, RULE, FOCUS, GROUND = (
     variable(name) for name in ("ink", "pale", "rule", "focus", "paper")

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fcfg.attributes import Continuous
-from fcfg.experiments.record import BASELINE
-from fcfg.experiments.summary import Cell, Summary
+from fcfg.causal.attributes import Continuous
+from fcfg.evaluation.result_files import BASELINE
+from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import Estimate
 from fcfg.reports.axes import (
     FOCUS,
@@ -23,9 +23,9 @@ from fcfg.reports.axes import (
     stroke,
     write,
 )
-from fcfg.reports.families import Setting, setting
 from fcfg.reports.html import Markup, tag
 from fcfg.reports.numbers import named, number, with_interval
+from fcfg.reports.rule_styles import Setting, setting
 
 _WIDTH, _LEFT, _RIGHT = 360, 136, 50
 _ROW, _BAR, _HEAD, _FOOT, _TOP = 18, 9, 28, 26, 30

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fcfg.experiments.summary import Summary
-from fcfg.reports.families import setting
+from fcfg.evaluation.summary import Summary
 from fcfg.reports.numbers import drift_words, knows_truth, listed, named
+from fcfg.reports.rule_styles import setting
 from fcfg.reports.texts import steps_text
 
 CAPTIONS = {

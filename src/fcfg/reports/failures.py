@@ -6,8 +6,8 @@ is said before all else, and instead of all else.
 
 from __future__ import annotations
 
-from fcfg.experiments.record import BASELINE
-from fcfg.experiments.summary import Cell, Summary
+from fcfg.evaluation.result_files import BASELINE
+from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import MIN_IMAGES, Estimate
 from fcfg.reports.numbers import average, listed, named, with_interval
 

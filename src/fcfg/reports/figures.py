@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fcfg.experiments.record import Result
-from fcfg.experiments.summary import Summary
-from fcfg.files import file_name
+from fcfg.evaluation.result_files import Result
+from fcfg.evaluation.summary import Summary
 from fcfg.reports.axes import Panel
 from fcfg.reports.bars import DELTA, FACTOR, SHIFT, bar_panels
 from fcfg.reports.numbers import knows_truth
@@ -19,6 +18,7 @@ from fcfg.reports.strips import (
     truth_strips,
 )
 from fcfg.reports.tradeoff import tradeoff_panels
+from fcfg.support.files import file_name
 
 
 @dataclass(frozen=True, eq=False)

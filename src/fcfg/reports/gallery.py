@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fcfg.experiments.summary import Summary
-from fcfg.images import to_pictures
+from fcfg.evaluation.summary import Summary
 from fcfg.reports.html import Markup, picture, tag
+from fcfg.reports.html_tables import scrolling
 from fcfg.reports.numbers import named
-from fcfg.reports.overview import scrolling
 from fcfg.reports.strips import Group, Strip, encoded, ramp
 from fcfg.reports.texts import in_words
+from fcfg.support.images import to_pictures
 
 _SIDE = 72  # of a picture, at least
 _GAPS = (12, 18)  # about what lies between two pictures, without and with columns in groups

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 
-from fcfg.reports.families import palette_css
+from fcfg.reports.rule_styles import palette_css
 
 _EMPTY = {"br", "circle", "img", "line", "meta", "path", "polyline", "rect", "stop"}
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fcfg.experiments.summary import Summary
-from fcfg.reports.entries import METRICS, Entry, Key, effectiveness, entries, heading
-from fcfg.reports.families import setting
+from fcfg.evaluation.summary import Summary
+from fcfg.reports.metric_values import METRICS, Entry, Key, effectiveness, entries, heading
+from fcfg.reports.rule_styles import setting
 from fcfg.reports.texts import measured_with
 
 _ESCAPES = {

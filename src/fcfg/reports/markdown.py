@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fcfg.errors import check_among
-from fcfg.experiments.summary import Summary
-from fcfg.reports.entries import METRICS, Entry, effectiveness, entries, heading
-from fcfg.reports.families import setting
+from fcfg.evaluation.summary import Summary
+from fcfg.reports.metric_values import METRICS, Entry, effectiveness, entries, heading
+from fcfg.reports.rule_styles import setting
 from fcfg.reports.texts import measured_with
+from fcfg.support.errors import check_among
 
 
 def markdown_table(

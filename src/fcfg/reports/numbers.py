@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from fcfg.attributes import Continuous
-from fcfg.experiments.summary import Cell, Summary
+from fcfg.causal.attributes import Continuous
+from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import Estimate
 
 #: Units of a drift: the judge's score of a discrete attribute, and whatever is on a scale.

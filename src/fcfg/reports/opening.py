@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fcfg.experiments.record import BASELINE, JSON, Result
-from fcfg.experiments.summary import Summary
-from fcfg.images import to_pictures
-from fcfg.reports.families import Setting, setting, strongest
+from fcfg.evaluation.result_files import BASELINE, JSON, Result
+from fcfg.evaluation.summary import Summary
 from fcfg.reports.html import Markup, picture, tag
 from fcfg.reports.numbers import listed, named
+from fcfg.reports.rule_styles import Setting, setting, strongest
 from fcfg.reports.strips import Group, Pictures, Strip, encoded
 from fcfg.reports.texts import in_words
+from fcfg.support.images import to_pictures
 
 _SIDE = 300  # of a picture on a wide page
 

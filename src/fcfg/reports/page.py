@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fcfg.experiments.summary import Summary
+from fcfg.evaluation.summary import Summary
 from fcfg.reports.axes import Panel
 from fcfg.reports.captions import CAPTIONS, asked, drift_caption, explained, made
-from fcfg.reports.ending import footer
 from fcfg.reports.failures import failures
 from fcfg.reports.figures import Figures
+from fcfg.reports.footer import footer
 from fcfg.reports.gallery import gallery
 from fcfg.reports.html import Markup, page, tag
+from fcfg.reports.html_tables import absent, cost_table, family_key, main_table
 from fcfg.reports.numbers import named, with_interval
 from fcfg.reports.opening import opening_row
-from fcfg.reports.overview import absent, cost_table, family_key, main_table
-from fcfg.reports.reading import reading
 from fcfg.reports.texts import in_words
+from fcfg.reports.verdict import reading
 
 _LONG = 240  # letters of a caption that a wide page sets in two columns
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.guidance import Guidance
-from fcfg.reports.families import FAMILIES, setting
+from fcfg.reports.rule_styles import FAMILIES, setting
 
 # The data set of the paper that a format of ours holds.
 _FORMATS = {

@@ -13,14 +13,14 @@ from jaxtyping import Float, UInt8
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from fcfg.errors import InputError
-from fcfg.experiments.pictures import read_index
-from fcfg.experiments.record import Result
-from fcfg.experiments.summary import Summary
+from fcfg.evaluation.pictures import read_index
+from fcfg.evaluation.result_files import Result
+from fcfg.evaluation.summary import Summary
 from fcfg.generation import difference_map, difference_scale
-from fcfg.images import read_images
-from fcfg.reports.families import Setting, setting, strongest
+from fcfg.reports.rule_styles import Setting, setting, strongest
 from fcfg.sheet import sheet
+from fcfg.support.errors import InputError
+from fcfg.support.images import read_images
 
 _MANY, _FEW = 6, 3  # images in a strip of answers, and in one with maps
 _INDEX = "pictures/index.json"

@@ -8,12 +8,12 @@ import os
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from fcfg.experiments.record import identity
-from fcfg.experiments.summary import Summary
-from fcfg.outputs import Outputs
-from fcfg.reports.entries import Entry, entries
+from fcfg.evaluation.result_files import identity
+from fcfg.evaluation.summary import Summary
 from fcfg.reports.latex import latex_table
 from fcfg.reports.markdown import markdown_table
+from fcfg.reports.metric_values import Entry, entries
+from fcfg.support.outputs import Outputs
 
 __all__ = ["csv_table", "latex_table", "markdown_table", "table_files", "write_tables"]
 
@@ -45,7 +45,7 @@ def table_files(summary: Summary) -> dict[str, bytes]:
 
 
 def csv_table(summary: Summary) -> str:
-    """One line for each number: :class:`fcfg.reports.entries.Entry` names the columns.
+    """One line for each number: :class:`fcfg.reports.metric_values.Entry` names the columns.
 
     Numbers are written in full; where there is no interval, or no number of the paper, the field
     is empty.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fcfg.attributes import Binary, Categorical
-from fcfg.experiments.record import JSON
-from fcfg.experiments.summary import Summary
+from fcfg.causal.attributes import Binary, Categorical
+from fcfg.evaluation.result_files import JSON
+from fcfg.evaluation.summary import Summary
 from fcfg.metrics import MIN_IMAGES
 from fcfg.reports.numbers import listed
 

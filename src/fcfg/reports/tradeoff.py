@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from fcfg.experiments.summary import Cell, Summary
+from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import Estimate
 from fcfg.reports.axes import (
     INK,
@@ -22,9 +22,9 @@ from fcfg.reports.axes import (
     stroke,
     write,
 )
-from fcfg.reports.families import FAMILIES, Setting, setting
 from fcfg.reports.html import Markup, tag
 from fcfg.reports.numbers import drift_units, named, number, off_target, on_target, with_interval
+from fcfg.reports.rule_styles import FAMILIES, Setting, setting
 
 _WIDTH, _HEIGHT = 360.0, 330.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 10.0, 34.0, 44.0

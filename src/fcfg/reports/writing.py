@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fcfg.experiments.record import read_results
-from fcfg.experiments.summary import Summary, summarise
+from fcfg.evaluation.result_files import read_results
+from fcfg.evaluation.summary import Summary, summarise
 from fcfg.reports.figures import make_figures
 from fcfg.reports.page import build_page
 from fcfg.reports.tables import report_outputs, table_files

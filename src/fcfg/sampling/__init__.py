@@ -6,6 +6,7 @@ since that would break the inverse.
 """
 
 from fcfg.sampling.bdia import BDIA
+from fcfg.sampling.config import QUALITIES, Way, find_way
 from fcfg.sampling.ddim import DDIM
 from fcfg.sampling.fixed_point import FixedPointDDIM
 from fcfg.sampling.grids import GRIDS, time_grid
@@ -13,7 +14,6 @@ from fcfg.sampling.heun import Heun
 from fcfg.sampling.loop import OnStep, StepRecord, integrate
 from fcfg.sampling.multistep import DPMSolver2M
 from fcfg.sampling.plan import Plan
-from fcfg.sampling.quality import QUALITIES, Way, find_way
 from fcfg.sampling.solver import AbstractSolver
 from fcfg.sampling.text import SOLVERS, as_solver, parse_solver
 from fcfg.sampling.trajectory import Trajectory

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fcfg.denoise import AbstractPredictor, Images, State, Step
-from fcfg.errors import InputError, short
+from fcfg.diffusion.denoiser import AbstractPredictor, Images, State, Step
 from fcfg.sampling.ddim import ddim_step
 from fcfg.sampling.fixed_point import leave_image
 from fcfg.sampling.solver import AbstractSolver
 from fcfg.sampling.trajectory import Trajectory
+from fcfg.support.errors import InputError, short
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.denoise import AbstractPredictor, Images, State, Step
+from fcfg.diffusion.denoiser import AbstractPredictor, Images, State, Step
+from fcfg.diffusion.schedule import clean_image
 from fcfg.sampling.solver import AbstractSolver
 from fcfg.sampling.trajectory import Trajectory
-from fcfg.schedule import clean_image
 
 
 @dataclass(frozen=True)

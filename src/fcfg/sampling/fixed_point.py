@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.denoise import AbstractPredictor, Images, Rows, State, Step
-from fcfg.errors import check_whole
+from fcfg.diffusion.denoiser import AbstractPredictor, Images, Rows, State, Step
 from fcfg.sampling.ddim import DDIM, ddim_step
 from fcfg.sampling.solver import AbstractSolver
 from fcfg.sampling.trajectory import Trajectory
+from fcfg.support.errors import check_whole
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from fcfg.errors import check_among, check_whole
-from fcfg.schedule import NoiseSchedule
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.support.errors import check_among, check_whole
 
 Grid: TypeAlias = Literal["uniform", "log-snr", "karras"]
 GRIDS: tuple[str, ...] = get_args(Grid)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fcfg.denoise import AbstractPredictor, State, Step
+from fcfg.diffusion.denoiser import AbstractPredictor, State, Step
+from fcfg.diffusion.schedule import clean_image
 from fcfg.sampling.ddim import ddim_step
 from fcfg.sampling.fixed_point import leave_image
 from fcfg.sampling.solver import AbstractSolver
 from fcfg.sampling.trajectory import Trajectory
-from fcfg.schedule import clean_image
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fcfg.denoise import Step
-from fcfg.errors import InputError
-from fcfg.schedule import NoiseSchedule
+from fcfg.diffusion.denoiser import Step
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.support.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)

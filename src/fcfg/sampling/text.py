@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fcfg.errors import InputError, check_among, check_is
 from fcfg.sampling.bdia import BDIA
 from fcfg.sampling.ddim import DDIM
 from fcfg.sampling.fixed_point import FixedPointDDIM
 from fcfg.sampling.heun import Heun
 from fcfg.sampling.multistep import DPMSolver2M
 from fcfg.sampling.solver import AbstractSolver
+from fcfg.support.errors import InputError, check_among, check_is
 
 _PLAIN: dict[str, Callable[[], AbstractSolver]] = {
     "ddim": DDIM,

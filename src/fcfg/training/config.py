@@ -21,16 +21,16 @@ from pydantic import (
     model_validator,
 )
 
-from fcfg.attributes import AttributeSpace
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.scm import StructuralCausalModel
 from fcfg.datasets.registry import DataConfig
-from fcfg.errors import InputError, check_whole
-from fcfg.graph import CausalGraph
-from fcfg.names import check_folder_name
-from fcfg.networks import JudgeConfig, UNetConfig
-from fcfg.refusals import refusal
-from fcfg.schedule import Kind, NoiseSchedule, Parameterisation
-from fcfg.scm import StructuralCausalModel
-from fcfg.seeds import LARGEST_SEED
+from fcfg.diffusion.networks import JudgeConfig, UNetConfig
+from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
+from fcfg.support.config_errors import refusal
+from fcfg.support.errors import InputError, check_whole
+from fcfg.support.names import check_folder_name
+from fcfg.support.seeds import LARGEST_SEED
 from fcfg.training.state import LAST_STEP
 
 Part = Literal["all", "scm", "judge", "diffusion"]

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fcfg.datasets.drawn import DrawnData
+from fcfg.datasets.portraits.data import DrawnData
 from fcfg.datasets.registry import list_data
-from fcfg.networks import Judge
+from fcfg.diffusion.networks import Judge
 from fcfg.training.config import TrainingConfig
 from fcfg.training.objectives import DenoisingObjective
 from fcfg.training.trial import try_networks

@@ -18,9 +18,9 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fcfg.attributes import AttributeSpace
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.examples import Examples
-from fcfg.seeds import stream
+from fcfg.support.seeds import stream
 
 _AHEAD = 4  # batches that are made ready in advance
 _SHARE = 0.3  # of the free memory of a GPU: what images may take to be kept there

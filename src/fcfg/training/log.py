@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from fcfg.errors import InputError
-from fcfg.files import naming, write_atomically
+from fcfg.support.errors import InputError
+from fcfg.support.files import naming, write_atomically
 
 
 class AbstractReporter(ABC):

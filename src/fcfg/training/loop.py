@@ -19,9 +19,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from fcfg.batching import evaluating
-from fcfg.errors import InputError
-from fcfg.seeds import stream
+from fcfg.pipeline.batching import evaluating
+from fcfg.support.errors import InputError
+from fcfg.support.seeds import stream
 from fcfg.training.config import Decay, Run
 from fcfg.training.feed import Batch, Feed
 from fcfg.training.log import AbstractReporter, RunLog

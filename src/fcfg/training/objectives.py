@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fcfg.denoise import Corruption, Denoiser
-from fcfg.judging import AttributeJudge
+from fcfg.diffusion.denoiser import Corruption, Denoiser
+from fcfg.judge import AttributeJudge
 from fcfg.training.feed import Batch
 
 Draws = tuple[Tensor, ...]

@@ -7,9 +7,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from fcfg.attributes import AbstractAttribute, Column, Continuous
-from fcfg.counterfactual import CounterfactualPipeline
+from fcfg.causal.attributes import AbstractAttribute, Column, Continuous
 from fcfg.datasets.examples import Examples
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sheet import sheet
 
 _IMAGES, _STEPS, _QUESTIONS, _SIDE = 6, 20, 3, 96

@@ -20,14 +20,14 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState, is_initialized
 from accelerate.utils import InitProcessGroupKwargs
 
-from fcfg.datasets.drawn import DrawnData
 from fcfg.datasets.examples import Examples, Splits
+from fcfg.datasets.portraits.data import DrawnData
 from fcfg.datasets.registry import list_data, load_data
-from fcfg.denoise import Denoiser
-from fcfg.errors import InputError, check_among
-from fcfg.execution import own_gpu
-from fcfg.files import single_writer, write_atomically
-from fcfg.seeds import stream
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.pipeline.runtime import own_gpu
+from fcfg.support.errors import InputError, check_among
+from fcfg.support.files import single_writer, write_atomically
+from fcfg.support.seeds import stream
 from fcfg.training.config import Part, Run, TrainingConfig
 from fcfg.training.data_digest import digest_data
 from fcfg.training.feed import Batch, Feed, scales_of

@@ -14,9 +14,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from fcfg.config_files import looks_like_a_file, parse_yaml, parse_yaml_value, read_yaml
-from fcfg.errors import InputError, nearest, short
-from fcfg.refusals import refusal
+from fcfg.support.config_errors import refusal
+from fcfg.support.config_files import looks_like_a_file, parse_yaml, parse_yaml_value, read_yaml
+from fcfg.support.errors import InputError, nearest, short
 from fcfg.training.config import TrainingConfig
 
 

@@ -19,8 +19,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors import torch as safetensors
 from torch import Tensor
 
-from fcfg.errors import InputError
-from fcfg.files import write_atomically
+from fcfg.support.errors import InputError
+from fcfg.support.files import write_atomically
 
 LAST_STEP = 10**9 - 1  # that the names of files have digits for
 _STEP = re.compile(r"step-(\d{9})\.safetensors")

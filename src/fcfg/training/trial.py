@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import torch
 
-from fcfg.errors import InputError
-from fcfg.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.support.errors import InputError
 from fcfg.training.config import TrainingConfig
 
 

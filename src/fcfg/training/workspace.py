@@ -14,17 +14,17 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from fcfg.checkpoint import replaced_files, save
-from fcfg.config_files import parse_json, read_text, read_yaml
-from fcfg.counterfactual import CounterfactualPipeline
-from fcfg.denoise import Denoiser
-from fcfg.embedder import AttributeEmbedder
-from fcfg.errors import InputError, quoted
-from fcfg.files import remove_unfinished, write_atomically
-from fcfg.judging import AttributeJudge
-from fcfg.networks import Judge, UNet
-from fcfg.schedule import NoiseSchedule
-from fcfg.scm import StructuralCausalModel
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.networks import Judge, UNet
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.judge import AttributeJudge
+from fcfg.pipeline.checkpoint import replaced_files, save
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.support.config_files import parse_json, read_text, read_yaml
+from fcfg.support.errors import InputError, quoted
+from fcfg.support.files import remove_unfinished, write_atomically
 from fcfg.training.config import Part, Publish, TrainingConfig
 from fcfg.training.settings import to_yaml
 from fcfg.training.state import Checkpoints, under_prefix

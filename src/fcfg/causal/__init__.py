@@ -1,0 +1,1 @@
+"""The causal question: attributes, graph, interventions, and the model of the attributes."""

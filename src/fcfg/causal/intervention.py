@@ -1,0 +1,129 @@
+"""What ``do`` may say of one attribute, and the column it stands for.
+
+A value for all images, a column with one value for each, a function of the factual column, or a
+text:
+
+================== ============================================================================
+text               meaning
+================== ============================================================================
+``40``, ``=40``    the value itself; ``=-3`` is a negative value, on the command line ``x==-3``
+``+5``, ``-5``     5 more or less than it was; where the attribute can be negative, write ``-=5``
+``+10%``, ``-5%``  a tenth more, a twentieth less
+``*1.5``           one and a half times as much
+``flip``           the other value of a binary attribute, which may also be ``true``, ``false``,
+                   ``yes`` or ``no``
+================== ============================================================================
+
+A level of a categorical attribute is its name, whatever the name looks like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fcfg.causal.attributes import AbstractAttribute, Binary, Categorical, Column, Continuous
+from fcfg.causal.codes import BINARY_TEXTS
+from fcfg.support.errors import InputError
+
+Intervention: TypeAlias = ArrayLike | Callable[[Column], ArrayLike]
+
+FLIP = "flip"
+_OPERATORS = ("+=", "-=", "+", "-", "*", "=")
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
+
+
+def intervened(attribute: AbstractAttribute, value: Intervention, factual: Column) -> Column:
+    """The counterfactual column of a target.
+
+    >>> from fcfg.causal.attributes import Binary, Continuous
+    >>> intervened(Binary("smiling"), lambda smiling: 1 - smiling, np.array([0, 1, 1]))
+    array([1, 0, 0])
+    >>> intervened(Continuous("age", 0, 100), "+10%", np.array([20.0, 50.0]))
+    array([22., 55.])
+
+    Args:
+        attribute: The target.
+        value: A value, a column, a function that is given a copy of the factual column, or a
+            text such as '+10%'.
+        factual: The factual column.
+    """
+    subject = f"intervention on '{attribute.name}'"
+    if isinstance(value, str):
+        value = from_text(attribute, value)
+    if callable(value):
+        value = value(factual.copy())
+    try:
+        column = attribute.parse(value)
+    except InputError as error:
+        raise error.about(subject, "ask for another value") from error
+    if np.ndim(value) == 0:
+        column = np.repeat(column, len(factual))
+    if len(column) != len(factual):
+        raise InputError(
+            subject,
+            expected=f"one value or {len(factual)}",
+            got=len(column),
+            do="give one value for each row",
+        )
+    return column
+
+
+def from_text(attribute: AbstractAttribute, text: str) -> Intervention:
+    """What a text asks for: a value, or a function of the factual column.
+
+    >>> from fcfg.causal.attributes import Continuous
+    >>> from_text(Continuous("age", 0, 100), "=40")
+    40.0
+
+    Args:
+        attribute: The target.
+        text: One of the texts above.
+    """
+    word = text.strip()
+    if isinstance(attribute, Binary):
+        value = BINARY_TEXTS.get(word.removeprefix("=").lower(), text)
+        return flip if word == FLIP else value
+    if isinstance(attribute, Categorical):
+        return text if text in attribute.levels else word.removeprefix("=")
+    assert isinstance(attribute, Continuous)
+    operator = next((sign for sign in _OPERATORS if word.startswith(sign)), "")
+    amount = word.removeprefix(operator).strip()
+    is_share = amount.endswith("%") and operator in ("+", "-", "+=", "-=")
+    digits = amount.removesuffix("%") if is_share else amount
+    if not _NUMBER.fullmatch(digits.removeprefix("-") if operator == "=" else digits):
+        raise InputError(
+            f"intervention on '{attribute.name}'",
+            expected="a number, or a change such as +5, -10% or *1.5",
+            got=repr(text),
+            do=f"write +{word} or -{word}"
+            if word.endswith("%") and not operator
+            else "only binary attributes can be flipped"
+            if word == FLIP
+            else "write one of these",
+        )
+    number = float(digits)
+    if operator in ("", "="):
+        return number
+    if operator == "-" and not is_share and attribute.low < 0:
+        raise InputError(
+            f"intervention on '{attribute.name}'",
+            expected=f"'={word}' for the value {word}, or '-={amount}' for a decrease",
+            got=f"'{word}', which may mean either",
+            do="write one of them",
+        )
+    change = -number if operator.startswith("-") else number
+    if operator == "*":
+        return lambda column: column * number
+    if is_share:
+        return lambda column: column * (1 + change / 100)
+    return lambda column: column + change
+
+
+def flip(column: Column) -> Column:
+    """The other value of a binary attribute."""
+    return 1 - column

@@ -1,0 +1,1 @@
+"""The image model: noise schedule, conditioning, networks, and what a denoiser predicts."""

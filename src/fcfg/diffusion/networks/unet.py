@@ -1,0 +1,299 @@
+"""The U-Net of the paper (App. D): Dhariwal and Nichol's, with the condition beside the time.
+
+The sinusoidal embedding of the time passes through a two-layer network and is *concatenated*
+with the condition; the result gives scale and shift after the second normalisation of every
+residual block. Of the readings of the paper's table that were counted, only this one has its
+60.5 million parameters.
+
+References:
+    Diffusion models beat GANs on image synthesis (Dhariwal and Nichol, 2021).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Self, cast
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from fcfg.diffusion.networks.group_norm import GroupNorm
+
+Channels = Annotated[int, Field(ge=1, le=2**14)]
+Multiplier = Annotated[int, Field(ge=1, le=64)]
+
+
+def _heads(width: int, head_channels: int) -> int:
+    """Number of attention heads of about so many channels."""
+    return max(1, width // head_channels)
+
+
+def _groups(width: int) -> int:
+    """Number of groups that are normalised: 32, fewer where the width is not divisible."""
+    return math.gcd(32, width)
+
+
+class UNetConfig(BaseModel):
+    """Shape of a :class:`UNet`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    channels: Channels = 3  #: of the image
+    size: int = Field(default=64, ge=1, le=4096)
+    """Height and width it is trained at; says where attention lies."""
+    condition: int = Field(default=96, ge=1, le=2**20)  #: width of the condition, K·32
+    base: Channels = 64  #: channels of the first level
+    multipliers: tuple[Multiplier, ...] = (1, 2, 4, 8)  #: of the base, one for each level
+    attention: tuple[int, ...] = (16,)  #: sizes with attention; the middle always has it
+    blocks: int = Field(default=2, ge=1, le=64)  #: residual blocks in each level
+    dropout: float = Field(default=0.0, ge=0, lt=1)  #: inside residual blocks
+    head_channels: PositiveInt = 64  #: channels of an attention head
+
+    @model_validator(mode="after")
+    def _can_be_computed(self) -> Self:
+        if not self.multipliers:
+            raise ValueError("multipliers must hold at least one level")
+        if self.size % self.stride:
+            raise ValueError(f"size {self.size} is not divisible by {self.stride}")
+        if self.base % 2:
+            raise ValueError(f"base must be even, and {self.base} is not")
+        sizes = [self.size >> level for level in range(len(self.multipliers))]
+        if not set(self.attention) <= set(sizes):
+            raise ValueError(f"attention {self.attention} is not among the sizes {sizes}")
+        widths = [self.base * multiplier for multiplier in self.multipliers]
+        attending = [w for s, w in zip(sizes, widths, strict=True) if s in self.attention]
+        for width in (*attending, widths[-1]):
+            if width % _heads(width, self.head_channels):
+                raise ValueError(
+                    f"head_channels {self.head_channels} do not divide {width} channels evenly"
+                )
+        above, lowest = [self.base, *widths][-2:]
+        if sizes[-1] == 1 and any(_groups(w) == w for w in (above, lowest, above + lowest)):
+            raise ValueError(
+                f"size {self.size} with {len(sizes)} levels ends in one pixel, and {lowest} "
+                "channels there are too few to be normalised"
+            )
+        return self
+
+    @property
+    def stride(self) -> int:
+        """What the height and width of an image must be divisible by."""
+        return 2 ** (len(self.multipliers) - 1)
+
+
+PAPER = {
+    "celeba-hq": UNetConfig(dropout=0.1),  # 60.5 M parameters with its embedder
+    "embed": UNetConfig(  # 29.0 M
+        channels=1, size=192, condition=64, multipliers=(1, 1, 2, 2, 4, 4), attention=()
+    ),
+    "mimic-cxr": UNetConfig(  # 16.1 M
+        channels=1, size=192, condition=128, base=32, multipliers=(1, 2, 3, 4, 5, 6), attention=()
+    ),
+}
+
+
+class UNet(nn.Module):
+    """Predicts noise (or image, or velocity) from a noisy image, its time and its condition.
+
+    >>> config = UNetConfig(size=8, base=8, multipliers=(1, 2), attention=(), condition=64)
+    >>> network = UNet(config)
+    >>> network(torch.zeros(2, 3, 8, 8), torch.tensor([1, 1000]), torch.zeros(2, 64)).shape
+    torch.Size([2, 3, 8, 8])
+
+    Args:
+        config: Its shape.
+        gradient_checkpointing: Recompute residual blocks in the backward pass: less memory,
+            about a third more time, the same gradients.
+        channels_last: Keep images and weights in channels-last memory, faster on GPUs.
+    """
+
+    def __init__(
+        self,
+        config: UNetConfig,
+        *,
+        gradient_checkpointing: bool = False,
+        channels_last: bool = False,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.gradient_checkpointing = gradient_checkpointing
+        self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
+        base = config.base
+        embedding = 4 * base + config.condition
+        self.time = nn.Sequential(
+            nn.Linear(base, 4 * base), nn.SiLU(), nn.Linear(4 * base, 4 * base)
+        )
+
+        def level(width: int, out: int, size: int) -> _Level:
+            attends = size in config.attention
+            return _Level(
+                _ResidualBlock(width, out, embedding, config.dropout),
+                _Attention(out, config.head_channels) if attends else None,
+            )
+
+        self.stem = nn.Conv2d(config.channels, base, 3, padding=1)
+        self.down = nn.ModuleList()
+        width, size, skips = base, config.size, [base]
+        for depth, multiplier in enumerate(config.multipliers):
+            if depth > 0:
+                self.down.append(nn.Conv2d(width, width, 3, stride=2, padding=1))
+                size //= 2
+                skips.append(width)
+            for _ in range(config.blocks):
+                self.down.append(level(width, multiplier * base, size))
+                width = multiplier * base
+                skips.append(width)
+
+        self.middle = nn.ModuleList(
+            [
+                _Level(
+                    _ResidualBlock(width, width, embedding, config.dropout),
+                    _Attention(width, config.head_channels),
+                ),
+                _Level(_ResidualBlock(width, width, embedding, config.dropout), None),
+            ]
+        )
+
+        self.up = nn.ModuleList()
+        for depth, multiplier in reversed(list(enumerate(config.multipliers))):
+            for _ in range(config.blocks + 1):
+                self.up.append(level(width + skips.pop(), multiplier * base, size))
+                width = multiplier * base
+            if depth > 0:
+                self.up.append(_Upsample(width))
+                size *= 2
+
+        self.head = nn.Sequential(
+            _norm(width), nn.SiLU(), _zero(nn.Conv2d(width, config.channels, 3, padding=1))
+        )
+        self.to(memory_format=self.memory_format)  # pyright: ignore[reportCallIssue] # torch's overloads omit it
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch channel height width"],
+        t: Int[Tensor, "batch"],
+        c: Float[Tensor, "rows condition"],
+    ) -> Float[Tensor, "rows channel height width"]:
+        """Evaluate at the times ``t``, under the conditions ``c``.
+
+        Args:
+            x: Noisy images.
+            t: Their times.
+            c: A condition for each; or several, all images under the first of them first. What
+                does not depend on the condition is then computed once.
+        """
+        time = self.time(time_embedding(t, self.config.base).to(x.dtype))
+        embedding = functional.silu(torch.cat([under_all(time, c), c], dim=1))
+
+        h = self.stem(x.contiguous(memory_format=self.memory_format))
+        skips = [under_all(h, c)]
+        for module in self.down:
+            h = self._apply_level(module, h, embedding)
+            skips.append(h)
+        for module in self.middle:
+            h = self._apply_level(module, h, embedding)
+        for module in self.up:
+            if isinstance(module, _Level):
+                h = torch.cat([h, skips.pop()], dim=1)
+            h = self._apply_level(module, h, embedding)
+        return self.head(h)
+
+    def _apply_level(self, module: nn.Module, h: Tensor, embedding: Tensor) -> Tensor:
+        if not isinstance(module, _Level):
+            return module(h)
+        if self.gradient_checkpointing and torch.is_grad_enabled():
+            return cast(Tensor, checkpoint(module, h, embedding, use_reentrant=False))
+        return module(h, embedding)
+
+
+def under_all(x: Shaped[Tensor, "batch *image"], c: Tensor) -> Shaped[Tensor, "rows *image"]:
+    """Images, times or features, repeated for all conditions that they are asked under.
+
+    >>> under_all(torch.tensor([1, 2]), torch.zeros(4, 64))
+    tensor([1, 2, 1, 2])
+    """
+    return x if len(x) == len(c) else torch.cat([x] * (len(c) // len(x)))  # in its layout
+
+
+def time_embedding(t: Int[Tensor, "batch"], width: int) -> Float[Tensor, "batch width"]:
+    """Sinusoidal embedding of the time (Vaswani et al., 2017), cosines first."""
+    half = width // 2
+    decay = torch.arange(half, device=t.device, dtype=torch.float32) / half
+    angles = t[:, None] * torch.exp(-math.log(10_000) * decay)
+    return torch.cat([angles.cos(), angles.sin()], dim=1)
+
+
+class _Level(nn.Module):
+    """A residual block, and attention after it where the level has any."""
+
+    def __init__(self, block: _ResidualBlock, attention: _Attention | None) -> None:
+        super().__init__()
+        self.block = block
+        self.attention = attention
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        h = self.block(x, embedding)
+        return h if self.attention is None else self.attention(h)
+
+
+class _ResidualBlock(nn.Module):
+    """Two convolutions; the embedding scales and shifts between them."""
+
+    def __init__(self, width: int, out: int, embedding: int, dropout: float) -> None:
+        super().__init__()
+        self.first = nn.Sequential(_norm(width), nn.SiLU(), nn.Conv2d(width, out, 3, padding=1))
+        self.modulation = nn.Linear(embedding, 2 * out)
+        self.norm = _norm(out)
+        self.second = nn.Sequential(
+            nn.SiLU(), nn.Dropout(dropout), _zero(nn.Conv2d(out, out, 3, padding=1))
+        )
+        self.skip = nn.Identity() if width == out else nn.Conv2d(width, out, 1)
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        scale, shift = self.modulation(embedding).chunk(2, dim=1)
+        h = self.norm(under_all(self.first(x), embedding), (scale, shift))
+        return under_all(self.skip(x), embedding) + self.second(h)
+
+
+class _Attention(nn.Module):
+    """Self-attention over the pixels."""
+
+    def __init__(self, width: int, head_channels: int) -> None:
+        super().__init__()
+        self.heads = _heads(width, head_channels)
+        self.norm = _norm(width)
+        self.qkv = nn.Conv2d(width, 3 * width, 1)
+        self.out = _zero(nn.Conv2d(width, width, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        height, width = x.shape[-2:]
+        qkv = self.qkv(self.norm(x)).flatten(2)  # (batch, 3·channel, pixel)
+        q, k, v = qkv.unflatten(1, (3, self.heads, -1)).transpose(-1, -2).unbind(1)
+        h = functional.scaled_dot_product_attention(q, k, v)  # (batch, head, pixel, channel)
+        return x + self.out(h.transpose(-1, -2).flatten(1, 2).unflatten(-1, (height, width)))
+
+
+class _Upsample(nn.Module):
+    """Nearest-neighbour doubling, then a convolution."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.convolution(functional.interpolate(x, scale_factor=2.0, mode="nearest"))
+
+
+def _norm(width: int) -> GroupNorm:
+    return GroupNorm(_groups(width), width)
+
+
+def _zero(convolution: nn.Conv2d) -> nn.Conv2d:
+    """Start a convolution at zero, so that a new block changes nothing."""
+    nn.init.zeros_(convolution.weight)
+    nn.init.zeros_(cast(Tensor, convolution.bias))
+    return convolution

@@ -1,0 +1,128 @@
+"""The noise behind images, kept on disk: inferred once, used by every setting and experiment.
+
+One file an image, named by a digest of everything the noise depends on: the model, the image, its
+attributes, the solver and the grid of times. The folder can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from fcfg.causal.attributes import Table
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.records import Abduction
+from fcfg.sampling import OnStep, Trajectory, parse_solver, time_grid
+from fcfg.support.errors import InputError
+from fcfg.support.files import write_atomically
+from fcfg.support.images import image_keys
+
+
+class AbductionCache:
+    """Abducts images with one pipeline, unless all of them were abducted before.
+
+    Args:
+        pipeline: The model.
+        digest: Of its weights and configuration, and of how it computes.
+        steps: From image to noise.
+        solver: How they are taken, as text.
+        grid: Where they are.
+        folder: Where to keep the noise, or nowhere.
+        batch_size: The most network rows at once.
+    """
+
+    def __init__(
+        self,
+        pipeline: CounterfactualPipeline,
+        digest: str,
+        *,
+        steps: int,
+        solver: str = "ddim",
+        grid: str = "uniform",
+        folder: Path | None,
+        batch_size: int,
+    ) -> None:
+        self.pipeline, self.folder, self.batch_size = pipeline, folder, batch_size
+        self.steps, self.solver, self.grid = steps, parse_solver(solver), grid
+        self.times = time_grid(pipeline.denoiser.schedule, steps, grid)
+        self._model = digest
+
+    def __call__(
+        self,
+        images: Float[Tensor, "image channel height width"],
+        attributes: Table,
+        on_step: OnStep | None = None,
+    ) -> Abduction:
+        """The noise behind images, from the disk where all of it is there."""
+        keys = image_keys(images)
+        paths = [self._path(key, attributes, row) for row, key in enumerate(keys)]
+        shape = images.shape[1:]
+        found = [None if path is None else _read(path, shape) for path in paths]
+        whole = [piece for piece in found if piece is not None]
+        if len(whole) == len(found):
+            trajectory = Trajectory.joined(whole)
+            return Abduction(trajectory, attributes, keys, self.times, self.solver)
+        abduction = self.pipeline.abduct(
+            images,
+            attributes,
+            steps=self.steps,
+            keys=keys,
+            solver=self.solver,
+            grid=self.grid,
+            batch_size=self.batch_size,
+            on_step=on_step,
+        )
+        if not bool(abduction.trajectory.x.isfinite().all()):
+            raise InputError(
+                "model",
+                expected="a network whose answers are finite numbers",
+                got="NaN or infinity when the noise behind images was inferred",
+                do="look at its training; more steps, or float32, may help a healthy one",
+            )
+        for row, path in enumerate(paths):
+            if path is not None:
+                _write(path, abduction.trajectory, row)
+        return abduction
+
+    def _path(self, key: str, attributes: Table, row: int) -> Path | None:
+        if self.folder is None:
+            return None
+        values = {name: np.asarray(column[row]).item() for name, column in attributes.items()}
+        parts = [self._model, key, values, repr(self.solver), self.times]
+        digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+        return self.folder / digest[:2] / f"{digest}.safetensors"
+
+
+def _write(path: Path, trajectory: Trajectory, row: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    one = trajectory.map(lambda tensor: tensor[row : row + 1].clone())
+    tensors = {"x": one.x, "evaluations": torch.tensor(one.spent[0])}
+    tensors |= {f"companion-{i}": companion for i, companion in enumerate(one.companions)}
+    if one.residual is not None:
+        tensors["residual"] = one.residual
+    write_atomically(path, to_bytes(tensors))
+
+
+def _read(path: Path, shape: torch.Size) -> Trajectory | None:
+    """None where there is no whole file, or one of something else."""
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError):
+        return None
+    if not {"x", "evaluations"} <= tensors.keys() or tensors["x"].shape != (1, *shape):
+        return None
+    return Trajectory(
+        tensors["x"],
+        tuple(tensors[name] for name in sorted(tensors) if name.startswith("companion")),
+        tensors.get("residual"),
+        evaluations=int(tensors["evaluations"]),
+    )

@@ -1,0 +1,323 @@
+"""From rows to numbers with intervals: one cell for each intervention and guidance.
+
+All cells of a run use the same resamples of its images, so that differences between them are
+paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fcfg.causal.attributes import (
+    AbstractAttribute,
+    AttributeSpace,
+    Binary,
+    Categorical,
+    Column,
+    Continuous,
+)
+from fcfg.causal.graph import CausalGraph
+from fcfg.evaluation.result_files import BASELINE, JSON, Result
+from fcfg.metrics import (
+    MIN_IMAGES,
+    Bootstrap,
+    Estimate,
+    auroc,
+    correlation,
+    directions,
+    level_scores,
+    macro_auroc,
+    mean,
+    mean_absolute_error,
+    ratio,
+    signed_shift,
+)
+from fcfg.support.errors import InputError
+
+Key: TypeAlias = tuple[str, str]  # intervention and guidance
+Estimates: TypeAlias = dict[str, Estimate]  # by attribute
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One intervention under one guidance. What could not be measured is None, or missing."""
+
+    do: str
+    guidance: str
+    n: int
+    attributes: tuple[str, ...]  #: all of them
+    targets: tuple[str, ...]  #: those intervened on
+    affected: tuple[str, ...]  #: they, and what they cause
+    effectiveness: Estimates = field(repr=False)
+    """AUROC × 100 of the judge against the attributes asked for; mean absolute error of a
+    continuous attribute, in its own unit. Not from fewer than 200 images."""
+    delta: Estimates = field(repr=False)  #: against no guidance
+    delta_real: Estimates = field(repr=False)  #: against factual images and their attributes
+    shift: Estimates = field(repr=False)  #: of what the judge reads, against no guidance
+    factor_error: Estimates = field(repr=False)  #: against the true counterfactual, drawn worlds
+    correlation: Estimates = field(repr=False)
+    """Of what the judge reads with the attributes asked for, from any number of images."""
+    moved: Estimates = field(repr=False)
+    """Of targets: how far the judge's reading moved from the factual image to the value asked for,
+    in the unit of a shift."""
+    values: dict[str, tuple[Any, ...]] = field(repr=False)  #: that targets are set to, sorted
+    change_mae: Estimate | None = field(repr=False)  #: counterfactual to factual image
+    change_lpips: Estimate | None = field(repr=False)
+    reversal_mae: Estimate | None = field(repr=False)  #: factual image to the way back
+    reversal_lpips: Estimate | None = field(repr=False)
+    truth_mae: Estimate | None = field(repr=False)  #: to the true counterfactual
+    truth_changed: Estimate | None = field(repr=False)
+    """Error on the pixels that truly change, over the change itself: 1 is nothing done."""
+    fd_judge: float | None
+    fid: float | None
+    evaluations: float  #: network rows for one counterfactual, abduction included
+    seconds: float  #: for one, on the hardware of the header
+
+    @property
+    def drift(self) -> Estimates:
+        """Signed shift of every attribute: against the truth where it is known."""
+        return self.factor_error or self.shift
+
+    @property
+    def invariant(self) -> tuple[str, ...]:
+        """The attributes that should stay put."""
+        return tuple(name for name in self.attributes if name not in self.affected)
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """All cells of a run."""
+
+    header: JSON = field(repr=False)
+    space: AttributeSpace
+    cells: dict[Key, Cell] = field(repr=False)  #: in the order of the header
+    composition: Cell | None = field(repr=False)  #: the null intervention, unguided
+    real: Estimates = field(repr=False)  #: effectiveness on factual images
+    real_correlation: Estimates = field(repr=False)  #: of the judge with factual attributes
+    unrelated: Estimate | None = field(repr=False)
+    """Mean absolute error between factual images that have nothing to do with each other; None
+    of runs that did not measure it."""
+    n: int
+
+    @property
+    def dos(self) -> tuple[str, ...]:
+        """Interventions, in order."""
+        return tuple(dict.fromkeys(do for do, _ in self.cells))
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Guidances, in order; not every one need be there for every intervention."""
+        return tuple(dict.fromkeys(guidance for _, guidance in self.cells))
+
+
+def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summary:
+    """Compute everything that tables and figures show.
+
+    Args:
+        result: A whole run.
+        resamples: Of the images, for the intervals.
+        seed: Of the resamples.
+    """
+    header = result.header
+    if not result.rows:
+        raise InputError(
+            f"results of '{header['experiment']}'",
+            expected="at least one row",
+            got="an empty run",
+            do="run 'fcfg evaluate' until it has some",
+        )
+    if result.missing or len(result.real) < len(header["images"]):
+        raise InputError(
+            f"results of '{header['experiment']}'",
+            expected=f"{rows_text(result)} rows, and {len(header['images']):,} real images",
+            got=f"{len(result.rows):,} and {len(result.real):,}",
+            do="run the same 'fcfg evaluate' again, or the shards that are missing",
+        )
+    builder = _Builder(result, Bootstrap(len(header["images"]), resamples=resamples, seed=seed))
+    cells = {(do, guidance): builder.cell(do, guidance) for do, guidance in header["questions"]}
+    composition = cells.pop(("", BASELINE), None)
+    return Summary(
+        header,
+        builder.space,
+        cells,
+        composition,
+        builder.real,
+        builder.correlation(builder.factual, "attributes"),
+        builder.unrelated(),
+        builder.n,
+    )
+
+
+def rows_text(result: Result) -> str:
+    """How many rows a whole run has."""
+    return f"{len(result.rows) + result.missing:,}"
+
+
+class _Builder:
+    """Columns of a result, in the order of its images."""
+
+    def __init__(self, result: Result, bootstrap: Bootstrap) -> None:
+        header = result.header
+        self.bootstrap, self.images = bootstrap, header["images"]
+        self.n = len(self.images)
+        self.space = AttributeSpace.from_config(header["attributes"])
+        self.graph = CausalGraph(header["graph"])
+        self.rows: dict[Key, dict[str, JSON]] = {}
+        for row in result.rows:
+            self.rows.setdefault((row["do"], row["guidance"]), {})[row["image"]] = row
+        self.distances = {
+            (entry["do"], entry["guidance"], entry["metric"]): entry["value"]
+            for entry in result.distances
+            if entry["n"] >= MIN_IMAGES  # of fewer, it speaks of their number more than of them
+        }
+        self.factual = [result.real[image] for image in self.images]
+        self.real = self._effectiveness(self.factual, "attributes")
+
+    def cell(self, do: str, guidance: str) -> Cell:
+        rows = [self.rows[(do, guidance)][image] for image in self.images]
+        plain = self.rows.get((do, BASELINE), {})
+        base = [plain[image] for image in self.images] if plain else []
+        targets = tuple(do.split("+")) if do else ()
+        affected = self.graph.affected(targets)
+        effectiveness = self._effectiveness(rows, "target")
+        before = self._effectiveness(base, "target") if base else {}
+        return Cell(
+            do=do,
+            guidance=guidance,
+            n=self.n,
+            attributes=self.space.names,
+            targets=targets,
+            affected=tuple(name for name in self.space.names if name in affected),
+            effectiveness=effectiveness,
+            delta=_differences(effectiveness, before),
+            delta_real=_differences(effectiveness, self.real),
+            shift=self._shift(rows, base) if base else {},
+            factor_error=self._factor_error(rows),
+            correlation=self.correlation(rows, "target"),
+            moved={name: self._moved(self.space[name], rows) for name in targets},
+            values={name: tuple(sorted({r["target"][name] for r in rows})) for name in targets},
+            change_mae=self._mean(rows, "change", "mae"),
+            change_lpips=self._mean(rows, "change", "lpips"),
+            reversal_mae=self._mean(rows, "reversal", "mae"),
+            reversal_lpips=self._mean(rows, "reversal", "lpips"),
+            truth_mae=self._mean(rows, "truth", "mae"),
+            truth_changed=self._truth_changed(rows),
+            fd_judge=self.distances.get((do, guidance, "FD-judge")),
+            fid=self.distances.get((do, guidance, "FID")),
+            evaluations=float(np.mean([row["evaluations"] for row in rows])),
+            seconds=float(np.mean([row["seconds"] for row in rows])),
+        )
+
+    def _effectiveness(self, entries: list[JSON], asked: str) -> Estimates:
+        estimates: Estimates = {}
+        for attribute in self.space:
+            name = attribute.name
+            scores = np.array([entry["scores"][name] for entry in entries], dtype=np.float64)
+            wanted = self._column(attribute, (entry[asked][name] for entry in entries))
+            if isinstance(attribute, Continuous):
+                estimates[name] = mean_absolute_error(scores, wanted, self.bootstrap)
+            elif self.n >= MIN_IMAGES and len(np.unique(wanted)) > 1:
+                measure = auroc if isinstance(attribute, Binary) else macro_auroc
+                estimates[name] = measure(scores, wanted, self.bootstrap).scaled(100)
+        return estimates
+
+    def correlation(self, entries: list[JSON], asked: str) -> Estimates:
+        estimates: Estimates = {}
+        for attribute in self.space:
+            name = attribute.name
+            scores = [entry["scores"][name] for entry in entries]
+            wanted = self._column(attribute, (entry[asked][name] for entry in entries))
+            if isinstance(attribute, Categorical):
+                wanted = np.eye(len(attribute.levels))[wanted]
+            found = correlation(scores, wanted, self.bootstrap)
+            estimates |= {name: found} if found is not None else {}
+        return estimates
+
+    def unrelated(self) -> Estimate | None:
+        values = [entry.get("unrelated") for entry in self.factual]
+        return None if None in values else mean(np.array(values), self.bootstrap)
+
+    def _shift(self, rows: list[JSON], base: list[JSON]) -> Estimates:
+        return {
+            attribute.name: self._signed(attribute, rows, base, self._wanted(attribute, rows))
+            for attribute in self.space
+        }
+
+    def _signed(
+        self, attribute: AbstractAttribute, rows: list[JSON], base: list[JSON], toward: Column
+    ) -> Estimate:
+        """How far the judge's reading is from another one, in the direction of some values."""
+        wanted, factual = self._wanted(attribute, rows), self._own(attribute)
+        scale = float(factual.std()) or 1.0 if isinstance(attribute, Continuous) else 1.0
+        sign = directions(attribute.to_config()["kind"], toward, factual)
+        seen, reference = (self._seen(attribute, entries, wanted) for entries in (rows, base))
+        return signed_shift(seen, reference, sign, self.bootstrap, scale=scale)
+
+    def _moved(self, attribute: AbstractAttribute, rows: list[JSON]) -> Estimate:
+        toward, factual = self._wanted(attribute, rows), self._own(attribute)
+        if isinstance(attribute, Continuous):  # from its own value on, not from their mean
+            toward = factual.mean() + toward - factual
+        return self._signed(attribute, rows, self.factual, toward)
+
+    def _seen(
+        self, attribute: AbstractAttribute, entries: list[JSON], wanted: Column
+    ) -> NDArray[np.float64]:
+        """The judge's score; of a categorical attribute, for the level that was asked for."""
+        scores = np.array([entry["scores"][attribute.name] for entry in entries], np.float64)
+        return level_scores(scores, wanted) if isinstance(attribute, Categorical) else scores
+
+    def _wanted(self, attribute: AbstractAttribute, rows: list[JSON]) -> Column:
+        return self._column(attribute, (row["target"][attribute.name] for row in rows))
+
+    def _own(self, attribute: AbstractAttribute) -> Column:
+        values = (entry["attributes"][attribute.name] for entry in self.factual)
+        return self._column(attribute, values)
+
+    def _factor_error(self, rows: list[JSON]) -> Estimates:
+        """Of binary attributes: a factor of another kind has no direction toward its value."""
+        if any(row["truth"] is None for row in rows):
+            return {}
+        estimates: Estimates = {}
+        for attribute in self.space:
+            name = attribute.name
+            if isinstance(attribute, Binary) and name in rows[0]["factors"]:
+                read, true, wanted = (
+                    np.array([get(row)[name] for row in rows]) for get in _FACTOR_COLUMNS
+                )
+                scale = float(np.std([entry["factors"][name] for entry in self.factual])) or 1.0
+                sign = directions("binary", wanted)
+                estimates[name] = signed_shift(read, true, sign, self.bootstrap, scale=scale)
+        return estimates
+
+    def _mean(self, rows: list[JSON], part: str, name: str) -> Estimate | None:
+        values = [None if row[part] is None else row[part][name] for row in rows]
+        return None if None in values else mean(np.array(values), self.bootstrap)
+
+    def _truth_changed(self, rows: list[JSON]) -> Estimate | None:
+        if any(row["truth"] is None for row in rows):
+            return None
+        missed, changed = (
+            np.array([row["truth"][key] for row in rows]) for key in ("missed", "changed")
+        )
+        return ratio(missed, changed, self.bootstrap) if changed.sum() else None
+
+    def _column(self, attribute: AbstractAttribute, values: Iterable[Any]) -> Column:
+        if isinstance(attribute, Categorical):
+            return np.array([attribute.levels.index(value) for value in values])
+        return np.array(list(values))
+
+
+_FACTOR_COLUMNS: tuple[Callable[[Mapping[str, Any]], Mapping[str, float]], ...] = (
+    lambda row: row["factors"],
+    lambda row: row["truth"]["factors"],
+    lambda row: row["truth"]["target"],
+)
+
+
+def _differences(ours: Estimates, others: Estimates) -> Estimates:
+    return {name: ours[name] - others[name] for name in ours if name in others}

@@ -1,0 +1,204 @@
+"""Attributes as users write them: ``smiling=0,male=1``, a table of files, or what a judge sees."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Table
+from fcfg.causal.codes import BINARY_TEXTS
+from fcfg.causal.intervention import Intervention, from_text, intervened
+from fcfg.datasets.columns import missing_column, read_table
+from fcfg.datasets.listing import listed
+from fcfg.datasets.tables import read_columns
+from fcfg.judge import Reading
+from fcfg.support.errors import InputError, check_is
+
+AUTO = "auto"
+JUDGE = "judge"
+FILE = "file_name"  # the column of a table that names the pictures
+Attributes: TypeAlias = str | os.PathLike[str] | Mapping[str, ArrayLike]
+
+_SEPARATOR = re.compile(r",(?=[^,=]*=)")  # a comma before the next name; levels may hold others
+_WANTED = "'auto', a table that ends in .csv, or pairs such as smiling=0,male=1"
+
+
+@dataclass(frozen=True, eq=False)
+class Factual:
+    """The attributes of pictures, and who says so."""
+
+    attributes: Table = field(repr=False)
+    source: str  #: 'judge', 'given', or the path of a table
+    note: str  #: the same as a sentence
+
+
+def parse_do(texts: Iterable[str], space: AttributeSpace) -> dict[str, Intervention]:
+    """Read an intervention: for each target a text as in :mod:`fcfg.causal.intervention`.
+
+    >>> space = AttributeSpace([Binary("smiling"), Categorical("hair", ["dark", "fair"])])
+    >>> parse_do(["smiling=flip,hair=fair"], space)
+    {'smiling': 'flip', 'hair': 'fair'}
+
+    Args:
+        texts: Texts such as ``smiling=1`` or ``smiling=1,age=+10``; every target once.
+        space: The attributes of the model.
+    """
+    written = _pairs("do", texts)
+    space.check_known(written, "do")
+    do: dict[str, Intervention] = {}
+    for name, text in written.items():
+        value = from_text(space[name], text)
+        if not callable(value):
+            intervened(space[name], value, np.zeros(1))  # refused now, not after the reading
+        do[name] = text if callable(value) else value
+    return do
+
+
+def find_attributes(
+    given: Attributes,
+    space: AttributeSpace,
+    files: Sequence[Path],
+    reading: Reading | None,
+    rename: Mapping[str, str] | None = None,
+) -> Factual:
+    """The factual attributes of files, one row for each.
+
+    Args:
+        given: 'auto' for what the judge sees; the path of a CSV table with a column
+            ``file_name`` and one for each attribute, read as in training; pairs such as
+            ``smiling=0,male=1``, which hold for every file; or a mapping from names to columns.
+        space: The attributes of the model.
+        files: The pictures.
+        reading: What the judge sees in them, if there is one.
+        rename: Columns of the training table with other names than their attributes; a table
+            without such a column has one with the name of the attribute.
+    """
+    if isinstance(given, Mapping):
+        return Factual(_columns(given, space, len(files)), "given", "the attributes were given")
+    check_is("attributes", given, (str, os.PathLike), _WANTED)
+    text = os.fspath(given)
+    if text == AUTO:
+        return _judged(reading)
+    if text.lower().endswith(".csv"):
+        return _from_table(Path(text), space, files, rename or {})
+    if "=" not in text:
+        raise InputError("attributes", expected=_WANTED, got=repr(text), do="write one of these")
+    written = _pairs("attributes", [text])
+    space.check_known(written)
+    values = {name: [_value(space[name], value)] for name, value in written.items()}
+    columns = {name: np.repeat(column, len(files)) for name, column in space.parse(values).items()}
+    return Factual(columns, "given", f"all pictures have {text}, as given")
+
+
+def _columns(given: Mapping[str, ArrayLike], space: AttributeSpace, count: int) -> Table:
+    columns = space.parse(given)
+    length = len(columns[space.names[0]])
+    if length != count:
+        raise InputError(
+            "attributes",
+            expected=f"{count} values in each column, one for each picture",
+            got=length,
+            do="give them in the order of the pictures",
+        )
+    return columns
+
+
+def _judged(reading: Reading | None) -> Factual:
+    if reading is None:
+        raise InputError(
+            "attributes",
+            expected="a table or pairs, since the model has no judge to read them",
+            got=f"'{AUTO}', or nothing",
+            do="give --attributes table.csv, or --attributes 'name=value,...'",
+        )
+    return Factual(
+        reading.attributes,
+        JUDGE,
+        "the attributes were read by the judge; in brackets: how sure it is",
+    )
+
+
+def _from_table(
+    path: Path, space: AttributeSpace, files: Sequence[Path], rename: Mapping[str, str]
+) -> Factual:
+    table = read_columns(path)
+    columns = {name: rename[name] if rename.get(name) in table else name for name in space.names}
+    for column in (FILE, *columns.values()):
+        if column not in table:
+            raise missing_column(str(path), column, table)
+    rows = _matching(path, table[FILE], files)
+    texts = {name: [table[column][row] for row in rows] for name, column in columns.items()}
+    values = read_table(space, texts, [str(file) for file in files], str(path))
+    return Factual(values, str(path), f"the attributes are those of {path}")
+
+
+def _matching(path: Path, names: Sequence[str], files: Sequence[Path]) -> list[int]:
+    """The row of every file: that with its path, or else that with its name."""
+    places: dict[Path, list[int]] = {}
+    bare: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        places.setdefault((path.parent / name).resolve(), []).append(row)
+        bare.setdefault(Path(name).name, []).append(row)
+    rows = [places.get(file.resolve()) or bare.get(file.name, []) for file in files]
+    for file, found in zip(files, rows, strict=True):
+        if len(found) > 1:
+            raise InputError(
+                str(path),
+                expected=f"one row for '{file}'",
+                got=f"{len(found)}: {listed([names[row] for row in found])}",
+                do="keep one, or write file names with their folders",
+            )
+    missing = [str(file) for file, found in zip(files, rows, strict=True) if not found]
+    if missing:
+        raise InputError(
+            str(path),
+            expected=f"a row for every picture, by its {FILE}",
+            got=f"none for {listed(missing)}",
+            do="add the rows; names are relative to the table, or without a folder",
+        )
+    chosen = [row for (row,) in rows]
+    claimed = [row for row, count in Counter(chosen).items() if count > 1]
+    if claimed:
+        raise InputError(
+            str(path),
+            expected="a row of its own for every picture",
+            got=f"one '{names[claimed[0]]}' for several",
+            do="write file names with their folders, relative to the table",
+        )
+    return chosen
+
+
+def _pairs(subject: str, texts: Iterable[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        for part in _SEPARATOR.split(text):
+            name, equals, value = (piece.strip() for piece in part.partition("="))
+            if not (name and equals and value) or name in pairs:
+                raise InputError(
+                    subject,
+                    expected="name=value, every name once",
+                    got=repr(part),
+                    do="write for example smiling=1,male=0",
+                )
+            pairs[name] = value
+    return pairs
+
+
+def _value(attribute: AbstractAttribute, text: str) -> float | str:
+    """A level by its name, anything else as a number where it is one."""
+    if isinstance(attribute, Categorical):
+        return text
+    if isinstance(attribute, Binary) and text.lower() in BINARY_TEXTS:
+        return float(BINARY_TEXTS[text.lower()])
+    try:
+        return float(text)
+    except ValueError:
+        return text

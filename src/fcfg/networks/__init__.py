@@ -1,6 +1,0 @@
-"""Networks that know nothing of the package; any other with the same call can replace them."""
-
-from fcfg.networks.judge import Judge, JudgeConfig
-from fcfg.networks.unet import PAPER, UNet, UNetConfig, under_all
-
-__all__ = ["PAPER", "Judge", "JudgeConfig", "UNet", "UNetConfig", "under_all"]

@@ -1,0 +1,1 @@
+"""Counterfactuals from images: abduction, action, prediction; saving, loading, execution."""

@@ -1,0 +1,55 @@
+"""Names of attributes and groups, and of runs: what may be one."""
+
+from __future__ import annotations
+
+import reprlib
+
+from fcfg.support.errors import InputError
+
+RESERVED = ("affected", "invariant")  # groups that follow from an intervention
+_MEANINGS = {  # characters that mean something where names are written
+    "=": "gives an attribute its value, as in smiling=1",
+    ",": "separates attributes, as in smiling=1,male=0",
+    ";": "begins an option of a guidance",
+    ":": "ends the name of a guidance",
+    ".": "separates names in weight files and in --set",
+    "+": "joins the targets of one intervention, as in smiling+male",
+}
+_FOLDER_BYTES = 200  # file systems take 255
+
+
+def check_name(name: object) -> str:
+    """Return a legal name of an attribute or a group, or refuse it.
+
+    The characters ``= , ; : . +`` mean something in interventions, guidance and weight files.
+    """
+    if isinstance(name, str) and name and name == name.strip() and not set(name) & set(_MEANINGS):
+        return name
+    used = [mark for mark in _MEANINGS if isinstance(name, str) and mark in name]
+    raise InputError(
+        "name",
+        expected=f"a text without '{used[0]}', which {_MEANINGS[used[0]]}"
+        if used
+        else "a text without a space at its beginning or end",
+        got=repr(name),
+        do="rename it",
+    )
+
+
+def check_folder_name(name: str) -> str:
+    r"""Return the name of a run, which is that of its folder, or refuse it.
+
+    >>> check_folder_name("../../elsewhere")
+    Traceback (most recent call last):
+    fcfg.InputError: name: expected a plain folder name of at most 200 bytes, without / and
+    \, got '../../elsewhere'; rename it.
+    """
+    plain = name.isprintable() and name == name.strip() and not set(name) & set("/\\")
+    if not plain or name[:1] in ("", ".", "-") or len(name.encode()) > _FOLDER_BYTES:
+        raise InputError(
+            "name",
+            expected=f"a plain folder name of at most {_FOLDER_BYTES} bytes, without / and \\",
+            got=reprlib.repr(name),
+            do="rename it",
+        )
+    return name
