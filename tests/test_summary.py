@@ -17,7 +17,7 @@ from sklearn.metrics import mean_absolute_error, roc_auc_score
 
 from evaluations import answers, asked, evaluation, tiny_model
 from fcfg.evaluation import Result, Summary, read_results, summarise
-from fcfg.evaluation import lines as lines_module
+from fcfg.evaluation import result_lines as lines_module
 from fcfg.evaluation.result_files import JSON
 from refusal import refused
 from results import make_results
