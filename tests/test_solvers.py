@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import reference
-from fcfg.diffusion.denoiser import (
+from fcfg.diffusion.prediction import (
     AbstractPredictor,
     ConditionalPredictor,
     Images,
@@ -375,10 +375,10 @@ def test_every_name_is_a_solver_and_texts_do_as_well() -> None:
     [
         ("dpm2m", "solver", ["'bdia'", "did you mean 'dpm-2m'?"]),
         ("", "solver", ["use one of 'ddim'"]),
-        (None, "solver", ["its text, such as 'ddim'", "None"]),
+        (None, "solver", ["a solver or a string", "None", "write it as dpm-2m or fixed-point:5"]),
         ("ddim:5", "solver 'ddim:5'", ["'ddim' alone", "':5'"]),
-        ("fixed-point:0", "fixed-point iterations", ["a whole number from 1"]),
-        ("fixed-point:-2", "fixed-point iterations", ["a whole number from 1"]),
+        ("fixed-point:0", "fixed-point iterations", ["an integer from 1"]),
+        ("fixed-point:-2", "fixed-point iterations", ["an integer from 1"]),
         ("fixed-point:2.5", "solver 'fixed-point:2.5'", ["a number behind the colon", "'2.5'"]),
         ("bdia:", "solver 'bdia:'", ["a number behind the colon", "''"]),
         ("bdia:0", "bdia, gamma", ["above 0, up to 1"]),

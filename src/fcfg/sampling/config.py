@@ -33,7 +33,9 @@ class SamplingConfig:
 
     def __post_init__(self) -> None:
         """Check solver and grid."""
-        check_is("solver", self.solver, AbstractSolver, "a solver such as fcfg.DDIM()")
+        check_is(
+            "solver", self.solver, AbstractSolver, "a solver", do="pass one such as fcfg.DDIM()"
+        )
         check_among("grid", self.grid, GRIDS)
 
     @classmethod
@@ -45,7 +47,7 @@ class SamplingConfig:
         >>> str(SamplingConfig.parse("heun"))
         'heun karras 20'
         """
-        check_is("sampling", text, str, "a string such as 'ddim uniform 100'")
+        check_is("sampling", text, str, "a string", do="write it as 'ddim uniform 100'")
         words = re.sub(r"\s*:\s*", ":", text).split()
         if len(words) == 1 and words[0].isdecimal():
             return replace(PRESETS["default"], steps=int(words[0]))
@@ -100,7 +102,8 @@ def as_sampling(sampling: SamplingLike) -> SamplingConfig:
         return sampling
     if isinstance(sampling, Integral):
         return replace(PRESETS["default"], steps=sampling)
-    check_is("sampling", sampling, str, "a SamplingConfig, a string, or a number of steps")
+    expected = "a SamplingConfig, a string, or a number of steps"
+    check_is("sampling", sampling, str, expected, do="write it as 'ddim uniform 100'")
     return SamplingConfig.parse(sampling)
 
 

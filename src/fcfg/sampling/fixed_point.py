@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.diffusion.denoiser import AbstractPredictor, Images, Rows, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, Images, Rows, State, Step
 from fcfg.sampling.ddim import DDIM, ddim_step
 from fcfg.sampling.solver import AbstractSolver, register_solver
 from fcfg.sampling.trajectory import Trajectory
-from fcfg.support.errors import check_whole
+from fcfg.support.errors import check_integer
 
 
 @register_solver
@@ -37,7 +37,7 @@ class FixedPointDDIM(AbstractSolver):
 
     def __post_init__(self) -> None:
         """Refuse no iteration at all."""
-        check_whole("fixed-point iterations", self.iterations, 1, 1000, do="use 5")
+        check_integer("fixed-point iterations", self.iterations, 1, 1000, do="use 5")
 
     def init(self, trajectory: Trajectory) -> State:
         """No state."""

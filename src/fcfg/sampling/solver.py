@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import Any, ClassVar, TypeVar
 
-from fcfg.diffusion.denoiser import AbstractPredictor, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.sampling.trajectory import Trajectory
 from fcfg.support.errors import InputError, check_among, check_is, short
 
@@ -99,7 +99,8 @@ def as_solver(solver: AbstractSolver | str) -> AbstractSolver:
     """
     if isinstance(solver, AbstractSolver):
         return solver
-    check_is("solver", solver, str, "a solver such as fcfg.DDIM(), or its text, such as 'ddim'")
+    expected, do = "a solver or a string", "write it as dpm-2m or fixed-point:5"
+    check_is("solver", solver, str, expected, do=do)
     name, colon, number = (part.strip() for part in solver.partition(":"))
     check_among("solver", name, SOLVERS)
     if not colon:
