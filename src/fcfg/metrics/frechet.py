@@ -30,6 +30,7 @@ from torch.nn import functional
 from fcfg.metrics.pixels import PIXEL_RANGE, checked
 from fcfg.metrics.weight_files import read_stored
 from fcfg.support.errors import InputError, check_integer
+from fcfg.support.images import images_to_bytes
 
 _SIZE = 299
 
@@ -129,7 +130,7 @@ class Inception(nn.Module):
 
 
 def _prepared(images: Tensor) -> Float[Tensor, "n 3 299 299"]:
-    pixels = ((images.clamp(-1, 1) + 1) * 127.5).round().expand(-1, 3, -1, -1)
+    pixels = images_to_bytes(images).to(images.dtype).expand(-1, 3, -1, -1)
     large = functional.interpolate(pixels, size=(_SIZE, _SIZE), mode="bilinear")
     return (large - 128) / 128
 

@@ -16,11 +16,10 @@ from torch import Tensor
 from fcfg.evaluation.pictures import read_index
 from fcfg.evaluation.result_files import Result
 from fcfg.evaluation.summary import Summary
-from fcfg.generation import difference_map, difference_scale
 from fcfg.reports.rule_styles import Setting, setting, strongest
-from fcfg.sheet import sheet
+from fcfg.sheet import difference_map, difference_scale, sheet
 from fcfg.support.errors import InputError
-from fcfg.support.images import read_images
+from fcfg.support.images import images_from_bytes, read_images
 
 _MANY, _FEW = 6, 3  # images in a strip of answers, and in one with maps
 _INDEX = "pictures/index.json"
@@ -228,7 +227,7 @@ def _maps(images: Tensor, others: Tensor, scale: float) -> Tensor:
 def _to_images(
     maps: UInt8[np.ndarray, "batch height width 3"],
 ) -> Float[Tensor, "batch 3 height width"]:
-    return torch.from_numpy(maps).permute(0, 3, 1, 2).float() / 127.5 - 1
+    return images_from_bytes(torch.from_numpy(maps).permute(0, 3, 1, 2))
 
 
 def ramp(width: int = 128) -> bytes:

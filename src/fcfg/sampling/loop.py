@@ -1,4 +1,4 @@
-"""The loop: a plan followed step by step, in either direction."""
+"""The sampling loop, in either direction."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fcfg.sampling.trajectory import Trajectory
 
 @dataclass(frozen=True, eq=False)
 class StepRecord:
-    """What ``on_step`` is told after every step."""
+    """Argument of the callback ``on_step``, after every step."""
 
-    index: int  #: of the step just done, from 0
-    steps: int  #: how many the run has
-    trajectory: Trajectory  #: of the images in hand
+    index: int  #: of the finished step, from 0
+    steps: int  #: number of steps
+    trajectory: Trajectory  #: of the current chunk of images
     ascending: bool  #: true in an abduction, false in a prediction
-    first_image: int = 0  #: where ``trajectory.x[0]`` stands among the caller's images
-    images: int = 0  #: how many the caller has
+    first_image: int = 0  #: index of ``trajectory.x[0]`` among the caller's images
+    images: int = 0  #: number of the caller's images
 
     @property
     def share(self) -> float:
-        """How much of the abduction, or of the prediction, is done: 0 to 1."""
+        """Share of the abduction or prediction that is done, 0 to 1."""
         count = len(self.trajectory.x)
         done = self.first_image * self.steps + count * (self.index + 1)
         return done / (self.steps * max(self.images, count))

@@ -1,4 +1,4 @@
-"""The plan of a run: what is to be known of its steps."""
+"""The plan of a run: times, noise levels and weights of all steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fcfg.support.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Everything a run needs to know about its steps: one table, as tensors on the device."""
+    """Times, noise levels and weights of all steps, as tensors on the device."""
 
     t: Int[Tensor, "steps"]
     s: Int[Tensor, "steps"]
@@ -41,15 +41,15 @@ class Plan:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> Plan:
-        """Look everything up in float64, once.
+        """Compute everything in float64, once.
 
         Args:
             schedule: The noise levels.
-            times: Strictly ascending or strictly descending, within 0..T.
-            weights: Of the guidance; none by default.
-            guided: Which steps are guided; none by default.
-            device: Of the tensors.
-            dtype: Of the sampler state.
+            times: Strictly ascending or strictly descending times within 0..T.
+            weights: Guidance weights; none by default.
+            guided: Whether each step is guided; none is by default.
+            device: Device of the tensors.
+            dtype: Data type of the sampler state.
         """
         pairs = list(pairwise(times))
         ascending = bool(pairs) and pairs[0][0] < pairs[0][1]

@@ -1,4 +1,4 @@
-"""Where a run stands."""
+"""The state of a run."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from fcfg.diffusion.prediction import Images, Rows
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """Where a run stands: what a solver starts from, what it returns, what abduction keeps."""
+    """The state of a run: input and output of every step, and the result of abduction."""
 
     x: Images = field(repr=False)  #: the images at this time, unclamped
-    #: Second state of exactly invertible schemes.
+    #: Second state of exactly invertible solvers.
     companions: tuple[Images, ...] = field(default=(), repr=False)
-    residual: Float[Tensor, "batch"] | None = None  #: worst miss of a refined inversion (RMS)
-    evaluations: Rows = 0  #: network rows spent so far on each image
+    residual: Float[Tensor, "batch"] | None = (
+        None  #: largest residual of a refined inversion (RMS)
+    )
+    evaluations: Rows = 0  #: network rows per image so far
 
     @property
     def spent(self) -> list[int]:
-        """Network rows spent so far, image by image."""
+        """Network rows so far, for each image."""
         rows = self.evaluations
         return rows.tolist() if isinstance(rows, Tensor) else [rows] * len(self.x)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Trajectory:
-        """Apply a function to every tensor: move it, slice it."""
+        """Apply a function to every tensor."""
         rows = self.evaluations
         return replace(
             self,
@@ -41,7 +43,7 @@ class Trajectory:
 
     @staticmethod
     def joined(pieces: Sequence[Trajectory]) -> Trajectory:
-        """Put the trajectories of several slices of a batch together."""
+        """Concatenate the trajectories of several slices of a batch."""
         residuals = [piece.residual for piece in pieces if piece.residual is not None]
         spent = [rows for piece in pieces for rows in piece.spent]
         companions = zip(*(piece.companions for piece in pieces), strict=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-import torch
 from PIL import Image
 from torch import Tensor
 
@@ -11,6 +9,7 @@ from fcfg.causal.attributes import AbstractAttribute, Column, Continuous
 from fcfg.datasets.examples import Examples
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sheet import sheet
+from fcfg.support.images import images_from_bytes
 
 _IMAGES, _STEPS, _QUESTIONS, _SIDE = 6, 20, 3, 96
 
@@ -36,7 +35,7 @@ def counterfactual_sheet(pipeline: CounterfactualPipeline, examples: Examples) -
 
 def as_images(examples: Examples, count: int) -> Tensor:
     """The first images, in [-1, 1]."""
-    return torch.from_numpy(np.array(examples.images[:count])).float() / 127.5 - 1
+    return images_from_bytes(examples.images[:count])
 
 
 def _answerable(pipeline: CounterfactualPipeline, name: str) -> bool:

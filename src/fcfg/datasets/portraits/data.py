@@ -21,6 +21,7 @@ from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.datasets import portraits
 from fcfg.datasets.examples import Examples, OnProgress, Splits
 from fcfg.support.errors import InputError
+from fcfg.support.images import images_to_bytes
 
 #: Validation portraits have this seed, whatever that of training.
 VALIDATION_SEED = portraits.EVALUATION_SEED - 1
@@ -107,7 +108,7 @@ def to_bytes(
     images: Float[Tensor, "batch 3 height width"],
 ) -> UInt8[np.ndarray, "batch 3 height width"]:
     """Pixels as an 8-bit file would hold them."""
-    return ((images + 1) * 127.5).round().to(torch.uint8).numpy()
+    return images_to_bytes(images).numpy()
 
 
 def _check_memory(config: DrawnData, total: int) -> None:
