@@ -26,7 +26,7 @@ def counterfactual_sheet(pipeline: CounterfactualPipeline, examples: Examples) -
     images = as_images(examples, count)
     table = {name: column[:count] for name, column in examples.attributes.items()}
     answerable = [a for a in pipeline.space if _answerable(pipeline, a.name)]
-    abduction = pipeline.abduct(images, table, steps=_STEPS)
+    abduction = pipeline.abduct(images, table, sampling=_STEPS)
     rows: dict[str, Tensor] = {"factual": images}
     for attribute in answerable[:_QUESTIONS]:
         action = pipeline.act(table, {attribute.name: _other(attribute, table[attribute.name])})
