@@ -133,8 +133,8 @@ def generate(
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:3 --out cfg3
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
-    from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
+    from fcfg.cli.progress import share_bar
     from fcfg.generation import finished_before, model_pixels, parse_do, prepare, run
     from fcfg.guidance import Guidance
     from fcfg.pipeline.checkpoint import load
