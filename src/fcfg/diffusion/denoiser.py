@@ -22,7 +22,7 @@ from fcfg.diffusion.schedule import (
     noise_from_output,
     training_target,
 )
-from fcfg.support.errors import InputError, check_among, check_whole
+from fcfg.support.errors import InputError, check_among, check_integer
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +86,10 @@ class Denoiser(nn.Module):
         self.network = network
         self.embedder = embedder
         self.schedule = schedule
-        self.channels = check_whole(
+        self.channels = check_integer(
             "denoiser, channels", channels, 1, 1000, do="pass the number of image channels"
         )
-        self.stride = check_whole(
+        self.stride = check_integer(
             "denoiser, stride", stride or 1, 1, 4096, do="1 allows every image size"
         )
         self.parameterisation: Parameterisation = parameterisation

@@ -35,8 +35,8 @@ from fcfg.guidance.rule import (
 from fcfg.guidance.text import GLOBAL, read_text, value_text
 from fcfg.support.errors import (
     InputError,
+    check_integer,
     check_is,
-    check_whole,
     complaint,
     nearest,
     quoted,
@@ -62,7 +62,7 @@ class WeightTable:
 
     def check_batch(self, batch_size: int) -> None:
         """Refuse a number of network rows that is too small for one image."""
-        size = check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
+        size = check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
         if size < self.rows:
             raise InputError(
                 "batch_size",
@@ -166,7 +166,9 @@ class Guidance:
             weight: Weight of all attributes.
             **weights: Weights of the groups, as in :meth:`fcfg`.
         """
-        check_is("guidance", rule, AbstractRule, "a rule, such as fcfg.guidance.CFG()")
+        check_is(
+            "guidance", rule, AbstractRule, "a rule", do="pass one such as fcfg.guidance.CFG()"
+        )
         if weight is not None and weights:
             raise InputError(
                 f"guidance {rule.name}",

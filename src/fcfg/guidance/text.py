@@ -16,7 +16,7 @@ def read_text(text: str) -> tuple[str, bool, dict[str, float], dict[str, float |
     >>> read_text("fcfg:affected=3,invariant=1.2;start=0.1")
     ('cfg', True, {'affected': 3.0, 'invariant': 1.2}, {'start': 0.1})
     """
-    check_is("guidance", text, str, "a string such as fcfg:affected=3,invariant=1.2")
+    check_is("guidance", text, str, "a string", do="write it as fcfg:affected=3,invariant=1.2")
     head, _, tail = text.partition(":")
     rule = head.strip()
     rules = [prefix + name for name in RULES for prefix in ("", "f")]
