@@ -15,7 +15,7 @@ from fcfg.support.outputs import Outputs
 
 if TYPE_CHECKING:  # both are heavy, and --help needs neither
     from fcfg.causal.attributes import AttributeSpace
-    from fcfg.datasets.check import Report
+    from fcfg.datasets.check import FolderReport
     from fcfg.datasets.folder import FolderData
 
 data = typer.Typer(no_args_is_help=True)
@@ -143,7 +143,7 @@ def _options(
     return options.model_copy(update=said), space
 
 
-def _print(report: Report, console: Console) -> None:
+def _print(report: FolderReport, console: Console) -> None:
     for finding in report.findings:
         names = escape(", ".join(finding.names))
         more = f" and {finding.count - len(finding.names)} more"
@@ -163,7 +163,7 @@ def _print(report: Report, console: Console) -> None:
     console.print(verdict)
 
 
-def _write_pictures(report: Report, outputs: Outputs, console: Console) -> None:
+def _write_pictures(report: FolderReport, outputs: Outputs, console: Console) -> None:
     import torch
 
     from fcfg.cli.heatmap import heatmap
@@ -183,7 +183,7 @@ def _write_pictures(report: Report, outputs: Outputs, console: Console) -> None:
         console.print(f"Wrote {escape(str(path))}")
 
 
-def proposed_size(report: Report, options: FolderData) -> tuple[int, str]:
+def proposed_size(report: FolderReport, options: FolderData) -> tuple[int, str]:
     """Height and width of images for a first configuration, and why.
 
     Never more than the images have, nor more than a first look needs; a size that the network
@@ -217,7 +217,7 @@ def _relative(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(place, start)).as_posix()
 
 
-def starting_config(report: Report, options: FolderData, folder: Path) -> str:
+def starting_config(report: FolderReport, options: FolderData, folder: Path) -> str:
     """A first training configuration, with comments on what to correct.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fcfg.datasets.examples import Splits
+from fcfg.datasets.base import Splits
 
 _ROWS = 4096  # images that are read at a time
 

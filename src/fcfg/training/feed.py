@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.support.seeds import stream
 
 _AHEAD = 4  # batches that are made ready in advance

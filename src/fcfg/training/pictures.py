@@ -8,7 +8,7 @@ from PIL import Image
 from torch import Tensor
 
 from fcfg.causal.attributes import AbstractAttribute, Column, Continuous
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sheet import sheet
 

@@ -20,9 +20,9 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState, is_initialized
 from accelerate.utils import InitProcessGroupKwargs
 
-from fcfg.datasets.examples import Examples, Splits
-from fcfg.datasets.portraits.data import DrawnData
-from fcfg.datasets.registry import list_data, load_data
+from fcfg.datasets.base import Examples, Splits
+from fcfg.datasets.portraits.data import PortraitsData
+from fcfg.datasets.registry import load_data
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.pipeline.runtime import own_gpu
 from fcfg.support.errors import InputError, check_among
@@ -83,7 +83,9 @@ def train(
 
         with accelerator.main_process_first():  # which fills the cache of images
             splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=counted)
-        if main and not isinstance(config.data, DrawnData):  # which follow from the configuration
+        if main and not isinstance(
+            config.data, PortraitsData
+        ):  # which follow from the configuration
             digests = digest_data(splits, partial(counted, "hashing images"))
             if not workspace.check_data(digests):
                 reporter.say("the run began without a digest of its data; it has one from now on")
@@ -115,9 +117,9 @@ def train(
 
 def left_out(config: TrainingConfig) -> dict[str, int]:
     """How many rows of the labels are not used, by the reason."""
-    if isinstance(config.data, DrawnData):
+    if isinstance(config.data, PortraitsData):
         return {}
-    return dict(list_data(config.data, config.space).excluded)
+    return dict(config.data.listing(config.space).excluded)
 
 
 def accelerator_for(run: Run) -> Accelerator:
