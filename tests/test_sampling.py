@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.diffusion.denoiser import ConditionalPredictor
+from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.sampling import (
@@ -106,7 +106,7 @@ def test_ddim_follows_the_exact_flow_to_first_order(ascending: bool) -> None:
 def round_trip(solver: DDIM | FixedPointDDIM, steps: int) -> tuple[float, Trajectory]:
     pipeline = mixture_pipeline()
     faces, attributes = mixture_faces(pipeline, 8)
-    abduction = pipeline.abduct(faces, attributes, steps=steps, solver=solver, grid="uniform")
+    abduction = pipeline.abduct(faces, attributes, sampling=f"{solver} uniform {steps}")
     back = pipeline.predict(abduction, pipeline.act(attributes, {}), Guidance.none())
     return (back.trajectory.x - faces).abs().mean().item(), abduction.trajectory
 
@@ -200,5 +200,5 @@ def test_times_out_of_order_are_refused(times: tuple[int, ...]) -> None:
 
 def test_a_refinement_without_iterations_is_refused() -> None:
     for iterations in (0, 2.5, None):
-        with refused("fixed-point iterations", "whole number"):
+        with refused("fixed-point iterations", "an integer from 1 to 1000"):
             FixedPointDDIM(iterations)

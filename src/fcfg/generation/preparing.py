@@ -12,15 +12,16 @@ from fcfg.causal.intervention import Intervention
 from fcfg.generation.outputs import check_inputs_are_kept, output_names, record_file
 from fcfg.generation.parsing import AUTO, Attributes, find_attributes
 from fcfg.generation.picture_files import find_pictures, model_pixels, read_files, renamed_columns
-from fcfg.generation.question import Question, files_say_their_range, shard_rows
+from fcfg.generation.question import Question, files_say_their_range
 from fcfg.generation.record import finished_before
 from fcfg.generation.results import intervention_text
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
-from fcfg.sampling import AbstractSolver, find_way
-from fcfg.support.errors import InputError, check_is, check_shard
+from fcfg.sampling import SamplingLike, as_sampling
+from fcfg.support.errors import InputError, check_is
 from fcfg.support.images import image_keys
+from fcfg.support.shards import check_shard, contiguous_rows
 
 
 def prepare(
@@ -30,10 +31,7 @@ def prepare(
     do: Mapping[str, Intervention] | None = None,
     guidance: Guidance = DEFAULT_GUIDANCE,
     *,
-    quality: str = "default",
-    steps: int | None = None,
-    solver: AbstractSolver | str | None = None,
-    grid: str | None = None,
+    sampling: SamplingLike = "default",
     seed: int = 0,
     out: str | os.PathLike[str] = "counterfactuals",
     reverse: bool = True,
@@ -46,13 +44,13 @@ def prepare(
 
     The arguments are those of :func:`fcfg.generation.run.generate`.
     """
-    check_is("guidance", guidance, Guidance, "a fcfg.Guidance, such as Guidance.parse(text)")
+    check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
     if not do:
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
         )
-    way = find_way(quality, solver=solver, grid=grid, steps=steps)
-    times = way.times(pipeline.denoiser.schedule)
+    chosen = as_sampling(sampling)
+    times = chosen.times(pipeline.denoiser.schedule)
     partition = guidance.partition(pipeline.graph, do)
     table = guidance.table(partition, times[::-1], pipeline.denoiser.schedule)
     table.check_batch(batch_size)
@@ -60,7 +58,7 @@ def prepare(
     paths, folder = find_pictures(files), Path(out)
     names = output_names(paths)
     check_shard(shard, len(paths))
-    own = [names[i] for i in shard_rows(len(names), shard)]
+    own = [names[i] for i in contiguous_rows(len(names), shard)]
     check_inputs_are_kept(folder, own, record_file(shard), paths)
     judge = pipeline.judge
     pictures = read_files(paths, pixels)
@@ -82,7 +80,7 @@ def prepare(
         guidance=guidance,
         partition=partition,
         rows=table.rows,
-        way=way,
+        sampling=chosen,
         reverse=reverse,
         batch_size=batch_size,
         out=folder,

@@ -29,7 +29,7 @@ from torch.nn import functional
 
 from fcfg.metrics.pixels import PIXEL_RANGE, check_images
 from fcfg.metrics.weights import VARIABLE, Missing, find_weights, read_weights
-from fcfg.support.errors import InputError, check_whole
+from fcfg.support.errors import InputError, check_integer
 
 _SIZE = 299
 
@@ -114,7 +114,7 @@ class Inception(nn.Module):
                 to bytes as in a file; grey images are repeated to three channels.
             batch_size: Number of images per call.
         """
-        check_whole("batch_size", batch_size, 1, 10**9, do="64 is the default")
+        check_integer("batch_size", batch_size, 1, 10**9, do="64 is the default")
         x = check_images("images", images)
         if x.shape[1] not in (1, 3):
             raise InputError(

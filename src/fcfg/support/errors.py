@@ -1,4 +1,4 @@
-"""The one error a caller's mistake raises, always in the same four parts."""
+"""``InputError``, the error for wrong input, and checks that raise it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from numbers import Integral
 
 
 class InputError(ValueError):
-    """Something that came in from outside is not usable, and nothing was done with it.
+    """Wrong input, found before any work is done.
 
-    The message is one sentence of four parts: which object, what was expected, what came,
-    what to do.
+    The message is one sentence of four parts: the object, what was expected, what was given,
+    and what to do.
 
     >>> print(InputError("steps", expected="1 to 1000", got=0, do="give a larger number"))
     steps: expected 1 to 1000, got 0; give a larger number.
 
     Args:
-        subject: The object that is wrong, as the caller knows it.
-        expected: What would have been accepted.
-        got: What came instead.
-        do: What the caller can do about it.
+        subject: Name of the wrong object, as the caller knows it.
+        expected: Description of what is accepted.
+        got: Description of what was given.
+        do: Advice to the caller.
     """
 
-    __module__ = "fcfg"  # in tracebacks, the name that users know
+    __module__ = "fcfg"  # the public name, for tracebacks
 
     def __init__(self, subject: str, *, expected: str, got: object, do: str) -> None:
         self.expected, self.got, self.do = expected, got, do
@@ -32,12 +32,12 @@ class InputError(ValueError):
         super().__init__(" ".join(message.split()) + ("" if do.endswith("?") else "."))
 
     def about(self, subject: str, do: str) -> InputError:
-        """The same error about what the caller knows it by."""
+        """Return the same error with another subject and advice."""
         return InputError(subject, expected=self.expected, got=self.got, do=do)
 
 
 def short(value: object) -> str:
-    """What came, for a message: its kind, and as much of it as is readable.
+    """Describe a value for a message: its type and a short form of it.
 
     >>> short("cfg:3"), short(None), short(list(range(100)))
     ("str 'cfg:3'", 'None', 'list [0, 1, 2, 3, 4, 5, ...]')
@@ -45,45 +45,35 @@ def short(value: object) -> str:
     return "None" if value is None else f"{type(value).__name__} {reprlib.repr(value)}"
 
 
-def check_is(subject: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
-    """Refuse an argument of another kind than its type says.
+def check_is(
+    subject: str, value: object, kind: type | tuple[type, ...], expected: str, *, do: str = ""
+) -> None:
+    """Refuse an argument of the wrong type.
 
-    >>> check_is("guidance", 3, str, "a text")
+    >>> check_is("guidance", 3, str, "a string")
     Traceback (most recent call last):
-    fcfg.InputError: guidance: expected a text, got int 3; pass one.
-    """
-    if not isinstance(value, kind):
-        raise InputError(subject, expected=expected, got=short(value), do="pass one")
-
-
-def check_whole(subject: str, value: object, low: int, high: int, do: str) -> int:
-    """Return a whole number within bounds, or refuse it."""
-    if isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high:
-        return int(value)
-    raise InputError(
-        subject, expected=f"a whole number from {low} to {high}", got=short(value), do=do
-    )
-
-
-def check_shard(shard: tuple[int, int], most: int) -> None:
-    """Refuse a part of the work that cannot be: (number, count), counted from 0.
-
-    >>> check_shard((2, 2), most=10)
-    Traceback (most recent call last):
-    fcfg.InputError: shard, number: expected a whole number from 0 to 1, got int 2; count
-    from 0.
+    fcfg.InputError: guidance: expected a string, got int 3; pass a string.
 
     Args:
-        shard: Which part, of how many.
-        most: Images that are to be shared.
+        subject: Name of the argument.
+        value: Argument to check.
+        kind: Accepted types.
+        expected: Description of these types.
+        do: Advice; by default, to pass what is expected.
     """
-    number, count = shard
-    check_whole("shard, count", count, 1, most, do="give at most one an image")
-    check_whole("shard, number", number, 0, count - 1, do="count from 0")
+    if not isinstance(value, kind):
+        raise InputError(subject, expected=expected, got=short(value), do=do or f"pass {expected}")
+
+
+def check_integer(subject: str, value: object, low: int, high: int, do: str) -> int:
+    """Return an integer within bounds, or raise."""
+    if isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high:
+        return int(value)
+    raise InputError(subject, expected=f"an integer from {low} to {high}", got=short(value), do=do)
 
 
 def check_among(subject: str, name: object, known: Iterable[str]) -> None:
-    """Refuse a name that is not a known one.
+    """Refuse an unknown name.
 
     >>> check_among("unit", "kelivn", ["celsius", "kelvin"])
     Traceback (most recent call last):
@@ -101,7 +91,7 @@ def check_among(subject: str, name: object, known: Iterable[str]) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Advice for an unknown name: the closest known one, or the list of all.
+    """Return advice for an unknown name: the closest known name, or all of them.
 
     >>> nearest("smilling", ["smiling", "male"])
     "did you mean 'smiling'?"
@@ -114,7 +104,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names for a message: quoted, separated by commas.
+    """Quote names and separate them by commas.
 
     >>> quoted(["age", "sex"])
     "'age', 'sex'"
@@ -123,15 +113,15 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def complaint(*parts: tuple[str, Iterable[str]]) -> str:
-    """What is wrong with several lists of names, without the lists that are empty.
+    """Describe lists of names, without the empty ones.
 
     >>> complaint(("none for", ["age"]), ("one for", []))
     "none for 'age'"
     >>> complaint(("none for", ["age"]), ("one for", ["aeg"]))
     "none for 'age' and one for 'aeg'"
     """
-    lists = [(what, list(names)) for what, names in parts]
-    return " and ".join(f"{what} {quoted(names)}" for what, names in lists if names)
+    lists = [(text, list(names)) for text, names in parts]
+    return " and ".join(f"{text} {quoted(names)}" for text, names in lists if names)
 
 
 def listed(names: Sequence[str], shown: int = 10) -> str:
