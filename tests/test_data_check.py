@@ -148,7 +148,7 @@ def test_pixels_without_numbers_and_several_frames_are_findings(tmp_path: Path) 
     report = check_folder(tmp_path, FolderData(intensity="minmax"))
     (broken,) = [f for f in report.findings if f.what == "images that cannot be read"]
     assert "a.tiff (it has pixels that are NaN" in broken.names[0]
-    several = said(report)["files of several frames, of which only the first is used"]
+    several = said(report)["files with several frames (only the first is used)"]
     assert several == ("warning", 1, ("b.gif",))
     assert not report.ok
 

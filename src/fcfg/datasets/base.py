@@ -1,4 +1,4 @@
-"""What every data set is made of: options, a listing of its images, and loaded examples.
+"""The parts of every data set: options, a listing of its images, and loaded examples.
 
 A data set on disk is a class of options with two methods: ``listing`` reads the labels and opens
 no image, and ``attributes`` returns the natural attributes and their graph. One function,

@@ -192,7 +192,7 @@ def _check_images(
             if len(sample) < _SAMPLE:
                 sample.append(result.pixels)
     findings.add("error", "images that cannot be read", bad)
-    findings.add("warning", "files of several frames, of which only the first is used", several)
+    findings.add("warning", "files with several frames (only the first is used)", several)
     _check_duplicates(digests, names, splits, findings)
     fewest = min((len(images) for images in shown.values()), default=0)
     order = sorted(shown, key=lambda split: (*SPLITS, split).index(split))

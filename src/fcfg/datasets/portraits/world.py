@@ -170,8 +170,7 @@ def _draw(
     table = {attribute.name: table[attribute.name] for attribute in world.attributes}
     factors, shown = world.show(noise, table)
     person = {name: noise[name] for name in _PERSON}
-    columns = {name: torch.from_numpy(c).float() for name, c in (person | shown).items()}
-    columns = {name: column.to(device) for name, column in columns.items()}
+    columns = {n: torch.from_numpy(c).float().to(device) for n, c in (person | shown).items()}
     count = len(next(iter(columns.values())))
     images = [
         draw_portraits({name: c[i : i + _CHUNK] for name, c in columns.items()}, size).cpu()
@@ -180,8 +179,8 @@ def _draw(
     return Portraits(torch.cat(images), table, factors, noise, variant, size)
 
 
-def _binary_factor(name: str) -> Callable[[Columns, Table], NDArray[np.float64]]:
-    return lambda noise, table: _OFFSET * (2 * table[name] - 1) + noise[f"show_{name}"]
+def _binary_factor(name: str, noise: Columns, table: Table) -> NDArray[np.float64]:
+    return _OFFSET * (2 * table[name] - 1) + noise[f"show_{name}"]
 
 
 def _coin(name: str) -> Callable[[Columns, Table], Column]:
@@ -195,7 +194,7 @@ def _young(noise: Columns, table: Table) -> Column:
 
 
 def _show_portraits(noise: Columns, table: Table) -> tuple[Columns, Columns]:
-    factors = {name: _binary_factor(name)(noise, table) for name in ("smiling", "male", "young")}
+    factors = {name: _binary_factor(name, noise, table) for name in ("smiling", "male", "young")}
     shown = {
         "fade": 0.25 * noise["grey"] - factors["young"],
         "grey": np.full_like(noise["grey"], -9.0),
@@ -205,26 +204,29 @@ def _show_portraits(noise: Columns, table: Table) -> tuple[Columns, Columns]:
 
 
 def _uniform(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard normal to uniform."""
+    """Map standard normal to uniform noise."""
     return torch.special.ndtr(torch.from_numpy(z)).numpy()
 
 
 def _gumbel(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard normal to Gumbel."""
+    """Map standard normal to Gumbel noise."""
     return -torch.special.log_ndtr(torch.from_numpy(z)).neg().log().numpy()
 
 
+def _level(name: str, logits: list[NDArray[np.float64]], noise: Columns) -> Column:
+    """Sample a level by the Gumbel-max trick."""
+    gumbel = [_gumbel(noise[f"cause_{name}_{level}"]) for level in range(len(logits))]
+    return (np.stack(logits, axis=1) + np.stack(gumbel, axis=1)).argmax(axis=1)
+
+
 def _glasses(noise: Columns, table: Table) -> Column:
-    logits = np.stack([np.zeros_like(table["age"]), (table["age"] - 50) / 10], axis=1)
-    gumbel = np.stack([_gumbel(noise[f"cause_glasses_{level}"]) for level in range(2)], axis=1)
-    return (logits + gumbel).argmax(axis=1)
+    age = table["age"]
+    return _level("glasses", [np.zeros_like(age), (age - 50) / 10], noise)
 
 
 def _hair(noise: Columns, table: Table) -> Column:
     age = table["age"]
-    logits = np.stack([0 * age + 0.6, 0 * age + 0.3, 0 * age - 0.6, (age - 55) / 6], axis=1)
-    gumbel = np.stack([_gumbel(noise[f"cause_hair_{level}"]) for level in range(4)], axis=1)
-    return (logits + gumbel).argmax(axis=1)
+    return _level("hair", [0 * age + 0.6, 0 * age + 0.3, 0 * age - 0.6, (age - 55) / 6], noise)
 
 
 # Lightness, redness and greyness of dark, fair, red and grey hair.
@@ -232,7 +234,7 @@ _HAIR = np.array([[-1.6, -1.6, -2.0], [1.6, -1.0, -2.0], [-0.2, 2.0, -2.0], [0.0
 
 
 def _show_causal(noise: Columns, table: Table) -> tuple[Columns, Columns]:
-    factors = {name: _binary_factor(name)(noise, table) for name in ("glasses", "sex", "smiling")}
+    factors = {name: _binary_factor(name, noise, table) for name in ("glasses", "sex", "smiling")}
     factors["age"] = (table["age"] - 50) / 17.3 + 0.25 * noise["show_age"]
     light, red, grey = _HAIR[table["hair"]].T
     factors["hair"] = light + 0.3 * noise["show_hair"]
