@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcfg.causal.attributes import AttributeSpace, Binary
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.training.feed import Feed, rows_of_step, scales_of
 
 SPACE = AttributeSpace([Binary("smiling")])

@@ -25,7 +25,7 @@ from fcfg.bench.bench_model import Subject, random_table
 from fcfg.bench.hardware import fast_precision, flops_of
 from fcfg.bench.record import Measurement
 from fcfg.bench.timing import forget_peak, measure, peak_bytes, switches
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import UNet
