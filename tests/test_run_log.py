@@ -100,30 +100,22 @@ def reporter(*, terminal: bool, quiet: bool = False) -> tuple[ProgressReporter, 
 def test_a_terminal_shows_part_steps_and_loss() -> None:
     made, screen = reporter(terminal=True)
     with made:
-        made.begin("judge", 0, 40)
-        made.progress("judge", 30, 0.25)
-        made.progress("judge", 40, 0.125)
+        made.progress("judge", 0, 40)
+        made.progress("judge", 30, 40, 0.25)
+        made.progress("judge", 40, 40, 0.125)
     shown = screen.getvalue()
     for text in ("judge", "40/40", "loss 0.1250", "it/s"):
         assert text in shown, text
     assert "\njudge: step" not in shown  # the bar says it
 
 
-def test_a_run_that_goes_on_says_where() -> None:
-    for terminal in (True, False):
-        made, screen = reporter(terminal=terminal)
-        with made:
-            made.begin("judge", 20, 40)
-        assert "judge: going on at step 20 of 40\n" in screen.getvalue()
-
-
 def test_a_new_part_gets_a_new_bar() -> None:
     made, screen = reporter(terminal=True)
     with made:
-        made.counted("reading images", 0, 8)
-        made.counted("reading images", 8, 8)
+        made.progress("reading images", 0, 8)
+        made.progress("reading images", 8, 8)
         assert "8/8" in rendered(made)
-        made.begin("diffusion", 0, 10)
+        made.progress("diffusion", 0, 10)
         assert "reading images" not in rendered(made)
         assert "0/10" in rendered(made)
     assert "reading images" in screen.getvalue()
@@ -141,10 +133,10 @@ def test_elsewhere_lines_come_now_and_then_and_at_the_end(monkeypatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
     with made:
-        made.begin("diffusion", 0, 10)
+        made.progress("diffusion", 0, 10)
         for step in range(1, 11):
             clock[0] += 10  # a line every half minute at most
-            made.progress("diffusion", step, 1 / step)
+            made.progress("diffusion", step, 10, 1 / step)
     assert screen.getvalue().splitlines() == [
         "diffusion: step 4 of 10, loss 0.2500, 10.0 s/it, about 60 s left",
         "diffusion: step 8 of 10, loss 0.1250, 10.0 s/it, about 20 s left",
@@ -157,14 +149,13 @@ def test_the_time_that_is_left_counts_the_steps_of_this_run_alone(monkeypatch) -
     clock = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
     with made:
-        made.begin("diffusion", 1000, 2000)
+        made.progress("diffusion", 1000, 2000)
         clock[0] += 40
-        made.progress("diffusion", 1100, 0.5)
-        made.counted("reading images", 0, 8)
+        made.progress("diffusion", 1100, 2000, 0.5)
+        made.progress("reading images", 0, 8)
         clock[0] += 40
-        made.counted("reading images", 0, 8)  # nothing to divide by
+        made.progress("reading images", 0, 8)  # nothing to divide by
     assert screen.getvalue().splitlines() == [
-        "diffusion: going on at step 1000 of 2000",
         "diffusion: step 1100 of 2000, loss 0.5000, 2.5 it/s, about 6 min left",
         "reading images: 0 of 8",
     ]
@@ -174,9 +165,9 @@ def test_images_are_counted_without_a_loss() -> None:
     made, screen = reporter(terminal=False)
     with made:
         for done in (0, 4, 8):
-            made.counted("reading images", done, 8)
+            made.progress("reading images", done, 8)
         for done in (0, 3):
-            made.counted("drawing portraits", done, 3)
+            made.progress("drawing portraits", done, 3)
     assert screen.getvalue() == "reading images: 8 of 8\ndrawing portraits: 3 of 3\n"
 
 
@@ -184,9 +175,9 @@ def test_images_are_counted_without_a_loss() -> None:
 def test_a_quiet_one_shows_nothing(terminal: bool) -> None:
     made, screen = reporter(terminal=terminal, quiet=True)
     with made:
-        made.counted("reading images", 8, 8)
-        made.begin("judge", 20, 40)
-        made.progress("judge", 40, 0.25)
+        made.progress("reading images", 8, 8)
+        made.progress("judge", 20, 40)
+        made.progress("judge", 40, 40, 0.25)
         made.say("done")
     assert screen.getvalue() == ""
 

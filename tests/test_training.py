@@ -95,6 +95,7 @@ def test_a_finished_run_is_not_run_again_and_a_longer_one_goes_on(
     assert (out / "config.json").read_bytes() == before
     train(tiny(), out, "diffusion", reporter=recorder)
     assert recorder.begun[-1] == ("diffusion", 8, 12)
+    assert "diffusion: going on at step 8 of 12" in recorder.said
     a, b = weights(out), weights(finished)
     assert all(torch.equal(a[key], b[key]) for key in a if key.startswith("denoiser"))
 

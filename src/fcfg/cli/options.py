@@ -32,9 +32,7 @@ Precision: TypeAlias = Annotated[
         help="Precision of the network; auto is tf32 on a GPU. The sampler uses float32.",
     ),
 ]
-Device: TypeAlias = Annotated[
-    str, typer.Option(metavar="auto|cpu|cuda", help="Device to run on.")
-]
+Device: TypeAlias = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Device to run on.")]
 Shard: TypeAlias = Annotated[
     str,
     typer.Option(

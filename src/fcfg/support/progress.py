@@ -54,35 +54,28 @@ class Progress:
 
 
 class AbstractReporter(ABC):
-    """A receiver of the progress of a training run, such as a progress bar."""
+    """A receiver of the progress of several activities, such as a progress bar."""
 
     @abstractmethod
-    def begin(self, part: str, done: int, total: int) -> None:
-        """Begin a part, or resume it at ``done`` of ``total`` steps."""
+    def progress(self, activity: str, done: int, total: int, loss: float | None = None) -> None:
+        """Report the progress of an activity.
 
-    @abstractmethod
-    def progress(self, part: str, done: int, loss: float) -> None:
-        """Report the number of steps taken, and the mean loss since the last report."""
-
-    @abstractmethod
-    def counted(self, activity: str, done: int, total: int) -> None:
-        """Report the number of images prepared before the training."""
+        Args:
+            activity: Part of a training run, or a task such as reading images.
+            done: Number of steps or images that are done.
+            total: Number of all of them.
+            loss: Mean loss since the last report, after steps of a training.
+        """
 
     @abstractmethod
     def say(self, text: str) -> None:
-        """Report an event, as text."""
+        """Report an event."""
 
 
 class Quiet(AbstractReporter):
     """A reporter that ignores everything."""
 
-    def begin(self, part: str, done: int, total: int) -> None:
-        """Do nothing."""
-
-    def progress(self, part: str, done: int, loss: float) -> None:
-        """Do nothing."""
-
-    def counted(self, activity: str, done: int, total: int) -> None:
+    def progress(self, activity: str, done: int, total: int, loss: float | None = None) -> None:
         """Do nothing."""
 
     def say(self, text: str) -> None:
