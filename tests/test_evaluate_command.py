@@ -21,7 +21,7 @@ from fcfg.cli.tables import print_summary
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
 from fcfg.evaluation.summary import summarise
 from fcfg.pipeline.runtime import own_gpu
-from fcfg.sampling import find_way
+from fcfg.sampling import combine_sampling
 from fcfg.support.config_files import to_yaml
 from refusal import refused
 from results import make_results
@@ -127,10 +127,13 @@ def test_what_is_shown_can_be_changed_and_read_back(
     ("words", "changes"),
     [
         ([], {}),
-        (["--quality", "paper"], find_way("paper").to_json()),
-        (["--quality", "default"], find_way("default").to_json()),
-        (["--quality", "paper", "--steps", "7"], find_way("paper", steps=7).to_json()),
-        (["--solver", "heun", "--quality", "paper"], find_way("paper", solver="heun").to_json()),
+        (["--quality", "paper"], combine_sampling("paper").to_json()),
+        (["--quality", "default"], combine_sampling("default").to_json()),
+        (["--quality", "paper", "--steps", "7"], combine_sampling("paper", steps=7).to_json()),
+        (
+            ["--solver", "heun", "--quality", "paper"],
+            combine_sampling("paper", solver="heun").to_json(),
+        ),
     ],
 )
 def test_a_quality_replaces_the_way_of_an_experiment_but_not_what_is_said(

@@ -111,8 +111,8 @@ def asked_again(
     pipeline: CounterfactualPipeline, examples: Examples, **question: Any
 ) -> list[str]:
     images = torch.from_numpy(examples.images.astype(np.float32)) / 127.5 - 1
-    pair = pipeline.counterfactual(images, examples.attributes, steps=2, **question)
-    again = pipeline.counterfactual(pair.images, pair.attributes, {"bold": 1}, steps=2)
+    pair = pipeline.counterfactual(images, examples.attributes, sampling=2, **question)
+    again = pipeline.counterfactual(pair.images, pair.attributes, {"bold": 1}, sampling=2)
     assert again.abduction.attributes["digit"].tolist() == pair.attributes["digit"].tolist()
     return DIGIT.labels(pair.attributes["digit"])
 
@@ -134,7 +134,7 @@ def test_a_number_in_do_is_no_guess(model, examples: Examples) -> None:
 
 def test_what_a_judge_reads_can_be_asked_about(model, folder: Path, tmp_path: Path) -> None:
     files = sorted(folder.glob("0*.png"))[:3]
-    out = {"steps": 2, "batch_size": 64}
+    out = {"sampling": 2, "batch_size": 64}
     read = generate(model, files, do={"digit": "4"}, out=tmp_path / "judge", **out)
     pixels = np.stack([np.asarray(Image.open(file)) for file in files]).transpose(0, 3, 1, 2)
     seen = model.judge.read(torch.from_numpy(pixels).float() / 127.5 - 1).attributes

@@ -291,7 +291,7 @@ def counterfactual_sheet(pipeline: CounterfactualPipeline, examples: Examples) -
     answerable = [
         a for a in pipeline.space if pipeline.graph.affected({a.name}) - {a.name} <= fitted
     ]
-    abduction = pipeline.abduct(images, table, steps=_SHEET_STEPS)
+    abduction = pipeline.abduct(images, table, sampling=_SHEET_STEPS)
     rows: dict[str, Tensor] = {"factual": images}
     for attribute in answerable[:_SHEET_ROWS]:
         action = pipeline.act(table, {attribute.name: _other(attribute, table[attribute.name])})
