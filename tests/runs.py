@@ -73,7 +73,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 
 
 class Recorder(AbstractReporter):
-    """Remembers what it was told, and does something at a step."""
+    """A reporter that records everything, and acts at one step."""
 
     def __init__(self, at: tuple[str, int] | None = None, act: Any = None) -> None:
         self.begun: list[tuple[str, int, int]] = []
