@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fcfg.cli import options
 from fcfg.support.errors import InputError
 from fcfg.support.outputs import make_folder
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def bench(
-    model: Annotated[
-        str, typer.Argument(help="Folder of a model, or the name of a shipped one.")
-    ] = "",
+    model: options.Model = "",
     preset: Annotated[
         str,
         typer.Option(metavar="NAME", help="The network of a training preset, random weights."),
@@ -32,9 +31,7 @@ def bench(
         int | None,
         typer.Option(metavar="N", help="Network rows to compile for; as many as images."),
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="N", help="From image to noise, and back, in sampling.")
-    ] = None,
+    steps: options.Steps = None,
     only: Annotated[
         str, typer.Option(metavar="PART,…", help="Of sampling, single, training, cost.")
     ] = "",
@@ -44,16 +41,14 @@ def bench(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer images and repetitions: a first look.")
     ] = False,
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to run.")] = "auto",
+    device: options.Device = "auto",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.csv", help="Write every row to this file, too.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file of --out where it exists.")
     ] = False,
-    commit: Annotated[
-        str | None, typer.Option(metavar="HASH", help="Of the code, where git cannot be asked.")
-    ] = None,
+    commit: options.Commit = None,
 ) -> None:
     """Measure how fast this machine samples and trains, beside what others would write.
 

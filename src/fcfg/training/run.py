@@ -80,7 +80,7 @@ def train(
 
         def counted(activity: str, done: int, total: int) -> None:
             stop.check(activity)
-            reporter.counted(activity, done, total)
+            reporter.progress(activity, done, total)
 
         with accelerator.main_process_first():  # it fills the cache of images
             splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=counted)
@@ -167,14 +167,14 @@ class Session:
         total = self.steps["scm"]
         self.log.rewind("scm", 0)
         if children:
-            self.reporter.begin("scm", 0, total)
+            self.reporter.progress("scm", 0, total)
 
         def on_step(node: str, step: int, loss: float) -> None:
             self.stop.check("scm")
             done = children.index(node) * settings.steps + step + 1
             if done % self.config.run.log_steps == 0 or done == total:
                 self.log.write("scm", done, loss=loss)
-                self.reporter.progress("scm", done, loss)
+                self.reporter.progress("scm", done, total, loss)
 
         scm.fit(
             self.splits["train"].attributes,
