@@ -30,7 +30,7 @@ _COMMANDS = {
     "generate": "Make counterfactuals of pictures.",
     "evaluate": "Measure a model: a table of the paper, or a sweep of your own.",
     "report": "Make a page to look at of an evaluation.",
-    "bench": "Measure how fast this machine samples and trains.",
+    "bench": "Measure how fast this machine samples.",
     "data": "Look at data before training on it.",
 }
 _GROUPS = ("data",)  # those that hold further commands
