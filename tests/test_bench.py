@@ -34,7 +34,7 @@ from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.cli import main
 from fcfg.diffusion.networks import PAPER, UNet, UNetConfig
 from fcfg.guidance import Guidance
-from fcfg.sampling import QUALITIES
+from fcfg.sampling import PRESETS
 from refusal import refused
 from test_generation import tiny_pipeline
 
@@ -219,9 +219,9 @@ def test_one_counterfactual_is_computed_with_the_defaults(model: BenchModel) -> 
     assert row.evaluations == default.evaluations
     assert row.steps == len(default.abduction.times) - 1
     assert row.cold_seconds is not None
-    assert row.name == f"{QUALITIES['default']}, compiled"
+    assert row.name == f"{PRESETS['default']}, compiled"
     row = bench.measure_single(compiled=False, cuda_graphs=False)
-    assert row.name == f"{QUALITIES['default']}, eager, kernel by kernel"
+    assert row.name == f"{PRESETS['default']}, eager, kernel by kernel"
 
 
 def test_a_gpu_is_also_measured_kernel_by_kernel(
@@ -453,7 +453,7 @@ def test_only_what_is_asked_for_is_measured(
 ) -> None:
     assert main(["bench", folder, "--quick", "--only", "single", "--device", "cpu"]) == 0
     out = capsys.readouterr().out
-    assert f"{QUALITIES['default']}, eager" in out
+    assert f"{PRESETS['default']}, eager" in out
     assert not any(word in out for word in ("Sampling", "compiled"))
 
 

@@ -31,7 +31,7 @@ from fcfg.bench.timing import (
 from fcfg.evaluation.provenance import circumstances
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Counterfactual
-from fcfg.sampling import QUALITIES, time_grid
+from fcfg.sampling import PRESETS, time_grid
 from fcfg.support.errors import check_among, check_integer
 from fcfg.version import __version__
 
@@ -188,7 +188,7 @@ class Bench:
         """Time the first call with default settings, and later ones."""
         workload, device = self.model.workload(1, 1), self.model.device
         rows = workload.rows_at_once
-        name = f"{QUALITIES['default']}, {'compiled' if compiled else 'eager'}"
+        name = f"{PRESETS['default']}, {'compiled' if compiled else 'eager'}"
         name += "" if cuda_graphs else ", kernel by kernel"
         with isolated(device):
             pipeline = prepared(workload, rows, compiled=compiled, cuda_graphs=cuda_graphs)
@@ -240,9 +240,7 @@ def compute(
         workload.do,
         guidance=workload.guidance,
         partition=workload.partition,
-        steps=workload.steps,
-        solver="ddim",
-        grid="uniform",
+        sampling=f"ddim uniform {workload.steps}",
         any_size=True,  # costs are measured at several sizes
         batch_size=batch_size or workload.rows_at_once,
     )
