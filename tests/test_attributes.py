@@ -140,10 +140,10 @@ def test_an_unknown_name_is_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("", "a text without a space"),
-        (" x", "a text without a space"),
-        ("x\n", "a text without a space"),
-        (7, "a text"),
+        ("", "a string without a space"),
+        (" x", "a string without a space"),
+        ("x\n", "a string without a space"),
+        (7, "a string"),
         ("a=b", "'=', which gives an attribute its value"),
         ("a,b", "',', which separates attributes"),
         ("a;b", "';', which begins an option of a guidance"),
@@ -181,7 +181,7 @@ def test_levels_are_several_and_different(levels) -> None:
 
 @pytest.mark.parametrize("levels", [[0, 1], [1.5, "2"], [True, False]])
 def test_levels_that_yaml_read_as_numbers_are_to_be_quoted(levels) -> None:
-    with refused("attribute 'hair'", "each a text", "quote every level"):
+    with refused("attribute 'hair'", "each a string", "quote every level"):
         Categorical("hair", levels)
 
 

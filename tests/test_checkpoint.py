@@ -251,9 +251,9 @@ def test_what_is_not_a_checkpoint_is_refused(pipeline, tmp_path, spoil, fragment
 
 @pytest.mark.parametrize("path", [None, 3, b"model", ["model"]])
 def test_what_is_no_path_is_refused(pipeline, path: object) -> None:
-    with refused("checkpoint", "the path of a folder", str(path)[:4], "pass one"):
+    with refused("checkpoint", "the path of a folder", str(path)[:4], "pass a string or a path"):
         load(path)
-    with refused("checkpoint", "the path of a folder", "pass one"):
+    with refused("checkpoint", "the path of a folder", "pass a string or a path"):
         save(pipeline, path)
 
 

@@ -596,10 +596,10 @@ def test_arrays_tensors_and_pictures_are_the_same_question(tiny) -> None:
         ({"quality": None}, "quality", ["None"]),
         ({"solver": "dim"}, "solver", ["did you mean 'ddim'?"]),
         ({"grid": "uniformly"}, "grid", ["did you mean 'uniform'?"]),
-        ({"steps": "10"}, "steps", ["a whole number"]),
-        ({"batch_size": 3.5}, "batch_size", ["a whole number"]),
-        ({"seed": None}, "seed", ["a whole number"]),
-        ({"keys": ["a"]}, "keys", ["2 whole numbers or texts"]),
+        ({"steps": "10"}, "steps", ["an integer"]),
+        ({"batch_size": 3.5}, "batch_size", ["an integer"]),
+        ({"seed": None}, "seed", ["an integer"]),
+        ({"keys": ["a"]}, "keys", ["2 integers or strings"]),
         ({"steps": 0}, "steps", ["1 to 1000"]),
         ({"steps": 1001}, "steps", ["1001"]),
         ({"batch_size": 2}, "batch_size", ["at least 3 network rows"]),
@@ -693,11 +693,11 @@ def test_an_action_about_other_images_is_refused(tiny) -> None:
     others = attributes | {"young": 1 - attributes["young"]}
     with refused("action", "the same images"):
         tiny.predict(abduction, tiny.act(others, {"male": 1}))
-    with refused("action", "what pipeline.act gave"):
+    with refused("action", "the result of pipeline.act"):
         tiny.predict(abduction, {"male": 1})
-    with refused("abduction", "what pipeline.abduct gave"):
+    with refused("abduction", "the result of pipeline.abduct"):
         tiny.predict(images, tiny.act(attributes, {"male": 1}))
-    with refused("pair", "what pipeline.counterfactual gave"):
+    with refused("pair", "the result of pipeline.counterfactual"):
         tiny.reverse(abduction)
 
 

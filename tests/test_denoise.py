@@ -178,7 +178,7 @@ def test_a_unet_tells_the_denoiser_its_channels_and_stride() -> None:
             Denoiser(UNet(config), embedder, SCHEDULE, **wrong)
     with refused("denoiser", "got (1, 2, 24)"):
         Denoiser(UNet(config), AttributeEmbedder(binary_space(), width=8), SCHEDULE)
-    with refused("denoiser, channels", "whole number", "got None"):
+    with refused("denoiser, channels", "an integer", "got None"):
         Denoiser(nn.Identity(), embedder, SCHEDULE)
 
 

@@ -169,12 +169,12 @@ def test_a_model_that_does_not_fit_is_one_line(
     assert "'density'" in line
     blind = saved(tmp_path / "blind", judge=False)
     assert "expected one with a judge" in refusal(capsys, blind, mine)
-    assert "shard, count: expected a whole number from 1 to 2" in refusal(
+    assert "shard, count: expected an integer from 1 to 2" in refusal(
         capsys, model, mine, "--shard", "0/3"
     )
     for rows in ("0", "many", "-1"):
         line = refusal(capsys, model, mine, f"--batch-size={rows}")
-        assert "--batch-size: expected a whole number" in line
+        assert "--batch-size: expected an integer" in line
         assert line.endswith("or 'auto', as much as fits.")
 
 

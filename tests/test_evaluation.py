@@ -718,7 +718,7 @@ def test_a_second_writer_is_refused(pipeline: CounterfactualPipeline, tmp_path: 
 def test_a_shard_without_images_is_refused(
     pipeline: CounterfactualPipeline, tmp_path: Path, shard: tuple[int, int], subject: str
 ) -> None:
-    with refused(subject, "a whole number from"):
+    with refused(subject, "an integer from"):
         evaluation(tmp_path, pipeline=pipeline, shard=shard)
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import execution_rates as benchmark
 import fcfg
 from evaluations import SIZE, tiny_model
 from fcfg.datasets import portraits
@@ -27,8 +28,6 @@ from place import DEVICE, anywhere
 from refusal import refused
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import execution_rates as benchmark  # noqa: E402
 
 pytestmark = [
     anywhere,

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcfg.support.files import file_name, remove_unfinished, write_atomically
-from fcfg.support.seeds import stream
+from fcfg.support.hashing import stream_seed
 
 
 def names(folder: Path) -> list[str]:
@@ -110,7 +110,7 @@ def test_weights_of_many_attributes_fit_into_a_name(tmp_path: Path) -> None:
 
 
 def test_streams_are_the_same_everywhere_and_differ_by_every_part() -> None:
-    assert stream(0, "age") == 3986087213095925274  # or no run could go on
+    assert stream_seed(0, "age") == 3986087213095925274  # or no run could go on
     parts = [(0, "a"), (0, "b"), (1, "a"), (0, "a", 0), (0, "a", 1), ("0a",), (0,)]
-    assert len({stream(*part) for part in parts}) == len(parts)
-    assert all(0 <= stream(seed) < 2**63 for seed in range(100))
+    assert len({stream_seed(*part) for part in parts}) == len(parts)
+    assert all(0 <= stream_seed(seed) < 2**63 for seed in range(100))

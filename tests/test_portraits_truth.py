@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,12 @@ import torch
 from PIL import Image
 
 import fcfg
+import portraits_truth as truth
+import truth_tables as table
 from fcfg.datasets import portraits
 from fcfg.metrics import Bootstrap
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-table = import_module("portraits_table")
-truth = import_module("portraits_truth")
+TOOLS = Path(__file__).parents[1] / "tools"
 
 VARIANTS = {"portraits": "smiling", "portraits-causal": "age"}
 SIZE = 8
@@ -147,7 +145,7 @@ def run(tmp_path_factory) -> tuple[Path, str]:
         denoiser, scm, judge=tiny_judge("portraits"), provenance={"steps": 0}
     )
     fcfg.save(pipeline, folder / "model", "float16")
-    command = [sys.executable, str(BENCHMARKS / "portraits_truth.py"), str(folder / "model")]
+    command = [sys.executable, str(TOOLS / "portraits_truth.py"), str(folder / "model")]
     options = ["--n", "8", "--steps", "2", "--device", "cpu", "--reverse"]
     paths = ["--out", str(folder / "new/result.json"), "--sheet", str(folder / "sheet.png")]
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}  # faster for so little work
@@ -182,28 +180,14 @@ def test_an_untrained_network_does_nothing_and_the_table_says_so(run) -> None:
             assert error["low"] - 1e-9 <= error["mean"] <= error["high"] + 1e-9
 
 
-def test_the_table_comes_from_the_file_alone_and_into_the_card(run, monkeypatch, capsys) -> None:
+def test_the_table_comes_from_the_file_alone(run, monkeypatch, capsys) -> None:
     folder, printed = run
-    path, card = folder / "new/result.json", folder / "card.md"
-    card.write_text(f"# Card\n\n{table.START}\nold\n{table.END}\n\nAfter.\n")
-    arguments = ["portraits_truth.py", "--table", str(path), "--card", str(card)]
-    monkeypatch.setattr(sys, "argv", arguments)
+    path = folder / "new/result.json"
+    monkeypatch.setattr(sys, "argv", ["portraits_truth.py", "--table", str(path)])
     truth.main()
     again = capsys.readouterr().out
     assert again == table.markdown(json.loads(path.read_text()))
     assert printed.endswith(again)
-    text = card.read_text()
-    assert "old" not in text
-    assert text.startswith("# Card\n")
-    assert text.endswith("\n\nAfter.\n")
-    assert again.strip() in text
-    assert table.insert(text, again) == text
-
-
-@pytest.mark.parametrize("card", ["", table.START, table.END + table.START, table.START * 2])
-def test_a_card_without_its_marks_is_refused(card: str) -> None:
-    with pytest.raises(ValueError, match="add both"):
-        table.insert(card, "table")
 
 
 @pytest.mark.parametrize("words", [[], ["model", "--table", "x"], ["model", "--seed", "5"]])

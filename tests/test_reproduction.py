@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import outcomes
+import reproduction_tables
+from agreement import Check, checks, rivals, signs
 from fcfg.evaluation.summary import Summary
-from fcfg.reports.agreement import Check, checks, rivals, signs
 from outcomes import CFG, FCFG
-from refusal import refused
-
-DOCS = Path(__file__).parents[1] / "docs"
-sys.path.insert(0, str(DOCS))
-reproduction = import_module("reproduction")
-tables = import_module("tables")
 
 CLOSER, FARTHER = {"none": 0.12, CFG: 0.25, FCFG: 0.18}, {"none": 0.12, CFG: 0.18, FCFG: 0.25}
 AMPLIFIES, TARGET = "amplification (Δ) at most a third", "target Δ not below"
@@ -115,7 +108,7 @@ def test_a_guidance_that_is_not_there_for_an_intervention_has_no_rival(tmp_path:
 def test_the_page_says_what_agrees_and_what_does_not(tmp_path: Path) -> None:
     outcomes.write(tmp_path / "celeba-core.jsonl.gz", reversal=CLOSER)
     (tmp_path / "training.jsonl").write_text(json.dumps({"step": 1}) + "\n")
-    page = reproduction.part("celeba-hq", tmp_path)
+    page = reproduction_tables.part("celeba-hq", tmp_path)
     assert "### celeba-hq/core" in page
     assert "`fcfg evaluate tiny celeba-hq/core`" in page
     assert "Of 12 Δ that the paper has, too, 8 are of its sign, 0 of the other," in page
@@ -126,7 +119,7 @@ def test_the_page_says_what_agrees_and_what_does_not(tmp_path: Path) -> None:
 
 def test_the_page_says_the_opposite_of_the_opposite(tmp_path: Path) -> None:
     outcomes.write(tmp_path / "a.jsonl", reversal=FARTHER, strength=outcomes.swapped)
-    page = reproduction.part("celeba-hq", tmp_path)
+    page = reproduction_tables.part("celeba-hq", tmp_path)
     assert "**Claims.** 0 hold" in page
     assert "- do(smiling), FCFG 3.0 / 1.2, male: +" in page
     assert "in the paper −1.5." in page
@@ -135,54 +128,20 @@ def test_the_page_says_the_opposite_of_the_opposite(tmp_path: Path) -> None:
 def test_the_page_notes_the_slips_of_the_paper(tmp_path: Path) -> None:
     slip = "fcfg:affected=2.5,invariant=1.2"
     outcomes.write(tmp_path / "a.jsonl", settings=["none", slip])
-    page = reproduction.part("celeba-hq", tmp_path)
+    page = reproduction_tables.part("celeba-hq", tmp_path)
     assert "- The paper, do(male), FCFG 2.5 / 1.2: Young is 76.2 here and 71.1 in" in page
     assert "No factored guidance stands beside a global one" in page
 
 
 def test_the_page_shows_the_truth_of_a_drawn_world(tmp_path: Path) -> None:
     outcomes.write(tmp_path / "a.jsonl", truth=True, data="portraits")
-    page = reproduction.part("portraits", tmp_path)
+    page = reproduction_tables.part("portraits", tmp_path)
     assert "smiling: AUROC / factor error" in page
     assert "MAE to the truth" in page
     assert "The paper has none of these settings." in page
 
 
 def test_the_page_says_where_there_is_no_result(tmp_path: Path) -> None:
-    assert "There is no result file on `embed` yet" in reproduction.part("embed", tmp_path)
-    assert "The paper has 42 rows" in reproduction.part("embed", tmp_path)
-    assert "rows" not in reproduction.part("portraits", tmp_path)
-
-
-@pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: page.name)
-def test_every_page_is_what_its_files_say(page: Path) -> None:
-    text = page.read_text("utf-8")
-    assert tables.filled(text) == text, "run python docs/tables.py"
-
-
-def test_every_picture_is_what_its_file_says() -> None:
-    for file, text in tables.pictures().items():
-        assert file.read_text("utf-8") == text, "run python docs/tables.py"
-
-
-def test_a_part_is_a_table_a_data_set_or_a_result_file(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(reproduction, "RESULTS", tmp_path)
-    outcomes.write(tmp_path / "mine-core.jsonl.gz")
-    assert tables.table("mine-core").startswith("| do | guidance |")
-    assert "of the product" in tables.table("training-throughput")
-    with refused("part 'mine-cor'", "no docs/results/mine-cor.jsonl.gz"):
-        tables.table("mine-cor")
-
-
-def test_the_command_fills_pages_and_checks_them(tmp_path: Path, monkeypatch, capsys) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("<!-- generated: training-throughput -->\n<!-- end -->\n")
-    monkeypatch.setattr(tables, "PAGES", (page,))
-    monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
-    assert tables.main() == 1
-    assert "run python docs/tables.py" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", ["tables.py"])
-    assert tables.main() == 0
-    assert "of the product" in page.read_text()
-    monkeypatch.setattr(sys, "argv", ["tables.py", "--check"])
-    assert tables.main() == 0
+    assert "There is no result file on `embed` yet" in reproduction_tables.part("embed", tmp_path)
+    assert "The paper has 42 rows" in reproduction_tables.part("embed", tmp_path)
+    assert "rows" not in reproduction_tables.part("portraits", tmp_path)

@@ -321,10 +321,10 @@ def test_other_illegal_input_is_refused(fitted) -> None:
     with refused("causal graph", "exactly the attributes"):
         StructuralCausalModel(SPACE, CausalGraph({"sex": []}))
     for keys in ([1, 2], "abcde", [0.1] * 5, [None] * 5, [True] * 5):
-        with refused("keys", "5 whole numbers or texts"):
+        with refused("keys", "5 integers or strings"):
             fitted.abduct(population(5), keys=keys)
     for seed in (None, 1.5, "a"):
-        with refused("seed", "a whole number"):
+        with refused("seed", "an integer"):
             fitted.abduct(population(5), seed=seed)
     with refused("attributes", "'hat'"):
         fitted.abduct(population(5), nodes=["hat"])

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fcfg
+import pages
 from fcfg.datasets import portraits
 from fcfg.pipeline.checkpoint import shipped
 
 ROOT = Path(__file__).parents[1]
-MODELS = ROOT / "src" / "fcfg" / "models"
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
+MODELS = ROOT / "src" / "fcfg" / "pipeline" / "models"
 
 
 def test_all_shipped_weights_fit_into_16_megabytes() -> None:
@@ -49,13 +47,12 @@ def test_a_shipped_model_says_where_it_comes_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", shipped())
 def test_the_table_of_a_card_is_what_was_measured_on_the_very_model(name: str) -> None:
-    from portraits_table import insert, markdown
-
     result = json.loads((ROOT / f"docs/results/{name}-truth.json").read_text())
     config = (MODELS / name / "config.json").read_bytes()
     assert result["model"]["config_sha256"] == hashlib.sha256(config).hexdigest()
-    card = (MODELS / name / "README.md").read_text()
-    assert insert(card, markdown(result)) == card
+    card = f"src/fcfg/pipeline/models/{name}/README.md"
+    assert pages.PAGES[card] == (f"truth/{name}",)
+    assert pages.filled(card) == (ROOT / card).read_text()
     weights = set(json.loads(config)["files"].values())
     assert weights == {path.name for path in (MODELS / name).glob("*.safetensors")}
 

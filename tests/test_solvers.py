@@ -365,10 +365,10 @@ def test_every_name_is_a_solver_and_texts_do_as_well() -> None:
     [
         ("dpm2m", "solver", ["'bdia'", "did you mean 'dpm-2m'?"]),
         ("", "solver", ["use one of 'ddim'"]),
-        (None, "solver", ["a text such as", "None"]),
+        (None, "solver", ["a string", "None", "write it as dpm-2m or fixed-point:5"]),
         ("ddim:5", "solver 'ddim:5'", ["'ddim' alone", "':5'"]),
-        ("fixed-point:0", "fixed-point iterations", ["a whole number from 1"]),
-        ("fixed-point:-2", "fixed-point iterations", ["a whole number from 1"]),
+        ("fixed-point:0", "fixed-point iterations", ["an integer from 1"]),
+        ("fixed-point:-2", "fixed-point iterations", ["an integer from 1"]),
         ("fixed-point:2.5", "solver 'fixed-point:2.5'", ["a number behind the colon", "'2.5'"]),
         ("bdia:", "solver 'bdia:'", ["a number behind the colon", "''"]),
         ("bdia:0", "bdia, gamma", ["above 0, up to 1"]),

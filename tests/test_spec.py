@@ -97,7 +97,11 @@ def test_a_name_makes_its_rule() -> None:
         (lambda: Guidance.fcfg(**{"a,b": 1}), "name", ["'a,b'"]),
         (lambda: Guidance("foo", False, ()), "guidance", ["'foo'", "constructors"]),
         (lambda: Guidance("cfg", False, (), start=0.9, stop=0.1), "option start", ["less than"]),
-        (lambda: Guidance.parse(3), "guidance", ["a text", "int 3"]),
+        (
+            lambda: Guidance.parse(3),
+            "guidance",
+            ["a string", "int 3", "write it as fcfg:affected=3"],
+        ),
         (lambda: Guidance.parse("none:3"), "guidance 'none:3'", ["write none alone"]),
         (lambda: Guidance.parse("cfgpp:0.02"), "guidance", ["did you mean 'cfg++'?"]),
         (lambda: Guidance.parse("fcfgpp:a=0.02"), "guidance", ["did you mean 'fcfg++'?"]),

@@ -1,11 +1,9 @@
-"""The studies under benchmarks/, on a run that is small enough for a test."""
+"""The studies under tools/, on a run that is small enough for a test."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,15 +12,12 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-reversibility = import_module("reversibility")
-solver_study = import_module("solver_study")
-precision = import_module("precision")
-sys.path.insert(0, str(BENCHMARKS.parent / "docs"))
-reproduction = import_module("reproduction")
-choosing = import_module("choosing")
-speed = import_module("speed")
+import precision
+import reproduction_tables
+import reversibility
+import solver_study
+import solver_tables
+import speed_tables
 
 FCFG = "fcfg:affected=3.0,invariant=1.2"
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed:UserWarning")  # a CPU's bf16
@@ -63,7 +58,7 @@ def test_other_weights_and_other_steps_are_others(returned: dict[str, Any]) -> N
 
 
 def test_a_result_says_how_it_came_about_but_not_where(returned: dict[str, Any]) -> None:
-    assert returned["command"].startswith("python benchmarks/reversibility.py ")
+    assert returned["command"].startswith("python tools/reversibility.py ")
     assert "/tmp" not in json.dumps(returned)
     losses = returned["rows"][0]["losses"]
     assert list(losses) == ["whole", "none", "target only", "all but target"]
@@ -74,9 +69,11 @@ def test_the_page_has_a_line_for_every_way_to_go_back(
     returned: dict[str, Any], tmp_path: Path
 ) -> None:
     file = tmp_path / "celeba-reversibility.json"
-    assert "not been measured yet" in reproduction.reversibility(file)
+    assert "not been measured yet" in reproduction_tables.reversibility(file)
     file.write_text(json.dumps(returned))
-    lines = [line for line in reproduction.reversibility(file).splitlines() if "weights" in line]
+    lines = [
+        line for line in reproduction_tables.reversibility(file).splitlines() if "weights" in line
+    ]
     assert len(lines) == len(returned["rows"]) / 3
     assert lines[0].startswith("| published weights, float32, 2 steps | ")
     assert f" | {returned['rows'][2]['against_cfg']['value']:+.3f} [" in lines[0]
@@ -106,10 +103,12 @@ def test_the_reference_is_equal_to_itself_and_another_way_is_not(compared: dict[
 
 
 def test_a_study_becomes_a_table_and_a_picture(compared: dict[str, Any], tmp_path: Path) -> None:
-    assert "not been measured yet" in choosing.study("mine", tmp_path)
+    assert "not been measured yet" in solver_tables.study("mine", tmp_path)
     file = tmp_path / "solvers-mine.json"
     file.write_text(json.dumps(compared))
-    lines = [line for line in choosing.study("mine", tmp_path).splitlines() if "uniform" in line]
+    lines = [
+        line for line in solver_tables.study("mine", tmp_path).splitlines() if "uniform" in line
+    ]
     lines = [line for line in lines if line.startswith("| ")]
     assert [line.partition(" | ")[0] for line in lines] == [
         "| **ddim uniform 3**",  # which is equal to itself
@@ -124,7 +123,9 @@ def test_a_study_becomes_a_table_and_a_picture(compared: dict[str, Any], tmp_pat
     assert [line.split(" | ")[1] for line in lines] == ["12", "9"]
     back = fmean(row["reversal"]["value"] for row in rows_of(compared, guidance=FCFG)[1:])
     assert f" | {back:.4f} | " in lines[1]
-    titles = [element.text for element in ElementTree.fromstring(choosing.picture(file)).iter()]
+    titles = [
+        element.text for element in ElementTree.fromstring(solver_tables.picture(file)).iter()
+    ]
     dots = [text for text in titles if text and " uniform " in text and ", " in text]
     panels = 1 if compared["rows"][0]["truth"] is None else 2
     assert len([dot for dot in dots if " network rows, " in dot]) == 2 * panels
@@ -140,7 +141,7 @@ def test_ways_stand_solver_by_solver_after_the_reference(compared: dict[str, Any
 
     ways = [("ddim uniform", 9), ("bdia uniform", 2), ("ddim uniform", 5), ("bdia uniform", 7)]
     rows = [row for way in ways for row in steps(*way)]
-    assert [line.way for line in choosing.lines_of({"rows": rows})] == [
+    assert [line.way for line in solver_tables.lines_of({"rows": rows})] == [
         "ddim uniform 9",
         *("bdia uniform 7", "bdia uniform 2"),
         "ddim uniform 5",
@@ -170,8 +171,8 @@ def test_rounding_in_half_of_the_steps_is_another_answer(rounded: dict[str, Any]
 
 
 def test_the_page_has_a_line_for_every_precision(rounded: dict[str, Any], tmp_path: Path) -> None:
-    assert "not been measured yet" in speed.precision(tmp_path)
-    page = speed.precision(rounded["folder"])
+    assert "not been measured yet" in speed_tables.precision(tmp_path)
+    page = speed_tables.precision(rounded["folder"])
     for row in rounded["rows"]:
         assert f"| {row['precision']} | {row['way']} | {row['mean']:.5f} |" in page
     assert "3 images, do(smiling)" in page

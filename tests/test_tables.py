@@ -11,7 +11,6 @@ import pytest
 
 import outcomes
 from fcfg.evaluation import Summary, read_results, summarise
-from fcfg.reports.generated_sections import END, generated, start
 from fcfg.reports.latex import configuration, escaped
 from fcfg.reports.metric_values import METRICS, entries
 from fcfg.reports.paper import match
@@ -227,20 +226,6 @@ def test_no_number_is_a_negative_zero(tmp_path: Path) -> None:
     made = outcomes.summary(tmp_path, settings=["none"])
     for text in (latex_table(made), markdown_table(made)):
         assert not re.search(r"-0\.0+\b|-\$0\.0+\b", text)
-
-
-def test_generated_parts_are_replaced_and_the_rest_is_left_alone() -> None:
-    page = f"A\n{start('x')}\nold\n{END}\nB\n{start('y/z')}{END}\n"
-    once = generated(page, str.upper)
-    assert once == f"A\n{start('x')}\n\nX\n\n{END}\nB\n{start('y/z')}\n\nY/Z\n\n{END}\n"
-    assert generated(once, str.upper) == once
-    assert generated("no part", str.upper) == "no part"
-
-
-@pytest.mark.parametrize("page", [start("x"), END + start("x"), start("x") + start("y") + END])
-def test_a_part_without_an_end_is_refused(page: str) -> None:
-    with refused("page, part 'x'", "add both"):
-        generated(page, str.upper)
 
 
 def check_latex(text: str) -> None:

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous, Table
 from fcfg.diffusion.networks import Judge
-from fcfg.support.errors import InputError, check_whole
+from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import ImagesLike, read_images
 
 
@@ -115,7 +115,7 @@ class AttributeJudge(nn.Module):
             images: Float tensor or array in [-1, 1], (batch, channel, height, width); or PIL.
             batch_size: Images at once.
         """
-        check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
+        check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
         x = read_images(images, channels=self.network.config.channels)
         weight = next(self.network.parameters())
         was_training = self.network.training

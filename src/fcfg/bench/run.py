@@ -17,7 +17,7 @@ from fcfg.bench.single import single
 from fcfg.bench.training import Pace
 from fcfg.evaluation.provenance import circumstances
 from fcfg.sampling import time_grid
-from fcfg.support.errors import check_among, check_whole
+from fcfg.support.errors import check_among, check_integer
 from fcfg.version import __version__
 
 PARTS = ("sampling", "single", "training", "cost")
@@ -59,9 +59,9 @@ class Scale:
         on_gpu = device.type == "cuda"
         most = 10**6
         images = images if images is not None else (64 if quick else 512) if on_gpu else 4
-        check_whole("--images", images, 1, most, do="512 fill a large GPU, 4 a CPU")
+        check_integer("--images", images, 1, most, do="512 fill a large GPU, 4 a CPU")
         if rows is not None:
-            check_whole("--rows", rows, 1, most, do="leave it out")
+            check_integer("--rows", rows, 1, most, do="leave it out")
         pace = Pace(128, 15, 5, 20) if on_gpu else Pace(4, 1, 3, 1)
         return cls(
             images=images,

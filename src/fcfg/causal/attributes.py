@@ -166,7 +166,7 @@ class Categorical(AbstractAttribute):
             unquoted = any(isinstance(level, Real) for level in levels)  # also YAML's yes and no
             raise InputError(
                 f"attribute '{self.name}'",
-                expected="a list of at least two different levels, each a text",
+                expected="a list of at least two different levels, each a string",
                 got=short(self.levels),
                 do="quote every level" if unquoted else "name every level once",
             )
@@ -312,7 +312,10 @@ class AttributeSpace:
         object.__setattr__(self, "attributes", tuple(self.attributes))
         for attribute in self.attributes:
             check_is(
-                "attribute space", attribute, AbstractAttribute, "Binary, Categorical, Continuous"
+                "attribute space",
+                attribute,
+                AbstractAttribute,
+                "a Binary, Categorical or Continuous",
             )
         doubled = sorted({name for name in self.names if self.names.count(name) > 1})
         if doubled or not self.attributes:

@@ -26,8 +26,8 @@ from fcfg.causal.attributes import AttributeSpace, Column, Continuous, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.intervention import Intervention, intervened
 from fcfg.causal.mechanisms import AbstractMechanism, FlowMechanism, GumbelMechanism
-from fcfg.support.errors import InputError, check_is, check_whole, short
-from fcfg.support.seeds import stream
+from fcfg.support.errors import InputError, check_integer, check_is, short
+from fcfg.support.hashing import stream_seed
 
 Keys: TypeAlias = Sequence[int] | Sequence[str] | NDArray[np.integer]
 OnFit: TypeAlias = Callable[[str, int, float], None]
@@ -105,8 +105,8 @@ class StructuralCausalModel(nn.Module):
             For every node its mean negative log-likelihood over the whole table, in nats.
         """
         columns = self.space.parse(table)
-        check_whole("fit, steps", steps, 1, 10**9, do="1000 is the default")
-        check_whole("fit, batch_size", batch_size, 1, 10**9, do="4096 is the default")
+        check_integer("fit, steps", steps, 1, 10**9, do="1000 is the default")
+        check_integer("fit, batch_size", batch_size, 1, 10**9, do="4096 is the default")
         if not 0 < learning_rate <= 1:
             raise InputError(
                 "fit, learning_rate", expected="above 0, up to 1", got=learning_rate, do="use 0.01"
@@ -139,11 +139,11 @@ class StructuralCausalModel(nn.Module):
     ) -> float:
         values, context = _tensor(columns[node]), self._context(node, columns)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(stream(seed, node))
+            torch.manual_seed(stream_seed(seed, node))
             mechanism = self._new_mechanism(node, self.graph.parents[node])
         if isinstance(mechanism, FlowMechanism):
             mechanism.standardise(values)
-        generator = torch.Generator().manual_seed(stream(seed, node))
+        generator = torch.Generator().manual_seed(stream_seed(seed, node))
         optimiser = torch.optim.Adam(mechanism.parameters(), lr=learning_rate)
         decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
         for step in range(steps):
@@ -176,18 +176,18 @@ class StructuralCausalModel(nn.Module):
             table: Factual columns.
             nodes: Which nodes; all that have parents by default.
             seed: Of what a discrete value leaves open.
-            keys: A whole number or text for each row. A row's noise depends on the seed and its
+            keys: An integer or string for each row. A row's noise depends on the seed and its
                 key alone, never on its neighbours; its position by default.
         """
         columns = self.space.parse(table)
         nodes = self._children() if nodes is None else list(nodes)
         self.space.check_known(nodes)
-        check_whole("seed", seed, -(2**63), 2**63 - 1, do="0 is the default")
+        check_integer("seed", seed, -(2**63), 2**63 - 1, do="0 is the default")
         row_keys = _checked_keys(keys, len(columns[self.space.names[0]]))
         noise: dict[str, Tensor] = {}
         for node in nodes:
             mechanism = self._mechanism(node)
-            uniform = _uniform(stream(seed, node), row_keys, mechanism.noise_draws)
+            uniform = _uniform(stream_seed(seed, node), row_keys, mechanism.noise_draws)
             values, context = _tensor(columns[node]), self._context(node, columns)
             noise[node] = mechanism.abduct(values, context, uniform)
         return noise
@@ -263,7 +263,7 @@ def _checked_keys(keys: Keys | None, rows: int) -> list[int | str]:
     if len(listed) != rows or not all(legal):
         raise InputError(
             "keys",
-            expected=f"{rows} whole numbers or texts, one for each row",
+            expected=f"{rows} integers or strings, one for each row",
             got=short(keys),
             do="use file names or identities",
         )
@@ -276,7 +276,7 @@ def _uniform(
     """Uniform numbers, each row from a counter-based generator of its own."""
     rows = np.empty((len(keys), draws))
     for row, key in enumerate(keys if draws else ()):
-        word = stream(0, key) if isinstance(key, str) else int(key) % 2**64
+        word = stream_seed(0, key) if isinstance(key, str) else int(key) % 2**64
         philox = np.random.Philox(key=np.array([key_stream, word], dtype=np.uint64))
         rows[row] = np.random.Generator(philox).random(draws)
     return torch.from_numpy(rows)

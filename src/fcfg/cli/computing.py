@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from fcfg.support.errors import InputError, check_among, check_whole
+from fcfg.support.errors import InputError, check_among, check_integer
 
 if TYPE_CHECKING:
     from fcfg.diffusion.denoiser import Denoiser
@@ -60,4 +60,4 @@ def chosen_rows(text: str, denoiser: Denoiser, size: tuple[int, int]) -> int:
     if text == AUTO:
         return fitting_rows(denoiser, size)
     number = int(text) if text.isdecimal() else text
-    return check_whole("--batch-size", number, 1, 10**9, do="or 'auto', as much as fits")
+    return check_integer("--batch-size", number, 1, 10**9, do="or 'auto', as much as fits")

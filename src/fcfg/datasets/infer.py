@@ -14,7 +14,7 @@ from fcfg.support.errors import InputError
 
 _LEVELS = 20  # more different texts than these are names, not levels
 _WHOLE = 10  # more different whole numbers than these are a quantity, not levels
-_EACH = 5  # rows that a whole number has on average where it is a level
+_EACH = 5  # rows that an integer has on average where it is a level
 
 
 @dataclass(frozen=True)

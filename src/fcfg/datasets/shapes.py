@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from fcfg.support.errors import InputError, check_whole
+from fcfg.support.errors import InputError, check_integer
 
 SIZE = 16  # height and width of the images
 _FINER = 8  # drawn so much larger, then averaged: edges are grey
@@ -54,8 +54,8 @@ def sample(count: int, seed: int = 0) -> list[Shape]:
         count: Number of shapes.
         seed: Seed for everything that is drawn.
     """
-    check_whole("count", count, 1, 10**6, do="1000 is enough to learn from")
-    check_whole("seed", seed, 0, 2**63 - 1, do="0 is the default")
+    check_integer("count", count, 1, 10**6, do="1000 is enough to learn from")
+    check_integer("seed", seed, 0, 2**63 - 1, do="0 is the default")
     rng = np.random.default_rng(seed)
     shapes: list[Shape] = []
     for _ in range(count):

@@ -27,7 +27,7 @@ from fcfg.diffusion.schedule import (
     noise_from_output,
     training_target,
 )
-from fcfg.support.errors import InputError, check_among, check_whole
+from fcfg.support.errors import InputError, check_among, check_integer
 
 Images: TypeAlias = Float[Tensor, "batch channel height width"]
 State: TypeAlias = tuple[Tensor, ...]
@@ -152,10 +152,10 @@ class Denoiser(nn.Module):
         self.network = network
         self.embedder = embedder
         self.schedule = schedule
-        self.channels = check_whole(
+        self.channels = check_integer(
             "denoiser, channels", channels, 1, 1000, do="say how many the images have"
         )
-        self.stride = check_whole("denoiser, stride", stride or 1, 1, 4096, do="1 is no demand")
+        self.stride = check_integer("denoiser, stride", stride or 1, 1, 4096, do="1 is no demand")
         self.parameterisation: Parameterisation = parameterisation
         #: Asked instead of the network, except in training; see :mod:`fcfg.pipeline.runtime`.
         self.evaluate: Evaluate | None = None

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fcfg.support.errors import check_among, check_whole
+from fcfg.support.errors import check_among, check_integer
 
 Kind: TypeAlias = Literal["linear", "cosine"]
 Parameterisation: TypeAlias = Literal["noise", "image", "velocity"]
@@ -51,7 +51,7 @@ class NoiseSchedule:
     def __post_init__(self) -> None:
         """Refuse an unknown kind, and too few steps for a legal variance; compute the levels."""
         check_among("noise schedule", self.kind, get_args(Kind))
-        check_whole("noise schedule, steps", self.steps, 25, 100_000, do="the paper has 1000")
+        check_integer("noise schedule, steps", self.steps, 25, 100_000, do="the paper has 1000")
         object.__setattr__(self, "alpha", self._alpha())
         object.__setattr__(self, "_levels", {})
 

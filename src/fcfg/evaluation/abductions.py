@@ -6,7 +6,6 @@ attributes, the solver and the grid of times. The folder can be deleted at any t
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from fcfg.pipeline.records import Abduction
 from fcfg.sampling import OnStep, Trajectory, parse_solver, time_grid
 from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
+from fcfg.support.hashing import hex_digest
 from fcfg.support.images import image_keys
 
 
@@ -97,7 +97,7 @@ class AbductionCache:
             return None
         values = {name: np.asarray(column[row]).item() for name, column in attributes.items()}
         parts = [self._model, key, values, repr(self.solver), self.times]
-        digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+        digest = hex_digest(json.dumps(parts))
         return self.folder / digest[:2] / f"{digest}.safetensors"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from fcfg.evaluation.result_files import JSON, Result
 from fcfg.metrics import frechet_distance
 from fcfg.support.errors import InputError
 from fcfg.support.files import remove_files, write_atomically
+from fcfg.support.hashing import hex_digest
 
 FEATURES = "features"
 _NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.safetensors$")
@@ -113,7 +113,7 @@ def _widths(block: Mapping[str, torch.Tensor]) -> dict[str, int]:
 
 
 def _digest(words: Sequence[str]) -> str:
-    return hashlib.blake2b("\n".join(words).encode(), digest_size=8).hexdigest()
+    return hex_digest("\n".join(words), size=8)
 
 
 def missing_distances(result: Result) -> list[JSON]:

@@ -31,10 +31,11 @@ from fcfg.evaluation.result_lines import read_lines
 from fcfg.evaluation.runner import THRESHOLD, Answers, Plan
 from fcfg.evaluation.subset import Subset
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.support.errors import InputError, check_shard, check_whole
+from fcfg.support.errors import InputError, check_integer
 from fcfg.support.files import single_writer
 from fcfg.support.hashing import digest_of
 from fcfg.support.outputs import check_folder, make_folder
+from fcfg.support.shards import check_shard, strided_rows
 from fcfg.version import __version__
 
 _BLOCK = {"cpu": 32, "cuda": 1024}  # the most images, where nobody says how many
@@ -70,7 +71,7 @@ class Evaluation:
         check_folder(self.out)
         check_shard(self.shard, len(self.subset))
         rows = max(self._costs.rows(*question) for question in self.experiment.questions)
-        check_whole("batch size", self.batch_size, rows, 10**9, do="raise it")
+        check_integer("batch size", self.batch_size, rows, 10**9, do="raise it")
 
     @cached_property
     def _costs(self) -> Costs:
@@ -98,7 +99,7 @@ class Evaluation:
     def images_at_once(self) -> int:
         """Images that are finished together in a run that begins now: blocks are of one size."""
         most = self.block or _BLOCK.get(self.pipeline.denoiser.device.type, 32)
-        mine = len(range(self.shard[0], len(self.subset), self.shard[1]))
+        mine = len(strided_rows(len(self.subset), self.shard))
         return math.ceil(mine / math.ceil(mine / most))
 
     @property

@@ -10,8 +10,8 @@ from fcfg.evaluation.result_files import BASELINE
 from fcfg.guidance import Guidance
 from fcfg.sampling import GRIDS, QUALITIES, parse_solver
 from fcfg.support.errors import InputError, check_among
+from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
-from fcfg.support.seeds import LARGEST_SEED
 
 _WAY = QUALITIES["default"]
 

@@ -17,7 +17,6 @@ everything about the run; each further line is an entry with a ``kind``:
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -30,6 +29,7 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.evaluation.legal import Legal
 from fcfg.evaluation.result_lines import JSON, check_fields, opened, read_lines, sealed
 from fcfg.support.errors import InputError, quoted
+from fcfg.support.hashing import hex_digest
 
 SCHEMA = 1
 BASELINE = "none"  # the guidance that others are compared with: the paper's ω = 1
@@ -235,7 +235,7 @@ def identity(header: Mapping[str, Any]) -> str:
     """A digest of what two headers of the same run share: its images, model and questions."""
     shared = {key: value for key, value in header.items() if key not in CIRCUMSTANCES}
     text = json.dumps(shared, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return hex_digest(text)
 
 
 def _brief(value: object) -> str:

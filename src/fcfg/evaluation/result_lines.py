@@ -8,7 +8,6 @@ digest of the rest, by which a line that was changed later is noticed; older fil
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
 from fcfg.support.errors import InputError, quoted
+from fcfg.support.hashing import hex_digest
 
 JSON: TypeAlias = dict[str, Any]
 #: Bytes of one line, and of a file: a header of a million images, and two million rows.
@@ -182,4 +182,4 @@ def sealed(entry: Mapping[str, Any]) -> str:
 
 
 def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    return hex_digest(text, size=6)

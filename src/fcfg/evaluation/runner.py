@@ -33,6 +33,7 @@ from fcfg.pipeline.records import Abduction, Action, Counterfactual
 from fcfg.sampling import StepRecord
 from fcfg.support.errors import InputError
 from fcfg.support.images import image_keys
+from fcfg.support.shards import strided_rows
 
 THRESHOLD = 0.05  # a pixel truly changes where truth and factual image differ by more
 
@@ -85,10 +86,9 @@ class Answers:
         self.pipeline, self.subset = plan.pipeline, plan.subset
         self.space, self.judge = self.pipeline.space, plan.instruments.judge
         self.features = FeatureFiles(plan.out)
-        number, count = plan.shard
-        self.mine = list(range(number, len(self.subset), count))
+        self.mine = list(strided_rows(len(self.subset), plan.shard))
         # Pictures are kept of the first images of the first block, by whoever works on it.
-        self.shown = self.mine[: min(plan.shown, block)] if number == 0 else []
+        self.shown = self.mine[: min(plan.shown, block)] if plan.shard[0] == 0 else []
         names = tuple(self.subset.names[row] for row in self.shown)
         self.pictures = PictureFiles(plan.out, names)
         self.read = {entry["image"] for entry in entries if entry["kind"] == "real"}

@@ -25,7 +25,7 @@ from fcfg.evaluation.experiment import Experiment
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.config_files import read_yaml
 from fcfg.support.errors import InputError, quoted
-from fcfg.support.seeds import stream
+from fcfg.support.hashing import stream_seed
 
 SPLIT = "test"
 
@@ -192,7 +192,9 @@ def balanced_rows(
     chosen = [
         row
         for rows in cells.values()
-        for row in sorted(rows, key=lambda row: stream(seed, "subset", examples.names[row]))[:each]
+        for row in sorted(rows, key=lambda row: stream_seed(seed, "subset", examples.names[row]))[
+            :each
+        ]
     ]
     return np.array(sorted(chosen, key=lambda row: examples.names[row]), dtype=np.int64)
 
@@ -235,11 +237,11 @@ def draw_targets(
         if isinstance(attribute, Continuous) and continuous == "quantiles":
             values[name] = _far(factual)
         elif isinstance(attribute, Continuous):
-            rng = np.random.default_rng(stream(seed, "permute", name))
+            rng = np.random.default_rng(stream_seed(seed, "permute", name))
             values[name] = rng.permutation(factual)
         elif isinstance(attribute, Categorical):
             further = [
-                1 + stream(seed, "level", name, image) % (len(attribute.levels) - 1)
+                1 + stream_seed(seed, "level", name, image) % (len(attribute.levels) - 1)
                 for image in names
             ]
             values[name] = (factual + np.array(further)) % len(attribute.levels)

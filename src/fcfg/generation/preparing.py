@@ -12,15 +12,16 @@ from fcfg.causal.intervention import Intervention
 from fcfg.generation.outputs import check_inputs_are_kept, output_names, record_file
 from fcfg.generation.parsing import AUTO, Attributes, find_attributes
 from fcfg.generation.picture_files import find_pictures, model_pixels, read_files, renamed_columns
-from fcfg.generation.question import Question, files_say_their_range, shard_rows
+from fcfg.generation.question import Question, files_say_their_range
 from fcfg.generation.record import finished_before
 from fcfg.generation.results import intervention_text
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
 from fcfg.sampling import AbstractSolver, find_way
-from fcfg.support.errors import InputError, check_is, check_shard
+from fcfg.support.errors import InputError, check_is
 from fcfg.support.images import image_keys
+from fcfg.support.shards import check_shard, contiguous_rows
 
 
 def prepare(
@@ -46,7 +47,7 @@ def prepare(
 
     The arguments are those of :func:`fcfg.generation.run.generate`.
     """
-    check_is("guidance", guidance, Guidance, "a fcfg.Guidance, such as Guidance.parse(text)")
+    check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
     if not do:
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
@@ -60,7 +61,7 @@ def prepare(
     paths, folder = find_pictures(files), Path(out)
     names = output_names(paths)
     check_shard(shard, len(paths))
-    own = [names[i] for i in shard_rows(len(names), shard)]
+    own = [names[i] for i in contiguous_rows(len(names), shard)]
     check_inputs_are_kept(folder, own, record_file(shard), paths)
     judge = pipeline.judge
     pictures = read_files(paths, pixels)

@@ -22,6 +22,7 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Action
 from fcfg.sampling import Way
 from fcfg.support.hashing import digest_of
+from fcfg.support.shards import contiguous_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class Question:
     @property
     def mine(self) -> range:
         """The pictures of the shard, by number."""
-        return shard_rows(len(self.images), self.shard)
+        return contiguous_rows(len(self.images), self.shard)
 
     @property
     def at_once(self) -> int:
@@ -61,12 +62,6 @@ class Question:
     def digest(self) -> str:
         """A digest of the model's weights."""
         return digest_of(self.pipeline.denoiser, self.pipeline.scm)
-
-
-def shard_rows(count: int, shard: tuple[int, int]) -> range:
-    """The rows of a shard: neighbours, about as many for each."""
-    number, parts = shard
-    return range(number * count // parts, (number + 1) * count // parts)
 
 
 @contextmanager

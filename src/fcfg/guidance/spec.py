@@ -25,8 +25,8 @@ from fcfg.guidance.rules import NONE, RULES, rule_options
 from fcfg.guidance.text import GLOBAL, read_text, value_text
 from fcfg.support.errors import (
     InputError,
+    check_integer,
     check_is,
-    check_whole,
     complaint,
     nearest,
     quoted,
@@ -59,7 +59,7 @@ class WeightTable:
 
     def check_batch(self, batch_size: int) -> None:
         """Refuse a number of network rows at once that has no room for one image."""
-        size = check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
+        size = check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
         if size < self.rows:
             raise InputError(
                 "batch_size",
@@ -155,7 +155,9 @@ class Guidance:
             weight: The weight of all attributes.
             **weights: Or the weights of the groups, as in :meth:`fcfg`.
         """
-        check_is("guidance", rule, AbstractRule, "a rule, such as fcfg.guidance.CFG()")
+        check_is(
+            "guidance", rule, AbstractRule, "a rule", do="pass one such as fcfg.guidance.CFG()"
+        )
         if weight is None:
             return cls._factored(rule, weights)
         if weights:

@@ -21,7 +21,7 @@ def read_text(
         text: What the user wrote.
         names: Names of the rules; with an f before it, a rule names its groups.
     """
-    check_is("guidance", text, str, "a text such as fcfg:affected=3,invariant=1.2")
+    check_is("guidance", text, str, "a string", do="write it as fcfg:affected=3,invariant=1.2")
     head, _, tail = text.partition(":")
     rule, known = head.strip(), list(names)
     rules = [prefix + name for name in known for prefix in ("", "f")]

@@ -29,7 +29,7 @@ from torch.nn import functional
 
 from fcfg.metrics.pixels import PIXEL_RANGE, checked
 from fcfg.metrics.weight_files import read_stored
-from fcfg.support.errors import InputError, check_whole
+from fcfg.support.errors import InputError, check_integer
 
 _SIZE = 299
 
@@ -114,7 +114,7 @@ class Inception(nn.Module):
                 to three channels. They are rounded to bytes first, as their files are.
             batch_size: Images at once.
         """
-        check_whole("batch_size", batch_size, 1, 10**9, do="64 is the default")
+        check_integer("batch_size", batch_size, 1, 10**9, do="64 is the default")
         x = checked("images", images)
         if x.shape[1] not in (1, 3):
             raise InputError(

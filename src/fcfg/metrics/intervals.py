@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fcfg.support.errors import InputError, check_is, check_whole
+from fcfg.support.errors import InputError, check_integer, check_is
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Bootstrap:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_whole("bootstrap, n", self.n, 1, 10**7, do="give the number of images")
-        check_whole("bootstrap, resamples", self.resamples, 2, 10**7, do="2000 is the default")
-        check_whole("bootstrap, seed", self.seed, 0, 2**63 - 1, do="0 is the default")
+        check_integer("bootstrap, n", self.n, 1, 10**7, do="give the number of images")
+        check_integer("bootstrap, resamples", self.resamples, 2, 10**7, do="2000 is the default")
+        check_integer("bootstrap, seed", self.seed, 0, 2**63 - 1, do="0 is the default")
 
     @cached_property
     def counts(self) -> NDArray[np.float64]:

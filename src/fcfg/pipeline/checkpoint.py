@@ -237,7 +237,13 @@ def replaced_files(folder: Path) -> set[str]:
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:
-    check_is("checkpoint", path, (str, os.PathLike), "the path of a folder")
+    check_is(
+        "checkpoint",
+        path,
+        (str, os.PathLike),
+        "the path of a folder",
+        do="pass a string or a path",
+    )
     return Path(path)
 
 

@@ -28,7 +28,7 @@ from fcfg.pipeline.batching import evaluating, integrate_chunks
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
 from fcfg.sampling import AbstractSolver, OnStep, Plan, Trajectory, find_way
-from fcfg.support.errors import InputError, check_is, check_whole, short
+from fcfg.support.errors import InputError, check_integer, check_is, short
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys, read_images
 
@@ -248,8 +248,8 @@ class CounterfactualPipeline:
             batch_size: The most network rows at once.
             on_step: Told of every step, with the share that is done.
         """
-        check_is("abduction", abduction, Abduction, "what pipeline.abduct gave")
-        check_is("action", action, Action, "what pipeline.act gave")
+        check_is("abduction", abduction, Abduction, "the result of pipeline.abduct")
+        check_is("action", action, Action, "the result of pipeline.act")
         kept = set(self.space.names) - self.graph.affected(action.targets)
         abduction.check(action, kept, self._fingerprint)
         groups = self._groups(guidance, action, partition)
@@ -272,7 +272,7 @@ class CounterfactualPipeline:
             batch_size: The most network rows at once.
             on_step: Told of every step, with the share that is done.
         """
-        check_is("pair", pair, Counterfactual, "what pipeline.counterfactual gave")
+        check_is("pair", pair, Counterfactual, "the result of pipeline.counterfactual")
         question = pair.abduction
         self._table(pair.guidance, pair.partition, question.times, batch_size)
         abduction = self._abduct(
@@ -311,7 +311,7 @@ class CounterfactualPipeline:
     def _groups(
         self, guidance: Guidance, action: Action, partition: Partition | None
     ) -> Partition:
-        check_is("guidance", guidance, Guidance, "a fcfg.Guidance, such as Guidance.parse(text)")
+        check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
         if partition is not None:
             check_is("partition", partition, Partition, "a fcfg.Partition")
         return guidance.partition(self.graph, action.targets, partition)
@@ -326,7 +326,7 @@ class CounterfactualPipeline:
         batch_size: int,
         on_step: OnStep | None,
     ) -> Abduction:
-        check_whole("batch_size", batch_size, 1, 10**9, do="256 is the default")
+        check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
 
         def predictor(rows: slice) -> AbstractPredictor:
             return ConditionalPredictor(self.denoiser, self._condition(table, rows))

@@ -28,13 +28,15 @@ class Way:
 
     def __post_init__(self) -> None:
         """Refuse what nobody knows."""
-        check_is("solver", self.solver, AbstractSolver, "a solver such as fcfg.DDIM()")
+        check_is(
+            "solver", self.solver, AbstractSolver, "a solver", do="pass one such as fcfg.DDIM()"
+        )
         check_among("grid", self.grid, GRIDS)
 
     @classmethod
     def parse(cls, text: str) -> Way:
         """Read ``SOLVER GRID STEPS``, which ``str`` gives."""
-        check_is("way", text, str, "a text such as 'ddim uniform 100'")
+        check_is("way", text, str, "a string", do="write it as 'ddim uniform 100'")
         words = text.split()
         if len(words) < 3 or not words[-1].isdecimal():
             raise InputError(

@@ -8,7 +8,7 @@ from fcfg.diffusion.denoiser import AbstractPredictor, Images, Rows, State, Step
 from fcfg.sampling.ddim import DDIM, ddim_step
 from fcfg.sampling.solver import AbstractSolver
 from fcfg.sampling.trajectory import Trajectory
-from fcfg.support.errors import check_whole
+from fcfg.support.errors import check_integer
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FixedPointDDIM(AbstractSolver):
 
     def __post_init__(self) -> None:
         """Refuse no iteration at all."""
-        check_whole("fixed-point iterations", self.iterations, 1, 1000, do="use 5")
+        check_integer("fixed-point iterations", self.iterations, 1, 1000, do="use 5")
 
     def __str__(self) -> str:
         return f"fixed-point:{self.iterations}"

@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.support.errors import check_among, check_whole
+from fcfg.support.errors import check_among, check_integer
 
 Grid: TypeAlias = Literal["uniform", "log-snr", "karras"]
 GRIDS: tuple[str, ...] = get_args(Grid)
@@ -50,7 +50,7 @@ def time_grid(schedule: NoiseSchedule, steps: int, kind: str = "uniform") -> tup
     """
     last = schedule.steps
     do = f"20 is the default, {last} the paper's" if last == 1000 else "choose within"
-    steps = check_whole("steps", steps, 1, last, do=do)
+    steps = check_integer("steps", steps, 1, last, do=do)
     check_among("grid", kind, GRIDS)
     if kind == "uniform":
         return tuple((2 * i * last + steps) // (2 * steps) for i in range(steps + 1))

@@ -34,7 +34,7 @@ def parse_solver(text: str) -> AbstractSolver:
     >>> str(parse_solver("fixed-point"))
     'fixed-point:5'
     """
-    check_is("solver", text, str, "a text such as dpm-2m or fixed-point:5")
+    check_is("solver", text, str, "a string", do="write it as dpm-2m or fixed-point:5")
     name, colon, number = (part.strip() for part in text.partition(":"))
     check_among("solver", name, SOLVERS)
     if not colon:
@@ -63,5 +63,5 @@ def as_solver(solver: AbstractSolver | str) -> AbstractSolver:
     """A solver, or the one that a text names."""
     if isinstance(solver, AbstractSolver):
         return solver
-    check_is("solver", solver, str, "a solver such as fcfg.DDIM(), or its text, such as 'ddim'")
+    check_is("solver", solver, str, "a solver or its name", do="pass fcfg.DDIM() or 'ddim'")
     return parse_solver(solver)

@@ -45,41 +45,31 @@ def short(value: object) -> str:
     return "None" if value is None else f"{type(value).__name__} {reprlib.repr(value)}"
 
 
-def check_is(subject: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
-    """Refuse an argument of another kind than its type says.
+def check_is(
+    subject: str, value: object, kind: type | tuple[type, ...], expected: str, *, do: str = ""
+) -> None:
+    """Refuse an argument of the wrong type.
 
-    >>> check_is("guidance", 3, str, "a text")
+    >>> check_is("guidance", 3, str, "a string")
     Traceback (most recent call last):
-    fcfg.InputError: guidance: expected a text, got int 3; pass one.
-    """
-    if not isinstance(value, kind):
-        raise InputError(subject, expected=expected, got=short(value), do="pass one")
-
-
-def check_whole(subject: str, value: object, low: int, high: int, do: str) -> int:
-    """Return a whole number within bounds, or refuse it."""
-    if isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high:
-        return int(value)
-    raise InputError(
-        subject, expected=f"a whole number from {low} to {high}", got=short(value), do=do
-    )
-
-
-def check_shard(shard: tuple[int, int], most: int) -> None:
-    """Refuse a part of the work that cannot be: (number, count), counted from 0.
-
-    >>> check_shard((2, 2), most=10)
-    Traceback (most recent call last):
-    fcfg.InputError: shard, number: expected a whole number from 0 to 1, got int 2; count
-    from 0.
+    fcfg.InputError: guidance: expected a string, got int 3; pass a string.
 
     Args:
-        shard: Which part, of how many.
-        most: Images that are to be shared.
+        subject: Name of the argument.
+        value: Argument to check.
+        kind: Accepted types.
+        expected: Description of these types.
+        do: Advice; by default, to pass what is expected.
     """
-    number, count = shard
-    check_whole("shard, count", count, 1, most, do="give at most one an image")
-    check_whole("shard, number", number, 0, count - 1, do="count from 0")
+    if not isinstance(value, kind):
+        raise InputError(subject, expected=expected, got=short(value), do=do or f"pass {expected}")
+
+
+def check_integer(subject: str, value: object, low: int, high: int, do: str) -> int:
+    """Return an integer within bounds, or raise."""
+    if isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high:
+        return int(value)
+    raise InputError(subject, expected=f"an integer from {low} to {high}", got=short(value), do=do)
 
 
 def check_among(subject: str, name: object, known: Iterable[str]) -> None:

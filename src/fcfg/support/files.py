@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fcfg.support.errors import InputError
+from fcfg.support.hashing import hex_digest
 
 
 def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> None:
@@ -91,8 +91,7 @@ def file_name(*words: str) -> str:
     if len(words) == 1 and re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,79}", words[0]):
         return words[0]  # in small letters, since some systems do not tell them from large ones
     readable = re.sub(r"[^A-Za-z0-9.+-]+", "-", " ".join(words))[:40].strip("-.")
-    digest = hashlib.blake2b(json.dumps(words).encode(), digest_size=6).hexdigest()
-    return f"{readable}-{digest}"
+    return f"{readable}-{hex_digest(json.dumps(words), size=6)}"
 
 
 def remove_unfinished(folder: Path) -> None:

@@ -26,8 +26,8 @@ MOVED = {
     "experiments": "evaluation",
     "benchmarking": "bench",
     **{name: f"support.{name}" for name in ("config_files", "errors", "files", "fonts")},
-    **{name: f"support.{name}" for name in ("images", "names", "outputs", "seeds")},
-    "digests": "support.hashing",
+    **{name: f"support.{name}" for name in ("images", "names", "outputs")},
+    **dict.fromkeys(("digests", "seeds"), "support.hashing"),
     "refusals": "support.config_errors",
 }
 

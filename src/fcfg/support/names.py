@@ -28,9 +28,9 @@ def check_name(name: object) -> str:
     used = [mark for mark in _MEANINGS if isinstance(name, str) and mark in name]
     raise InputError(
         "name",
-        expected=f"a text without '{used[0]}', which {_MEANINGS[used[0]]}"
+        expected=f"a string without '{used[0]}', which {_MEANINGS[used[0]]}"
         if used
-        else "a text without a space at its beginning or end",
+        else "a string without a space at its beginning or end",
         got=repr(name),
         do="rename it",
     )

@@ -7,7 +7,6 @@ refused; ``--overwrite`` replaces it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -18,6 +17,7 @@ from typing import Any
 
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.files import write_atomically
+from fcfg.support.hashing import hex_digest
 
 LIST = ".fcfg-outputs.json"  # who wrote which file of a folder
 _SHOWN = 3  # names in one message
@@ -65,7 +65,7 @@ class Outputs:
         self.check(files)
         make_folder(self.folder)
         known = self._read_list()
-        new = {name: self._entry([_digest(data)]) for name, data in files.items()}
+        new = {name: self._entry([hex_digest(data)]) for name, data in files.items()}
         # Whenever this is killed, both the old and the new contents count as ours.
         both = {
             name: self._entry([*entry["digests"], *known.get(name, {}).get("digests", [])])
@@ -87,7 +87,7 @@ class Outputs:
             return True
         entry = known.get(name, {})
         ours = (entry.get("command"), entry.get("subject")) == (self.command, self.subject)
-        return not ours or _digest(path.read_bytes()) not in entry["digests"]
+        return not ours or hex_digest(path.read_bytes()) not in entry["digests"]
 
     def _entry(self, digests: list[str]) -> dict[str, Any]:
         return {"command": self.command, "subject": self.subject, "digests": digests}
@@ -153,7 +153,3 @@ def _unusable(folder: Path, got: object) -> InputError:
         got=got,
         do="choose another with --out",
     )
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -28,9 +28,9 @@ from fcfg.datasets.registry import DataConfig
 from fcfg.diffusion.networks import JudgeConfig, UNetConfig
 from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
 from fcfg.support.config_errors import refusal
-from fcfg.support.errors import InputError, check_whole
+from fcfg.support.errors import InputError, check_integer
+from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
-from fcfg.support.seeds import LARGEST_SEED
 from fcfg.training.state import LAST_STEP
 
 Part = Literal["all", "scm", "judge", "diffusion"]
@@ -204,7 +204,7 @@ class TrainingConfig(Section):
             return diffusion.steps
         assert diffusion.epochs is not None
         steps = diffusion.epochs * images // diffusion.batch
-        return check_whole("diffusion.epochs, steps", max(1, steps), 1, LAST_STEP, do="lower it")
+        return check_integer("diffusion.epochs, steps", max(1, steps), 1, LAST_STEP, do="lower it")
 
     def with_data(self, path: Path) -> TrainingConfig:
         """The same run on data that lie elsewhere."""

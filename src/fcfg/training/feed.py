@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.examples import Examples
-from fcfg.support.seeds import stream
+from fcfg.support.hashing import stream_seed
 
 _AHEAD = 4  # batches that are made ready in advance
 _SHARE = 0.3  # of the free memory of a GPU: what images may take to be kept there
@@ -50,7 +50,7 @@ def rows_of_step(seed: int, step: int, batch: int, count: int) -> NDArray[np.int
 
 @lru_cache(maxsize=4)  # this epoch and the next, of two feeds
 def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
-    return np.random.default_rng(stream(seed, "order", epoch)).permutation(count)
+    return np.random.default_rng(stream_seed(seed, "order", epoch)).permutation(count)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fcfg.pipeline.batching import evaluating
 from fcfg.support.errors import InputError
-from fcfg.support.seeds import stream
+from fcfg.support.hashing import stream_seed
 from fcfg.training.config import Decay, Run
 from fcfg.training.feed import Batch, Feed
 from fcfg.training.log import AbstractReporter, RunLog
@@ -197,11 +197,13 @@ class Loop:
         """One step of the optimiser; the loss of this process's share."""
         course, accelerator = self.course, self.accelerator
         batch = self.feed.at(self.step)
-        self._generator.manual_seed(stream(course.seed, course.part, self.step))
+        self._generator.manual_seed(stream_seed(course.seed, course.part, self.step))
         mine = share_of(course.batch, accelerator)
         whole = self.objective.draw(_shape(batch.images, course.batch), self._generator)
         draws = tuple(drawn[mine] for drawn in whole)
-        torch.manual_seed(stream(course.seed, course.part, self.step, accelerator.process_index))
+        torch.manual_seed(
+            stream_seed(course.seed, course.part, self.step, accelerator.process_index)
+        )
         for group in self.optimiser.param_groups:
             group["lr"] = course.rate_at(self.step)
         mean = torch.zeros((), device=accelerator.device)
@@ -243,7 +245,7 @@ class Loop:
     def _validate(self) -> bool:
         """Measure the loss of the published weights on held-out images; whether it is the best."""
         judged = self.objective.over(self.published)
-        self._generator.manual_seed(stream(self.course.seed, self.course.part, "validation"))
+        self._generator.manual_seed(stream_seed(self.course.seed, self.course.part, "validation"))
         losses: dict[str, float] = {}
         count = sum(len(batch.images) for batch in self.validation)
         with evaluating(judged), self.accelerator.autocast():

@@ -27,7 +27,7 @@ from fcfg.diffusion.denoiser import Denoiser
 from fcfg.pipeline.runtime import own_gpu
 from fcfg.support.errors import InputError, check_among
 from fcfg.support.files import single_writer, write_atomically
-from fcfg.support.seeds import stream
+from fcfg.support.hashing import stream_seed
 from fcfg.training.config import Part, Run, TrainingConfig
 from fcfg.training.data_digest import digest_data
 from fcfg.training.feed import Batch, Feed, scales_of
@@ -313,7 +313,7 @@ class Session:
             space,
             scales,
             device=accelerator.device,
-            seed=stream(course.seed, course.part),
+            seed=stream_seed(course.seed, course.part),
             batch=course.batch,
             share=share_of(course.batch, accelerator),
         )

@@ -44,7 +44,7 @@ class DrawnData(BaseModel):
         if not 0 <= seed < VALIDATION_SEED:
             raise InputError(
                 "data, seed",
-                expected=f"a whole number from 0 to {VALIDATION_SEED - 1}",
+                expected=f"an integer from 0 to {VALIDATION_SEED - 1}",
                 got=seed,
                 do="use a smaller one: larger ones are for validation and evaluation",
             )

@@ -31,7 +31,7 @@ from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Column, 
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.intervention import Intervention, intervened
 from fcfg.datasets.portraits.drawing import draw_portraits
-from fcfg.support.errors import check_among, check_is, check_whole
+from fcfg.support.errors import check_among, check_integer, check_is
 
 Columns: TypeAlias = dict[str, NDArray[np.float64]]
 
@@ -120,9 +120,9 @@ def sample_in_chunks(
 
 
 def _noise(n: int, seed: int, size: int, variant: str) -> Columns:
-    check_whole("portraits, n", n, 1, 10**8, do="1000 make a good test")
-    check_whole("portraits, seed", seed, 0, 2**63 - 1, do="0 is the default")
-    check_whole("portraits, size", size, 8, 1024, do="32 is the default")
+    check_integer("portraits, n", n, 1, 10**8, do="1000 make a good test")
+    check_integer("portraits, seed", seed, 0, 2**63 - 1, do="0 is the default")
+    check_integer("portraits, size", size, 8, 1024, do="32 is the default")
     names = [*_world(variant).noise, *_PERSON]
     rows = np.random.default_rng(seed).standard_normal((n, len(names)))
     return {name: rows[:, i] for i, name in enumerate(names)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fcfg.support.errors import check_among, check_is, check_whole
+from fcfg.support.errors import check_among, check_integer, check_is
 
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
 
@@ -31,7 +31,7 @@ class Execution:
         check_among("precision", self.precision, PRECISIONS)
         for name in ("compile", "cuda_graphs"):
             check_is(name, getattr(self, name), bool, "True or False")
-        check_whole("batch_size", self.batch_size, 1, 10**9, do="256 is the default")
+        check_integer("batch_size", self.batch_size, 1, 10**9, do="256 is the default")
 
     def on(self, device: torch.device | str) -> Execution:
         """The same with the precision that it means on a device: only a GPU has TF32."""

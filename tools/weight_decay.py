@@ -1,6 +1,6 @@
 r"""What weight decay does to a condition: as a part of the loss, and decoupled from it.
 
-    python benchmarks/weight_decay.py --out docs/results/weight-decay.json
+    python tools/weight_decay.py --out docs/results/weight-decay.json
 
 The paper trains with "Adam (wd 1e-4)". Adam divides a gradient by its own size, and so does it
 with a decay that is a part of the gradient: a weight whose gradient is smaller than 1e-4 times
@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     args = parser.parse_args()
     about = circumstances("cpu", "float32")
-    about["command"] = "python benchmarks/weight_decay.py"
+    about["command"] = "python tools/weight_decay.py"
     settings = {"learning_rate": args.learning_rate, "decay": DECAY, "batch": BATCH, "size": SIZE}
     rows = [row for name in OPTIMISERS for row in course(name, args)]
     result = about | settings | {"rows": rows}

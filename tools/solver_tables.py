@@ -1,6 +1,6 @@
-"""The parts of docs/choosing.md: what benchmarks/solver_study.py found, as a table and a picture.
+"""The parts of docs/choosing.md: what tools/solver_study.py found, as a table and a picture.
 
-``docs/tables.py`` puts the tables into the page and writes the pictures beside it, under
+``tools/pages.py`` puts the tables into the page and writes the pictures beside it, under
 docs/figures. Each study is a file docs/results/solvers-NAME.json.
 """
 
@@ -29,7 +29,7 @@ from fcfg.reports.axes import (
 from fcfg.reports.html import Markup, tag
 from fcfg.reports.markdown import table_row
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
 _FACTORED = "fcfg:"
 _COLOURS = {  # of solvers
     "ddim": "#3465a4",
@@ -71,7 +71,7 @@ def study(name: str, folder: Path = RESULTS) -> str:
     """The table of one study."""
     file = folder / f"solvers-{name}.json"
     if not file.exists():
-        return "It has not been measured yet: `benchmarks/solver_study.py` does."
+        return "It has not been measured yet: `tools/solver_study.py` does."
     result = json.loads(file.read_text("utf-8"))
     lines = lines_of(result)
     heads = ["way", "rows", "seconds", "target", "off target"]

@@ -1,8 +1,8 @@
 r"""How good the answers of a solver are, against the network rows and the seconds they cost.
 
-    python benchmarks/solver_study.py portraits --images 1000 --out docs/results/solvers.json \
+    python tools/solver_study.py portraits --images 1000 --out docs/results/solvers.json \
         --work runs/solvers --precision bf16 --compile
-    python benchmarks/solver_study.py portraits --images 8 --sweep "ddim uniform 10" --out x.json
+    python tools/solver_study.py portraits --images 8 --sweep "ddim uniform 10" --out x.json
 
 Each way to go from image to noise and back (a solver, a grid, a number of steps) is an evaluation
 of its own on the same images, as ``fcfg evaluate`` does it: no guidance, CFG and FCFG (or what
@@ -167,7 +167,7 @@ def main(words: list[str]) -> None:
     """Evaluate every way, and write after each what is there."""
     args = arguments(words)
     study = Study(args)
-    command = ["python", "benchmarks/solver_study.py", *without_folders(words)]
+    command = ["python", "tools/solver_study.py", *without_folders(words)]
     ways = list(dict.fromkeys(map(Way.parse, [args.reference, *args.sweep])))
     reference: Summary | None = None
     rows: list[dict[str, Any]] = []

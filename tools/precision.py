@@ -1,6 +1,6 @@
 r"""How far rounding moves an answer, beside how far the solver does.
 
-    python benchmarks/precision.py runs/faces --do smiling --images 64 --out result.json
+    python tools/precision.py runs/faces --do smiling --images 64 --out result.json
 
 Counterfactuals of held-out images under FCFG, by the default way, in float32; every row says how
 far those of another precision are from them, and how well each comes back. Two rows in bf16 ask
@@ -124,7 +124,7 @@ def main(words: list[str]) -> None:
     """Measure, and write after each row what is there."""
     args = arguments(words)
     about = circumstances(args.device, "", compiled=args.compile, commit=args.commit)
-    command = shlex.join(["python", "benchmarks/precision.py", *without_folders(words)])
+    command = shlex.join(["python", "tools/precision.py", *without_folders(words)])
     question, exact, rows = Question(args), None, []
     model = {"name": Path(args.model).name}
     result = {**about, "command": command, "model": model, "do": args.do, "rows": rows}

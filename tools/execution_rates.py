@@ -1,7 +1,7 @@
 """How fast a network is evaluated, prepared in every way: rows a second.
 
-    python benchmarks/execution_rates.py [--rows 1 2 8 32 96] [--threads 2] [--out FILE]
-    python benchmarks/execution_rates.py --ways prepared bf16 --rows 8
+    python tools/execution_rates.py [--rows 1 2 8 32 96] [--threads 2] [--out FILE]
+    python tools/execution_rates.py --ways prepared bf16 --rows 8
 
 The ways take turns in one process, on random images of the shipped model, and the median of each
 is reported: what else a machine does hits all of them alike.

@@ -1,40 +1,17 @@
-"""The tables of the documentation: what presets and result files say, and nothing typed by hand.
-
-python docs/tables.py            # writes them between their marks
-python docs/tables.py --check    # ends with 1 where the page says something else
-
-A table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. NAME is one of TABLES,
-``reproduction/DATA-SET`` for a part of docs/reproduction.md, ``solvers/STUDY`` for one of
-docs/choosing.md, ``bench/MACHINE`` for one of docs/speed.md, or the name of a result file:
-``portraits-core`` is the table of docs/results/portraits-core.jsonl.gz. :func:`filled` is a
-function of the page and of the files alone, so that a test can compare it with the page. Pictures
-of studies are written beside.
-"""
+"""The tables of docs/training.md: the presets, and what two studies measured."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import choosing
-import reproduction
-import speed
-
-from fcfg.reports.generated_sections import generated
-from fcfg.support.errors import InputError
 from fcfg.training import TrainingConfig, read_config
 from fcfg.training.describe import describe
 
-DOCS = Path(__file__).parent
-PAGES = (
-    *(DOCS / name for name in ("training.md", "reproduction.md", "speed.md", "choosing.md")),
-    DOCS / "own-data.md",
-    DOCS.parent / "README.md",
-)
-ORDER = (
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+PRESETS = (
     *("celeba-hq", "embed", "mimic-cxr", "celeba-64", "nih-cxr14"),
     *("portraits", "portraits-causal"),
 )
@@ -42,11 +19,11 @@ ORDER = (
 
 def presets_table() -> str:
     """One column for each preset."""
-    configs = {name: read_config(name) for name in ORDER}
+    configs = {name: read_config(name) for name in PRESETS}
     columns = {name: _values(config) for name, config in configs.items()}
-    keys = list(columns[ORDER[0]])
-    lines = [["", *ORDER], ["---"] * (1 + len(ORDER))]
-    lines += [[key, *(columns[name][key] for name in ORDER)] for key in keys]
+    keys = list(columns[PRESETS[0]])
+    lines = [["", *PRESETS], ["---"] * (1 + len(PRESETS))]
+    lines += [[key, *(columns[name][key] for name in PRESETS)] for key in keys]
     return _markdown(lines)
 
 
@@ -81,8 +58,8 @@ def _values(config: TrainingConfig) -> dict[str, str]:
 
 
 def throughput_table() -> str:
-    """What benchmarks/training_throughput.py wrote."""
-    result = json.loads((DOCS / "results" / "training-throughput.json").read_text("utf-8"))
+    """What tools/training_throughput.py wrote."""
+    result = json.loads((RESULTS / "training-throughput.json").read_text("utf-8"))
     lines = [
         ["", "steps/s, median", "slowest to fastest", "images/s", "of the product", "ratio"],
         ["---"] * 6,
@@ -113,8 +90,8 @@ def _rates(row: dict[str, Any]) -> list[str]:
 
 
 def weight_decay_table() -> str:
-    """What benchmarks/weight_decay.py wrote."""
-    result = json.loads((DOCS / "results" / "weight-decay.json").read_text("utf-8"))
+    """What tools/weight_decay.py wrote."""
+    result = json.loads((RESULTS / "weight-decay.json").read_text("utf-8"))
     rows = result["rows"]
     steps = list(dict.fromkeys(row["step"] for row in rows))
     heads = ["weight decay", *(f"step {step:,}" for step in steps)]
@@ -132,75 +109,9 @@ def weight_decay_table() -> str:
     )
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    "weight-decay": weight_decay_table,
-    "reversibility": reproduction.reversibility,
-    "real-faces": reproduction.main_claim,
-    "presets": presets_table,
-    "training-throughput": throughput_table,
-    "execution-cpu": speed.execution,
-    "precision": speed.precision,
-}
-
-
-def filled(page: str) -> str:
-    """A page with every table as the files have it now."""
-    return generated(page, table)
-
-
-def table(name: str) -> str:
-    """What stands in the part of a name."""
-    kind, _, rest = name.rpartition("/")
-    if kind == "reproduction":
-        return reproduction.part(rest)
-    if kind == "solvers":
-        return choosing.study(rest)
-    if kind == "bench":
-        return speed.bench(rest)
-    if kind == "recorded-steps":
-        return speed.recorded_steps(rest)
-    if name in TABLES:
-        return TABLES[name]()
-    file = reproduction.RESULTS / f"{name}.jsonl.gz"
-    if not file.exists():
-        raise InputError(
-            f"part '{name}'",
-            expected=f"one of {', '.join(TABLES)}, reproduction/DATA-SET, solvers/STUDY, "
-            "bench/MACHINE, or a result file",
-            got=f"no docs/results/{file.name}",
-            do="put the file there, or rename the part",
-        )
-    return reproduction.result_table(file)
-
-
 def _markdown(lines: Iterable[Iterable[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def _list(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers)) or "–"
-
-
-def pictures() -> dict[Path, str]:
-    """The picture of every study, by its file."""
-    studies = sorted(choosing.RESULTS.glob("solvers-*.json"))
-    return {DOCS / "figures" / f"{file.stem}.svg": choosing.picture(file) for file in studies}
-
-
-def main() -> int:
-    wanted = {page: filled(page.read_text("utf-8")) for page in PAGES} | pictures()
-    stale = {
-        path: text
-        for path, text in wanted.items()
-        if not path.exists() or path.read_text("utf-8") != text
-    }
-    if "--check" in sys.argv[1:]:
-        print(*(f"{path}: run python docs/tables.py" for path in stale), sep="\n", end="")
-        return 1 if stale else 0
-    for path, text in stale.items():
-        path.write_text(text, "utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

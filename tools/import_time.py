@@ -1,6 +1,6 @@
 """How long the package takes to import, beyond torch itself.
 
-    python benchmarks/import_time.py [--runs 7]
+    python tools/import_time.py [--runs 7]
 
 Each statement runs in fresh interpreters, taking turns; medians are reported.
 """

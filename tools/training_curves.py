@@ -1,13 +1,9 @@
-"""Draw the training curves of the shipped model from its log.
+"""The training curves of a model card: loss (line) and validation loss (dots), in logarithms."""
 
-    python docs/figures/curves.py docs/results/portraits-training.jsonl OUT.svg
-
-Loss over the last steps (line) and validation loss (dots), on a logarithmic scale.
-"""
+from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 
 WIDTH, HEIGHT, LEFT, BOTTOM, GAP = 340, 220, 52, 34, 26
@@ -15,7 +11,7 @@ COLOURS = {"loss": "#3465a4", "validation_loss": "#cc5500"}
 
 
 def panel(entries: list[dict], part: str, x0: int) -> str:
-    """One part's curves."""
+    """Draw the curves of the judge or of the diffusion model."""
     series = {
         name: [(e["step"], e[name]) for e in entries if e["part"] == part and name in e]
         for name in COLOURS
@@ -49,22 +45,18 @@ def panel(entries: list[dict], part: str, x0: int) -> str:
     return "\n".join(parts)
 
 
-def main(log: str, out: str) -> None:
-    """Read the log, write the picture."""
-    entries = [json.loads(line) for line in Path(log).read_text().splitlines()]
+def draw(log: Path) -> str:
+    """Return the curves of a training log as an SVG file."""
+    entries = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     panels = [
         panel(entries, part, i * (WIDTH + LEFT + 20))
         for i, part in enumerate(("judge", "diffusion"))
     ]
     width, height = 2 * (WIDTH + LEFT + 20), HEIGHT + GAP + BOTTOM
-    Path(out).write_text(
+    return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="12">\n'
         f'<rect width="{width}" height="{height}" fill="white"/>\n'
         + "\n".join(panels)
         + "\n</svg>\n"
     )
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,6 +1,6 @@
 """The parts of docs/reproduction.md: our result files beside the paper's numbers.
 
-``docs/tables.py`` puts them into the page. A part is named like a data set; it has a section for
+``tools/pages.py`` puts them into the page. A part is named like a data set; it has a section for
 each result file under docs/results that was made on it, and says so where there is none.
 """
 
@@ -13,17 +13,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agreement import Check, checks, signs
 from fcfg.evaluation.result_files import read_results
 from fcfg.evaluation.result_lines import opened
 from fcfg.evaluation.summary import Summary, summarise
-from fcfg.reports.agreement import Check, checks, signs
 from fcfg.reports.markdown import markdown_table, table_row
 from fcfg.reports.metric_values import entries
 from fcfg.reports.numbers import knows_truth, named, number, with_interval
 from fcfg.reports.paper import dataset_of, paper_rows
 from fcfg.reports.rule_styles import setting
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
 _WORDS = {True: "yes", False: "**no**", None: "–"}
 
 
@@ -38,9 +38,9 @@ def part(name: str, folder: Path = RESULTS) -> str:
 
 
 def reversibility(file: Path = RESULTS / "celeba-reversibility.json") -> str:
-    """What benchmarks/reversibility.py wrote: one line for each way to go there and back."""
+    """What tools/reversibility.py wrote: one line for each way to go there and back."""
     if not file.exists():
-        return "It has not been measured yet: `benchmarks/reversibility.py` does."
+        return "It has not been measured yet: `tools/reversibility.py` does."
     result = json.loads(file.read_text("utf-8"))
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in result["rows"]:

@@ -1,7 +1,7 @@
 """What it saves to tell a GPU of a whole step at once: seconds of a counterfactual, by images.
 
-    python benchmarks/recorded_steps.py --device cuda [--subject celeba-hq] [--images 1 4 16 42]
-    python benchmarks/recorded_steps.py --device cuda --subject portraits --compile
+    python tools/recorded_steps.py --device cuda [--subject celeba-hq] [--images 1 4 16 42]
+    python tools/recorded_steps.py --device cuda --subject portraits --compile
 
 The same network answers the same question at the default quality, prepared in every way: told
 kernel by kernel; compiled, with the kernels of the network at once; and with all kernels of a step
@@ -102,7 +102,7 @@ def main(words: list[str]) -> None:
     add("--out", type=Path)
     args = parser.parse_args(words)
     about = circumstances(args.device, "", compiled=args.compile, commit=args.commit)
-    command = shlex.join(["python", "benchmarks/recorded_steps.py", *without_folders(words)])
+    command = shlex.join(["python", "tools/recorded_steps.py", *without_folders(words)])
     find = preset_subject if args.subject in presets() else stored_subject
     subject, rows = find(args.subject, torch.device(args.device)), list[dict[str, Any]]()
     for precision in args.precision:

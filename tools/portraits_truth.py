@@ -1,8 +1,8 @@
 r"""How far a model of the drawn world is from the truth, which is known there.
 
-    python benchmarks/portraits_truth.py portraits --compile --batch-size 1000 \
+    python tools/portraits_truth.py portraits --compile --batch-size 1000 \
         --sheet docs/figures/portraits-counterfactuals.png
-    python benchmarks/portraits_truth.py --table docs/results/portraits-truth.json
+    python tools/portraits_truth.py --table docs/results/portraits-truth.json
 
 For held-out drawings and each intervention, the counterfactuals of a model (a folder, or the name
 of a shipped one) are compared with the true ones, for five settings of the guidance:
@@ -33,7 +33,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from portraits_table import CFG, FCFG, UNGUIDED, insert, markdown, verdicts
 from torch import Tensor
 
 import fcfg
@@ -52,6 +51,7 @@ from fcfg.metrics import (
 )
 from fcfg.sheet import sheet
 from fcfg.support.files import write_atomically
+from truth_tables import CFG, FCFG, UNGUIDED, markdown, verdicts
 
 ROOT = Path(__file__).parents[1]
 LESS, MORE = (f"fcfg:affected=3.0,invariant={weight}" for weight in (1.0, 1.5))
@@ -222,7 +222,6 @@ def arguments() -> argparse.Namespace:
     add("--out", type=Path, default=ROOT / "docs/results/portraits-truth.json")
     add("--sheet", type=Path, help="write pictures of the first drawings to this PNG file")
     add("--table", type=Path, help="only print the table of this result file")
-    add("--card", type=Path, help="with --table: put the table into this Markdown file")
     args = parser.parse_args()
     if (args.model is None) == (args.table is None):
         parser.error("give a model, or --table with a result file")
@@ -244,11 +243,7 @@ def main() -> None:
     """Measure and write, or print what was written."""
     args = arguments()
     if args.table is not None:
-        table = markdown(json.loads(args.table.read_text(encoding="utf-8")))
-        print(table, end="")
-        if args.card is not None:
-            card = insert(args.card.read_text(encoding="utf-8"), table)
-            write_atomically(args.card, card.encode())
+        print(markdown(json.loads(args.table.read_text(encoding="utf-8"))), end="")
         return
     start, folder = time.perf_counter(), find(args.model)
     pipeline = prepare(folder, args)
@@ -262,9 +257,7 @@ def main() -> None:
     device = pipeline.denoiser.device
     changes = None if args.commit else git("status", "--porcelain")
     result = {
-        "command": shlex.join(
-            ["python", "benchmarks/portraits_truth.py", *map(_shown, sys.argv[1:])]
-        ),
+        "command": shlex.join(["python", "tools/portraits_truth.py", *map(_shown, sys.argv[1:])]),
         "fcfg": fcfg.__version__,
         "commit": args.commit or git("rev-parse", "HEAD"),
         "dirty": None if changes is None else changes != "",

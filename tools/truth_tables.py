@@ -1,16 +1,15 @@
-"""The table of ``portraits_truth.py``: what its result file says, as Markdown, and nothing else.
+"""The table of a model card: the distance of a model of the drawn world from the truth.
 
-Both the table and the verdicts are functions of the file alone, so that a test can check that a
-model card says what was measured.
+Table and verdicts are functions of the result file of tools/portraits_truth.py.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
-from fcfg.reports.generated_sections import END, generated, start
-
-START = start("benchmarks/portraits_truth.py")
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
 UNGUIDED, CFG, FCFG = "none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"
 
 # What a model must reach to be shipped: the error at ω = 1 on the pixels that truly change, and
@@ -62,6 +61,11 @@ def _verdict(
     }
 
 
+def card_table(name: str) -> str:
+    """Return the table of a shipped model."""
+    return markdown(json.loads((RESULTS / f"{name}-truth.json").read_text("utf-8")))
+
+
 def markdown(result: dict[str, Any]) -> str:
     """The table, what it was measured with, and the verdicts.
 
@@ -104,18 +108,6 @@ def verdict_line(verdict: dict[str, Any]) -> str:
         f"{verdict['demand']}: {verdict['value']:z.3f}, wanted {verdict['sense']} "
         f"{verdict['limit']:z.3f}: {met[verdict['met']]}"
     )
-
-
-def insert(card: str, table: str) -> str:
-    """Replace what lies between the two marks of a card by a table.
-
-    Args:
-        card: Markdown with one START and, after it, one END.
-        table: What :func:`markdown` gave.
-    """
-    if card.count(START) != 1:
-        raise ValueError(f"card: expected '{START}' once, and '{END}' after it; add both")
-    return generated(card, lambda name: table)
 
 
 def _measured_with(result: dict[str, Any]) -> str:

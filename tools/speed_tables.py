@@ -1,6 +1,6 @@
-"""The parts of docs/speed.md: what ``fcfg bench`` and the scripts of benchmarks/ measured.
+"""The parts of docs/speed.md: what ``fcfg bench`` and the scripts of tools/ measured.
 
-``docs/tables.py`` puts them into the page. Each is a function of a file under docs/results.
+``tools/pages.py`` puts them into the page. Each is a function of a file under docs/results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from fcfg.bench import heading, read_record, tables
 from fcfg.reports.markdown import table_row
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
 
 def bench(name: str, folder: Path = RESULTS) -> str:
@@ -30,7 +30,7 @@ def bench(name: str, folder: Path = RESULTS) -> str:
 
 
 def execution(folder: Path = RESULTS) -> str:
-    """What benchmarks/execution_rates.py wrote."""
+    """What tools/execution_rates.py wrote."""
     result = _read(folder / "execution-cpu.json")
     rates: dict[str, dict[str, float]] = result["rows_per_second"]
     ways = list(next(iter(rates.values())))
@@ -42,13 +42,13 @@ def execution(folder: Path = RESULTS) -> str:
         _table(lines)
         + f"\n`{result['model']}` on {result['device']}, {result['threads']} thread(s), torch "
         + f"{result['torch']}; in brackets, times the first line. Made by "
-        + f"`python benchmarks/execution_rates.py --ways {' '.join(map(repr, ways))} --rows "
+        + f"`python tools/execution_rates.py --ways {' '.join(map(repr, ways))} --rows "
         + f"{' '.join(rates)} --threads {result['threads']}`.\n"
     )
 
 
 def recorded_steps(name: str, folder: Path = RESULTS) -> str:
-    """What benchmarks/recorded_steps.py wrote of a model."""
+    """What tools/recorded_steps.py wrote of a model."""
     result = _read(folder / f"recorded-steps-{name}.json")
     ways = list(result["rows"][0]["seconds"])  # kernel by kernel first, the step at once last
     lines = [["images", "", *(f"{way}, seconds" for way in ways), "speed-up", "memory kept, more"]]
@@ -68,10 +68,10 @@ def recorded_steps(name: str, folder: Path = RESULTS) -> str:
 
 
 def precision(folder: Path = RESULTS) -> str:
-    """What benchmarks/precision.py wrote."""
+    """What tools/precision.py wrote."""
     file = folder / "precision-celeba.json"
     if not file.exists():
-        return "It has not been measured yet: `benchmarks/precision.py` does."
+        return "It has not been measured yet: `tools/precision.py` does."
     result = _read(file)
     lines = [["precision", "way", "mean difference", "largest", "way back"]]
     lines += [

@@ -1,9 +1,9 @@
 """How fast a training step is, for the table of docs/training.md.
 
-    python benchmarks/training_throughput.py --out docs/results/training-throughput.json
+    python tools/training_throughput.py --out docs/results/training-throughput.json
 
 The measurement is that of ``fcfg bench --only training``; see :mod:`fcfg.bench.training`
-for the contestants. This script keeps it as the JSON file that docs/tables.py reads.
+for the contestants. This script keeps it as the JSON file that tools/pages.py reads.
 """
 
 from __future__ import annotations

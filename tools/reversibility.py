@@ -1,6 +1,6 @@
 r"""Why an image does not come back: training, averaging, precision, steps, or masks never seen.
 
-    python benchmarks/reversibility.py runs/celeba-hq --do smiling --out result.json \
+    python tools/reversibility.py runs/celeba-hq --do smiling --out result.json \
         --branch p_group=0.3 runs/branch --compile
 
 Undoing an intervention should lead back to the image. For held-out images of a model that ``fcfg
@@ -196,7 +196,7 @@ def main(words: list[str]) -> None:
     """Measure, and write after each row what is there."""
     args = arguments(words)
     about = circumstances(args.device, "", compiled=args.compile, commit=args.commit)
-    command = ["python", "benchmarks/reversibility.py", *without_folders(words)]
+    command = ["python", "tools/reversibility.py", *without_folders(words)]
     result = {**about, "command": shlex.join(command), "do": args.do}
 
     def write(rows: list[dict[str, Any]]) -> None:

@@ -1,0 +1,93 @@
+"""Generated sections and figures: up to date on every page, and refused where they cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import outcomes
+import pages
+from refusal import refused
+from sections import END, fill, start
+
+
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_every_page_is_what_its_files_say(page: str) -> None:
+    assert pages.up_to_date(pages.ROOT / page, pages.filled(page)), "run python tools/pages.py"
+
+
+def test_every_drawing_is_what_its_file_says() -> None:
+    for file, content in pages.figures().items():
+        if isinstance(content, str):  # fonts in images may differ between versions of Pillow
+            assert pages.up_to_date(pages.ROOT / file, content), "run python tools/pages.py"
+
+
+def test_every_generated_section_is_on_a_page_that_is_generated() -> None:
+    """A mark on a page that PAGES does not list would never be filled."""
+    texts = [
+        *pages.ROOT.glob("*.md"),
+        *pages.ROOT.glob("docs/**/*.md"),
+        *pages.ROOT.glob("src/**/*.md"),
+    ]
+    marked = {str(f.relative_to(pages.ROOT)) for f in texts if "<!-- generated: " in f.read_text()}
+    assert marked == set(pages.PAGES)
+
+
+def test_a_section_is_a_table_a_data_set_or_a_result_file(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    outcomes.write(tmp_path / "mine-core.jsonl.gz")
+    assert pages.section("mine-core").startswith("| do | guidance |")
+    assert "of the product" in pages.section("training-throughput")
+    assert "There is no result file on `embed` yet" in pages.section("reproduction/embed")
+    with refused("section 'mine-cor'", "no docs/results/mine-cor.jsonl.gz"):
+        pages.section("mine-cor")
+
+
+def one_page(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
+    """Make a repository with one page, which should have a table of training speed."""
+    page = folder / "page.md"
+    page.write_text(text)
+    monkeypatch.setattr(pages, "ROOT", folder)
+    monkeypatch.setattr(pages, "PAGES", {"page.md": ("training-throughput",)})
+    monkeypatch.setattr(pages, "figures", dict)
+    return page
+
+
+def test_the_command_fills_pages_and_checks_them(tmp_path: Path, monkeypatch, capsys) -> None:
+    page = one_page(tmp_path, monkeypatch, f"{start('training-throughput')}\n{END}\n")
+    image = pages.Image.new("RGB", (2, 2), "red")
+    monkeypatch.setattr(pages, "figures", lambda: {"red.png": image})
+    assert pages.main(["--check"]) == 1
+    assert capsys.readouterr().out == (
+        "page.md is out of date: run python tools/pages.py\n"
+        "red.png is out of date: run python tools/pages.py\n"
+    )
+    assert pages.main([]) == 0
+    assert "of the product" in page.read_text()
+    assert pages.main(["--check"]) == 0
+    image.putpixel((1, 1), (0, 0, 0))
+    assert pages.main(["--check"]) == 1
+
+
+@pytest.mark.parametrize("marks", ["", start("presets") + END])
+def test_a_page_with_other_sections_than_listed_is_refused(
+    marks: str, tmp_path: Path, monkeypatch
+) -> None:
+    one_page(tmp_path, monkeypatch, marks)
+    with refused("page.md", "the sections training-throughput", "tools/pages.py"):
+        pages.filled("page.md")
+
+
+def test_generated_sections_are_replaced_and_the_rest_is_left_alone() -> None:
+    page = f"A\n{start('x')}\nold\n{END}\nB\n{start('y/z')}{END}\n"
+    once = fill(page, str.upper)
+    assert once == f"A\n{start('x')}\n\nX\n\n{END}\nB\n{start('y/z')}\n\nY/Z\n\n{END}\n"
+    assert fill(once, str.upper) == once
+    assert fill("no section", str.upper) == "no section"
+
+
+@pytest.mark.parametrize("page", [start("x"), END + start("x"), start("x") + start("y") + END])
+def test_a_section_without_an_end_is_refused(page: str) -> None:
+    with refused("page, section 'x'", "add both"):
+        fill(page, str.upper)

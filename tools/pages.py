@@ -1,0 +1,156 @@
+"""Write the generated sections and figures of README, documentation and model cards.
+
+    python tools/pages.py            # write them
+    python tools/pages.py --check    # exit with 1 if a page or figure is out of date
+
+A section stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. PAGES says which
+sections stand on which page: to move a section, move its two marks, and its name in PAGES. Every
+section is a function of the presets and of the files under docs/results.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from PIL import Image
+
+import portraits_figure
+import reproduction_tables
+import solver_tables
+import speed_tables
+import training_curves
+import training_tables
+import truth_tables
+from fcfg.support.errors import InputError
+from sections import fill, names
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+MODELS = "src/fcfg/pipeline/models"
+
+#: The sections of every page, in any order.
+PAGES: dict[str, tuple[str, ...]] = {
+    "README.md": ("portraits-core", "real-faces"),
+    "docs/choosing.md": (
+        *("solvers/portraits-tf32", "solvers/portraits", "solvers/portraits-cpu"),
+        "solvers/celeba",
+    ),
+    "docs/own-data.md": ("shapes-weights",),
+    "docs/reproduction.md": (
+        *("reproduction/celeba-hq", "reversibility", "reproduction/embed"),
+        *("reproduction/mimic-cxr", "reproduction/nih-cxr14", "reproduction/portraits"),
+        "reproduction/portraits-causal",
+    ),
+    "docs/speed.md": (
+        *("bench/h200", "bench/h200-training", "bench/cpu", "precision", "execution-cpu"),
+        *("recorded-steps/celeba-hq", "recorded-steps/portraits", "recorded-steps/compiled"),
+    ),
+    "docs/training.md": ("presets", "weight-decay", "training-throughput"),
+    f"{MODELS}/portraits/README.md": ("truth/portraits",),
+    f"{MODELS}/portraits-causal/README.md": ("truth/portraits-causal",),
+}
+
+#: Sections with a name of their own.
+SECTIONS: dict[str, Callable[[], str]] = {
+    "execution-cpu": speed_tables.execution,
+    "precision": speed_tables.precision,
+    "presets": training_tables.presets_table,
+    "real-faces": reproduction_tables.main_claim,
+    "reversibility": reproduction_tables.reversibility,
+    "training-throughput": training_tables.throughput_table,
+    "weight-decay": training_tables.weight_decay_table,
+}
+
+#: Sections named KIND/NAME, by kind.
+KINDS: dict[str, Callable[[str], str]] = {
+    "bench": speed_tables.bench,  # docs/results/bench-NAME.csv
+    "recorded-steps": speed_tables.recorded_steps,  # docs/results/recorded-steps-NAME.json
+    "reproduction": reproduction_tables.part,  # all results on the data set NAME
+    "solvers": solver_tables.study,  # docs/results/solvers-NAME.json
+    "truth": truth_tables.card_table,  # docs/results/NAME-truth.json
+}
+
+
+def section(name: str) -> str:
+    """Return the text of a section.
+
+    Args:
+        name: Key of SECTIONS, KIND/NAME with a key of KINDS, or the name of a result file:
+            ``portraits-core`` is the table of docs/results/portraits-core.jsonl.gz.
+    """
+    kind, _, rest = name.rpartition("/")
+    if name in SECTIONS:
+        return SECTIONS[name]()
+    if kind in KINDS:
+        return KINDS[kind](rest)
+    file = RESULTS / f"{name}.jsonl.gz"
+    if not file.exists():
+        raise InputError(
+            f"section '{name}'",
+            expected=f"one of {', '.join(SECTIONS)}, NAME after one of {', '.join(KINDS)} and a "
+            "slash, or a result file",
+            got=f"no docs/results/{file.name}",
+            do="add the file, or rename the section",
+        )
+    return reproduction_tables.result_table(file)
+
+
+def filled(page: str) -> str:
+    """Return a page with all its sections up to date.
+
+    Args:
+        page: Path from the root of the repository, a key of PAGES.
+    """
+    text = (ROOT / page).read_text("utf-8")
+    if sorted(names(text)) != sorted(PAGES[page]):
+        raise InputError(
+            page,
+            expected=f"the sections {', '.join(sorted(PAGES[page]))}",
+            got=", ".join(sorted(names(text))) or "none",
+            do="change the marks on the page, or PAGES in tools/pages.py",
+        )
+    return fill(text, section)
+
+
+def figures() -> dict[str, str | Image.Image]:
+    """Return every generated figure, by its path: text of SVG files, and images."""
+    studies = sorted(RESULTS.glob("solvers-*.json"))
+    return {
+        "docs/figures/portraits.png": portraits_figure.draw(),
+        **{f"docs/figures/{file.stem}.svg": solver_tables.picture(file) for file in studies},
+        **{
+            f"{MODELS}/{name}/curves.svg": training_curves.draw(RESULTS / f"{name}-training.jsonl")
+            for name in ("portraits", "portraits-causal")
+        },
+    }
+
+
+def main(words: list[str]) -> int:
+    """Write what is out of date, or only name it."""
+    wanted = {page: filled(page) for page in PAGES} | figures()
+    stale = [path for path, content in wanted.items() if not up_to_date(ROOT / path, content)]
+    for path in stale:
+        content = wanted[path]
+        if "--check" in words:
+            print(f"{path} is out of date: run python tools/pages.py")
+        elif isinstance(content, str):
+            (ROOT / path).write_text(content, "utf-8")
+        else:
+            content.save(ROOT / path, optimize=True)
+    return 1 if stale and "--check" in words else 0
+
+
+def up_to_date(path: Path, content: str | Image.Image) -> bool:
+    """Return whether a file has this text, or the pixels of this image."""
+    if not path.exists():
+        return False
+    if isinstance(content, str):
+        return path.read_text("utf-8") == content
+    with Image.open(path) as image:
+        return image.size == content.size and image.tobytes() == content.tobytes()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
