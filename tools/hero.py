@@ -2,15 +2,11 @@
 
 The two were chosen by eye from the first 20 non-smiling drawings of the evaluation seed, because
 the effect shows clearly in them. The numbers are the judge's: how far each answer is from the true
-counterfactual in attributes that should not change, in standard deviations.
-
-    python tools/hero.py [FILE]
+counterfactual in attributes that should not change, in standard deviations. ``python tools/pages.py --hero`` draws it again.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import cast
 
 from PIL import Image, ImageDraw, ImageFont
@@ -19,7 +15,6 @@ from torch import Tensor
 import fcfg
 from fcfg.datasets import portraits
 
-HERO = Path(__file__).parents[1] / "docs" / "figures" / "hero.png"
 CHOSEN = [36, 47]  # positions in the sample
 CFG, FCFG = fcfg.Guidance.cfg(3.0), fcfg.Guidance.fcfg(affected=3.0, invariant=1.2)
 COLUMNS = {
@@ -105,6 +100,3 @@ def draw() -> Image.Image:
         pen.text(place, words, fill=PALE, font=font(15))
     return page
 
-
-if __name__ == "__main__":
-    draw().save(Path(sys.argv[1]) if sys.argv[1:] else HERO, optimize=True)
