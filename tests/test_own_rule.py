@@ -12,7 +12,7 @@ import torch
 from evaluations import asked, evaluation
 from fcfg import save
 from fcfg.cli import main
-from fcfg.diffusion.denoiser import Prediction
+from fcfg.diffusion.prediction import Prediction
 from fcfg.guidance import CFG, AbstractRule, Guidance, register_rule
 from fcfg.guidance.rules import RULES
 from fcfg.reports.rule_styles import setting, strongest

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fcfg.diffusion.denoiser import ConditionalPredictor
+from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor
 from fcfg.pipeline.counterfactual import CounterfactualPipeline

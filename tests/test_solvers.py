@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import reference
-from fcfg.diffusion.denoiser import (
+from fcfg.diffusion.prediction import (
     AbstractPredictor,
     ConditionalPredictor,
     Images,

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+import execution_rates
 import precision
 import reproduction_tables
 import reversibility
@@ -190,3 +191,11 @@ def test_the_network_asked_is_the_one_whose_turn_it_is() -> None:
 def test_a_way_is_read_as_it_is_written() -> None:
     for text in (solver_study.REFERENCE, *solver_study.SWEEP):
         assert str(solver_study.Way.parse(text)) == text
+
+
+def test_rates_are_measured_and_written(tmp_path: Path) -> None:
+    words = ["--rows", "1", "--ways", "as loaded", "prepared", "--out", str(tmp_path / "x.json")]
+    found = execution_rates.main(words)
+    assert list(found["rows_per_second"]["1"]) == ["as loaded", "prepared"]
+    assert all(rate > 0 for rate in found["rows_per_second"]["1"].values())
+    assert json.loads((tmp_path / "x.json").read_text()) == found

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 import fcfg
-from fcfg.diffusion.denoiser import Evaluate
+from fcfg.diffusion.prediction import Evaluate
 from fcfg.evaluation import Experiment, choose_subset
 from fcfg.evaluation.provenance import circumstances, without_folders
 from fcfg.evaluation.subset import draw_targets

@@ -22,7 +22,8 @@ from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
-from fcfg.diffusion.denoiser import AbstractPredictor, ConditionalPredictor, Denoiser
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.prediction import AbstractPredictor, ConditionalPredictor
 from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor, WeightTable
 from fcfg.pipeline.batching import evaluating, integrate_chunks
 from fcfg.pipeline.records import Abduction, Action, Counterfactual

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fcfg.diffusion.denoiser import AbstractPredictor, Images, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, Images, State, Step
 from fcfg.sampling.ddim import ddim_step
 from fcfg.sampling.fixed_point import leave_image
 from fcfg.sampling.solver import AbstractSolver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.diffusion.denoiser import AbstractPredictor, Images, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, Images, State, Step
 from fcfg.diffusion.schedule import clean_image
 from fcfg.sampling.solver import AbstractSolver
 from fcfg.sampling.trajectory import Trajectory

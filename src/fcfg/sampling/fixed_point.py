@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.diffusion.denoiser import AbstractPredictor, Images, Rows, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, Images, Rows, State, Step
 from fcfg.sampling.ddim import DDIM, ddim_step
 from fcfg.sampling.solver import AbstractSolver
 from fcfg.sampling.trajectory import Trajectory

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.diffusion.denoiser import AbstractPredictor, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.sampling.ddim import DDIM, ddim_step
 from fcfg.sampling.fixed_point import leave_image
 from fcfg.sampling.solver import AbstractSolver

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fcfg.diffusion.denoiser import AbstractPredictor
+from fcfg.diffusion.prediction import AbstractPredictor
 from fcfg.sampling.plan import Plan
 from fcfg.sampling.solver import AbstractSolver
 from fcfg.sampling.trajectory import Trajectory

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fcfg.diffusion.denoiser import AbstractPredictor, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.diffusion.schedule import clean_image
 from fcfg.sampling.ddim import ddim_step
 from fcfg.sampling.fixed_point import leave_image

@@ -18,7 +18,7 @@ MOVED = {
     **{name: f"causal.{name}" for name in ("attributes", "codes", "graph", "intervention")},
     **{name: f"causal.{name}" for name in ("mechanisms", "scm")},
     **{name: f"diffusion.{name}" for name in ("embedder", "networks", "schedule")},
-    "denoise": "diffusion.denoiser",
+    "denoise": "diffusion",
     **{name: f"pipeline.{name}" for name in ("batching", "checkpoint", "records")},
     "counterfactual": "pipeline.counterfactual",
     "execution": "pipeline.runtime",
