@@ -2,7 +2,9 @@
 
 The two were chosen by eye from the first 20 non-smiling drawings of the evaluation seed, because
 the effect shows clearly in them. The numbers are the judge's: how far each answer is from the true
-counterfactual in attributes that should not change, in standard deviations. ``python tools/pages.py --hero`` draws it again.
+counterfactual in attributes that should not change, in standard deviations.
+
+``python tools/pages.py --hero`` draws it again.
 """
 
 from __future__ import annotations
@@ -99,4 +101,3 @@ def draw() -> Image.Image:
         place = EDGE, height - foot - EDGE // 2 + 14 + 24 * line
         pen.text(place, words, fill=PALE, font=font(15))
     return page
-
