@@ -22,7 +22,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from fcfg.datasets.examples import Examples
 from torch import Tensor
 
 import fcfg
@@ -39,6 +38,7 @@ from fcfg.bench.timing import (
     peak_bytes,
     reset_peak,
 )
+from fcfg.datasets.base import Examples
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import UNet
