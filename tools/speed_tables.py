@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.bench import heading, read_record, tables
-from fcfg.reports.markdown import table_row
+from fcfg.reports.tables import table_row
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 

@@ -114,6 +114,15 @@ class Summary:
         """Guidances, in order; not every one need be there for every intervention."""
         return tuple(dict.fromkeys(guidance for _, guidance in self.cells))
 
+    @property
+    def knows_truth(self) -> bool:
+        """Whether true counterfactuals are known."""
+        return any(cell.factor_error for cell in self.cells.values())
+
+    def cells_of(self, do: str) -> list[Cell]:
+        """Cells of one intervention, in order."""
+        return [cell for cell in self.cells.values() if cell.do == do]
+
 
 def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summary:
     """Compute everything that tables and figures show.
