@@ -65,27 +65,16 @@ def off_target(cells: Iterable[Cell], names: Collection[str]) -> Estimate | None
         cells: Cells of one guidance. An intervention counts as often as it has such attributes.
         names: Attributes of one unit (see :func:`fcfg.evaluation.metric_table.drift_units`).
     """
-    return average(
-        cell.drift[name]
-        for cell in cells
-        for name in cell.invariant
-        if name in cell.drift and name in names
-    )
+    return _mean_drift((cell, [n for n in cell.invariant if n in names]) for cell in cells)
 
 
 def on_target(cells: Iterable[Cell], names: Collection[str]) -> Estimate | None:
-    """Mean drift over the targets of interventions.
+    """Mean drift over the targets of interventions; arguments as in :func:`off_target`."""
+    return _mean_drift((cell, [n for n in cell.targets if n in names]) for cell in cells)
 
-    Args:
-        cells: Cells of one guidance.
-        names: Attributes of one unit.
-    """
-    return average(
-        cell.drift[name]
-        for cell in cells
-        for name in cell.targets
-        if name in cell.drift and name in names
-    )
+
+def _mean_drift(chosen: Iterable[tuple[Cell, list[str]]]) -> Estimate | None:
+    return average(c.drift[name] for c, names in chosen for name in names if name in c.drift)
 
 
 def listed(texts: Iterable[str], last: str = "and") -> str:

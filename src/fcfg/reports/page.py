@@ -25,13 +25,11 @@ from fcfg.reports.numbers import interval, listed, named, number, with_interval
 from fcfg.reports.rule_styles import Setting, palette_css, setting
 from fcfg.reports.strips import (
     Strip,
-    answer_strips,
     encoded,
+    make_strips,
     opening_strip,
     ramp,
     read_pictures,
-    reversal_strips,
-    truth_strips,
 )
 from fcfg.reports.svg import Panel, mark
 from fcfg.reports.tables import Entry, Key, entries, report_outputs, table_files
@@ -119,12 +117,8 @@ def make_figures(summary: Summary, result: Result) -> Figures:
     pictures = read_pictures(result)
     if pictures is None:
         return Figures(None, panels, {})
-    strips = {
-        "counterfactuals": answer_strips(summary, pictures),
-        "truth": truth_strips(summary, pictures),
-        "reversal": reversal_strips(summary, pictures),
-    }
-    return Figures(opening_strip(summary, result, pictures), panels, strips)
+    opening = opening_strip(summary, result, pictures)
+    return Figures(opening, panels, make_strips(summary, pictures))
 
 
 def build_page(summary: Summary, figures: Figures) -> str:
@@ -141,7 +135,6 @@ def build_page(summary: Summary, figures: Figures) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"named": named, "listed": listed, "facts": _facts, "png": _png}
     style = palette_css() + files("fcfg.reports").joinpath("style.css").read_text("utf-8")
     provenance = summary.header["model"].get("provenance")
     composition = summary.composition and summary.composition.change_mae
@@ -161,7 +154,12 @@ def build_page(summary: Summary, figures: Figures) -> str:
         notes=missing_notes(summary),
         steps=steps_text(summary.header),
         costs=_costs(summary),
-        sign=_sign,
+        questions=listed(named(do) for do in summary.dos),
+        named=named,
+        listed=listed,
+        mark=mark,
+        facts=_facts,
+        png=_png,
         ramp=_data_url(ramp()),
         provenance=provenance and json.dumps(provenance, indent=1, ensure_ascii=False),
     )
@@ -225,7 +223,8 @@ class _Table:
     def _columns(self) -> list[_Column]:
         summary, cell, columns = self._summary, self._cells[0], list[_Column]()
         drift = drift_metric(summary)
-        shown = [m for m in METRICS.values() if m.group and (not _is_drift(m) or m is drift)]
+        other = {METRICS["shift"], METRICS["factor_error"]} - {drift}
+        shown = [metric for metric in METRICS.values() if metric.group and metric not in other]
         for _, metrics in groupby(shown, lambda metric: metric.group):
             is_first, of_group = True, list(metrics)
             for name in (*summary.space.names, ""):
@@ -260,10 +259,6 @@ class _Table:
         return _Number(number(real.value, digits), interval(real.low, real.high, digits))
 
 
-def _is_drift(metric: Metric) -> bool:
-    return metric.name in ("shift", "factor_error")
-
-
 def _shown(entry: Entry) -> _Number:
     metric = METRICS[entry.metric]
     digits, signed, bracket, excludes_zero = metric.digits, metric.signed, "", False
@@ -291,11 +286,6 @@ def _costs(summary: Summary) -> list[tuple[Setting, str, str, str]]:
         seconds = fmean(cell.seconds for cell in cells)
         rows.append((setting(text), f"{evaluations:,.0f}", times, f"{seconds:.3g}"))
     return rows
-
-
-def _sign(chosen: Setting) -> Markup:
-    """The mark of a setting, for use beside its name."""
-    return mark(chosen, 8, 8)
 
 
 def _facts(about: Mapping[str, object]) -> str:

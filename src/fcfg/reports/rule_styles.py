@@ -58,14 +58,18 @@ class Setting:
     factored: bool  #: whether groups have weights of their own
 
     @property
-    def style(self) -> str:
-        """Its key in STYLES."""
+    def _key(self) -> str:
         return self.family if self.family in STYLES else "fown" if self.factored else "own"
+
+    @property
+    def style(self) -> Style:
+        """Its appearance."""
+        return STYLES[self._key]
 
     @property
     def family_name(self) -> str:
         """Name of its family for readers."""
-        return STYLES[self.style].name or self.family
+        return self.style.name or self.family
 
     @property
     def label(self) -> str:
@@ -98,12 +102,7 @@ class Setting:
     @property
     def colour(self) -> str:
         """Its colour for SVG and CSS."""
-        return variable(self.style)
-
-    @property
-    def mark(self) -> str:
-        """Shape of its mark."""
-        return STYLES[self.style].mark
+        return variable(self._key)
 
 
 def setting(text: str) -> Setting:

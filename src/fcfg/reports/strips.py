@@ -136,68 +136,69 @@ def _open(folder: Path, path: str) -> Image.Image:
         raise _refusal(folder, f"a picture that cannot be read, '{path}'") from error
 
 
-def answer_strips(summary: Summary, pictures: Pictures) -> list[Strip]:
-    """For each intervention: factual images, the truth if it is known, and every setting."""
-    strips: list[Strip] = []
+def make_strips(summary: Summary, pictures: Pictures) -> dict[str, list[Strip]]:
+    """Strips of each kind, with one strip for each intervention that has pictures of it.
+
+    ``counterfactuals`` have every setting. ``truth`` and ``reversal`` have the unguided, the
+    strongest global and a factored setting, with maps of differences.
+
+    Args:
+        summary: Summary of a run.
+        pictures: Pictures of the same run.
+    """
+    every = [setting(text) for text in summary.settings]
+    few = [*(s for s in every if s.text == BASELINE), *filter(None, strongest(every))]
+    strips: dict[str, list[Strip]] = {"counterfactuals": [], "truth": [], "reversal": []}
     for do in summary.dos:
-        groups = [
-            Group(chosen.label, {"": pictures.answers[(do, chosen.text)][:_MANY]}, chosen)
-            for chosen in map(setting, summary.settings)
-            if (do, chosen.text) in pictures.answers
-        ]
-        if groups:
-            known = _known(pictures, do, slice(_MANY))
-            strips.append(Strip(f"counterfactuals-{do}", do, (*known, *groups)))
+        answers = {
+            s: pictures.answers[do, s.text] for s in every if (do, s.text) in pictures.answers
+        }
+        known = _known(pictures, do, slice(_MANY))
+        if answers:
+            groups = [Group(s.label, {"": answer[:_MANY]}, s) for s, answer in answers.items()]
+            strips["counterfactuals"].append(Strip(f"counterfactuals-{do}", do, (*known, *groups)))
+        answered = [s for s in few if s in answers]
+        if answered and do in pictures.truth:
+            strips["truth"].append(_truth_strip(pictures, do, answered))
+        returned = [s for s in answered if (do, s.text) in pictures.reversed]
+        if returned:
+            strips["reversal"].append(_reversal_strip(pictures, do, returned))
     return strips
 
 
-def truth_strips(summary: Summary, pictures: Pictures) -> list[Strip]:
-    """For each intervention whose truth is known: counterfactuals and their errors."""
-    strips: list[Strip] = []
-    for do in summary.dos:
-        chosen = [s for s in _chosen(summary) if (do, s.text) in pictures.answers]
-        if do not in pictures.truth or not chosen:
-            continue
-        truth = pictures.truth[do][:_FEW]
-        answers = {s: pictures.answers[(do, s.text)][:_FEW] for s in chosen}
-        scale = _scale(truth, *answers.values())
-        groups = [
-            Group(s.label, {"answer": a, "error": _maps(truth, a, scale)}, s)
-            for s, a in answers.items()
-        ]
-        known = _known(pictures, do, slice(_FEW))
-        strips.append(Strip(f"truth-{do}", do, (*known, *groups), scale))
-    return strips
+def _truth_strip(pictures: Pictures, do: str, settings: Sequence[Setting]) -> Strip:
+    """Counterfactuals, and their differences from the truth."""
+    truth = pictures.truth[do][:_FEW]
+    answers = {s: pictures.answers[do, s.text][:_FEW] for s in settings}
+    scale = _scale(truth, *answers.values())
+    groups = [
+        Group(s.label, {"answer": answer, "error": _maps(truth, answer, scale)}, s)
+        for s, answer in answers.items()
+    ]
+    return Strip(f"truth-{do}", do, (*_known(pictures, do, slice(_FEW)), *groups), scale)
 
 
-def reversal_strips(summary: Summary, pictures: Pictures) -> list[Strip]:
-    """For each intervention: counterfactuals and their changes, reversals and their losses."""
-    strips: list[Strip] = []
-    for do in summary.dos:
-        chosen = [s for s in _chosen(summary) if (do, s.text) in pictures.reversed]
-        if not chosen:
-            continue
-        factual = pictures.factual[:_FEW]
-        there = {s: pictures.answers[(do, s.text)][:_FEW] for s in chosen}
-        back = {s: pictures.reversed[(do, s.text)][:_FEW] for s in chosen}
-        scale = _scale(factual, *there.values(), *back.values())
-        nothing = torch.zeros_like(factual)
-        groups = [
-            Group(
-                s.label,
-                {
-                    "there": there[s],
-                    "change": _maps(factual, there[s], scale),
-                    "back": back[s],
-                    "loss": _maps(nothing, (back[s] - factual).abs(), scale),
-                },
-                s,
-            )
-            for s in chosen
-        ]
-        whole = Group("original", {"": factual})
-        strips.append(Strip(f"reversal-{do}", do, (whole, *groups), scale))
-    return strips
+def _reversal_strip(pictures: Pictures, do: str, settings: Sequence[Setting]) -> Strip:
+    """Counterfactuals and their changes, reversals and their losses."""
+    factual = pictures.factual[:_FEW]
+    there = {s: pictures.answers[do, s.text][:_FEW] for s in settings}
+    back = {s: pictures.reversed[do, s.text][:_FEW] for s in settings}
+    scale = _scale(factual, *there.values(), *back.values())
+    nothing = torch.zeros_like(factual)
+    groups = [
+        Group(
+            s.label,
+            {
+                "there": there[s],
+                "change": _maps(factual, there[s], scale),
+                "back": back[s],
+                "loss": _maps(nothing, (back[s] - factual).abs(), scale),
+            },
+            s,
+        )
+        for s in settings
+    ]
+    return Strip(f"reversal-{do}", do, (Group("original", {"": factual}), *groups), scale)
 
 
 def opening_strip(summary: Summary, result: Result, pictures: Pictures) -> Strip | None:
@@ -259,13 +260,6 @@ def _known(pictures: Pictures, do: str, rows: slice) -> list[Group]:
     if do in pictures.truth:
         groups.append(Group("truth", {"": pictures.truth[do][rows]}))
     return groups
-
-
-def _chosen(summary: Summary) -> list[Setting]:
-    """Settings of strips with maps: unguided, global, factored."""
-    every = [setting(text) for text in summary.settings]
-    plain = [s for s in every if s.text == BASELINE]
-    return [*plain, *(s for s in strongest(every) if s is not None)]
 
 
 def _scale(images: Tensor, *others: Tensor) -> float:

@@ -154,7 +154,7 @@ def mark(setting: Setting, x: float, y: float, size: float = 4.5) -> Markup:
     """The mark of a setting: hollow for a global rule, filled for a factored one."""
     colour, is_filled = setting.colour, setting.factored or setting.family == BASELINE
     look = {"fill": colour if is_filled else GROUND, "stroke": colour, "stroke_width": 1.8}
-    return symbol(setting.mark, x, y, size, **look)
+    return symbol(setting.style.mark, x, y, size, **look)
 
 
 def symbol(kind: str, x: float, y: float, size: float, **look: object) -> Markup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -16,7 +17,7 @@ from fcfg.evaluation.summary import Summary
 from fcfg.metrics import Estimate
 from fcfg.reports.numbers import number
 from fcfg.reports.paper import dataset_of, match
-from fcfg.reports.rule_styles import STYLES, setting
+from fcfg.reports.rule_styles import setting
 from fcfg.reports.wording import measured_with
 from fcfg.support.errors import check_among
 from fcfg.support.outputs import Outputs
@@ -183,8 +184,10 @@ def markdown_table(
     for do, text in summary.cells:
         if do in (dos or summary.dos) and text in (guidance or summary.settings):
             cells = [[every.get((do, text, *key)) for key in keys] for keys in columns.values()]
-            shown = [_markdown_cell(cell, paper) for cell in cells]
-            rows.append([do.replace("+", ", "), setting(text).label, *shown])
+            shown = [_joined(cell, "–", " ± {}") for cell in cells]
+            theirs = [_joined_paper(cell, "–") if paper else "" for cell in cells]
+            both = [f"{x}<br>*{y}*" if y else x for x, y in zip(shown, theirs, strict=True)]
+            rows.append([do.replace("+", ", "), setting(text).label, *both])
     return "\n".join([*map(table_row, rows), "", measured_with(summary)]) + "\n"
 
 
@@ -197,14 +200,18 @@ def table_row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
-def _markdown_cell(cell: Sequence[Entry | None], paper: bool) -> str:
-    ours = " / ".join(
-        "–" if e is None else e.text() + (f" ± {e.margin}" if e.margin else "") for e in cell
+def _joined(cell: Sequence[Entry | None], missing: str, margin: str) -> str:
+    """Our numbers in one column, each with its margin."""
+    return " / ".join(
+        missing if e is None else e.text() + (margin.format(e.margin) if e.margin else "")
+        for e in cell
     )
-    theirs = ["–" if e is None or e.paper is None else e.text(e.paper) for e in cell]
-    if not paper or set(theirs) == {"–"}:
-        return ours
-    return f"{ours}<br>*{' / '.join(theirs)}*"
+
+
+def _joined_paper(cell: Sequence[Entry | None], missing: str) -> str:
+    """The paper's numbers in one column; "" if it has none."""
+    texts = [missing if e is None or e.paper is None else e.text(e.paper) for e in cell]
+    return "" if set(texts) == {missing} else " / ".join(texts)
 
 
 def latex_table(summary: Summary) -> str:
@@ -236,10 +243,12 @@ def latex_table(summary: Summary) -> str:
             chosen = setting(text)
             cells = [[every.get((do, text, *key)) for key in keys] for keys in columns]
             label = "" if chosen.family == family else escaped(chosen.family_name)
-            lines.append(_latex_row([title, label, configuration(text), *map(_ours, cells)]))
+            ours = [_minus(_joined(cell, "--", r"{{\tiny$\,\pm\,${}}}")) for cell in cells]
+            lines.append(_latex_row([title, label, configuration(text), *ours]))
             title, family = "", chosen.family
-            if any(entry and entry.paper is not None for cell in cells for entry in cell):
-                lines.append(_latex_row(["", "", _grey("the paper"), *map(_theirs, cells)]))
+            theirs = [_minus(_joined_paper(cell, "--")) for cell in cells]
+            if any(theirs):
+                lines.append(_latex_row(["", "", *map(_grey, ["the paper", *theirs])]))
     about = rf"\tiny {escaped(measured_with(summary))}"
     lines += [
         r"\bottomrule",
@@ -267,9 +276,8 @@ def configuration(text: str) -> str:
     $\lambda=0.02$ $\omega=1.0$
     """
     chosen = setting(text)
-    letter = STYLES[chosen.style].letter
     parts = [
-        f"${letter}{_subscript(name) if chosen.factored else ''}={weight}$"
+        f"${chosen.style.letter}{_subscript(name) if chosen.factored else ''}={weight}$"
         for name, weight in chosen.weights or (("all", 1.0),)
     ]
     return ", ".join([*parts, *([escaped(chosen.options)] if chosen.options else [])])
@@ -279,24 +287,12 @@ def _subscript(name: str) -> str:
     return "_{" + _GROUPS.get(name, rf"\textrm{{\tiny {escaped(name)}}}") + "}"
 
 
-def _ours(cell: Iterable[Entry | None]) -> str:
-    return " / ".join("--" if entry is None else _latex_number(entry) for entry in cell)
-
-
-def _latex_number(entry: Entry) -> str:
-    margin = rf"{{\tiny$\,\pm\,${entry.margin}}}" if entry.margin else ""
-    return entry.text().replace("-", "$-$") + margin
-
-
-def _theirs(cell: Iterable[Entry | None]) -> str:
-    texts = ["--" if e is None or e.paper is None else e.text(e.paper) for e in cell]
-    if set(texts) == {"--"}:
-        return ""
-    return _grey(" / ".join(t if t == "--" else t.replace("-", "$-$") for t in texts))
+def _minus(text: str) -> str:
+    return re.sub(r"-(?=\d)", "$-$", text)
 
 
 def _grey(text: str) -> str:
-    return rf"\textcolor{{gray}}{{{text}}}"
+    return rf"\textcolor{{gray}}{{{text}}}" if text else ""
 
 
 def _latex_row(cells: Iterable[str]) -> str:
