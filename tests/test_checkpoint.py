@@ -70,7 +70,7 @@ def answer(pipeline: CounterfactualPipeline) -> fcfg.Counterfactual:
     images = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(1)) * 2 - 1
     do = {"age": lambda age: 100 - age}
     return pipeline.counterfactual(
-        images, table(3, seed=1), do, guidance=Guidance.cfg(2.0), steps=5
+        images, table(3, seed=1), do, guidance=Guidance.cfg(2.0), sampling=5
     )
 
 

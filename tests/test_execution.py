@@ -50,7 +50,7 @@ def awake_model() -> CounterfactualPipeline:
 
 def ask(pipeline: CounterfactualPipeline, count: int = 5, **options: object) -> Counterfactual:
     faces = portraits.sample(count, size=SIZE)
-    asked = {"guidance": FCFG, "quality": "paper", "steps": 3} | options
+    asked = {"guidance": FCFG, "sampling": "ddim uniform 3"} | options
     return pipeline.counterfactual(faces.images, faces.attributes, {"smiling": 1}, **asked)
 
 

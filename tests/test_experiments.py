@@ -26,13 +26,14 @@ from fcfg.datasets.examples import Examples
 from fcfg.datasets.registry import default_attributes
 from fcfg.evaluation import Experiment, choose_subset, experiments, find_experiment
 from fcfg.evaluation.evaluators import Instruments, find_instruments, judge_of
-from fcfg.evaluation.presets import OWN, to_yaml
+from fcfg.evaluation.presets import OWN
 from fcfg.evaluation.provenance import circumstances
 from fcfg.evaluation.subset import balanced_rows, draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import LPIPS, Missing
-from fcfg.sampling import QUALITIES
+from fcfg.sampling import PRESETS
 from fcfg.support.config_errors import refusal
+from fcfg.support.config_files import to_yaml
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import digest_of
 from refusal import refused
@@ -107,7 +108,7 @@ def test_changes_that_are_none_change_nothing() -> None:
 def test_an_experiment_is_asked_as_a_user_who_sets_nothing_asks(name: str) -> None:
     """But for the demo, which is to be quick."""
     experiment = find_experiment(name)
-    way = QUALITIES["default"].to_json() | ({"steps": 10} if name == "portraits/demo" else {})
+    way = PRESETS["default"].to_json() | ({"steps": 10} if name == "portraits/demo" else {})
     assert experiment.model_dump(include=set(way)) == way
 
 

@@ -50,7 +50,7 @@ def registered() -> Iterator[None]:
 def answer(guidance: Guidance) -> torch.Tensor:
     images = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
     pair = tiny_pipeline().counterfactual(
-        images, ATTRIBUTES, {"age": 90}, guidance=guidance, steps=3
+        images, ATTRIBUTES, {"age": 90}, guidance=guidance, sampling=3
     )
     return pair.images
 

@@ -38,8 +38,8 @@ def demo(
       fcfg demo
       fcfg demo --full --device cuda
     """
-    from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device
+    from fcfg.cli.progress import share_bar
     from fcfg.cli.tables import print_summary
     from fcfg.evaluation import Evaluation, choose_subset, find_experiment, find_instruments
     from fcfg.evaluation.provenance import circumstances

@@ -35,22 +35,26 @@ def evaluate(
         typer.Option(metavar="DIR", help="The data set, if it is not where it was in training."),
     ] = None,
     images: Annotated[int | None, typer.Option(metavar="N", help="At most so many.")] = None,
-    quality: Annotated[
+    sampling: Annotated[
         str | None,
         typer.Option(
-            metavar="default|paper",
-            help="Steps, solver and grid, where not given; by default the experiment's.",
+            metavar="'SOLVER GRID STEPS'",
+            help="Solver, grid and number of steps, such as 'heun karras 10'; or default, paper "
+            "(1,000 steps of DDIM), a solver, or a number of steps. The experiment's by default.",
         ),
     ] = None,
+    quality: Annotated[
+        str | None, typer.Option(metavar="default|paper", help="The same, by name alone.")
+    ] = None,
     steps: Annotated[
-        int | None, typer.Option(metavar="N", help="From image to noise, and back.")
+        int | None, typer.Option(metavar="N", help="Number of steps, there and back.")
     ] = None,
     solver: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
     ] = None,
     grid: Annotated[
-        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Where the steps are.")
+        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Spacing of the steps.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Of all that is drawn at random.")
@@ -116,12 +120,13 @@ def evaluate(
       fcfg evaluate runs/faces core --images 50
       fcfg evaluate runs/faces core --show > mine.yaml
       fcfg evaluate portraits portraits/core --images 50
-      fcfg evaluate runs/celeba-hq celeba-hq/aff --quality paper --precision bf16 --compile
+      fcfg evaluate runs/celeba-hq celeba-hq/aff --sampling paper --precision bf16 --compile
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
-    from fcfg.evaluation.presets import OWN, experiments, find_experiment, to_yaml
+    from fcfg.evaluation.presets import OWN, experiments, find_experiment
     from fcfg.pipeline.checkpoint import load, read_graph
+    from fcfg.support.config_files import to_yaml
 
     if list_all:
         graph = read_graph(model) if model else None
@@ -138,20 +143,21 @@ def evaluate(
                 got="none",
                 do=f"see '{' '.join(['fcfg evaluate --list', *filter(None, [model])])}'",
             )
-    way: Mapping[str, str | int | None] = {"steps": steps, "solver": solver, "grid": grid}
-    if quality is not None:
-        from fcfg.sampling import find_way
+    chosen: Mapping[str, str | int | None] = {"steps": steps, "solver": solver, "grid": grid}
+    if sampling is not None or quality is not None:
+        from fcfg.sampling import combine_sampling
 
-        way = find_way(quality, solver=solver, grid=grid, steps=steps).to_json()
+        chosen = combine_sampling(
+            sampling or "default", quality=quality, solver=solver, grid=grid, steps=steps
+        ).to_json()
     graph = read_graph(model) if model and experiment in OWN else None
-    changes = {"images": images, "seed": seed, "reverse": reverse, **way}
+    changes = {"images": images, "seed": seed, "reverse": reverse, **chosen}
     asked = find_experiment(experiment, graph=graph, **changes)
     if show:
         print(to_yaml(asked), end="")
         return
-    from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
-    from fcfg.cli.progress import ProgressReporter
+    from fcfg.cli.progress import ProgressReporter, share_bar
     from fcfg.evaluation.evaluation import Evaluation
     from fcfg.evaluation.evaluators import find_instruments, judge_of
     from fcfg.evaluation.provenance import circumstances

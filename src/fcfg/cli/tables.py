@@ -13,9 +13,6 @@ def print_summary(summary: Summary) -> None:
     """Print a table for each intervention.
 
     If the model fails without guidance, the verdict comes first.
-
-    Args:
-        summary: Summary of a whole run.
     """
     from rich import box
     from rich.console import Console

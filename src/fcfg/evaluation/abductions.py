@@ -19,7 +19,7 @@ from torch import Tensor
 from fcfg.causal.attributes import Table
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction
-from fcfg.sampling import OnStep, Trajectory, parse_solver, time_grid
+from fcfg.sampling import OnStep, SamplingConfig, Trajectory, as_solver
 from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import hex_digest
@@ -51,8 +51,8 @@ class AbductionCache:
         batch_size: int,
     ) -> None:
         self.pipeline, self.folder, self.batch_size = pipeline, folder, batch_size
-        self.steps, self.solver, self.grid = steps, parse_solver(solver), grid
-        self.times = time_grid(pipeline.denoiser.schedule, steps, grid)
+        self.sampling = SamplingConfig(as_solver(solver), grid, steps)
+        self.times = self.sampling.times(pipeline.denoiser.schedule)
         self._model = digest
 
     def __call__(
@@ -69,14 +69,12 @@ class AbductionCache:
         whole = [piece for piece in found if piece is not None]
         if len(whole) == len(found):
             trajectory = Trajectory.joined(whole)
-            return Abduction(trajectory, attributes, keys, self.times, self.solver)
+            return Abduction(trajectory, attributes, keys, self.times, self.sampling.solver)
         abduction = self.pipeline.abduct(
             images,
             attributes,
-            steps=self.steps,
+            sampling=self.sampling,
             keys=keys,
-            solver=self.solver,
-            grid=self.grid,
             batch_size=self.batch_size,
             on_step=on_step,
         )
@@ -96,7 +94,7 @@ class AbductionCache:
         if self.folder is None:
             return None
         values = {name: np.asarray(column[row]).item() for name, column in attributes.items()}
-        parts = [self._model, key, values, repr(self.solver), self.times]
+        parts = [self._model, key, values, repr(self.sampling.solver), self.times]
         digest = hex_digest(json.dumps(parts))
         return self.folder / digest[:2] / f"{digest}.safetensors"
 

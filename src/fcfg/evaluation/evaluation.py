@@ -123,7 +123,7 @@ class Evaluation:
             "graph": {node: list(p) for node, p in pipeline.graph.parents.items()},
             "questions": [list(question) for question in experiment.questions],
             "steps": experiment.steps,
-            "solver": repr(self._abductions.solver),
+            "solver": repr(self._abductions.sampling.solver),
             "grid": experiment.grid,
             "seed": experiment.seed,
             "continuous": experiment.continuous,

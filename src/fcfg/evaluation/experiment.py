@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.guidance import Guidance
-from fcfg.sampling import GRIDS, QUALITIES, parse_solver
+from fcfg.sampling import GRIDS, PRESETS, as_solver
 from fcfg.support.errors import InputError, check_among
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
 
-_WAY = QUALITIES["default"]
+_DEFAULT = PRESETS["default"]
 
 
 class Experiment(BaseModel):
@@ -35,9 +35,9 @@ class Experiment(BaseModel):
     balance: tuple[str, ...] | None = None
     """Discrete attributes whose combinations are to be equally frequent: by default all, but
     drawn worlds are taken as they come."""
-    steps: int = Field(default=_WAY.steps, ge=1, le=10**6)  #: the paper has 1,000
-    solver: str = str(_WAY.solver)  #: how they are taken, as text; the paper has DDIM
-    grid: str = _WAY.grid  #: where they are: 'uniform', 'log-snr' or 'karras'
+    steps: int = Field(default=_DEFAULT.steps, ge=1, le=10**6)  #: the paper has 1,000
+    solver: str = str(_DEFAULT.solver)  #: how they are taken, as text; the paper has DDIM
+    grid: str = _DEFAULT.grid  #: where they are: 'uniform', 'log-snr' or 'karras'
     reverse: bool = True  #: also go back, and measure what is lost
     composition: bool = True  #: also ask the null question
     fid: bool = False  #: also measure FID, where its weights are found
@@ -75,7 +75,7 @@ class Experiment(BaseModel):
     @field_validator("solver")
     @classmethod
     def _solver(cls, solver: str) -> str:
-        return str(parse_solver(solver))
+        return str(as_solver(solver))
 
     @field_validator("grid")
     @classmethod

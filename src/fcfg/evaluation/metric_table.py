@@ -84,7 +84,7 @@ METRICS: dict[str, Metric] = {
         Metric("reversal_lpips", "LPIPS", 3, "LPIPS", None, "reversibility", "LPIPS", "lpips"),
         Metric("truth_mae", "MAE to the truth", 4, _PIXELS, None, "error to the truth", "MAE"),
         Metric(
-            *("truth_changed", "error where it truly changes", 2, "of the change", None),
+            *("truth_changed", "error on changed pixels", 2, "of the change", None),
             *("error to the truth", "changed pixels"),
         ),
         Metric("fd_judge", "FD-judge", 1, "FD-judge", None, "distance", "FD-judge"),
@@ -107,11 +107,7 @@ def drift_metric(summary: Summary) -> Metric:
 
 
 def drift_units(summary: Summary) -> dict[str, tuple[str, ...]]:
-    """Attributes by the unit of their drift.
-
-    Args:
-        summary: Summary of a run.
-    """
+    """Attributes by the unit of their drift."""
     metric, units = drift_metric(summary), dict[str, tuple[str, ...]]()
     for name in summary.space.names:
         unit = metric.unit_of(summary, name) or ""

@@ -166,11 +166,7 @@ def build_page(summary: Summary, figures: Figures) -> str:
 
 
 def missing_notes(summary: Summary) -> list[str]:
-    """What the tables lack, and why.
-
-    Args:
-        summary: Summary of a run.
-    """
+    """What the tables lack, and why."""
     notes = [f"{too_few(summary.n)}."] if summary.n < MIN_IMAGES else []
     for name, title in (("lpips", "LPIPS"), ("inception", "FID")):
         about = summary.header["metrics"].get(name) or {"missing": f"no {title}: not requested"}

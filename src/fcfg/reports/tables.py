@@ -219,9 +219,6 @@ def latex_table(summary: Summary) -> str:
 
     The text is a ``tabular`` to ``\input`` into a document that uses booktabs and xcolor. In a run
     of too few images for effectiveness, the columns of attributes hold the shift.
-
-    Args:
-        summary: Summary of a run.
     """
     every, names = entries(summary), summary.space.names
     columns: list[list[tuple[str, str]]] = []

@@ -42,11 +42,7 @@ class Point:
 
 
 def tradeoff_panels(summary: Summary) -> list[Panel]:
-    """One drawing for each intervention and pair of units, on shared scales.
-
-    Args:
-        summary: Summary of a run.
-    """
+    """One drawing for each intervention and pair of units, on shared scales."""
     names, digits = drift_units(summary), drift_metric(summary).digits
     pairs = [(x, y) for x in names for y in names]
     panels: list[Panel] = []

@@ -206,11 +206,7 @@ def _largest(cells: list[Cell], names: tuple[str, ...]) -> str:
 
 
 def failures(summary: Summary) -> list[str]:
-    """Reasons why the run says nothing about guidance, as sentences; empty if all is well.
-
-    Args:
-        summary: Summary of a whole run.
-    """
+    """Reasons why the run says nothing about guidance, as sentences; empty if all is well."""
     checks = (_no_target_read, _unfaithful, _illegible, _unmoved)
     return [sentence for check in checks for sentence in check(summary)]
 

@@ -5,8 +5,18 @@ descending times predict (noise to image). The clean estimate is never clamped i
 since that would break the inverse.
 """
 
+import warnings
+
 from fcfg.sampling.bdia import BDIA
-from fcfg.sampling.config import QUALITIES, Way, find_way
+from fcfg.sampling.config import (
+    PRESETS,
+    SamplingConfig,
+    SamplingLike,
+    SamplingParts,
+    as_sampling,
+    combine_sampling,
+    sampling_of,
+)
 from fcfg.sampling.ddim import DDIM
 from fcfg.sampling.fixed_point import FixedPointDDIM
 from fcfg.sampling.grids import GRIDS, time_grid
@@ -14,15 +24,14 @@ from fcfg.sampling.heun import Heun
 from fcfg.sampling.loop import OnStep, StepRecord, integrate
 from fcfg.sampling.multistep import DPMSolver2M
 from fcfg.sampling.plan import Plan
-from fcfg.sampling.solver import AbstractSolver
-from fcfg.sampling.text import SOLVERS, as_solver, parse_solver
+from fcfg.sampling.solver import SOLVERS, AbstractSolver, as_solver, register_solver
 from fcfg.sampling.trajectory import Trajectory
 
 __all__ = [
     "BDIA",
     "DDIM",
     "GRIDS",
-    "QUALITIES",
+    "PRESETS",
     "SOLVERS",
     "AbstractSolver",
     "DPMSolver2M",
@@ -30,12 +39,35 @@ __all__ = [
     "Heun",
     "OnStep",
     "Plan",
+    "SamplingConfig",
+    "SamplingLike",
+    "SamplingParts",
     "StepRecord",
     "Trajectory",
-    "Way",
+    "as_sampling",
     "as_solver",
-    "find_way",
+    "combine_sampling",
     "integrate",
-    "parse_solver",
+    "register_solver",
+    "sampling_of",
     "time_grid",
 ]
+
+_OLD = {
+    "Way": "SamplingConfig",
+    "find_way": "combine_sampling",
+    "QUALITIES": "PRESETS",
+    "parse_solver": "as_solver",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Return what took the place of a name of 0.1, with a warning."""
+    if name not in _OLD:
+        raise AttributeError(f"module 'fcfg.sampling' has no attribute '{name}'")
+    warnings.warn(
+        f"fcfg.sampling.{name} is now {_OLD[name]}; the old name will be removed in fcfg 0.3",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return globals()[_OLD[name]]
