@@ -15,12 +15,8 @@ import yaml
 
 import fcfg
 from evaluations import asked, folder_model, tiny_model
-<<<<<<< HEAD
 from fake_results import make_results
-from fcfg.cli import bars, main
-=======
 from fcfg.cli import main, progress
->>>>>>> main
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_summary
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
