@@ -204,7 +204,7 @@ def evaluate(
 
 def _announce(evaluation: Evaluation, place: str) -> None:
     from fcfg.metrics import MIN_IMAGES
-    from fcfg.reports.texts import too_few
+    from fcfg.reports.wording import too_few
 
     experiment, subset = evaluation.experiment, evaluation.subset
     print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)
