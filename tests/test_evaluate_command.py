@@ -15,16 +15,16 @@ import yaml
 
 import fcfg
 from evaluations import asked, folder_model, tiny_model
-from fcfg.cli import bars, main
+from fake_results import make_results
+from fcfg.cli import main, progress
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_summary
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
-from fcfg.evaluation.presets import to_yaml
 from fcfg.evaluation.summary import summarise
 from fcfg.pipeline.runtime import own_gpu
 from fcfg.sampling import combine_sampling
+from fcfg.support.config_files import to_yaml
 from refusal import refused
-from results import make_results
 
 
 @pytest.fixture(scope="module")
@@ -229,8 +229,8 @@ def test_shards_of_a_folder_of_images_say_what_is_to_come(
     assert main([*words, "--shard", "0/2", "--commit", "abc", "--precision", "bf16"]) == 0
     out = capsys.readouterr().out
     assert "than without guidance, in probability" in out
-    assert "Way back" not in out
-    assert "Error of change" not in out
+    assert "Reversibility" not in out
+    assert "Error to the truth" not in out
     assert read_results("run").header["commit"] == "abc"
 
 
@@ -297,7 +297,7 @@ def test_an_interrupted_run_says_how_to_go_on(
 
         yield told
 
-    monkeypatch.setattr(bars, "share_bar", impatient)
+    monkeypatch.setattr(progress, "share_bar", impatient)
     assert main(["evaluate", model, mine, "--out", "run"]) == 130
     line = capsys.readouterr().err
     assert line == (
@@ -316,14 +316,14 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert [line for line in out.splitlines() if line.startswith("do(")]
     assert "(target)" in out
-    assert "Error of change" in out
-    assert "Way back" in out
+    assert "Error to the truth" in out
+    assert "Reversibility" in out
     cells = {key: replace(cell, reversal_mae=None) for key, cell in summary.cells.items()}
     cells[("smiling", "none")] = replace(cells[("smiling", "none")], truth_changed=None)
     print_summary(replace(summary, cells=cells))
     again = capsys.readouterr().out
-    assert "way back" not in again
-    assert "change" in again
+    assert "reversibility" not in again
+    assert "changed pixels" in again
 
 
 class Terminal:
@@ -346,7 +346,7 @@ def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with bars.share_bar() as told:
+    with progress.share_bar() as told:
         told(0.25)
         told(1.0)
     assert "100%" in terminal.text
@@ -355,18 +355,18 @@ def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_lines_are_for_those_who_read_later(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with bars.share_bar() as told:
+    with progress.share_bar() as told:
         told(0.5)
     assert capsys.readouterr().err == ""  # not yet
-    monkeypatch.setattr(bars, "SECONDS", -1)
-    with bars.share_bar() as told:
+    monkeypatch.setattr(progress, "SECONDS", -1)
+    with progress.share_bar() as told:
         told(0.0)
         told(0.5)
         told(1.0)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" done")[0].strip() for line in lines] == ["50%", "100%"]
     assert all(line.endswith("s left") for line in lines)
-    with bars.share_bar(quiet=True) as told:
+    with progress.share_bar(quiet=True) as told:
         told(1.0)
     assert capsys.readouterr().err == ""
 

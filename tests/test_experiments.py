@@ -22,17 +22,18 @@ from evaluations import CFG, FCFG, SIZE, asked, folder_model, tiny_model, write_
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.datasets.registry import default_attributes
 from fcfg.evaluation import Experiment, choose_subset, experiments, find_experiment
 from fcfg.evaluation.evaluators import Instruments, find_instruments, judge_of
-from fcfg.evaluation.presets import OWN, to_yaml
+from fcfg.evaluation.presets import OWN
 from fcfg.evaluation.provenance import circumstances
 from fcfg.evaluation.subset import balanced_rows, draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import LPIPS, Missing
 from fcfg.sampling import PRESETS
 from fcfg.support.config_errors import refusal
+from fcfg.support.config_files import to_yaml
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import digest_of
 from refusal import refused

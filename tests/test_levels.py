@@ -15,7 +15,7 @@ import fcfg
 from evaluations import asked, evaluation, write_table
 from fcfg.bench.bench_model import random_table
 from fcfg.causal.attributes import Categorical
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.registry import load_data
 from fcfg.evaluation import choose_subset
@@ -23,7 +23,7 @@ from fcfg.evaluation.subset import draw_targets
 from fcfg.generation import generate
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.training import train
-from fcfg.training.settings import validated
+from fcfg.training.config import TrainingConfig
 from refusal import refused
 from runs import TINY
 
@@ -56,7 +56,9 @@ def model(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Counterfact
         "scm": {"steps": 2},
         "run": {"sheets": 1},
     }
-    return fcfg.load(train(validated(config), tmp_path_factory.mktemp("run") / "digits"))
+    return fcfg.load(
+        train(TrainingConfig.model_validate(config), tmp_path_factory.mktemp("run") / "digits")
+    )
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,12 @@ import torch
 from torch import nn
 
 import fcfg
-from fcfg.training import train
+from fcfg.training import TrainingConfig, train
+from fcfg.training.config import Diffusion
 from fcfg.training.loop import Course, MovingAverage
 from fcfg.training.objectives import DenoisingObjective
-from fcfg.training.run import accelerator_for, denoising_optimiser
+from fcfg.training.preflight import accelerator_for, check_batches
+from fcfg.training.run import denoising_optimiser
 from fcfg.training.workspace import new_denoiser
 from refusal import refused
 from runs import Recorder, log_of, same, tiny, tiny_file, weights
@@ -51,10 +53,12 @@ def test_held_out_losses_say_whether_the_condition_is_used(tmp_path: Path) -> No
     recorder = Recorder()
     out = train(tiny(diffusion={"steps": 2}), tmp_path / "run", "diffusion", reporter=recorder)
     entry = next(e for e in log_of(out) if e["step"] == 2 and "validation_loss" in e)
-    told, untold = (entry[f"validation_{word}_condition"] for word in ("with", "without"))
-    assert told != untold
+    conditional, unconditional = (
+        entry[f"validation_{word}_condition"] for word in ("with", "without")
+    )
+    assert conditional != unconditional
     assert any("no better with their attributes" in line for line in recorder.said) == (
-        told >= untold
+        conditional >= unconditional
     )
     objective = DenoisingObjective(fcfg.load(out).denoiser, p_null=0.5, p_group=0.0)
     draws = objective.draw((4, 3, 8, 8), torch.Generator().manual_seed(0))
@@ -65,13 +69,15 @@ def test_held_out_losses_say_whether_the_condition_is_used(tmp_path: Path) -> No
     assert all(variant[:2] == draws[:2] for variant in variants.values())
 
 
-@pytest.mark.parametrize(("told", "advised"), [(0.1, False), (0.2, True), (0.3, True)])
-def test_a_condition_that_tells_nothing_is_said_at_the_end(told: float, advised: bool) -> None:
+@pytest.mark.parametrize(("conditional", "advised"), [(0.1, False), (0.2, True), (0.3, True)])
+def test_a_condition_without_effect_is_reported_at_the_end(
+    conditional: float, advised: bool
+) -> None:
     objective = DenoisingObjective(new_denoiser(tiny()), p_null=0.5, p_group=0.0)
-    losses = {"validation_with_condition": told, "validation_without_condition": 0.2}
+    losses = {"validation_with_condition": conditional, "validation_without_condition": 0.2}
     advice = objective.advice(losses)
     assert (advice is not None) == advised
-    assert advice is None or f"(loss {told}) than without (0.2)" in advice
+    assert advice is None or f"(loss {conditional}) than without (0.2)" in advice
 
 
 def test_the_same_seed_trains_the_same_pipeline_and_another_another(
@@ -93,6 +99,7 @@ def test_a_finished_run_is_not_run_again_and_a_longer_one_goes_on(
     assert (out / "config.json").read_bytes() == before
     train(tiny(), out, "diffusion", reporter=recorder)
     assert recorder.begun[-1] == ("diffusion", 8, 12)
+    assert "diffusion: going on at step 8 of 12" in recorder.said
     a, b = weights(out), weights(finished)
     assert all(torch.equal(a[key], b[key]) for key in a if key.startswith("denoiser"))
 
@@ -122,22 +129,14 @@ def test_a_graph_with_arrows_gets_its_mechanisms_fitted(tmp_path: Path) -> None:
 
 
 def test_sheets_leave_out_what_cannot_be_answered_yet(tmp_path: Path) -> None:
-    config = tiny(
-        attributes={
-            "smiling": {"kind": "binary"},
-            "age": {"kind": "continuous", "low": 20, "high": 80},
-            "hair": {"kind": "categorical", "levels": ["dark", "fair", "red", "grey"]},
-        },
-        graph={"age": [], "hair": ["age"], "smiling": []},
-        data={"format": "portraits-causal"},
-        run={"sheets": 1},
-    )
-    config = config.model_copy(
-        update={
-            "attributes": {k: config.attributes[k] for k in ("smiling", "age", "hair")},
-            "graph": {k: config.graph[k] for k in ("smiling", "age", "hair")},
-        }
-    )
+    values = tiny(data={"format": "portraits-causal"}, run={"sheets": 1}).model_dump()
+    values["attributes"] = {
+        "smiling": {"kind": "binary"},
+        "age": {"kind": "continuous", "low": 20, "high": 80},
+        "hair": {"kind": "categorical", "levels": ["dark", "fair", "red", "grey"]},
+    }
+    values["graph"] = {"smiling": [], "age": [], "hair": ["age"]}
+    config = TrainingConfig.model_validate(values)
     out = train(config, tmp_path / "run", "diffusion")
     assert len(list((out / "training/sheets").iterdir())) == 1
 
@@ -149,7 +148,7 @@ def test_accumulated_pieces_make_the_same_step(finished: Path, tmp_path: Path) -
 
 
 def test_streaming_changes_nothing(finished: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("fcfg.training.feed._HOST", 0)
+    monkeypatch.setattr("fcfg.training.feed._HOST_BYTES", 0)
     assert same(train(tiny(), tmp_path / "run"), finished)
 
 
@@ -212,30 +211,27 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
 
 
 def test_batches_that_do_not_divide_among_processes_are_refused() -> None:
-    from types import SimpleNamespace
-
-    from fcfg.training.run import check_shares
-
     with refused("diffusion.batch", "a multiple of 3", "--set diffusion.batch=6"):
-        check_shares(tiny(), SimpleNamespace(num_processes=3))
+        check_batches(tiny(), processes=3)
 
 
 def test_a_process_trains_in_one_way_only(tmp_path: Path) -> None:
     accelerator_for(tiny().run)  # as by a run before
-    asked = tiny(run={"precision": "bf16"})
+    config = tiny(run={"precision": "bf16"})
     with refused("run.precision and run.device", "float32 on cpu", "bf16 on cpu", "fcfg train"):
-        train(asked, tmp_path / "run")
+        train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_the_learning_rate_rises_then_falls() -> None:
-    course = Course("x", 0, steps=10, batch=1, learning_rate=2.0, warmup=4, decay="cosine")
+    settings = Diffusion(steps=10, learning_rate=2.0, warmup=4, decay="cosine")
+    course = Course("x", 0, steps=10, settings=settings)
     rates = [course.rate_at(step) for step in range(11)]
     assert rates[:4] == [0.5, 1.0, 1.5, 2.0]
     assert rates[4] == 2.0
     assert rates[7] == pytest.approx(1.0)
     assert rates[10] == pytest.approx(0.0)
-    constant = Course("x", 0, steps=10, batch=1, learning_rate=2.0)
+    constant = Course("x", 0, steps=10, settings=Diffusion(steps=10, learning_rate=2.0))
     assert {constant.rate_at(step) for step in range(10)} == {2.0}
 
 

@@ -38,15 +38,15 @@ def demo(
       fcfg demo
       fcfg demo --full --device cuda
     """
-    from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device
+    from fcfg.cli.progress import share_bar
     from fcfg.cli.tables import print_summary
     from fcfg.evaluation import Evaluation, choose_subset, find_experiment, find_instruments
     from fcfg.evaluation.provenance import circumstances
     from fcfg.evaluation.summary import summarise
     from fcfg.pipeline.checkpoint import load
     from fcfg.reports import reading, write_report
-    from fcfg.reports.failures import failures
+    from fcfg.reports.verdict import failures
 
     place = chosen_device(device)
     experiment = find_experiment(f"{_MODEL}/core" if full else f"{_MODEL}/demo")

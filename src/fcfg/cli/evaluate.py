@@ -124,8 +124,9 @@ def evaluate(
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
-    from fcfg.evaluation.presets import OWN, experiments, find_experiment, to_yaml
+    from fcfg.evaluation.presets import OWN, experiments, find_experiment
     from fcfg.pipeline.checkpoint import load, read_graph
+    from fcfg.support.config_files import to_yaml
 
     if list_all:
         graph = read_graph(model) if model else None
@@ -155,9 +156,8 @@ def evaluate(
     if show:
         print(to_yaml(asked), end="")
         return
-    from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
-    from fcfg.cli.progress import ProgressReporter
+    from fcfg.cli.progress import ProgressReporter, share_bar
     from fcfg.evaluation.evaluation import Evaluation
     from fcfg.evaluation.evaluators import find_instruments, judge_of
     from fcfg.evaluation.provenance import circumstances
@@ -170,7 +170,7 @@ def evaluate(
     pipeline = load(model).to(place).prepare(precision)
     judge_of(pipeline)  # or a refusal, before images are read
     with ProgressReporter(quiet=not first) as reporter:
-        subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.counted)
+        subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name
     height, width = subset.images.shape[-2:]
     evaluation = Evaluation(
@@ -204,7 +204,7 @@ def evaluate(
 
 def _announce(evaluation: Evaluation, place: str) -> None:
     from fcfg.metrics import MIN_IMAGES
-    from fcfg.reports.texts import too_few
+    from fcfg.reports.wording import too_few
 
     experiment, subset = evaluation.experiment, evaluation.subset
     print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fcfg.cli import options
 from fcfg.support.errors import check_among
 
 if TYPE_CHECKING:  # torch is not needed for help
@@ -69,16 +70,9 @@ def generate(
     quality: Annotated[
         str | None, typer.Option(metavar="default|paper", help="The same, by name alone.")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="N", help="Number of steps, there and back.")
-    ] = None,
-    solver: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
-    ] = None,
-    grid: Annotated[
-        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Spacing of the steps.")
-    ] = None,
+    steps: options.Steps = None,
+    solver: options.Solver = None,
+    grid: options.Grid = None,
     seed: Annotated[
         int, typer.Option(metavar="N", help="Seed for sampling discrete exogenous noise.")
     ] = 0,
@@ -89,37 +83,16 @@ def generate(
         bool,
         typer.Option(help="Also go back to the factual attributes, and measure the error."),
     ] = True,
-    batch_size: Annotated[
-        str,
-        typer.Option(
-            metavar="N|auto",
-            help="Largest number of network rows per call; 'auto' fills the memory.",
-        ),
-    ] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|float32|tf32|bf16",
-            help="Precision of the network; 'auto' is tf32 on a GPU. The sampler uses float32.",
-        ),
-    ] = "auto",
+    batch_size: options.BatchSize = "auto",
+    precision: options.Precision = "auto",
     compile: Annotated[
         bool,
         typer.Option(
             "--compile", help="Compile the network first; worth it for many images on a GPU."
         ),
     ] = False,
-    device: Annotated[
-        str, typer.Option(metavar="auto|cpu|cuda", help="Device to run on.")
-    ] = "auto",
-    shard: Annotated[
-        str,
-        typer.Option(
-            metavar="I/N",
-            help="Part I of N of the pictures, counted from 0; under 'accelerate launch' or "
-            "torchrun, the part of this process by default.",
-        ),
-    ] = "",
+    device: options.Device = "auto",
+    shard: options.Shard = "",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace existing outputs.")
     ] = False,
@@ -138,8 +111,8 @@ def generate(
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:3 --out cfg3
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
-    from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
+    from fcfg.cli.progress import share_bar
     from fcfg.generation import Request, finished_before, model_pixels, parse_do, prepare, run
     from fcfg.guidance import Guidance
     from fcfg.pipeline.checkpoint import load

@@ -18,13 +18,10 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import ValidationError
-
 from fcfg.causal.graph import CausalGraph
 from fcfg.evaluation.experiment import Experiment
 from fcfg.guidance import Guidance
-from fcfg.support.config_errors import refusal
+from fcfg.support.config_errors import validate
 from fcfg.support.config_files import looks_like_a_file, read_yaml
 from fcfg.support.errors import InputError, quoted
 
@@ -243,10 +240,7 @@ def find_experiment(
     else:
         values = {"name": Path(source).stem} | _read(source)
     values |= {key: value for key, value in changes.items() if value is not None}
-    try:
-        return Experiment.model_validate(values)
-    except ValidationError as error:
-        raise refusal(error, Experiment, f"experiment {source}") from None
+    return validate(Experiment, values, f"experiment {source}")
 
 
 def _own_family(kind: str, graph: CausalGraph | None) -> _Family:
@@ -273,11 +267,6 @@ def _own_family(kind: str, graph: CausalGraph | None) -> _Family:
         )
     further = tuple(name for name in names if name not in do)
     return _Family(do, balance=(), further=further, continuous="quantiles")
-
-
-def to_yaml(experiment: Experiment) -> str:
-    """An experiment as a file that :func:`find_experiment` reads back."""
-    return yaml.safe_dump(experiment.model_dump(mode="json", exclude_none=True), sort_keys=False)
 
 
 def _read(source: str) -> dict[str, Any]:

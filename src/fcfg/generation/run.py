@@ -42,11 +42,12 @@ from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
 from fcfg.pipeline.records import Action, Counterfactual
-from fcfg.sampling import OnStep, SamplingParts, StepRecord, as_sampling, sampling_of
+from fcfg.sampling import SamplingParts, StepRecord, as_sampling, sampling_of
 from fcfg.support.errors import InputError, check_is
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.images import image_keys, to_pictures, to_png
 from fcfg.support.outputs import make_folder
+from fcfg.support.progress import Progress
 from fcfg.support.shards import check_shard, contiguous_rows
 
 OnChunk = Callable[[list[Result]], None]
@@ -71,7 +72,7 @@ def generate(
         files: Pictures and folders of pictures.
         attributes: 'auto', a CSV table, pairs such as ``smiling=0,male=1``, or columns.
         do: For every target a value, a column, or a function of the factual column.
-        guidance: How strongly to push each group of attributes.
+        guidance: Rule, and weight for each group of attributes.
         on_chunk: Callback invoked with the results of the pictures that were just finished.
         on_progress: Callback invoked after every step with the share of the work that is done.
         **options: Other fields of :class:`~fcfg.generation.request.Request`, such as ``sampling``,
@@ -150,10 +151,13 @@ def run(
         known, size = finished_before(prepared)
         own, results = prepared.own_rows, dict(known)
         write_record(prepared, list(results.values()), size)
+        cost = (1 + prepared.rows) * (2 if prepared.request.reverse else 1)  # in network rows
+        progress = Progress(len(own), cost, on_progress)
         for first in range(own.start, own.stop, size):
             rows = range(first, min(first + size, own.stop))
+            progress.begin_block(len(rows))
             if not known.keys() >= set(rows):
-                results |= _answer(prepared, slice(rows.start, rows.stop), on_progress, known)
+                results |= _answer(prepared, slice(rows.start, rows.stop), progress, known)
                 write_record(prepared, [results[row] for row in own if row in results], size)
             if on_chunk is not None:
                 on_chunk([results[row] for row in rows])
@@ -163,21 +167,20 @@ def run(
 def _answer(
     prepared: PreparedRequest,
     rows: slice,
-    on_progress: OnProgress | None,
+    progress: Progress,
     known: Mapping[int, Result],
 ) -> dict[int, Result]:
     """Work on some of the pictures together, and write the files of those that are new."""
     pipeline, request, action = prepared.pipeline, prepared.request, prepared.action
-    guided = prepared.rows
-    phase = _phases(prepared, rows, on_progress)
     with _pixel_range_is_known():
         abduction = pipeline.abduct(
             prepared.images[rows],
             {name: column[rows] for name, column in prepared.factual.attributes.items()},
             sampling=prepared.sampling,
             batch_size=request.batch_size,
-            on_step=phase(0, 1),
+            on_step=progress.phase(1),
         )
+    progress.advance(1)
     attributes = {name: column[rows] for name, column in action.attributes.items()}
     pair = pipeline.predict(
         abduction,
@@ -185,36 +188,18 @@ def _answer(
         request.guidance,
         partition=prepared.partition if request.guidance.factored else None,
         batch_size=request.batch_size,
-        on_step=phase(1, guided),
+        on_step=progress.phase(prepared.rows),
     )
     back = None
+    progress.advance(prepared.rows)
     if request.reverse:
-        up, down = phase(1 + guided, 1), phase(2 + guided, guided)
+        abducting, predicting = progress.phase(1), progress.phase(prepared.rows, after=1)
 
         def on_step(step: StepRecord) -> None:
-            (up if step.ascending else down)(step)
+            (abducting if step.ascending else predicting)(step)
 
         back = pipeline.reverse(pair, batch_size=request.batch_size, on_step=on_step)
     return _write(prepared, rows, pair, back, known)
-
-
-def _phases(
-    prepared: PreparedRequest, rows: slice, on_progress: OnProgress | None
-) -> Callable[[int, int], OnStep]:
-    """Turn the share of a phase into the share of the whole work, in network rows."""
-    total = (1 + prepared.rows) * (2 if prepared.request.reverse else 1)
-    own = prepared.own_rows
-    first, count = rows.start - own.start, rows.stop - rows.start
-
-    def phase(before: int, cost: int) -> OnStep:
-        def on_step(step: StepRecord) -> None:
-            if on_progress is not None:
-                share = (before + cost * step.share) / total
-                on_progress((first + count * share) / len(own))
-
-        return on_step
-
-    return phase
 
 
 def _write(

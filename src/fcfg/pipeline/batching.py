@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.networks import evaluation_mode
 from fcfg.diffusion.prediction import AbstractPredictor
+from fcfg.guidance import WeightTable
 from fcfg.sampling import AbstractSolver, OnStep, Plan, StepRecord, Trajectory, integrate
 
 
 @torch.no_grad()
 def integrate_chunks(
+    denoiser: Denoiser,
     predictor: Callable[[slice], AbstractPredictor],
     start: Trajectory,
-    plan: Plan,
+    times: Sequence[int],
+    weights: WeightTable | None,
     solver: AbstractSolver,
-    *,
     size: int,
-    on_step: OnStep | None = None,
+    on_step: OnStep | None,
 ) -> Trajectory:
-    """Follow a plan with ``size`` images at once, on the device of the plan.
+    """Integrate ``size`` images at once, on the device of the denoiser, without dropout.
 
     Out of memory, a chunk starts again at half its size; finished chunks are kept.
 
     Args:
+        denoiser: Denoiser of the predictors.
         predictor: Function that builds the predictor of a slice of the images.
         start: All images, on any device.
-        plan: The steps.
+        times: Ascending or descending times.
+        weights: Guidance weights, if the steps are guided.
         solver: The solver.
         size: Number of images per chunk.
         on_step: Callback invoked after every step of every chunk.
@@ -37,7 +43,15 @@ def integrate_chunks(
     Returns:
         All images, on the CPU.
     """
-    device, done, count = plan.t.device, 0, len(start.x)
+    device, done, count = denoiser.device, 0, len(start.x)
+    plan = Plan.build(
+        denoiser.schedule,
+        times,
+        weights=None if weights is None else weights.weights,
+        guided=None if weights is None else weights.guided,
+        device=device,
+        dtype=denoiser.state_dtype,
+    )
     pieces: list[Trajectory] = []
 
     def send(tensor: Tensor) -> Tensor:
@@ -53,7 +67,8 @@ def integrate_chunks(
         rows = slice(done, min(done + size, count))
         try:
             chunk = start.map(lambda tensor, rows=rows: send(tensor[rows]))
-            end = integrate(predictor(rows), chunk, plan, solver, report)
+            with evaluation_mode(denoiser):
+                end = integrate(predictor(rows), chunk, plan, solver, report)
             # The next chunk starts while this one is copied; synchronised below.
             pieces.append(end.map(lambda tensor: tensor.to("cpu", non_blocking=True)))
         except torch.OutOfMemoryError:

@@ -8,7 +8,7 @@ Pearl's three steps are three methods: one abduction serves every intervention a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -22,16 +22,14 @@ from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.networks import evaluation_mode
 from fcfg.diffusion.prediction import AbstractPredictor, ConditionalPredictor
-from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor, WeightTable
+from fcfg.guidance import Guidance, WeightTable
 from fcfg.pipeline.batching import integrate_chunks
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
 from fcfg.sampling import (
     AbstractSolver,
     OnStep,
-    Plan,
     SamplingLike,
     SamplingParts,
     Trajectory,
@@ -326,7 +324,10 @@ class CounterfactualPipeline:
             return ConditionalPredictor(self.denoiser, self._condition(table, rows))
 
         start = Trajectory(images.to(self.denoiser.state_dtype))
-        end = self._integrate(predictor, start, times, None, solver, batch_size, on_step)
+        steps = self._replaying(solver)
+        end = integrate_chunks(
+            self.denoiser, predictor, start, times, None, steps, batch_size, on_step
+        )
         return Abduction(end, table, keys, times, solver, self._fingerprint)
 
     def _predict(
@@ -343,16 +344,15 @@ class CounterfactualPipeline:
         groups = Partition({group: partition[group] for group in weights.groups})
         mask = torch.tensor(groups.mask(self.space.names), dtype=torch.bool)
         keep = mask.view(len(weights.groups), len(self.space)).to(denoiser.device)
-        rule, tolerance = guidance.formula, guidance.tolerance
 
         def predictor(rows: slice) -> AbstractPredictor:
-            condition = self._condition(action.attributes, rows)
-            if tolerance:
-                return SettlingPredictor(denoiser, condition, keep, rule, tolerance)
-            return GuidedPredictor(denoiser, condition, keep, rule)
+            return guidance.predictor(denoiser, self._condition(action.attributes, rows), keep)
 
-        start, solver, size = abduction.trajectory, abduction.solver, batch_size // weights.rows
-        end = self._integrate(predictor, start, times[::-1], weights, solver, size, on_step)
+        start, steps = abduction.trajectory, self._replaying(abduction.solver)
+        size = batch_size // weights.rows
+        end = integrate_chunks(
+            denoiser, predictor, start, times[::-1], weights, steps, size, on_step
+        )
         broken = (~end.x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
         if broken:
             warnings.warn(
@@ -362,29 +362,8 @@ class CounterfactualPipeline:
             )
         return Counterfactual(end, abduction, action, partition, guidance)
 
-    def _integrate(
-        self,
-        predictor: Callable[[slice], AbstractPredictor],
-        start: Trajectory,
-        times: Sequence[int],
-        weights: WeightTable | None,
-        solver: AbstractSolver,
-        size: int,
-        on_step: OnStep | None,
-    ) -> Trajectory:
-        """Integrate without dropout, replaying recorded steps where the network is prepared so."""
-        plan = Plan.build(
-            self.denoiser.schedule,
-            times,
-            weights=None if weights is None else weights.weights,
-            guided=None if weights is None else weights.guided,
-            device=self.denoiser.device,
-            dtype=self.denoiser.state_dtype,
-        )
-        if self._recorder is not None:
-            solver = self._recorder.replaying(solver)
-        with evaluation_mode(self.denoiser):
-            return integrate_chunks(predictor, start, plan, solver, size=size, on_step=on_step)
+    def _replaying(self, solver: AbstractSolver) -> AbstractSolver:
+        return solver if self._recorder is None else self._recorder.replaying(solver)
 
     @property
     def _fingerprint(self) -> str:

@@ -13,8 +13,7 @@ import torch
 from fcfg.diffusion.prediction import AbstractPredictor, Images, State, Step
 from fcfg.sampling.ddim import ddim_step
 from fcfg.sampling.fixed_point import leave_image
-from fcfg.sampling.solver import AbstractSolver, register_solver
-from fcfg.sampling.trajectory import Trajectory
+from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 from fcfg.support.errors import InputError, short
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from fcfg.diffusion.prediction import AbstractPredictor, Images, State, Step
 from fcfg.diffusion.schedule import clean_image
-from fcfg.sampling.solver import AbstractSolver, register_solver
-from fcfg.sampling.trajectory import Trajectory
+from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 
 
 @register_solver

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from fcfg.diffusion.prediction import AbstractPredictor, Images, Rows, State, Step
 from fcfg.sampling.ddim import DDIM, ddim_step
-from fcfg.sampling.solver import AbstractSolver, register_solver
-from fcfg.sampling.trajectory import Trajectory
+from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 from fcfg.support.errors import check_integer
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.sampling.ddim import DDIM, ddim_step
 from fcfg.sampling.fixed_point import leave_image
-from fcfg.sampling.solver import AbstractSolver, register_solver
-from fcfg.sampling.trajectory import Trajectory
+from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 
 
 @register_solver

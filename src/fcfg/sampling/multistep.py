@@ -15,8 +15,7 @@ from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.diffusion.schedule import clean_image
 from fcfg.sampling.ddim import ddim_step
 from fcfg.sampling.fixed_point import leave_image
-from fcfg.sampling.solver import AbstractSolver, register_solver
-from fcfg.sampling.trajectory import Trajectory
+from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 
 
 @register_solver

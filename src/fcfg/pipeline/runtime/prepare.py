@@ -55,7 +55,7 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> StepRecorder |
 
     Args:
         denoiser: Denoiser on its device.
-        execution: How to compute.
+        execution: Precision, compilation and CUDA graphs.
 
     Returns:
         The recorder of steps, on a GPU. Only steps of a UNet are recorded: the computation of

@@ -1,0 +1,287 @@
+"""A rule and a solver defined outside the package, from their text form to the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from evaluations import asked, evaluation
+from fcfg import DDIM, save
+from fcfg.cli import main
+from fcfg.diffusion.prediction import Prediction
+from fcfg.guidance import CFG, RULES, AbstractRule, Guidance, register_rule
+from fcfg.reports.rule_styles import setting, strongest
+from fcfg.sampling import (
+    SOLVERS,
+    AbstractSolver,
+    SamplingConfig,
+    Trajectory,
+    as_solver,
+    register_solver,
+)
+from refusal import refused
+from test_generation import draw, tiny_pipeline
+
+ATTRIBUTES = {"smiling": [0, 1], "age": [20, 60], "hair": ["dark", "red"]}
+
+
+# Rules -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Late(AbstractRule):
+    """CFG whose push is taken in full only near the image."""
+
+    name = "late"
+    power: float = 1.0
+    sign: bool = True
+
+    def init(self, x, groups) -> tuple:
+        return ()
+
+    def combine(self, x_t, step, null, groups, weights, state) -> tuple[Prediction, tuple]:
+        pushed, _ = CFG().combine(x_t, step, null, groups, weights, ())
+        share = step.signal_t**self.power if self.sign else torch.zeros_like(step.signal_t)
+        eps = null + share * (pushed.clean - null)
+        return Prediction(clean=eps, renoise=eps), state
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    register_rule(Late)
+    yield
+    del RULES["late"]
+
+
+def answer(guidance: Guidance) -> torch.Tensor:
+    images = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
+    pair = tiny_pipeline().counterfactual(
+        images, ATTRIBUTES, {"age": 90}, guidance=guidance, sampling=3
+    )
+    return pair.images
+
+
+def test_a_rule_is_passed_to_the_pipeline_as_an_object() -> None:
+    weights = {"affected": 3.0, "invariant": 1.2}
+    same = answer(Guidance.of(Late(power=0.0), **weights))
+    assert torch.equal(same, answer(Guidance.fcfg(**weights)))
+    assert not torch.equal(answer(Guidance.of(Late(power=2.0), **weights)), same)
+    everywhere = answer(Guidance.of(Late(power=0.0), 3.0))
+    assert torch.equal(everywhere, answer(Guidance.cfg(3.0)))
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_registered_rule_has_a_text_form_for_all_its_options() -> None:
+    guidance = Guidance.of(Late(power=0.5), affected=3, invariant=1.2).replace(start=0.1)
+    assert repr(guidance) == "flate:affected=3.0,invariant=1.2;start=0.1;power=0.5"
+    assert Guidance.parse(repr(guidance)) == guidance
+    assert Guidance.parse("late:3;sign=false") == Guidance.of(Late(sign=False), 3.0)
+    assert (guidance.power, guidance.replace(power=2).rule) == (0.5, Late(power=2.0))
+    with refused("guidance option sign", "true or false"):
+        Guidance.parse("late:3;sign=2")
+    with refused("guidance late", "'power', 'sign'", "did you mean 'power'?"):
+        Guidance.parse("late:3;powr=2")
+    with pytest.raises(AttributeError, match="radius"):
+        _ = guidance.radius
+
+
+def test_a_rule_goes_through_evaluation_and_report(tmp_path: Path) -> None:
+    """And the report needs to know nothing of it: it may be made where the rule is not."""
+    own, factored = "late:2.0;power=0.5", "flate:affected=2.0,invariant=1.0"
+    register_rule(Late)
+    try:
+        evaluation(tmp_path / "run", asked(guidance=(own, factored)), shown=2).run()
+    finally:
+        del RULES["late"]
+    assert main(["report", str(tmp_path / "run")]) == 0
+    page = (tmp_path / "run/report/report.html").read_text()
+    assert "late 2.0 power=0.5" in page
+    assert "flate 2.0 / 1.0" in page
+    assert "var(--fown)" in page
+    assert "flate" in (tmp_path / "run/report/table.tex").read_text()
+    assert setting("cfg:<fade>").weights == ()  # a function has no number
+    pair = strongest([setting(text) for text in ("none", own, factored)])
+    assert [chosen.text for chosen in pair] == [own, factored]
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_rule_can_be_asked_for_on_the_command_line(tmp_path: Path, capsys) -> None:
+    save(tiny_pipeline(), tmp_path / "model")
+    draw(tmp_path / "faces", ["anna.png"])
+    words = ["generate", str(tmp_path / "model"), str(tmp_path / "faces"), "--do", "age=1"]
+    words += ["--steps", "2", "--out", str(tmp_path / "out")]
+    assert main([*words, "--guidance", "late:2;power=3"]) == 0
+    assert "1 picture, late:2.0;power=3.0, on cpu" in capsys.readouterr().out
+
+
+def test_a_rule_that_is_not_registered_has_no_text() -> None:
+    with refused(
+        "guidance 'late:3'",
+        "a rule among 'apg', 'fapg', 'cfg', 'fcfg', 'cfg++', 'fcfg++', a colon",
+    ):
+        Guidance.parse("late:3")
+
+
+def named(rule_name: object) -> type[AbstractRule]:
+    return type("Other", (Late,), {"name": rule_name})
+
+
+@pytest.mark.parametrize("name", ["cfg", "fcfg", "fapg", "none", "fnone", "My Rule", "", 3])
+def test_a_name_that_means_something_else_is_refused(name: object) -> None:
+    with refused("rule Other", "name"):
+        register_rule(named(name))
+    assert set(RULES) == {"cfg", "cfg++", "apg"}
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_rule_can_be_registered_again_and_its_factored_name_is_taken() -> None:
+    assert register_rule(Late) is Late
+    with refused("rule Other", "'flate'"):
+        register_rule(named("flate"))
+
+
+class NoDataclass(CFG.__base__):
+    name = "plain"
+    init = combine = Late.init
+
+
+@dataclass(frozen=True)
+class Odd(Late):
+    name = "odd"
+    start: float = 0.0
+    mode: str = "soft"
+
+
+def test_options_that_have_no_text_form_are_refused() -> None:
+    with refused("rule NoDataclass", "a frozen dataclass"):
+        register_rule(NoDataclass)
+    with refused("rule Odd", "'mode', 'start'"):
+        register_rule(Odd)
+
+
+def test_what_is_no_rule_or_has_two_kinds_of_weights_is_refused() -> None:
+    with refused("guidance", "a rule"):
+        Guidance.of("cfg", 3.0)
+    with refused("guidance late", "both float 3.0 and 'affected'"):
+        Guidance.of(Late(), 3.0, affected=2.0)
+    with refused("guidance flate", "a weight for every group"):
+        Guidance.of(Late())
+    assert Guidance.of(NoDataclass(), 3.0).name == "plain"
+
+
+# Solvers -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Damped(AbstractSolver):
+    """DDIM steps whose result is shrunk."""
+
+    name = "damped"
+    factor: float = 1.0
+
+    def init(self, trajectory) -> tuple:
+        return ()
+
+    def step(self, predictor, trajectory, step, predictor_state, state) -> tuple:
+        after, predictor_state, state = DDIM().step(
+            predictor, trajectory, step, predictor_state, state
+        )
+        return after.map(lambda x: self.factor * x), predictor_state, state
+
+
+@pytest.fixture
+def registered_solver() -> Iterator[None]:
+    register_solver(Damped)
+    yield
+    del SOLVERS["damped"]
+
+
+def sampled(sampling: object) -> Trajectory:
+    images = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
+    pair = tiny_pipeline().counterfactual(images, ATTRIBUTES, {"age": 90}, sampling=sampling)
+    return pair.trajectory
+
+
+def test_a_solver_is_passed_to_the_pipeline_as_an_object() -> None:
+    same = sampled(SamplingConfig(Damped(), "uniform", 3)).x
+    assert torch.equal(same, sampled("ddim uniform 3").x)
+    assert not torch.equal(same, sampled(SamplingConfig(Damped(0.5), "uniform", 3)).x)
+
+
+@pytest.mark.usefixtures("registered_solver")
+def test_a_registered_solver_has_a_text_form() -> None:
+    assert str(Damped(0.5)) == "damped:0.5"
+    assert as_solver("damped:0.5") == Damped(0.5)
+    assert as_solver("damped") == Damped()
+    config = SamplingConfig.parse("damped:0.5 uniform 3")
+    assert str(config) == "damped:0.5 uniform 3"
+    assert torch.equal(sampled(str(config)).x, sampled(config).x)
+    with refused("solver 'damped:x'", "a number behind the colon", "'x'"):
+        as_solver("damped:x")
+
+
+def test_a_solver_goes_through_evaluation_and_report(tmp_path: Path) -> None:
+    """The report can be made where the solver is not registered."""
+    register_solver(Damped)
+    try:
+        evaluation(tmp_path / "run", asked(solver="damped:0.5"), shown=2).run()
+    finally:
+        del SOLVERS["damped"]
+    assert main(["report", str(tmp_path / "run")]) == 0
+    page = (tmp_path / "run/report/report.html").read_text()
+    assert "2 steps of Damped(factor=0.5)" in page
+
+
+@pytest.mark.usefixtures("registered_solver")
+def test_a_solver_can_be_named_on_the_command_line(tmp_path: Path) -> None:
+    save(tiny_pipeline(), tmp_path / "model")
+    draw(tmp_path / "faces", ["anna.png"])
+    words = ["generate", str(tmp_path / "model"), str(tmp_path / "faces"), "--do", "age=1"]
+    words += ["--sampling", "damped:0.5 uniform 2", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    record = json.loads((tmp_path / "out" / "record.json").read_text())
+    assert (record["solver"], record["grid"], record["steps"]) == ("damped:0.5", "uniform", 2)
+
+
+def test_a_solver_that_is_not_registered_has_no_text() -> None:
+    with refused("solver", "'ddim'", "'damped'"):
+        as_solver("damped")
+
+
+@pytest.mark.parametrize("name", ["ddim", "My Solver", "", 3, None])
+def test_a_name_that_is_taken_or_malformed_is_refused(name: object) -> None:
+    with refused("solver Other", "a name"):
+        register_solver(type("Other", (Damped,), {"name": name}))
+    assert set(SOLVERS) == {"ddim", "fixed-point", "dpm-2m", "heun", "bdia"}
+
+
+@pytest.mark.usefixtures("registered_solver")
+def test_a_solver_can_be_registered_again() -> None:
+    assert register_solver(Damped) is Damped
+
+
+class PlainSolver(Damped):
+    name = "plain"
+
+
+@dataclass(frozen=True)
+class TwoOptions(Damped):
+    name = "two"
+    power: float = 1.0
+
+
+@dataclass(frozen=True)
+class TextOption(Damped):
+    name = "texts"
+    factor: str = "half"
+
+
+@pytest.mark.parametrize("solver", [PlainSolver, TwoOptions, TextOption])
+def test_options_without_a_text_form_are_refused(solver: type[AbstractSolver]) -> None:
+    with refused(f"solver {solver.__name__}", "at most one field, a number with a default"):
+        register_solver(solver)
