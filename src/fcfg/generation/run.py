@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -78,10 +78,9 @@ def generate(
         **options: Other fields of :class:`~fcfg.generation.request.Request`, such as ``sampling``,
             ``out`` and ``reverse``.
     """
-    old: SamplingParts = {}
-    for name in SamplingParts.__annotations__.keys() & options.keys():
-        old[name] = options.pop(name)
-    if old:
+    names = SamplingParts.__annotations__.keys() & options.keys()
+    if names:  # keywords of fcfg 0.1
+        old = cast(SamplingParts, {name: options.pop(name) for name in names})
         options["sampling"] = sampling_of(options.get("sampling", "default"), old)
     request = Request(files, attributes, do, guidance, **options)
     return run(prepare(pipeline, request), on_chunk=on_chunk, on_progress=on_progress)
