@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from fcfg.guidance.rule import RULES, UNGUIDED
 from fcfg.support.errors import InputError, check_is, nearest, quoted
+from fcfg.support.parsing import parse_pairs
 
 GLOBAL = "all"  # the only group of a rule that is not factored
 
@@ -51,19 +52,8 @@ def value_text(value: object) -> str:
 
 
 def _pairs(text: str, parts: Iterable[str]) -> dict[str, str]:
-    """Read ``name=value`` parts, every name once."""
-    pairs: dict[str, str] = {}
-    for part in parts:
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and value) or name in pairs:
-            raise InputError(
-                f"guidance '{text}'",
-                expected="name=value, every name once",
-                got=repr(part),
-                do="write for example fcfg:affected=3,invariant=1.2;start=0.1",
-            )
-        pairs[name] = value
-    return pairs
+    example = "fcfg:affected=3,invariant=1.2;start=0.1"
+    return parse_pairs(parts, f"guidance '{text}'", example=example)
 
 
 def _number(text: str, value: str) -> float:
