@@ -116,6 +116,6 @@ def test_the_demo_fits_into_its_time() -> None:
     demo = find_experiment("portraits/demo")
     pipeline = load("portraits")
     costs = Costs(demo, pipeline.graph, pipeline.denoiser.schedule)
-    each = 1 + sum(costs.whole(*question) for question in demo.questions)
+    each = 1 + sum(costs.total(*question) for question in demo.questions)
     assert each * demo.images * demo.steps < 4_000
     assert demo.images >= 16

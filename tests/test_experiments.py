@@ -25,9 +25,9 @@ from fcfg.datasets import portraits
 from fcfg.datasets.examples import Examples
 from fcfg.datasets.registry import default_attributes
 from fcfg.evaluation import Experiment, choose_subset, experiments, find_experiment
-from fcfg.evaluation.evaluators import Instruments, find_instruments, judge_of
+from fcfg.evaluation.measurements import Evaluators, find_evaluators, judge_of
 from fcfg.evaluation.presets import OWN, to_yaml
-from fcfg.evaluation.provenance import circumstances
+from fcfg.evaluation.provenance import collect_provenance
 from fcfg.evaluation.subset import balanced_rows, draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import LPIPS, Missing
@@ -484,19 +484,19 @@ def test_a_model_without_a_judge_is_refused() -> None:
 
 
 def test_small_images_have_no_lpips_and_the_column_says_so() -> None:
-    instruments = find_instruments(tiny_model(), size=31)
-    assert instruments.about["lpips"] == {
+    evaluators = find_evaluators(tiny_model(), size=31)
+    assert evaluators.about["lpips"] == {
         "missing": "no LPIPS: it takes images of at least 32 by 32 pixels"
     }
-    assert "inception" not in instruments.about
+    assert "inception" not in evaluators.about
     assert (
-        instruments.distances(torch.zeros(2, 3, 8, 8), torch.full((2, 3, 8, 8), 0.5))
+        evaluators.distances(torch.zeros(2, 3, 8, 8), torch.full((2, 3, 8, 8), 0.5))
         == [{"mae": 0.5, "lpips": None}] * 2
     )
 
 
 def test_weights_that_are_not_found_are_named(nowhere: Path) -> None:
-    about = find_instruments(tiny_model(), fid=True).about
+    about = find_evaluators(tiny_model(), fid=True).about
     assert "FCFG_WEIGHTS" in about["lpips"]["missing"]
     assert "FCFG_WEIGHTS" in about["inception"]["missing"]
     assert about["mae"] == {"range": "[-1, 1]"}
@@ -517,7 +517,7 @@ def test_weights_that_are_found_measure(nowhere: Path, tmp_path: Path) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.jit.script(Features()).save(str(tmp_path / "inception_fid.pt"))
     pipeline = tiny_model()
-    found = find_instruments(pipeline, tmp_path, tmp_path)
+    found = find_evaluators(pipeline, tmp_path, tmp_path)
     assert found.about["lpips"]["network"] == "AlexNet v0.1"
     assert found.about["inception"]["weights"] == "inception_fid.pt"
     x, y = images(3), images(3, seed=1)
@@ -527,14 +527,14 @@ def test_weights_that_are_found_measure(nowhere: Path, tmp_path: Path) -> None:
     features = found.features(x, reading)
     assert features["judge"] is reading.features
     assert features["inception"].shape == (3, 3)
-    plain = Instruments(found.judge, Missing("LPIPS", "nothing"))
+    plain = Evaluators(found.judge, Missing("LPIPS", "nothing"))
     assert list(plain.features(x, reading)) == ["judge"]
 
 
 def test_circumstances_name_the_commit_and_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["evaluate", "/somewhere/faces", "a b", "--out=/somewhere/x", "--shard", "0/2"]
     monkeypatch.setattr(sys, "argv", ["fcfg", *words])
-    told = circumstances("cpu", "tf32", commit="abc")
+    told = collect_provenance("cpu", "tf32", commit="abc")
     assert told["command"] == "fcfg evaluate faces 'a b' --out=x --shard 0/2"
     assert told["commit"] == "abc"
     assert told["environment"] == {
@@ -543,7 +543,7 @@ def test_circumstances_name_the_commit_and_no_folder(monkeypatch: pytest.MonkeyP
         "precision": "float32",  # a CPU has no other
         "compiled": False,
     }
-    assert circumstances("cpu", "bf16", compiled=True)["environment"]["precision"] == "bf16"
+    assert collect_provenance("cpu", "bf16", compiled=True)["environment"]["precision"] == "bf16"
 
 
 def test_only_a_repository_that_keeps_the_code_is_asked_for_its_commit(
@@ -553,9 +553,9 @@ def test_only_a_repository_that_keeps_the_code_is_asked_for_its_commit(
     source = Path(sys.modules["fcfg.evaluation.provenance"].__file__ or "")
     command = ["git", "ls-files", "--error-unmatch", source.name]
     kept = subprocess.run(command, cwd=source.parent, capture_output=True).returncode == 0
-    commit = circumstances("cpu", "float32")["commit"]
+    commit = collect_provenance("cpu", "float32")["commit"]
     assert bool(commit) == kept
     monkeypatch.setenv("GIT_DIR", str(tmp_path))  # where there is no repository
-    assert circumstances("cpu", "float32")["commit"] is None
+    assert collect_provenance("cpu", "float32")["commit"] is None
     monkeypatch.setenv("PATH", os.devnull)  # nor git
-    assert circumstances("cpu", "float32")["commit"] is None
+    assert collect_provenance("cpu", "float32")["commit"] is None

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 import fcfg
-from fcfg.evaluation.provenance import circumstances
+from fcfg.evaluation.provenance import collect_provenance
 from fcfg.support.files import write_atomically
 
 WAYS: dict[str, dict[str, Any] | None] = {
@@ -83,7 +83,7 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if args.device == "cuda" else platform.machine(),
         "threads": args.threads,
         "torch": torch.__version__,
-        "commit": circumstances(args.device, "", commit=args.commit)["commit"],
+        "commit": collect_provenance(args.device, "", commit=args.commit)["commit"],
         "rows_per_second": {},
     }
     for rows in args.rows:

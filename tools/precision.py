@@ -25,7 +25,7 @@ from torch import Tensor
 import fcfg
 from fcfg.diffusion.denoiser import Evaluate
 from fcfg.evaluation import Experiment, choose_subset
-from fcfg.evaluation.provenance import circumstances, without_folders
+from fcfg.evaluation.provenance import collect_provenance, without_folders
 from fcfg.evaluation.subset import draw_targets
 from fcfg.metrics import image_mae
 from fcfg.sampling import QUALITIES, Way
@@ -123,7 +123,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
 def main(words: list[str]) -> None:
     """Measure, and write after each row what is there."""
     args = arguments(words)
-    about = circumstances(args.device, "", compiled=args.compile, commit=args.commit)
+    about = collect_provenance(args.device, "", compiled=args.compile, commit=args.commit)
     command = shlex.join(["python", "tools/precision.py", *without_folders(words)])
     question, exact, rows = Question(args), None, []
     model = {"name": Path(args.model).name}

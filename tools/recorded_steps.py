@@ -26,7 +26,7 @@ from torch import Tensor
 
 import fcfg
 from fcfg.bench.bench_model import Question, preset_subject, stored_subject
-from fcfg.evaluation.provenance import circumstances, without_folders
+from fcfg.evaluation.provenance import collect_provenance, without_folders
 from fcfg.support.files import write_atomically
 from fcfg.training import presets
 
@@ -101,7 +101,7 @@ def main(words: list[str]) -> None:
     add("--commit", help="of the code, where git cannot be asked")
     add("--out", type=Path)
     args = parser.parse_args(words)
-    about = circumstances(args.device, "", compiled=args.compile, commit=args.commit)
+    about = collect_provenance(args.device, "", compiled=args.compile, commit=args.commit)
     command = shlex.join(["python", "tools/recorded_steps.py", *without_folders(words)])
     find = preset_subject if args.subject in presets() else stored_subject
     subject, rows = find(args.subject, torch.device(args.device)), list[dict[str, Any]]()

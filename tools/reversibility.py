@@ -36,7 +36,7 @@ from torch import Tensor
 import fcfg
 from fcfg.evaluation import find_experiment
 from fcfg.evaluation.presets import experiments
-from fcfg.evaluation.provenance import circumstances, without_folders
+from fcfg.evaluation.provenance import collect_provenance, without_folders
 from fcfg.evaluation.subset import Subset, choose_subset, draw_targets
 from fcfg.metrics import Bootstrap, image_mae, mean
 from fcfg.support.files import write_atomically
@@ -195,7 +195,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
 def main(words: list[str]) -> None:
     """Measure, and write after each row what is there."""
     args = arguments(words)
-    about = circumstances(args.device, "", compiled=args.compile, commit=args.commit)
+    about = collect_provenance(args.device, "", compiled=args.compile, commit=args.commit)
     command = ["python", "tools/reversibility.py", *without_folders(words)]
     result = {**about, "command": shlex.join(command), "do": args.do}
 

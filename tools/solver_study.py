@@ -27,8 +27,8 @@ from typing import Any
 import torch
 
 import fcfg
-from fcfg.evaluation import Evaluation, Experiment, Summary, choose_subset, find_instruments
-from fcfg.evaluation.provenance import circumstances, without_folders
+from fcfg.evaluation import Evaluation, Experiment, Summary, choose_subset, find_evaluators
+from fcfg.evaluation.provenance import collect_provenance, without_folders
 from fcfg.evaluation.summary import Cell, summarise
 from fcfg.metrics import Estimate
 from fcfg.sampling import QUALITIES, Way
@@ -100,8 +100,8 @@ class Study:
         reference = self._experiment(Way.parse(args.reference))
         self.subset = choose_subset(self.pipeline, reference, data=args.data)
         size = min(self.subset.images.shape[-2:])
-        self.instruments = find_instruments(self.pipeline, None, None, fid=False, size=size)
-        self.about = circumstances(
+        self.evaluators = find_evaluators(self.pipeline, None, None, fid=False, size=size)
+        self.about = collect_provenance(
             args.device, args.precision, compiled=args.compile, commit=args.commit
         )
         self.prepared = False
@@ -124,10 +124,10 @@ class Study:
             self.pipeline,
             self._experiment(way),
             self.subset,
-            self.instruments,
+            self.evaluators,
             self.args.work / folder_of(way),
             model=Path(self.args.model).name,
-            circumstances=self.about,
+            provenance=self.about,
             batch_size=self.args.batch_size,
             block=self.args.block,
             shown=0,

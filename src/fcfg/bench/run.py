@@ -15,7 +15,7 @@ from fcfg.bench.hardware import fast_precision, matrix_rate
 from fcfg.bench.record import Measurement, Record, against
 from fcfg.bench.single import single
 from fcfg.bench.training import Pace
-from fcfg.evaluation.provenance import circumstances
+from fcfg.evaluation.provenance import collect_provenance
 from fcfg.sampling import time_grid
 from fcfg.support.errors import check_among, check_integer
 from fcfg.version import __version__
@@ -139,7 +139,7 @@ class Bench:
         """
         subject = self.subject
         kind, fast = subject.device.type, fast_precision(subject.device)
-        known = circumstances(
+        known = collect_provenance(
             kind, str(fast).removeprefix("torch."), compiled=self.compiled, commit=self.commit
         )
         parameters = sum(p.numel() for p in subject.pipeline.denoiser.parameters())

@@ -41,8 +41,8 @@ def demo(
     from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device
     from fcfg.cli.tables import print_summary
-    from fcfg.evaluation import Evaluation, choose_subset, find_experiment, find_instruments
-    from fcfg.evaluation.provenance import circumstances
+    from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
+    from fcfg.evaluation.provenance import collect_provenance
     from fcfg.evaluation.summary import summarise
     from fcfg.pipeline.checkpoint import load
     from fcfg.reports import reading, write_report
@@ -55,14 +55,14 @@ def demo(
         pipeline,
         experiment,
         choose_subset(pipeline, experiment),
-        find_instruments(pipeline),
+        find_evaluators(pipeline),
         out or Path("runs") / ("demo-full" if full else "demo"),
         model=_MODEL,
-        circumstances=circumstances(place, "tf32"),
+        provenance=collect_provenance(place, "tf32"),
     )
     if overwrite:
         evaluation.discard()
-    if evaluation.check_place():
+    if evaluation.is_finished():
         print(f"{evaluation.out} holds a finished run; --overwrite computes it anew.")
     _announce(evaluation, experiment, place)
     try:

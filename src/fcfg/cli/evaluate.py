@@ -153,8 +153,8 @@ def evaluate(
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
     from fcfg.cli.progress import ProgressReporter
     from fcfg.evaluation.evaluation import Evaluation
-    from fcfg.evaluation.evaluators import find_instruments, judge_of
-    from fcfg.evaluation.provenance import circumstances
+    from fcfg.evaluation.measurements import find_evaluators, judge_of
+    from fcfg.evaluation.provenance import collect_provenance
     from fcfg.evaluation.subset import choose_subset
     from fcfg.pipeline.runtime import Execution
 
@@ -171,19 +171,18 @@ def evaluate(
         pipeline,
         asked,
         subset,
-        find_instruments(pipeline, lpips, inception, fid=asked.fid, size=min(height, width)),
+        find_evaluators(pipeline, lpips, inception, fid=asked.fid, size=min(height, width)),
         out or Path("runs/evaluate") / name / asked.name,
         model=name,
-        circumstances=circumstances(
+        provenance=collect_provenance(
             place, execution.on(place).precision, compiled=compile, commit=commit
         ),
         shard=part,
         batch_size=chosen_rows(batch_size, pipeline.denoiser, (height, width)),
         cache=cache,
     )
-    evaluation.check_place()  # or a refusal, before anything is said
-    at_once = evaluation.images_at_once  # an abduction's rows, of which those of others are made
-    pipeline.prepare(precision, compile=compile, batch_size=at_once)
+    evaluation.is_finished()  # refuses a folder with another run before anything is printed
+    pipeline.prepare(precision, compile=compile, batch_size=evaluation.block_size)
     if first:
         _announce(evaluation, place)
     try:
@@ -210,7 +209,7 @@ def _announce(evaluation: Evaluation, place: str) -> None:
     )
     if count < MIN_IMAGES:
         print(f"  {too_few(count)}")
-    for name, about in evaluation.instruments.about.items():
+    for name, about in evaluation.evaluators.about.items():
         if "missing" in about:
             print(f"  {name}: {about['missing']}")
     print(f"  results: {evaluation.out}", flush=True)
