@@ -605,7 +605,7 @@ def test_noise_is_kept_for_a_model_an_image_its_attributes_and_steps(
     assert files() == 14
     run("image", subset=replace(subset, images=-subset.images))
     assert files() == 16
-    run("circumstances", provenance={"environment": {"precision": "bf16"}})
+    run("environment", provenance={"environment": {"precision": "bf16"}})
     assert files() == 18
     other = tiny_model()
     next(other.denoiser.parameters()).data += 1e-3
@@ -628,9 +628,9 @@ def test_noise_comes_back_with_all_that_a_solver_needs(
     assert sum(rows) == 2 * (2 + (2 + anew + 2) + (4 + anew + 4))  # null, none, CFG; no noise
     subset = choose_subset(pipeline, other)
     noise = [
-        AbductionCache(
-            pipeline, "", steps=2, solver=solver, grid="karras", folder=tmp_path, batch_size=256
-        )(subset.images, subset.attributes).trajectory
+        AbductionCache(pipeline, "", other.sampling, folder=tmp_path, batch_size=256)(
+            subset.images, subset.attributes
+        ).trajectory
         for _ in range(2)
     ]
     assert len(noise[0].companions) == len(noise[1].companions) == (solver == "bdia")

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from evaluations import CFG, FCFG, SIZE, asked, folder_model, tiny_model, write_table
+from fcfg import evaluation
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
@@ -463,7 +464,7 @@ def test_levels_are_drawn_evenly_and_from_the_seed() -> None:
     assert (one["age"] != other["age"]).any()
 
 
-# What measures, and under which circumstances ----------------------------------------------------
+# Evaluators and provenance -----------------------------------------------------------------------
 
 
 def test_networks_that_compute_the_same_have_one_digest() -> None:
@@ -481,6 +482,14 @@ def test_a_model_without_a_judge_is_refused() -> None:
     pipeline.judge = None
     with refused("model", "a judge", "--part judge"):
         judge_of(pipeline)
+
+
+def test_names_of_version_0_1_warn() -> None:
+    for old, new in {"Instruments": Evaluators, "find_instruments": find_evaluators}.items():
+        with pytest.warns(DeprecationWarning, match=f"{old} is now {new.__name__}"):
+            assert getattr(evaluation, old) is new
+    with pytest.raises(AttributeError, match="no attribute 'Instrument'"):
+        _ = evaluation.Instrument
 
 
 def test_small_images_have_no_lpips_and_the_column_says_so() -> None:
@@ -531,13 +540,13 @@ def test_weights_that_are_found_measure(nowhere: Path, tmp_path: Path) -> None:
     assert list(plain.features(x, reading)) == ["judge"]
 
 
-def test_circumstances_name_the_commit_and_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provenance_names_the_commit_and_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["evaluate", "/somewhere/faces", "a b", "--out=/somewhere/x", "--shard", "0/2"]
     monkeypatch.setattr(sys, "argv", ["fcfg", *words])
-    told = collect_provenance("cpu", "tf32", commit="abc")
-    assert told["command"] == "fcfg evaluate faces 'a b' --out=x --shard 0/2"
-    assert told["commit"] == "abc"
-    assert told["environment"] == {
+    provenance = collect_provenance("cpu", "tf32", commit="abc")
+    assert provenance["command"] == "fcfg evaluate faces 'a b' --out=x --shard 0/2"
+    assert provenance["commit"] == "abc"
+    assert provenance["environment"] == {
         "device": "CPU",
         "torch": torch.__version__,
         "precision": "float32",  # a CPU has no other

@@ -1,4 +1,4 @@
-"""``fcfg evaluate``: a table of the paper, or a sweep of one's own, on a model."""
+"""``fcfg evaluate``: measure a model with an experiment of the paper, or with your own."""
 
 from __future__ import annotations
 
@@ -22,94 +22,97 @@ def evaluate(
     experiment: Annotated[
         str,
         typer.Argument(
-            help="Name of an experiment (see --list): a kind, such as core, which is built from "
-            "the model's attributes, or portraits/core; or a YAML file."
+            help="Name of an experiment (see --list): a kind such as core, built from the model's "
+            "attributes; a name such as portraits/core; or a YAML file."
         ),
     ] = "",
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where to write; by default in runs/evaluate."),
+        typer.Option(metavar="FOLDER", help="Output folder, by default in runs/evaluate."),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The data set, if it is not where it was in training."),
+        typer.Option(
+            metavar="DIR", help="Folder of the data set, if it has moved since training."
+        ),
     ] = None,
-    images: Annotated[int | None, typer.Option(metavar="N", help="At most so many.")] = None,
+    images: Annotated[
+        int | None, typer.Option(metavar="N", help="Largest number of images.")
+    ] = None,
     quality: Annotated[
         str | None,
         typer.Option(
             metavar="default|paper",
-            help="Steps, solver and grid, where not given; by default the experiment's.",
+            help="Default of --steps, --solver and --grid; otherwise the experiment's.",
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(metavar="N", help="From image to noise, and back.")
+        int | None, typer.Option(metavar="N", help="Steps from image to noise, and back.")
     ] = None,
     solver: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
     ] = None,
     grid: Annotated[
-        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Where the steps are.")
+        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Spacing of the steps.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Of all that is drawn at random.")
+        int | None, typer.Option(metavar="N", help="Seed of all random draws.")
     ] = None,
     reverse: Annotated[
-        bool | None, typer.Option(help="Whether to go back, too; the experiment says by default.")
+        bool | None,
+        typer.Option(help="Reverse counterfactuals, too; by default as the experiment says."),
     ] = None,
     shard: Annotated[
         str,
         typer.Option(
             metavar="I/N",
-            help="Work on part I of N, counted from 0, of the images; by default on that of this "
-            "process, under 'accelerate launch' or torchrun.",
+            help="Part I of N of the images, counted from 0; by default that of this process "
+            "under 'accelerate launch' or torchrun.",
         ),
     ] = "",
     batch_size: Annotated[
         str,
-        typer.Option(metavar="N|auto", help="The most network rows at once; or as many as fit."),
+        typer.Option(metavar="N|auto", help="Largest number of network rows per call."),
     ] = "auto",
     precision: Annotated[
         str,
         typer.Option(
             metavar="auto|float32|tf32|bf16",
-            help="Of the network, tf32 on a GPU by default; the sampler has float32.",
+            help="Precision of the network, by default tf32 on a GPU; the sampler uses float32.",
         ),
     ] = "auto",
     compile: Annotated[
-        bool, typer.Option("--compile", help="Compile the network first; worth it on a GPU.")
+        bool, typer.Option("--compile", help="Compile the network first, which pays off on a GPU.")
     ] = False,
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to run.")] = "auto",
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Device.")] = "auto",
     lpips: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Weights of LPIPS; see docs/metrics.md.")
+        Path | None, typer.Option(metavar="FILE", help="Weights of LPIPS (docs/metrics.md).")
     ] = None,
     inception: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Weights of FID's network.")
+        Path | None, typer.Option(metavar="FILE", help="Weights of the network of FID.")
     ] = None,
     cache: Annotated[
         Path,
-        typer.Option(metavar="FOLDER", help="Where abductions are kept for other experiments."),
+        typer.Option(metavar="FOLDER", help="Folder that keeps abductions for other experiments."),
     ] = Path("runs/abductions"),
-    report: Annotated[
-        bool, typer.Option(help="Write the report, too, once all rows are there.")
-    ] = True,
+    report: Annotated[bool, typer.Option(help="Write the report when all rows are there.")] = True,
     commit: Annotated[
-        str | None, typer.Option(help="Of the code, where git cannot be asked.")
+        str | None, typer.Option(help="Commit of the code, if git cannot tell.")
     ] = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Print the experiment as YAML, and stop.")
+        bool, typer.Option("--show", help="Print the experiment as YAML and exit.")
     ] = False,
     list_all: Annotated[
         bool,
-        typer.Option("--list", help="List the experiments, or those that fit MODEL, and stop."),
+        typer.Option("--list", help="List the experiments, or those that fit MODEL, and exit."),
     ] = False,
 ) -> None:
-    """Evaluate a model: a table of the paper, or a sweep of your own, with intervals.
+    """Evaluate a model on a table of the paper, or on your own sweep, with intervals.
 
-    Every question is asked of the same held-out images; the noise behind each image is inferred
-    once. Rows are written as they are finished: stop it whenever you like, and run the same
-    command to go on. Several processes share a run, each with its --shard, in the same folder.
+    Every question is asked of the same held-out images, and the noise behind each image is
+    inferred once. Interrupted runs resume with the same command. Several processes can share a
+    run: give each its own --shard, and all the same folder.
 
     Examples:
       fcfg evaluate --list runs/faces
@@ -145,9 +148,9 @@ def evaluate(
         way = find_way(quality, solver=solver, grid=grid, steps=steps).to_json()
     graph = read_graph(model) if model and experiment in OWN else None
     changes = {"images": images, "seed": seed, "reverse": reverse, **way}
-    asked = find_experiment(experiment, graph=graph, **changes)
+    chosen = find_experiment(experiment, graph=graph, **changes)
     if show:
-        print(to_yaml(asked), end="")
+        print(to_yaml(chosen), end="")
         return
     from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
@@ -159,23 +162,23 @@ def evaluate(
     from fcfg.pipeline.runtime import Execution
 
     part = chosen_shard(shard)
-    first = bool(shard) or part[0] == 0  # of several processes on one terminal, one speaks
-    execution, place = Execution(precision), chosen_device(device)
-    pipeline = load(model).to(place).prepare(precision)
-    judge_of(pipeline)  # or a refusal, before images are read
-    with ProgressReporter(quiet=not first) as reporter:
-        subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.counted)
+    is_first = bool(shard) or part[0] == 0  # one process of several on a terminal prints
+    execution, target = Execution(precision), chosen_device(device)
+    pipeline = load(model).to(target).prepare(precision)
+    judge_of(pipeline)  # refuses a model without a judge before images are read
+    with ProgressReporter(quiet=not is_first) as reporter:
+        subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.counted)
     name = Path(model).resolve().name
     height, width = subset.images.shape[-2:]
     evaluation = Evaluation(
         pipeline,
-        asked,
+        chosen,
         subset,
-        find_evaluators(pipeline, lpips, inception, fid=asked.fid, size=min(height, width)),
-        out or Path("runs/evaluate") / name / asked.name,
+        find_evaluators(pipeline, lpips, inception, fid=chosen.fid, size=min(height, width)),
+        out or Path("runs/evaluate") / name / chosen.name,
         model=name,
         provenance=collect_provenance(
-            place, execution.on(place).precision, compiled=compile, commit=commit
+            target, execution.on(target).precision, compiled=compile, commit=commit
         ),
         shard=part,
         batch_size=chosen_rows(batch_size, pipeline.denoiser, (height, width)),
@@ -183,19 +186,19 @@ def evaluate(
     )
     evaluation.is_finished()  # refuses a folder with another run before anything is printed
     pipeline.prepare(precision, compile=compile, batch_size=evaluation.block_size)
-    if first:
-        _announce(evaluation, place)
+    if is_first:
+        _announce(evaluation, target)
     try:
-        with share_bar(quiet=not first) as share:
-            result = evaluation.run(share)
+        with share_bar(quiet=not is_first) as on_progress:
+            result = evaluation.run(on_progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"interrupted; what is finished is in {evaluation.out}, run the same command to go on"
+            f"interrupted; finished rows are in {evaluation.out}, run the same command to resume"
         ) from None
     _show(result, evaluation.out, report=report)
 
 
-def _announce(evaluation: Evaluation, place: str) -> None:
+def _announce(evaluation: Evaluation, device: str) -> None:
     from fcfg.metrics import MIN_IMAGES
     from fcfg.reports.texts import too_few
 
@@ -205,7 +208,7 @@ def _announce(evaluation: Evaluation, place: str) -> None:
     whole = " (the whole test split)" if subset.about.get("of") == count else ""
     print(
         f"{count} images{whole}, {questions} questions of each, "
-        f"{experiment.steps} steps, on {place}"
+        f"{experiment.steps} steps, on {device}"
     )
     if count < MIN_IMAGES:
         print(f"  {too_few(count)}")

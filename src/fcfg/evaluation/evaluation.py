@@ -38,8 +38,7 @@ from fcfg.evaluation.subset import Block, Subset, draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import image_mae
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Abduction, Action, Counterfactual
-from fcfg.sampling import StepRecord
+from fcfg.pipeline.records import Abduction, Action
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import image_keys
@@ -98,9 +97,7 @@ class Evaluation:
         return AbductionCache(
             self.pipeline,
             f"{self.digest} {(self.provenance or {}).get('environment')}",
-            steps=self.experiment.steps,
-            solver=self.experiment.solver,
-            grid=self.experiment.grid,
+            self.experiment.sampling,
             folder=self.cache,
             batch_size=self.batch_size,
         )
@@ -143,7 +140,7 @@ class Evaluation:
             "graph": {node: list(p) for node, p in pipeline.graph.parents.items()},
             "questions": [list(question) for question in experiment.questions],
             "steps": experiment.steps,
-            "solver": repr(self.abductions.solver),
+            "solver": repr(experiment.sampling.solver),
             "grid": experiment.grid,
             "seed": experiment.seed,
             "continuous": experiment.continuous,
@@ -173,14 +170,6 @@ class Evaluation:
         with self.folder.writing(self.header) as (file, lines):
             _Runner(self, file, lines, on_progress).run()
             return self.folder.completed(file)
-
-
-@dataclass(frozen=True, eq=False)
-class _Question:
-    """An intervention on all images, with the true counterfactuals if they are known."""
-
-    action: Action
-    truth: Truth | None
 
 
 class _Runner:
@@ -218,7 +207,7 @@ class _Runner:
             if entry["kind"] == "row"
         }
         self.keys = image_keys(self.subset.images)
-        self.questions: dict[str, _Question] = {}
+        self.interventions: dict[str, tuple[Action, Truth | None]] = {}
         pending = self._pending(self.subset.block(self.blocks[0]))
         self.without_pictures = [
             (do, guidance)
@@ -270,7 +259,7 @@ class _Runner:
 
     def _measure_answer(self, question: tuple[str, str], block: Block, answer: Answer) -> None:
         do, guidance = question
-        evaluators, truth = self.evaluation.evaluators, self._question(do).truth
+        evaluators, (_, truth) = self.evaluation.evaluators, self._intervention(do)
         reading = self.judge.read(answer.images)
         self.features.write(question, block.names, evaluators.features(answer.images, reading))
         if do and self._is_pictured(block):
@@ -290,7 +279,7 @@ class _Runner:
             self.pictures.factual(block.images)
         for do in self.experiment.do if self.subset.drawn is not None else ():
             if self.pictures.lack("truth", do=do):
-                self._question(do)  # writes its pictures
+                self._intervention(do)  # writes its pictures
         if not self.without_pictures:
             return
         self.progress.begin_block(len(block.rows), self.without_pictures)
@@ -300,50 +289,41 @@ class _Runner:
             self.pictures.answer(*question, answer.images, answer.reversed_images)
 
     def _abduct(self, block: Block) -> Abduction:
-        phase = self.progress.phase(1)
-        abduction = self.evaluation.abductions(block.images, block.attributes, phase)
-        self.progress.advance(1)
-        return abduction
+        with self.progress.phase(up=1) as on_step:
+            return self.evaluation.abductions(block.images, block.attributes, on_step)
 
     def _answer(self, question: tuple[str, str], block: Block, abduction: Abduction) -> Answer:
         do, guidance = question
-        action = self._question(do).action
+        action, _ = self._intervention(do)
         attributes = {name: column[block.rows] for name, column in action.attributes.items()}
-        cost, reversed_images = self.costs.rows(do, guidance), None
+        action = replace(action, attributes=attributes)
+        batch_size, cost = self.evaluation.batch_size, self.costs.rows(do, guidance)
+        reversed_images = None
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "counterfactual: NaN")  # refused below
             start = time.perf_counter()
-            pair = self.pipeline.predict(
-                abduction,
-                replace(action, attributes=attributes),
-                Guidance.parse(guidance),
-                batch_size=self.evaluation.batch_size,
-                on_step=self.progress.phase(cost),
-            )
+            with self.progress.phase(down=cost) as on_step:
+                pair = self.pipeline.predict(
+                    abduction,
+                    action,
+                    Guidance.parse(guidance),
+                    batch_size=batch_size,
+                    on_step=on_step,
+                )
             seconds = (time.perf_counter() - start) / len(block.rows)
-            self.progress.advance(cost)
             _check_finite(pair.images, f"do({do}) under {guidance}", block.names)
             if do and self.experiment.reverse:
-                reversed_images = self._reverse(pair, cost).float()
+                with self.progress.phase(up=1, down=cost) as on_step:
+                    back = self.pipeline.reverse(pair, batch_size=batch_size, on_step=on_step)
+                reversed_images = back.images.float()
                 subject = f"the reversal of do({do}) under {guidance}"
                 _check_finite(reversed_images, subject, block.names)
         return Answer(pair, pair.images.float(), reversed_images, seconds)
 
-    def _reverse(self, pair: Counterfactual, cost: int) -> Tensor:
-        up, down = self.progress.phase(1), self.progress.phase(cost, after=1)
-
-        def on_step(step: StepRecord) -> None:
-            (up if step.ascending else down)(step)
-
-        size = self.evaluation.batch_size
-        images = self.pipeline.reverse(pair, batch_size=size, on_step=on_step).images
-        self.progress.advance(1 + cost)
-        return images
-
-    def _question(self, do: str) -> _Question:
-        """Return an intervention on all images; keep pictures of its truth."""
-        if do in self.questions:
-            return self.questions[do]
+    def _intervention(self, do: str) -> tuple[Action, Truth | None]:
+        """Intervene on all images; keep pictures of the truth, if it is known."""
+        if do in self.interventions:
+            return self.interventions[do]
         subset, seed = self.subset, self.experiment.seed
         targets = draw_targets(
             self.pipeline.space,
@@ -360,8 +340,8 @@ class _Runner:
             truth = Truth(drawings, self.judge.read(drawings.images))
             if self.pictured.rows:
                 self.pictures.truth(do, drawings.images[self.pictured.rows])
-        self.questions[do] = _Question(action, truth)
-        return self.questions[do]
+        self.interventions[do] = action, truth
+        return action, truth
 
 
 def _check_finite(images: Tensor, subject: str, names: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.guidance import Guidance
-from fcfg.sampling import GRIDS, QUALITIES, parse_solver
+from fcfg.sampling import GRIDS, QUALITIES, Way, parse_solver
 from fcfg.support.errors import InputError, check_among
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
@@ -90,6 +90,11 @@ class Experiment(BaseModel):
         for do in self.also:
             check_among("also", do, self.do)
         return self
+
+    @property
+    def sampling(self) -> Way:
+        """Sampling settings."""
+        return Way(parse_solver(self.solver), self.grid, self.steps)
 
     @property
     def questions(self) -> tuple[tuple[str, str], ...]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from fcfg.causal.graph import CausalGraph
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.evaluation.experiment import Experiment, targets_of
 from fcfg.guidance import Guidance
-from fcfg.sampling import OnStep, StepRecord, time_grid
+from fcfg.sampling import OnStep, StepRecord
 
 OnProgress: TypeAlias = Callable[[float], None]  # called with the share of the work that is done
 
@@ -21,7 +22,7 @@ class Costs:
         self, experiment: Experiment, graph: CausalGraph, schedule: NoiseSchedule
     ) -> None:
         self._reverse, self._graph, self._schedule = experiment.reverse, graph, schedule
-        self._times = time_grid(schedule, experiment.steps, experiment.grid)[::-1]
+        self._times = experiment.sampling.times(schedule)[::-1]
 
     def rows(self, do: str, guidance: str) -> int:
         """Return the rows of a guided step."""
@@ -54,7 +55,7 @@ class Progress:
     ) -> None:
         self._costs, self._images, self._on_progress = costs, images, on_progress
         self._per_image = 1 + sum(costs.total(*question) for question in questions)
-        self._finished, self._block, self._done = 0, 0, 0.0
+        self._finished = self._block = self._done = 0
 
     def begin_block(self, images: int, pending: Sequence[tuple[str, str]]) -> None:
         """Begin a block of images, some of whose questions may be answered already."""
@@ -63,23 +64,21 @@ class Progress:
         self._done = self._per_image - left
         self._report(0.0)
 
-    def advance(self, cost: float) -> None:
-        """Count a phase that is over."""
-        self._done += cost
-        self._report(0.0)
-
-    def phase(self, cost: float, after: float = 0.0) -> OnStep:
-        """Return a callback for the steps of a phase.
+    @contextmanager
+    def phase(self, up: int = 0, down: int = 0) -> Generator[OnStep]:
+        """Give a callback for the steps of a phase, and count the phase at its end.
 
         Args:
-            cost: Cost of the phase.
-            after: Cost of phases before it that are not counted yet.
+            up: Rows of a step from image to noise.
+            down: Rows of a step from noise to image.
         """
 
         def on_step(step: StepRecord) -> None:
-            self._report(after + cost * step.share)
+            self._report(up * step.share if step.ascending else up + down * step.share)
 
-        return on_step
+        yield on_step
+        self._done += up + down
+        self._report(0.0)
 
     def _report(self, more: float) -> None:
         if self._on_progress is not None:

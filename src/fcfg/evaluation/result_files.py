@@ -15,9 +15,9 @@ the run; each further line is an entry with a ``kind``:
 
 ``docs/evaluate.md`` describes every field.
 
-Files are read line by line, so that a file that is no result file, or one that unpacks to more than
-a run can write, is refused before it fills the memory. Each line ends with a ``check``, a digest of
-the rest, which reveals later changes; older files have none.
+Files are read line by line, so that a file that is no result file, or one that unpacks to more
+than a run can write, is refused before it fills the memory. Each line ends with a ``check``, a
+digest of the rest, which reveals later changes; older files have none.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ PER_SHARD = ("shard", "block", "command", "commit", "version", "environment")
 #: Largest line and largest file, in bytes: a header of a million images, and two million rows.
 LONGEST, MOST = 2**25, 2**31
 _CHECK = "check"
+_FIRST_LINE = "a header in its first line"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,7 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
 
     Args:
         path: Folder of the run, or one result file; a file may hold several, one after the other.
-        unfinished: Whether to ignore an incomplete last line, which another process may be writing.
+        unfinished: Whether to ignore an incomplete last line, which another process may write.
     """
     path = Path(path)
     files = [path] if path.exists() else []
@@ -250,17 +251,18 @@ def _digest(text: str) -> str:
 def open_file(file: Path) -> IO[bytes]:
     """Open a result file, and unpack it while reading if it ends in ``.gz``.
 
-    Args:
-        file: A regular file; a device or a pipe may have no end, and is refused.
+    A device or a pipe may have no end, and is refused.
     """
     if not file.is_file():
-        raise InputError(
-            f"result file {file}",
-            expected="a regular file",
-            got="a folder" if file.is_dir() else "a device or a pipe",
-            do="give a file that 'fcfg evaluate' wrote",
-        )
+        got = "a folder" if file.is_dir() else "a device or a pipe"
+        raise _no_results(file, "a regular file", got)
     return cast("IO[bytes]", gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
+
+
+def _no_results(
+    file: Path, expected: str, got: str, do: str = "give a file that 'fcfg evaluate' wrote"
+) -> InputError:
+    return InputError(f"result file {file}", expected=expected, got=got, do=do)
 
 
 def read_lines(file: Path, *, unfinished: bool = False) -> Iterator[tuple[str, JSON]]:
@@ -276,7 +278,7 @@ def read_lines(file: Path, *, unfinished: bool = False) -> Iterator[tuple[str, J
         entry = _parsed(where, line)
         is_header = entry.get("kind") == "run"
         if number == 1 and not is_header:
-            raise _no_header(file, repr(line[:40]))
+            raise _no_results(file, _FIRST_LINE, repr(line[:40]))
         has_digests = _CHECK in entry if is_header else has_digests
         if _CHECK in entry or has_digests:
             digest = entry.pop(_CHECK, None)
@@ -297,41 +299,19 @@ def _whole_lines(file: Path, unfinished: bool) -> Iterator[tuple[int, str]]:
             while line := stream.readline(LONGEST + 1):
                 number, total = number + 1, total + len(line)
                 if len(line) > LONGEST or total > MOST:
-                    raise InputError(
-                        f"result file {file}",
-                        expected=f"lines of at most {LONGEST >> 20} MiB, and {MOST >> 30} GiB in "
-                        "all",
-                        got="more",
-                        do="give a file that 'fcfg evaluate' wrote",
-                    )
+                    limits = f"lines of at most {LONGEST >> 20} MiB, and {MOST >> 30} GiB in all"
+                    raise _no_results(file, limits, "more")
                 if not line.endswith(b"\n"):
                     if unfinished:
                         return
-                    raise InputError(
-                        f"result file {file}",
-                        expected="whole lines",
-                        got="a last line that is half written",
-                        do="run the same 'fcfg evaluate' again: it resumes where it stopped",
-                    )
+                    do = "run the same 'fcfg evaluate' again: it resumes where it stopped"
+                    raise _no_results(file, "whole lines", "a last line that is half written", do)
                 yield number, line.decode("utf-8", "replace")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(
-            f"result file {file}",
-            expected="a result file packed by gzip",
-            got=str(error),
-            do="pack it again",
-        ) from error
+        expected = "a result file packed by gzip"
+        raise _no_results(file, expected, str(error), do="pack it again") from error
     if number == 0 and not unfinished:
-        raise _no_header(file, "an empty file")
-
-
-def _no_header(file: Path, got: str) -> InputError:
-    return InputError(
-        f"result file {file}",
-        expected="a header in its first line",
-        got=got,
-        do="give a file that 'fcfg evaluate' wrote",
-    )
+        raise _no_results(file, _FIRST_LINE, "an empty file")
 
 
 def _parsed(where: str, line: str) -> JSON:

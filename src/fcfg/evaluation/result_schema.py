@@ -1,8 +1,8 @@
 """The schema of result files: the fields of every line, and their legal values.
 
 Probabilities lie in [0, 1] and sum to 1 over the levels of an attribute, values of attributes lie
-in their range, and two images with pixels in [-1, 1] are at most 2 apart. Other numbers cannot come
-from a measurement, and are refused.
+in their range, and two images with pixels in [-1, 1] are at most 2 apart. Other numbers do not
+come from a measurement and are refused.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ _HEADER_DEFAULTS: JSON = {"grid": "uniform", "continuous": "permuted"}
 _OPTIONAL = ("unrelated",)  # fields of other lines that older files lack
 _ROUNDING = 1e-5  # files keep six digits of a number
 
+#: Advice for a line that was changed or holds an illegal value.
+RECOMPUTE = (
+    "take it from a copy; or remove the line, and run the same 'fcfg evaluate' again, which "
+    "computes it anew"
+)
+
 _Problem: TypeAlias = tuple[str, str, object]  # the field, what was expected, what was found
 Check: TypeAlias = Callable[[str, Any], _Problem | None]
 
@@ -45,58 +51,31 @@ def entry_checks(space: AttributeSpace) -> dict[str, dict[str, Check]]:
     Args:
         space: Attributes of the run.
     """
-    values = _by_attribute({attribute.name: _legal_value(attribute) for attribute in space})
-    scores = _by_attribute({attribute.name: _legal_score(attribute) for attribute in space})
-    distances = _object("mae and lpips", {"mae": _MAE, "lpips": _or_none(_AMOUNT)})
-    truth = _object(
-        "mae, missed, changed, factors, target",
-        {
-            "mae": _MAE,
-            "missed": _AMOUNT,
-            "changed": _AMOUNT,
-            "factors": _FACTORS,
-            "target": values,
-        },
-    )
+    values = _object({attribute.name: _legal_value(attribute) for attribute in space})
+    scores = _object({attribute.name: _legal_score(attribute) for attribute in space})
+    distances = _object({"mae": _MAE, "lpips": _or_none(_AMOUNT)})
+    errors: dict[str, Check] = {"mae": _MAE, "missed": _AMOUNT, "changed": _AMOUNT}
+    truth = _object({**errors, "factors": _FACTORS, "target": values})
+    keys = {kind: dict.fromkeys(names, _STRING) for kind, names in KEYS.items()}
+    read = {"scores": scores, "factors": _FACTORS}
     return {
-        "real": {
-            "image": _STRING,
-            "attributes": values,
-            "scores": scores,
-            "factors": _FACTORS,
-            "unrelated": _or_none(_MAE),
-        },
+        "real": {**keys["real"], "attributes": values, **read, "unrelated": _or_none(_MAE)},
         "row": {
-            "do": _STRING,
-            "guidance": _STRING,
-            "image": _STRING,
+            **keys["row"],
             "target": values,
-            "scores": scores,
-            "factors": _FACTORS,
+            **read,
             "change": distances,
             "reversal": _or_none(distances),
             "truth": _or_none(truth),
             "evaluations": _POSITIVE,
             "seconds": _AMOUNT,
         },
-        "distance": {
-            "do": _STRING,
-            "guidance": _STRING,
-            "metric": _STRING,
-            "value": _NUMBER,
-            "n": _POSITIVE,
-        },
+        "distance": {**keys["distance"], "value": _NUMBER, "n": _POSITIVE},
     }
 
 
 def check_entry(where: str, entry: JSON, checks: Mapping[str, Mapping[str, Check]]) -> None:
-    """Refuse a line of an unknown kind, without all its fields, or with an illegal value.
-
-    Args:
-        where: Name of the line in messages.
-        entry: Content of the line.
-        checks: Table of :func:`entry_checks`.
-    """
+    """Refuse a line of an unknown kind, without all its fields, or with an illegal value."""
     kind = entry.get("kind")
     if not isinstance(kind, str) or kind not in checks:
         raise not_an_entry(where, f"the kind {kind!r}" if kind else "an object without a kind")
@@ -108,12 +87,7 @@ def check_entry(where: str, entry: JSON, checks: Mapping[str, Mapping[str, Check
 
 
 def checked_header(where: str, header: JSON) -> tuple[JSON, AttributeSpace]:
-    """Check a header; return it with the fields that older files lack, and its attributes.
-
-    Args:
-        where: Name of the line in messages.
-        header: Content of the line.
-    """
+    """Check a header; return it with the fields that older files lack, and its attributes."""
     do = "give a file that 'fcfg evaluate' wrote"
     if header.get("schema") != SCHEMA:
         raise InputError(
@@ -138,19 +112,8 @@ def checked_header(where: str, header: JSON) -> tuple[JSON, AttributeSpace]:
     return _HEADER_DEFAULTS | header, space
 
 
-RECOMPUTE = (
-    "take it from a copy; or remove the line, and run the same 'fcfg evaluate' again, which "
-    "computes it anew"
-)
-
-
 def not_an_entry(where: str, got: str) -> InputError:
-    """Return the refusal of a line that is not an entry.
-
-    Args:
-        where: Name of the line in messages.
-        got: Description of what the line holds.
-    """
+    """Return the refusal of a line that is not an entry."""
     return InputError(
         where,
         expected=f"a JSON object of kind {', '.join(KEYS)}, with all its fields",
@@ -187,25 +150,13 @@ def _or_none(check: Check) -> Check:
     return lambda field, value: None if value is None else check(field, value)
 
 
-def _object(names: str, checks: Mapping[str, Check]) -> Check:
-    """Check an object that has at least these fields."""
-
-    def check(field: str, value: Any) -> _Problem | None:
-        if not isinstance(value, dict) or not checks.keys() <= value.keys():
-            return field, f"an object with {names}", value
-        problems = (part(f"{field}, {name}", value[name]) for name, part in checks.items())
-        return next(filter(None, problems), None)
-
-    return check
-
-
-def _by_attribute(checks: Mapping[str, Check]) -> Check:
-    """Check an object with one value for each attribute."""
+def _object(checks: Mapping[str, Check]) -> Check:
+    """Check an object with exactly these fields."""
 
     def check(field: str, value: Any) -> _Problem | None:
         if not isinstance(value, dict) or value.keys() != checks.keys():
-            return field, f"a value for each of {', '.join(checks)}", value
-        problems = (part(f"{field} of '{name}'", value[name]) for name, part in checks.items())
+            return field, f"an object with {', '.join(checks)}", value
+        problems = (part(f"{field}, {name}", value[name]) for name, part in checks.items())
         return next(filter(None, problems), None)
 
     return check

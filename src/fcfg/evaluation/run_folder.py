@@ -56,11 +56,7 @@ class RunFolder:
         return [first[1] for first in firsts if first is not None]
 
     def is_finished(self, header: JSON) -> bool:
-        """Return whether all rows are there; refuse a folder with another run or foreign pictures.
-
-        Args:
-            header: Header of this run.
-        """
+        """Return whether all rows are there; refuse the folder of another run."""
         self._check_pictures()
         if not self._headers:
             return False  # empty, or killed before the first line was complete
@@ -69,11 +65,7 @@ class RunFolder:
         return not result.missing
 
     def discard(self, header: JSON) -> None:
-        """Remove a run of the same experiment and model, and no other files.
-
-        Args:
-            header: Header of this run.
-        """
+        """Remove a run of the same experiment and model, and no other files."""
         for other in self._headers:
             check_same_experiment(self.path, header, other)
         for path in self._result_files:
@@ -83,11 +75,7 @@ class RunFolder:
 
     @contextmanager
     def writing(self, header: JSON) -> Generator[tuple[ResultFile, list[JSON]]]:
-        """Lock this shard; give its result file and all lines of it, the header first.
-
-        Args:
-            header: Header of this run.
-        """
+        """Lock this shard; give its result file and all lines of it, the header first."""
         number, count = self.shard
         name = f"results-{number}-of-{count}"
         make_folder(self.path)
@@ -100,11 +88,7 @@ class RunFolder:
             yield file, lines
 
     def completed(self, file: ResultFile) -> Result:
-        """Read the run; if all rows are there, add the Fréchet distances that are missing.
-
-        Args:
-            file: Result file of this shard.
-        """
+        """Read the run; if all rows are there, add the Fréchet distances that are missing."""
         with single_writer(self.path, ".distances.lock", wait=True):
             result = read_results(self.path, unfinished=True)
             distances = [] if result.missing else missing_distances(result, self.features)
@@ -140,6 +124,8 @@ class RunFolder:
 class FeatureFiles:
     """Features of images, one file for each block of images under each question.
 
+    A question is an intervention and a guidance; factual images have an empty one.
+
     Args:
         folder: Folder of the run.
     """
@@ -153,23 +139,13 @@ class FeatureFiles:
         images: Sequence[str],
         features: Mapping[str, Float[np.ndarray, "image feature"]],
     ) -> None:
-        """Keep the features of a block of images under one question.
-
-        Args:
-            question: Intervention and guidance; empty for factual images.
-            images: Names of the images.
-            features: One row for each image, by network.
-        """
+        """Keep the features of a block of images under one question."""
         self.folder.mkdir(exist_ok=True)
         tensors = {name: torch.from_numpy(rows) for name, rows in features.items()}
         write_atomically(self._path(question, images[0]), to_bytes(tensors))
 
     def read(self, question: Sequence[str]) -> dict[str, Float[np.ndarray, "image feature"]]:
-        """Return the features of all images, by network; empty if there are none.
-
-        Args:
-            question: Intervention and guidance; empty for factual images.
-        """
+        """Return the features of all images, by network; empty if there are none."""
         blocks: list[dict[str, torch.Tensor]] = []
         for path in sorted(self.folder.glob(f"{_digest(question)}-*.safetensors")):
             block = _load(path)
@@ -191,12 +167,7 @@ class FeatureFiles:
         remove_files(path for path in self.folder.glob("*-*") if name.match(path.name))
 
     def is_broken(self, question: Sequence[str], images: Sequence[str]) -> bool:
-        """Return whether there is a file that does not hold the features of these images.
-
-        Args:
-            question: Intervention and guidance; empty for factual images.
-            images: Names of the images.
-        """
+        """Return whether there is a file that does not hold the features of these images."""
         path = self._path(question, images[0])
         block = _load(path) if path.exists() else {}
         return block is None or any(len(rows) != len(images) for rows in block.values())
