@@ -10,9 +10,9 @@ import torch
 import yaml
 
 import fcfg
+from fcfg.support.config_errors import validate
+from fcfg.support.progress import AbstractReporter
 from fcfg.training.config import TrainingConfig
-from fcfg.training.log import AbstractReporter
-from fcfg.training.settings import validated
 
 TINY: dict[str, Any] = {
     "name": "tiny",
@@ -38,7 +38,7 @@ def tiny(**sections: Any) -> TrainingConfig:
         values[name] = (
             {**values.get(name, {}), **section} if isinstance(section, dict) else section
         )
-    return validated(values)
+    return validate(TrainingConfig, values, "configuration")
 
 
 def tiny_file(folder: Path, **sections: Any) -> Path:

@@ -42,7 +42,7 @@ from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuo
 from fcfg.causal.graph import CausalGraph
 from fcfg.cli import main
 from fcfg.diffusion.networks import PAPER, UNet, UNetConfig
-from fcfg.sampling import QUALITIES
+from fcfg.sampling import PRESETS
 from fcfg.training.objectives import DenoisingObjective
 from refusal import refused
 from test_generation import tiny_pipeline
@@ -211,9 +211,9 @@ def test_one_counterfactual_is_asked_with_the_defaults(subject: Subject) -> None
     assert row.evaluations == default.evaluations
     assert row.steps == len(default.abduction.times) - 1
     assert row.cold_seconds is not None
-    assert row.name == f"{QUALITIES['default']}, compiled"
+    assert row.name == f"{PRESETS['default']}, compiled"
     row = single.single(subject, compiled=False, repetitions=1, cuda_graphs=False)
-    assert row.name == f"{QUALITIES['default']}, eager, kernel by kernel"
+    assert row.name == f"{PRESETS['default']}, eager, kernel by kernel"
 
 
 # Switches, clocks, memory -----------------------------------------------------------------------
@@ -550,7 +550,7 @@ def test_only_what_is_asked_for_is_measured(
 ) -> None:
     assert main(["bench", model, "--quick", "--only", "single", "--device", "cpu"]) == 0
     out = capsys.readouterr().out
-    assert f"{QUALITIES['default']}, eager" in out
+    assert f"{PRESETS['default']}, eager" in out
     assert not any(word in out for word in ("Sampling", "Training", "Cost", "compiled"))
 
 

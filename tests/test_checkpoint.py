@@ -70,7 +70,7 @@ def answer(pipeline: CounterfactualPipeline) -> fcfg.Counterfactual:
     images = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(1)) * 2 - 1
     do = {"age": lambda age: 100 - age}
     return pipeline.counterfactual(
-        images, table(3, seed=1), do, guidance=Guidance.cfg(2.0), steps=5
+        images, table(3, seed=1), do, guidance=Guidance.cfg(2.0), sampling=5
     )
 
 
@@ -226,7 +226,7 @@ def as_a_pipe(path: Path) -> None:
         (lambda f: edit(f, format=0), ["'format'"]),
         (lambda f: edit(f, steps="500"), ["'steps'"]),
         (lambda f: edit(f, steps=10**12), ["makes sense", "100000"]),
-        (lambda f: edit(f, stride=3), ["makes sense", "what its UNet has"]),
+        (lambda f: edit(f, stride=3), ["makes sense", "the values of its UNet"]),
         (lambda f: edit(f, network={"base": -8}), ["'network"]),
         (lambda f: edit(f, graph={"age": ["age"]}), ["makes sense"]),
         (lambda f: edit(f, attributes={"age": {"kind": "hat"}}), ["makes sense", "'hat'"]),

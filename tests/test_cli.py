@@ -19,7 +19,7 @@ import fcfg
 from fcfg.cli import main
 from fcfg.cli.streams import open_closed, usable_streams
 from fcfg.generation import Result
-from fcfg.sampling import QUALITIES, Way, find_way
+from fcfg.sampling import PRESETS, SamplingConfig, combine_sampling
 from fcfg.support.errors import InputError
 from test_generation import GIVEN, draw, tiny_pipeline
 
@@ -109,7 +109,7 @@ def test_help_names_every_quality(name: str, capsys) -> None:
     assert main([name, "--help"]) == 0
     out = capsys.readouterr().out
     assert "--quality" in out
-    assert "|".join(QUALITIES) in out
+    assert "|".join(PRESETS) in out
 
 
 def group() -> typer.Typer:
@@ -322,15 +322,15 @@ def test_generate_takes_what_is_said_and_the_rest_from_the_quality(model, faces,
         "paper": ["--quality", "paper", "--steps", "3", "--grid", "karras"],
     }.items():
         assert main([*words, "--no-reverse", "--out", out, *more]) == 0
-    assert recorded("silent") == find_way()
-    assert recorded("some") == find_way(steps=2, solver="bdia")
-    assert recorded("paper") == find_way("paper", steps=3, grid="karras")
+    assert recorded("silent") == combine_sampling()
+    assert recorded("some") == combine_sampling(steps=2, solver="bdia")
+    assert recorded("paper") == combine_sampling("paper", steps=3, grid="karras")
 
 
-def recorded(out: str) -> Way:
-    """The way that a record names."""
+def recorded(out: str) -> SamplingConfig:
+    """The sampling configuration of a record."""
     record = json.loads(Path(out, "record.json").read_text())
-    return find_way(**{name: record[name] for name in ("solver", "grid", "steps")})
+    return combine_sampling(**{name: record[name] for name in ("solver", "grid", "steps")})
 
 
 @pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import

@@ -76,7 +76,7 @@ def test_what_is_not_legal_is_refused_with_its_place(
 
 @pytest.mark.parametrize("text", ["- 1", "5", "", "{1: a}"])
 def test_what_is_no_mapping_is_refused(text: str) -> None:
-    with refused("mine.yaml", "a mapping with texts as keys", "see the manual"):
+    with refused("mine.yaml", "a mapping with strings as keys", "see the manual"):
         parse_yaml(text, "mine.yaml", do="see the manual")
 
 

@@ -50,7 +50,7 @@ def ask(
     pipeline: CounterfactualPipeline, n: int = 4, **options: Any
 ) -> tuple[Tensor, Counterfactual]:
     faces, attributes = mixture_faces(pipeline, n)
-    options = {"quality": "paper", "steps": 20} | options
+    options = {"sampling": "ddim uniform 20"} | options
     return faces, pipeline.counterfactual(faces, attributes, {"smiling": flip}, **options)
 
 
@@ -97,7 +97,7 @@ def test_every_rule_agrees_with_the_straight_line_reference(guidance, steps, kin
     pipeline = mixture_pipeline(steps=50, kind=kind)
     faces, pair = ask(
         pipeline,
-        steps=steps,
+        sampling=f"ddim uniform {steps}",
         guidance=guidance.replace(raw=True) if guidance.rule in ("cfg++", "apg") else guidance,
     )
     denoiser, schedule = pipeline.denoiser, pipeline.denoiser.schedule
@@ -159,7 +159,7 @@ def test_equal_weights_are_cfg_where_the_model_is_additive_and_only_there(pipeli
     by_name = Guidance.fcfg(smiling=2.5, male=2.5, young=2.5)
     for model, equal in ((additive(), True), (pipeline, False)):
         one, other = (
-            model.counterfactual(faces, attributes, {"smiling": flip}, guidance=g, steps=20)
+            model.counterfactual(faces, attributes, {"smiling": flip}, guidance=g, sampling=20)
             for g in (Guidance.cfg(2.5), by_name)
         )
         assert torch.allclose(one.trajectory.x, other.trajectory.x, atol=1e-10) == equal
@@ -185,15 +185,15 @@ def test_cfgpp_is_as_strong_on_a_coarse_grid_as_on_a_fine_one() -> None:
         return (0.02 * r_t / (r_t - r_s)).item()
 
     for steps in (20, 100):
-        _, plus = ask(pipeline, guidance=Guidance.cfgpp(0.02), steps=steps)
-        _, cfg = ask(pipeline, guidance=Guidance.cfg(omega), steps=steps)
+        _, plus = ask(pipeline, guidance=Guidance.cfgpp(0.02), sampling=f"ddim uniform {steps}")
+        _, cfg = ask(pipeline, guidance=Guidance.cfg(omega), sampling=f"ddim uniform {steps}")
         assert torch.allclose(plus.trajectory.x, cfg.trajectory.x, atol=1e-10)
 
 
 def test_unguided_and_unchanged_attributes_give_the_image_back(pipeline) -> None:
     faces, attributes = mixture_faces(pipeline, 4)
     pair = pipeline.counterfactual(
-        faces, attributes, {}, guidance=Guidance.none(), steps=100, solver=FixedPointDDIM()
+        faces, attributes, {}, guidance=Guidance.none(), sampling="fixed-point karras 100"
     )
     assert torch.allclose(pair.trajectory.x, faces, atol=1e-5)
 
@@ -213,7 +213,7 @@ def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg() -> Non
         matches = column[None] == torch.from_numpy(table[name])[:, None]
         return (posterior * matches).sum(dim=1).mean().item()
 
-    abduction = pipeline.abduct(faces, attributes, quality="paper", steps=50)
+    abduction = pipeline.abduct(faces, attributes, sampling="ddim uniform 50")
     action = pipeline.act(attributes, {"smiling": flip})
     pairs = {
         repr(g): pipeline.predict(abduction, action, g)
@@ -254,7 +254,7 @@ def test_only_what_has_an_effect_is_evaluated(pipeline, guidance, do, rows) -> N
     network = pipeline.denoiser.network
     faces, attributes = mixture_faces(pipeline, 3)
     before = network.rows, network.calls
-    how = {"quality": "paper", "steps": 10}
+    how = {"sampling": "ddim uniform 10"}
     pair = pipeline.counterfactual(faces, attributes, do, guidance=guidance, **how)
     assert network.rows - before[0] == 3 * 10 * (1 + rows)
     assert network.calls - before[1] == 20  # one call a step, whatever the number of groups
@@ -263,9 +263,11 @@ def test_only_what_has_an_effect_is_evaluated(pipeline, guidance, do, rows) -> N
 
 def test_outside_start_and_stop_one_row_is_evaluated(pipeline) -> None:
     guidance = Guidance.fapg(affected=3, invariant=1.2).replace(start=0.3, stop=0.7)
-    _faces, pair = ask(pipeline, guidance=guidance, steps=10)
+    _faces, pair = ask(pipeline, guidance=guidance, sampling="ddim uniform 10")
     assert pair.evaluations == 10 + 6 * 1 + 4 * 3
-    _, whole = ask(pipeline, guidance=guidance.replace(start=0.0, stop=1.0), steps=10)
+    _, whole = ask(
+        pipeline, guidance=guidance.replace(start=0.0, stop=1.0), sampling="ddim uniform 10"
+    )
     assert not torch.allclose(pair.trajectory.x, whole.trajectory.x)
 
 
@@ -292,14 +294,14 @@ def test_momentum_waits_while_a_step_is_not_guided(pipeline) -> None:
 
 def test_a_refined_abduction_counts_its_iterations(pipeline) -> None:
     before = pipeline.denoiser.network.rows
-    _, pair = ask(pipeline, 2, guidance=Guidance.none(), steps=10, solver=FixedPointDDIM(3))
+    _, pair = ask(pipeline, 2, guidance=Guidance.none(), sampling="fixed-point:3 uniform 10")
     assert pair.evaluations == 30 + 10
     assert pipeline.denoiser.network.rows - before == 2 * 40
 
 
 def test_one_abduction_serves_every_question(pipeline) -> None:
     faces, attributes = mixture_faces(pipeline, 4)
-    abduction = pipeline.abduct(faces, attributes, quality="paper", steps=20)
+    abduction = pipeline.abduct(faces, attributes, sampling="ddim uniform 20")
     action = pipeline.act(attributes, {"smiling": flip})
     for guidance in SETTINGS:
         _, whole = ask(pipeline, guidance=guidance)
@@ -324,8 +326,7 @@ def test_a_batch_is_as_many_batches_of_one(pipeline, guidance) -> None:
             {name: column[row : row + 1] for name, column in table.items()},
             {"smiling": flip},
             guidance=guidance,
-            quality="paper",
-            steps=20,
+            sampling="ddim uniform 20",
         )
         assert torch.allclose(alone.trajectory.x[0], whole.trajectory.x[row], atol=1e-10)
 
@@ -333,7 +334,7 @@ def test_a_batch_is_as_many_batches_of_one(pipeline, guidance) -> None:
 def test_a_batch_is_as_many_batches_of_one_in_float32(tiny) -> None:
     images, attributes = tiny_faces(5)
     one, other = (
-        tiny.counterfactual(images, attributes, {"male": flip}, steps=10, batch_size=size)
+        tiny.counterfactual(images, attributes, {"male": flip}, sampling=10, batch_size=size)
         for size in (3, 256)
     )
     assert one.images.dtype == torch.float32
@@ -345,7 +346,13 @@ def test_no_call_has_more_rows_than_the_batch_size(pipeline) -> None:
     hook = pipeline.denoiser.network.register_forward_pre_hook(
         lambda _, inputs: seen.append(len(inputs[0]))
     )
-    ask(pipeline, 10, guidance=Guidance.fcfg(affected=3, invariant=1), batch_size=7, steps=2)
+    ask(
+        pipeline,
+        10,
+        guidance=Guidance.fcfg(affected=3, invariant=1),
+        batch_size=7,
+        sampling="ddim uniform 2",
+    )
     hook.remove()
     assert max(seen) == 7  # abduction: one row an image
     assert sorted(set(seen)) == [3, 6, 7]  # prediction: two images of three rows
@@ -353,7 +360,14 @@ def test_no_call_has_more_rows_than_the_batch_size(pipeline) -> None:
 
 def test_steps_are_reported_with_the_images_they_are_about(pipeline) -> None:
     seen: list[StepRecord] = []
-    ask(pipeline, 5, guidance=Guidance.cfg(2.0), batch_size=4, steps=3, on_step=seen.append)
+    ask(
+        pipeline,
+        5,
+        guidance=Guidance.cfg(2.0),
+        batch_size=4,
+        sampling="ddim uniform 3",
+        on_step=seen.append,
+    )
     assert [(r.first_image, len(r.trajectory.x)) for r in seen] == [
         *[(0, 4)] * 3,
         *[(4, 1)] * 3,
@@ -385,7 +399,7 @@ def test_out_of_memory_halves_the_chunk_and_loses_nothing() -> None:
     tight = mixture_pipeline()
     tight.denoiser.network = Small(roomy.denoiser.network, most=3)
     faces, attributes = mixture_faces(roomy, 10)
-    how = {"guidance": Guidance.cfg(2.0), "quality": "paper", "steps": 5}
+    how = {"guidance": Guidance.cfg(2.0), "sampling": "ddim uniform 5"}
     one, other = (p.counterfactual(faces, attributes, {"male": 1}, **how) for p in (roomy, tight))
     assert torch.allclose(one.trajectory.x, other.trajectory.x, atol=1e-10)
     asked = tight.denoiser.network.asked
@@ -393,7 +407,7 @@ def test_out_of_memory_halves_the_chunk_and_loses_nothing() -> None:
     assert len(asked) == 5 * (4 + 10)  # nothing that was finished is done again
     tight.denoiser.network.most = 0
     with pytest.raises(torch.OutOfMemoryError):
-        tight.abduct(faces, attributes, steps=5)
+        tight.abduct(faces, attributes, sampling=5)
 
 
 # Precision and modes
@@ -401,10 +415,10 @@ def test_out_of_memory_halves_the_chunk_and_loses_nothing() -> None:
 
 def test_the_state_stays_float32_under_a_bfloat16_network(tiny) -> None:
     images, attributes = tiny_faces(2)
-    whole = tiny.counterfactual(images, attributes, {"male": flip}, steps=5)
+    whole = tiny.counterfactual(images, attributes, {"male": flip}, sampling=5)
     tiny.denoiser.to(torch.bfloat16)
     try:
-        half = tiny.counterfactual(images, attributes, {"male": flip}, steps=5)
+        half = tiny.counterfactual(images, attributes, {"male": flip}, sampling=5)
     finally:
         tiny.denoiser.to(torch.float32)
     assert half.trajectory.x.dtype == torch.float32
@@ -416,12 +430,12 @@ def test_dropout_is_off_during_a_run_and_back_on_after_it(tiny) -> None:
     images, attributes = tiny_faces(2)
     tiny.denoiser.train()
     one, other = (
-        tiny.counterfactual(images, attributes, {"male": flip}, steps=3) for _ in range(2)
+        tiny.counterfactual(images, attributes, {"male": flip}, sampling=3) for _ in range(2)
     )
     assert torch.equal(one.images, other.images)
     assert tiny.denoiser.training
     tiny.denoiser.network.eval()  # a part in another mode than the whole
-    tiny.counterfactual(images, attributes, {"male": flip}, steps=1)
+    tiny.counterfactual(images, attributes, {"male": flip}, sampling=1)
     assert tiny.denoiser.training
     assert not tiny.denoiser.network.training
     tiny.denoiser.eval()
@@ -429,7 +443,7 @@ def test_dropout_is_off_during_a_run_and_back_on_after_it(tiny) -> None:
 
 def test_no_graph_of_gradients_is_kept(tiny) -> None:
     images, attributes = tiny_faces(1)
-    pair = tiny.counterfactual(images.requires_grad_(), attributes, {"male": 1}, steps=2)
+    pair = tiny.counterfactual(images.requires_grad_(), attributes, {"male": 1}, sampling=2)
     assert not pair.trajectory.x.requires_grad
 
 
@@ -467,11 +481,10 @@ def test_reversal_asks_for_the_factual_attributes_from_the_clamped_images(pipeli
         pair.attributes,
         {"smiling": flip},
         guidance=guidance,
-        quality="paper",
-        steps=20,
+        sampling="ddim uniform 20",
     )
     assert torch.equal(back.trajectory.x, by_hand.trajectory.x)
-    _, wide = ask(pipeline, 6, guidance=Guidance.cfg(2.0), solver=FixedPointDDIM(2))
+    _, wide = ask(pipeline, 6, guidance=Guidance.cfg(2.0), sampling="fixed-point:2 uniform 20")
     assert pipeline.reverse(wide).abduction.solver == FixedPointDDIM(2)
 
 
@@ -499,7 +512,7 @@ def test_an_intervention_on_a_cause_propagates_and_groups_its_effects() -> None:
     pipeline = causal_pipeline()
     images = torch.zeros(40, *SHAPE)
     table = {"age": np.full(40, 20.0), "finding": np.zeros(40, int), "sex": np.arange(40) % 2}
-    pair = pipeline.counterfactual(images, table, {"age": 95}, steps=2, seed=5)
+    pair = pipeline.counterfactual(images, table, {"age": 95}, sampling=2, seed=5)
     assert pair.attributes["finding"].mean() > 0.8
     assert np.array_equal(pair.attributes["sex"], table["sex"])
     assert pair.partition.groups == {"affected": ("age", "finding"), "invariant": ("sex",)}
@@ -508,7 +521,7 @@ def test_an_intervention_on_a_cause_propagates_and_groups_its_effects() -> None:
     back = pipeline.reverse(pair)
     assert np.array_equal(back.attributes["finding"], table["finding"])
     assert back.partition == pair.partition
-    down = pipeline.counterfactual(images, table, {"finding": 1}, steps=2)
+    down = pipeline.counterfactual(images, table, {"finding": 1}, sampling=2)
     assert down.partition["affected"] == ("finding",)
     assert np.array_equal(down.attributes["age"], table["age"])
 
@@ -524,7 +537,7 @@ def test_an_answer_depends_on_the_image_and_the_seed_alone() -> None:
             images[rows],
             {name: column[rows] for name, column in table.items()},
             {"age": 55},
-            steps=1,
+            sampling=1,
             **options,
         )
         return pair.attributes["finding"].tolist()
@@ -537,7 +550,7 @@ def test_an_answer_depends_on_the_image_and_the_seed_alone() -> None:
     by_name = findings(list(range(12)), keys=names)
     assert by_name != whole
     assert findings([3, 7], keys=[names[3], names[7]]) == [by_name[3], by_name[7]]
-    abduction = pipeline.abduct(images, table, steps=1)
+    abduction = pipeline.abduct(images, table, sampling=1)
     staged = pipeline.act(table, {"age": 55}, keys=abduction.keys)
     assert staged.attributes["finding"].tolist() == whole
 
@@ -565,7 +578,7 @@ def test_arrays_tensors_and_pictures_are_the_same_question(tiny) -> None:
     array = pixels.transpose(0, 3, 1, 2).astype(np.float32) / np.float32(127.5) - 1
     attributes = {name: [0, 1] for name in binary_space().names}
     answers = [
-        tiny.counterfactual(images, attributes, {"male": flip}, steps=2).images
+        tiny.counterfactual(images, attributes, {"male": flip}, sampling=2).images
         for images in (array, torch.from_numpy(array), [Image.fromarray(p) for p in pixels])
     ]
     assert torch.equal(answers[0], answers[1])
@@ -591,17 +604,17 @@ def test_arrays_tensors_and_pictures_are_the_same_question(tiny) -> None:
         ({"guidance": "cfg:3"}, "guidance", ["Guidance.parse", "str 'cfg:3'"]),
         ({"guidance": None}, "guidance", ["got None"]),
         ({"partition": {"a": ["male"]}}, "partition", ["a fcfg.Partition"]),
-        ({"solver": 5}, "solver", ["fcfg.DDIM()", "'ddim'", "int 5"]),
-        ({"quality": "papr"}, "quality", ["did you mean 'paper'?"]),
-        ({"quality": None}, "quality", ["None"]),
-        ({"solver": "dim"}, "solver", ["did you mean 'ddim'?"]),
-        ({"grid": "uniformly"}, "grid", ["did you mean 'uniform'?"]),
-        ({"steps": "10"}, "steps", ["an integer"]),
+        ({"sampling": 5.5}, "sampling", ["a SamplingConfig", "float 5.5"]),
+        ({"sampling": "papr"}, "sampling", ["'paper'", "'dpm-2m'", "did you mean 'paper'?"]),
+        ({"sampling": None}, "sampling", ["None"]),
+        ({"sampling": "dim"}, "sampling", ["did you mean 'ddim'?"]),
+        ({"sampling": "ddim uniformly 10"}, "grid", ["did you mean 'uniform'?"]),
+        ({"sampling": True}, "steps", ["an integer"]),
         ({"batch_size": 3.5}, "batch_size", ["an integer"]),
         ({"seed": None}, "seed", ["an integer"]),
         ({"keys": ["a"]}, "keys", ["2 integers or strings"]),
-        ({"steps": 0}, "steps", ["1 to 1000"]),
-        ({"steps": 1001}, "steps", ["1001"]),
+        ({"sampling": 0}, "steps", ["1 to 1000"]),
+        ({"sampling": "1001"}, "steps", ["1001"]),
         ({"batch_size": 2}, "batch_size", ["at least 3 network rows"]),
         ({"batch_size": 0, "guidance": Guidance.none()}, "batch_size", ["from 1"]),
         ({"guidance": Guidance.fcfg(affected=3.0)}, "guidance", ["none for 'invariant'"]),
@@ -624,17 +637,17 @@ def test_bad_questions_are_refused(tiny, change, subject, fragments) -> None:
 
 def test_another_size_is_answered_for_who_means_it(tiny) -> None:
     images, attributes = torch.zeros(2, 3, 16, 8), {name: [0, 1] for name in binary_space().names}
-    pair = tiny.counterfactual(images, attributes, {"male": 1}, steps=2, any_size=True)
+    pair = tiny.counterfactual(images, attributes, {"male": 1}, sampling=2, any_size=True)
     assert pair.images.shape == images.shape
     assert tiny.reverse(pair).images.shape == images.shape
-    assert tiny.abduct(images, attributes, steps=2, any_size=True).trajectory.x.shape == (
+    assert tiny.abduct(images, attributes, sampling=2, any_size=True).trajectory.x.shape == (
         images.shape
     )
 
 
 def test_an_abduction_of_another_model_is_refused(tiny) -> None:
     images, attributes = tiny_faces(2)
-    abduction = tiny.abduct(images, attributes, steps=2)
+    abduction = tiny.abduct(images, attributes, sampling=2)
     action = tiny.act(attributes, {"male": 1})
     network, schedule = tiny.denoiser.network, tiny.denoiser.schedule
     other = Denoiser(network, AttributeEmbedder(tiny.space, width=8), schedule).to(DEVICE)
@@ -654,7 +667,7 @@ def test_parts_in_the_wrong_place_are_refused(tiny) -> None:
 def test_a_pipeline_and_its_answers_have_a_readable_form(tiny) -> None:
     assert repr(tiny).startswith("CounterfactualPipeline(UNet of 0.1 M parameters, CausalGraph(")
     images, attributes = tiny_faces(2)
-    pair = tiny.counterfactual(images, attributes, {"male": 1}, steps=2)
+    pair = tiny.counterfactual(images, attributes, {"male": 1}, sampling=2)
     assert len(repr(pair)) < 500
     assert pair == pair
     assert "tensor" not in repr(pair)
@@ -667,7 +680,7 @@ def test_a_prediction_that_diverges_is_told(tiny) -> None:
     bias.fill_(torch.nan)
     try:
         with pytest.warns(UserWarning, match=r"NaN or infinity in the images list \[0, 1, 2\]"):
-            tiny.counterfactual(images, attributes, {"male": 1}, steps=2)
+            tiny.counterfactual(images, attributes, {"male": 1}, sampling=2)
     finally:
         bias.copy_(kept)
 
@@ -686,7 +699,7 @@ def test_an_abduction_without_room_for_a_row_is_refused(tiny) -> None:
 
 def test_an_action_about_other_images_is_refused(tiny) -> None:
     images, attributes = tiny_faces(3)
-    abduction = tiny.abduct(images, attributes, steps=2)
+    abduction = tiny.abduct(images, attributes, sampling=2)
     fewer = {name: column[:2] for name, column in attributes.items()}
     with refused("action", "the 3 images", "got 2"):
         tiny.predict(abduction, tiny.act(fewer, {"male": 1}))
@@ -703,7 +716,7 @@ def test_an_action_about_other_images_is_refused(tiny) -> None:
 
 def test_a_reversal_without_room_is_refused_before_any_work(tiny) -> None:
     images, attributes = tiny_faces(1)
-    pair = tiny.counterfactual(images, attributes, {"male": 1}, steps=2)
+    pair = tiny.counterfactual(images, attributes, {"male": 1}, sampling=2)
     asked: list[int] = []
     hook = tiny.denoiser.network.register_forward_pre_hook(lambda *_: asked.append(1))
     with refused("batch_size", "at least 3"):

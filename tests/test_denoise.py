@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from fcfg.causal.graph import Partition
-from fcfg.diffusion.denoiser import Denoiser, Prediction, Step
+from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import UNet, UNetConfig
+from fcfg.diffusion.prediction import Prediction, Step
 from fcfg.diffusion.schedule import NoiseSchedule, training_target
 from refusal import refused
 from worlds import binary_space, readable_embedder
@@ -174,7 +175,7 @@ def test_a_unet_tells_the_denoiser_its_channels_and_stride() -> None:
     model = Denoiser(UNet(config), embedder, SCHEDULE)
     assert (model.channels, model.stride) == (1, 2)
     for wrong in ({"channels": 3}, {"stride": 4}):
-        with refused("denoiser", "what its UNet has, (1, 2, 96)"):
+        with refused("denoiser", "the values of its UNet, (1, 2, 96)"):
             Denoiser(UNet(config), embedder, SCHEDULE, **wrong)
     with refused("denoiser", "got (1, 2, 24)"):
         Denoiser(UNet(config), AttributeEmbedder(binary_space(), width=8), SCHEDULE)

@@ -15,14 +15,14 @@ import yaml
 
 import fcfg
 from evaluations import asked, folder_model, tiny_model
-from fcfg.cli import bars, main
+from fcfg.cli import main, progress
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_summary
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
-from fcfg.evaluation.presets import to_yaml
 from fcfg.evaluation.summary import summarise
 from fcfg.pipeline.runtime import own_gpu
-from fcfg.sampling import find_way
+from fcfg.sampling import combine_sampling
+from fcfg.support.config_files import to_yaml
 from refusal import refused
 from results import make_results
 
@@ -127,10 +127,13 @@ def test_what_is_shown_can_be_changed_and_read_back(
     ("words", "changes"),
     [
         ([], {}),
-        (["--quality", "paper"], find_way("paper").to_json()),
-        (["--quality", "default"], find_way("default").to_json()),
-        (["--quality", "paper", "--steps", "7"], find_way("paper", steps=7).to_json()),
-        (["--solver", "heun", "--quality", "paper"], find_way("paper", solver="heun").to_json()),
+        (["--quality", "paper"], combine_sampling("paper").to_json()),
+        (["--quality", "default"], combine_sampling("default").to_json()),
+        (["--quality", "paper", "--steps", "7"], combine_sampling("paper", steps=7).to_json()),
+        (
+            ["--solver", "heun", "--quality", "paper"],
+            combine_sampling("paper", solver="heun").to_json(),
+        ),
     ],
 )
 def test_a_quality_replaces_the_way_of_an_experiment_but_not_what_is_said(
@@ -294,7 +297,7 @@ def test_an_interrupted_run_says_how_to_go_on(
 
         yield told
 
-    monkeypatch.setattr(bars, "share_bar", impatient)
+    monkeypatch.setattr(progress, "share_bar", impatient)
     assert main(["evaluate", model, mine, "--out", "run"]) == 130
     line = capsys.readouterr().err
     assert line == (
@@ -343,7 +346,7 @@ def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with bars.share_bar() as told:
+    with progress.share_bar() as told:
         told(0.25)
         told(1.0)
     assert "100%" in terminal.text
@@ -352,18 +355,18 @@ def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_lines_are_for_those_who_read_later(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with bars.share_bar() as told:
+    with progress.share_bar() as told:
         told(0.5)
     assert capsys.readouterr().err == ""  # not yet
-    monkeypatch.setattr(bars, "SECONDS", -1)
-    with bars.share_bar() as told:
+    monkeypatch.setattr(progress, "SECONDS", -1)
+    with progress.share_bar() as told:
         told(0.0)
         told(0.5)
         told(1.0)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split(" done")[0].strip() for line in lines] == ["50%", "100%"]
     assert all(line.endswith("s left") for line in lines)
-    with bars.share_bar(quiet=True) as told:
+    with progress.share_bar(quiet=True) as told:
         told(1.0)
     assert capsys.readouterr().err == ""
 

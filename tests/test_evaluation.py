@@ -38,12 +38,12 @@ from fcfg.evaluation.subset import draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import frechet_distance, image_errors, image_mae
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.sampling import parse_solver
+from fcfg.sampling import as_solver
 from fcfg.support.files import single_writer
 from refusal import refused
 
 NAMES = tuple(f"1000000-0000000{number}.png" for number in range(6))
-WAY = {"quality": "paper", "steps": 2}  # that of the experiment
+SAMPLING = "ddim uniform 2"  # that of the experiment
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_a_row_is_what_the_pipeline_says(whole: Result, pipeline: Counterfactual
     do = {"smiling": 1 - factual.attributes["smiling"]}
     guidance = Guidance.parse(CFG)
     pair = pipeline.counterfactual(
-        factual.images, factual.attributes, do, guidance=guidance, **WAY
+        factual.images, factual.attributes, do, guidance=guidance, sampling=SAMPLING
     )
     back = pipeline.reverse(pair)
     judge = pipeline.judge
@@ -137,7 +137,7 @@ def test_composition_is_the_null_intervention(
 ) -> None:
     factual = portraits.sample(6, portraits.EVALUATION_SEED, SIZE)
     again = pipeline.counterfactual(
-        factual.images, factual.attributes, {}, guidance=Guidance.none(), **WAY
+        factual.images, factual.attributes, {}, guidance=Guidance.none(), sampling=SAMPLING
     )
     error = image_mae(again.images, factual.images)
     for i, name in enumerate(NAMES):
@@ -185,7 +185,7 @@ def test_distances_are_those_of_all_features(
         factual.attributes,
         {"smiling": 1 - factual.attributes["smiling"]},
         guidance=Guidance.none(),
-        **WAY,
+        sampling=SAMPLING,
     )
     features = [judge.read(images).features for images in (pair.images, factual.images)]
     found = {(e["do"], e["guidance"]): e for e in whole.distances}
@@ -620,7 +620,7 @@ def test_noise_comes_back_with_all_that_a_solver_needs(
     other = asked(images=2, guidance=("cfg:2",), do=("smiling",), solver=solver, grid="karras")
     run = evaluation(tmp_path / "one", other, pipeline, cache=tmp_path / "noise")
     first, header = run.run(), run.header
-    assert (header["solver"], header["grid"]) == (repr(parse_solver(solver)), "karras")
+    assert (header["solver"], header["grid"]) == (repr(as_solver(solver)), "karras")
     with counted_rows(pipeline) as rows:
         again = evaluation(tmp_path / "two", other, pipeline, cache=tmp_path / "noise").run()
     assert same(first, again)

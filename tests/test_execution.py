@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Generator
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-import execution_rates as benchmark
 import fcfg
 from evaluations import SIZE, tiny_model
 from fcfg.datasets import portraits
@@ -52,7 +50,7 @@ def awake_model() -> CounterfactualPipeline:
 
 def ask(pipeline: CounterfactualPipeline, count: int = 5, **options: object) -> Counterfactual:
     faces = portraits.sample(count, size=SIZE)
-    asked = {"guidance": FCFG, "quality": "paper", "steps": 3} | options
+    asked = {"guidance": FCFG, "sampling": "ddim uniform 3"} | options
     return pipeline.counterfactual(faces.images, faces.attributes, {"smiling": 1}, **asked)
 
 
@@ -364,11 +362,3 @@ def test_the_page_runs() -> None:
     exec(page.split("```python\n")[1].split("```")[0], names)
     assert names["pair"].images.shape == (2, 3, 32, 32)
     assert names["pipeline"].execution == Execution()
-
-
-def test_the_benchmark_of_the_page_runs(tmp_path: Path, capsys) -> None:
-    words = ["--rows", "1", "--ways", "as loaded", "prepared", "--out", str(tmp_path / "x.json")]
-    found = benchmark.main(words)
-    assert list(found["rows_per_second"]["1"]) == ["as loaded", "prepared"]
-    assert all(rate > 0 for rate in found["rows_per_second"]["1"].values())
-    assert json.loads((tmp_path / "x.json").read_text()) == found

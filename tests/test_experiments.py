@@ -27,13 +27,14 @@ from fcfg.datasets.examples import Examples
 from fcfg.datasets.registry import default_attributes
 from fcfg.evaluation import Experiment, choose_subset, experiments, find_experiment
 from fcfg.evaluation.measurements import Evaluators, find_evaluators, judge_of
-from fcfg.evaluation.presets import OWN, to_yaml
+from fcfg.evaluation.presets import OWN
 from fcfg.evaluation.provenance import collect_provenance
 from fcfg.evaluation.subset import balanced_rows, draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import LPIPS, Missing
-from fcfg.sampling import QUALITIES
-from fcfg.support.config_errors import refusal
+from fcfg.sampling import PRESETS
+from fcfg.support.config_errors import validate
+from fcfg.support.config_files import to_yaml
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import digest_of
 from refusal import refused
@@ -108,8 +109,19 @@ def test_changes_that_are_none_change_nothing() -> None:
 def test_an_experiment_is_asked_as_a_user_who_sets_nothing_asks(name: str) -> None:
     """But for the demo, which is to be quick."""
     experiment = find_experiment(name)
-    way = QUALITIES["default"].to_json() | ({"steps": 10} if name == "portraits/demo" else {})
+    way = PRESETS["default"].to_json() | ({"steps": 10} if name == "portraits/demo" else {})
     assert experiment.model_dump(include=set(way)) == way
+
+
+def test_sampling_is_one_text_and_single_keys_replace_its_parts(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("do: [smiling]\nguidance: []\nsampling: heun uniform 10\nsteps: 7")
+    assert str(find_experiment(str(file)).sampling) == "heun uniform 7"
+    paper = find_experiment("portraits/demo", sampling="paper", grid="karras")
+    assert str(paper.sampling) == "ddim karras 1000"
+    file.write_text("do: [smiling]\nguidance: []\nsampling: huen uniform 10")
+    with refused("solver", "did you mean 'heun'?"):
+        find_experiment(str(file))
 
 
 def test_an_unknown_experiment_suggests_the_nearest() -> None:
@@ -188,10 +200,8 @@ def test_a_file_is_called_by_its_name_unless_it_says_another(tmp_path: Path) -> 
 
 
 def test_the_whole_of_a_configuration_may_be_wrong() -> None:
-    with pytest.raises(ValueError, match="validation") as caught:
-        Experiment.model_validate("smiling")
     with refused("mine"):
-        raise refusal(caught.value, Experiment, "mine")  # type: ignore[arg-type]
+        validate(Experiment, "smiling", "mine")  # type: ignore[arg-type]
 
 
 # A model of one's own ---------------------------------------------------------------------------

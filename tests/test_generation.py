@@ -44,7 +44,7 @@ from fcfg.generation.results import finite, intervention_text
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.sampling import QUALITIES
+from fcfg.sampling import PRESETS
 from fcfg.support.errors import InputError
 from fcfg.support.images import image_keys, read_images
 from kills import kill_again_and_again
@@ -113,7 +113,7 @@ def ask(
     return generate(
         pipeline,
         files,
-        **{"do": {"age": 90}, "attributes": GIVEN, "steps": 3, "out": out} | options,
+        **{"do": {"age": 90}, "attributes": GIVEN, "sampling": 3, "out": out} | options,
     )
 
 
@@ -518,7 +518,7 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
     pipeline, faces: list[Path], tmp_path: Path
 ) -> None:
     out = tmp_path / "new" / "out"
-    how = {"guidance": Guidance.cfg(2.0), "solver": "bdia", "grid": "log-snr"}
+    how = {"guidance": Guidance.cfg(2.0), "sampling": "bdia log-snr 3"}
     results = ask(pipeline, faces, out, seed=5, model="tiny", **how)
     images = torch.cat([read_images(Image.open(path), channels=3) for path in faces])
     pair = pipeline.counterfactual(
@@ -526,7 +526,6 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
         {"smiling": [0] * 3, "age": [40] * 3, "hair": ["dark"] * 3},
         {"age": 90},
         **how,
-        steps=3,
         seed=5,
     )
     back = pipeline.reverse(pair)
@@ -562,10 +561,10 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
 def test_a_record_has_what_was_taken_where_nothing_was_said(
     pipeline, faces: list[Path], tmp_path: Path
 ) -> None:
-    silent, some = ({"steps": None, "reverse": False}, {"solver": "heun", "quality": "paper"})
+    silent, some = ({"sampling": "default", "reverse": False}, {"sampling": "heun uniform 3"})
     (result,) = ask(pipeline, faces[:1], tmp_path / "silent", **silent)
     record = json.loads((tmp_path / "silent" / "record.json").read_text())
-    assert record.items() >= QUALITIES["default"].to_json().items()
+    assert record.items() >= PRESETS["default"].to_json().items()
     assert result.network_rows["counterfactual"] >= 4 * record["steps"]
     ask(pipeline, faces[:1], tmp_path / "some", **some)
     record = json.loads((tmp_path / "some" / "record.json").read_text())
@@ -621,7 +620,7 @@ def test_progress_of_a_part_is_its_own(pipeline, faces, tmp_path: Path) -> None:
 
 
 def test_the_judge_reads_attributes_unless_told_otherwise(pipeline, faces, tmp_path: Path) -> None:
-    results = generate(pipeline, faces, do={"smiling": flip}, steps=2, out=tmp_path / "out")
+    results = generate(pipeline, faces, do={"smiling": flip}, sampling=2, out=tmp_path / "out")
     seen = pipeline.judge.read([Image.open(path) for path in faces])
     for i, result in enumerate(results):
         assert result.attributes_from == "judge"
@@ -635,7 +634,7 @@ def test_without_a_judge_attributes_must_be_given(faces: list[Path], tmp_path: P
     with refused("attributes", "no judge", "table.csv"):
         generate(blind, faces, do={"smiling": 1}, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    results = ask(blind, faces, tmp_path / "out", reverse=False, solver="ddim")
+    results = ask(blind, faces, tmp_path / "out", reverse=False, sampling="ddim karras 3")
     assert (results[0].judged, results[0].reversal_error) == ({}, None)
     assert results[0].network_rows == {"counterfactual": 12}
 
@@ -752,7 +751,7 @@ def test_a_run_that_was_killed_between_a_picture_and_the_record_goes_on(
 def killed_run(folder: Path, kills: int, seed: int) -> None:
     """A run that is killed again and again, and then ends; beside one that nobody disturbed."""
     pipeline, faces = tiny_pipeline(), draw(folder / "faces", [f"{i}.png" for i in range(6)])
-    how = {"batch_size": 6, "steps": 6}
+    how = {"batch_size": 6, "sampling": 6}
     start = time.monotonic()
     ask(pipeline, faces, folder / "whole", **how)
     seconds = (time.monotonic() - start) / 2
@@ -864,9 +863,9 @@ def test_existing_outputs_are_replaced_only_on_demand(pipeline, faces, tmp_path:
     ask(pipeline, faces, out)
     before = (out / "record.json").read_bytes()
     with refused(f"out {out}", "(steps: int 3)", "another one (steps: int 2)", "--overwrite"):
-        ask(pipeline, faces, out, steps=2)
+        ask(pipeline, faces, out, sampling=2)
     assert (out / "record.json").read_bytes() == before
-    ask(pipeline, faces, out, steps=2, overwrite=True)
+    ask(pipeline, faces, out, sampling=2, overwrite=True)
     assert json.loads((out / "record.json").read_text())["steps"] == 2
 
 
@@ -896,11 +895,11 @@ def test_outputs_that_would_replace_each_other_are_refused(pipeline, tmp_path, n
         ({"do": {}}, "do", ["at least one"]),
         ({"do": {"agge": 1}}, "intervention", ["'age'"]),
         ({"do": {"age": 1000}}, "intervention on 'age'", ["0 to 100"]),
-        ({"steps": 0}, "steps", ["1 to 100"]),
-        ({"solver": "dpm"}, "solver", ["'dpm-2m'"]),
-        ({"quality": "papr"}, "quality", ["did you mean 'paper'?"]),
-        ({"quality": "paper", "steps": None}, "steps", ["1 to 100", "1000"]),
-        ({"grid": "log_snr"}, "grid", ["did you mean 'log-snr'?"]),
+        ({"sampling": 0}, "steps", ["1 to 100"]),
+        ({"sampling": "dpm"}, "sampling", ["'dpm-2m'"]),
+        ({"sampling": "papr"}, "sampling", ["did you mean 'paper'?"]),
+        ({"sampling": "paper"}, "steps", ["1 to 100", "1000"]),
+        ({"sampling": "ddim log_snr 3"}, "grid", ["did you mean 'log-snr'?"]),
         ({"batch_size": 0}, "batch_size", ["256"]),
         ({"batch_size": 2}, "batch_size", ["at least 3 network rows", "got 2"]),
         ({"guidance": "cfg:3"}, "guidance", ["fcfg.Guidance"]),

@@ -23,7 +23,7 @@ from fcfg.evaluation.subset import draw_targets
 from fcfg.generation import generate
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.training import train
-from fcfg.training.settings import validated
+from fcfg.training.config import TrainingConfig
 from refusal import refused
 from runs import TINY
 
@@ -56,7 +56,9 @@ def model(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Counterfact
         "scm": {"steps": 2},
         "run": {"sheets": 1},
     }
-    return fcfg.load(train(validated(config), tmp_path_factory.mktemp("run") / "digits"))
+    return fcfg.load(
+        train(TrainingConfig.model_validate(config), tmp_path_factory.mktemp("run") / "digits")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +111,8 @@ def asked_again(
     pipeline: CounterfactualPipeline, examples: Examples, **question: Any
 ) -> list[str]:
     images = torch.from_numpy(examples.images.astype(np.float32)) / 127.5 - 1
-    pair = pipeline.counterfactual(images, examples.attributes, steps=2, **question)
-    again = pipeline.counterfactual(pair.images, pair.attributes, {"bold": 1}, steps=2)
+    pair = pipeline.counterfactual(images, examples.attributes, sampling=2, **question)
+    again = pipeline.counterfactual(pair.images, pair.attributes, {"bold": 1}, sampling=2)
     assert again.abduction.attributes["digit"].tolist() == pair.attributes["digit"].tolist()
     return DIGIT.labels(pair.attributes["digit"])
 
@@ -132,7 +134,7 @@ def test_a_number_in_do_is_no_guess(model, examples: Examples) -> None:
 
 def test_what_a_judge_reads_can_be_asked_about(model, folder: Path, tmp_path: Path) -> None:
     files = sorted(folder.glob("0*.png"))[:3]
-    out = {"steps": 2, "batch_size": 64}
+    out = {"sampling": 2, "batch_size": 64}
     read = generate(model, files, do={"digit": "4"}, out=tmp_path / "judge", **out)
     pixels = np.stack([np.asarray(Image.open(file)) for file in files]).transpose(0, 3, 1, 2)
     seen = model.judge.read(torch.from_numpy(pixels).float() / 127.5 - 1).attributes

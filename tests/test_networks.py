@@ -9,7 +9,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from fcfg.bench.hardware import flops_of
-from fcfg.diffusion.networks import PAPER, Judge, JudgeConfig, UNet, UNetConfig, under_all
+from fcfg.diffusion.networks import (
+    PAPER,
+    Judge,
+    JudgeConfig,
+    UNet,
+    UNetConfig,
+    repeat_for_conditions,
+)
 from fcfg.diffusion.networks.group_norm import GroupNorm
 from place import DEVICE, anywhere
 
@@ -147,7 +154,9 @@ def test_what_no_condition_has_entered_is_computed_once(name: str) -> None:
         x = torch.empty(2, config.channels, config.size, config.size)
         t, c = torch.empty(2, dtype=torch.int64), torch.empty(6, config.condition)
         shared = flops_of(lambda: network(x, t, c))
-        repeated = flops_of(lambda: network(under_all(x, c), under_all(t, c), c))
+        repeated = flops_of(
+            lambda: network(repeat_for_conditions(x, c), repeat_for_conditions(t, c), c)
+        )
         level = network.down[0].block.first
         once = flops_of(lambda: (network.time(torch.empty(2, config.base)), network.stem(x)))
         once += flops_of(lambda: level(torch.empty(2, config.base, *x.shape[2:])))

@@ -12,7 +12,7 @@ import torch
 from evaluations import asked, evaluation
 from fcfg import save
 from fcfg.cli import main
-from fcfg.diffusion.denoiser import Prediction
+from fcfg.diffusion.prediction import Prediction
 from fcfg.guidance import CFG, AbstractRule, Guidance, register_rule
 from fcfg.guidance.rules import RULES
 from fcfg.reports.rule_styles import setting, strongest
@@ -50,7 +50,7 @@ def registered() -> Iterator[None]:
 def answer(guidance: Guidance) -> torch.Tensor:
     images = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
     pair = tiny_pipeline().counterfactual(
-        images, ATTRIBUTES, {"age": 90}, guidance=guidance, steps=3
+        images, ATTRIBUTES, {"age": 90}, guidance=guidance, sampling=3
     )
     return pair.images
 

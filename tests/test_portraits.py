@@ -155,7 +155,7 @@ def test_drawings_go_straight_into_a_pipeline() -> None:
     denoiser = fcfg.Denoiser(fcfg.UNet(config), embedder, fcfg.NoiseSchedule())
     scm = fcfg.StructuralCausalModel(space, portraits.graph())
     pipeline = fcfg.CounterfactualPipeline(denoiser, scm)
-    pair = pipeline.counterfactual(record.images, record.attributes, {"smiling": 1}, steps=2)
+    pair = pipeline.counterfactual(record.images, record.attributes, {"smiling": 1}, sampling=2)
     truth = portraits.counterfactual(record, {"smiling": 1})
     assert pair.images.shape == truth.images.shape
     assert np.array_equal(pair.attributes["smiling"], truth.attributes["smiling"])

@@ -22,7 +22,7 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Counterfactual
 from fcfg.pipeline.runtime import StepRecorder, graph_cache, prepare_denoiser
 from fcfg.pipeline.runtime.options import Execution
-from fcfg.sampling import StepRecord, parse_solver
+from fcfg.sampling import StepRecord, as_solver
 from graphs import make_up_graphs
 from place import DEVICE
 from test_execution import FCFG, Counting, ask, awake_model, distance, without_the_compiler
@@ -70,7 +70,7 @@ def ask_do(
     **options: Any,
 ) -> Counterfactual:
     faces = portraits.sample(count, seed=seed, size=SIZE)
-    asked = {"guidance": FCFG, "quality": "paper", "steps": 4} | options
+    asked = {"guidance": FCFG, "sampling": "ddim uniform 4"} | options
     return pipeline.counterfactual(faces.images, faces.attributes, do, **asked)
 
 
@@ -97,7 +97,7 @@ def test_recorded_steps_answer_as_the_steps_do(recorded, plain, solver, guidance
     pipeline = recorded(awake_model())
     guidance = guidance.replace(start=0.2, stop=0.9)  # some steps are guided, and some are not
     for steps in (5, 4):  # the second time nothing is recorded
-        options = {"solver": solver, "guidance": guidance, "steps": steps, "grid": "karras"}
+        options = {"guidance": guidance, "sampling": f"{solver} karras {steps}"}
         alike(ask(pipeline, 2, **options), ask(plain, 2, **options))
         if steps == 5:
             count = recordings(pipeline)
@@ -117,7 +117,7 @@ def test_recordings_of_rules_and_solvers_are_not_mixed_up(recorded, plain) -> No
     """Shapes alone do not tell them apart."""
     pipeline = recorded(awake_model())
     rules = [*RULES[1::2], RULES[5].replace(eta=1.0)]
-    for options in [{"guidance": rule} for rule in rules] + [{"solver": "heun"}]:
+    for options in [{"guidance": rule} for rule in rules] + [{"sampling": "heun uniform 4"}]:
         alike(ask(pipeline, 1, **options), ask(plain, 1, **options))
 
 
@@ -127,7 +127,7 @@ def test_another_question_is_answered_by_the_same_recordings(recorded, plain) ->
     count = recordings(pipeline)
     stronger = Guidance.fcfg(affected=5.0, invariant=0.5)
     for do in ({"smiling": 0}, {"male": 1}, {"young": [0, 1, 0], "male": 1}):
-        options = {"guidance": stronger, "steps": 4, "seed": 7}
+        options = {"guidance": stronger, "sampling": "ddim uniform 4", "seed": 7}
         pairs = [ask_do(asked, do, 3, **options) for asked in (pipeline, plain)]
         alike(*pairs)
         backs = [asked.reverse(pair) for asked, pair in zip((pipeline, plain), pairs, strict=True)]
@@ -142,7 +142,7 @@ def test_what_was_told_of_a_step_stays(recorded, plain) -> None:
     told: list[list[StepRecord]] = []
     for pipeline in (recorded(awake_model()), plain):
         told.append([])
-        ask(pipeline, 2, steps=4, on_step=told[-1].append)
+        ask(pipeline, 2, sampling="ddim uniform 4", on_step=told[-1].append)
     assert len(told[0]) == len(told[1]) == 8
     for one, other in zip(*told, strict=True):
         assert torch.allclose(one.trajectory.x, other.trajectory.x, atol=1e-3)
@@ -185,8 +185,11 @@ def test_recorded_steps_of_a_compiled_network(recorded, precision: str) -> None:
     """All of it but the compiler; on a GPU with it, by hand: it takes minutes."""
     pipeline = recorded(awake_model(), precision, compile=True, batch_size=6)
     with without_the_compiler():
-        found = [ask(pipeline, 2, steps=steps) for steps in (3, 4)]
-    wanted = [ask(recorded(awake_model(), precision), 2, steps=steps) for steps in (3, 4)]
+        found = [ask(pipeline, 2, sampling=f"ddim uniform {steps}") for steps in (3, 4)]
+    wanted = [
+        ask(recorded(awake_model(), precision), 2, sampling=f"ddim uniform {steps}")
+        for steps in (3, 4)
+    ]
     for one, other in zip(found, wanted, strict=True):
         assert distance(one, other) < (1e-5 if precision == "float32" else 0.03)
 
@@ -278,7 +281,7 @@ def test_only_our_network_is_recorded_and_only_on_a_gpu() -> None:
 
 def test_a_recording_solver_is_called_what_it_is(recorded) -> None:
     recorder = recorded(awake_model())._recorder
-    assert str(recorder.replaying(parse_solver("dpm-2m"))) == "dpm-2m"
+    assert str(recorder.replaying(as_solver("dpm-2m"))) == "dpm-2m"
 
 
 def test_another_network_in_its_place_is_asked(recorded, plain) -> None:
@@ -321,6 +324,6 @@ def test_threads_take_turns(recorded, plain) -> None:
     pipeline = recorded(awake_model())
     asked = [{"smiling": 1}, {"male": 1}, {"young": 1}] * 2
     with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda do: ask_do(pipeline, do, steps=8), asked))
+        found = list(pool.map(lambda do: ask_do(pipeline, do, sampling="ddim uniform 8"), asked))
     for do, pair in zip(asked, found, strict=True):
-        alike(pair, ask_do(plain, do, steps=8))
+        alike(pair, ask_do(plain, do, sampling="ddim uniform 8"))

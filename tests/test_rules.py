@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fcfg.diffusion.denoiser import Prediction, Step
+from fcfg.diffusion.prediction import Prediction, Step
 from fcfg.diffusion.schedule import NoiseSchedule, clean_image
 from fcfg.guidance import APG, CFG, AbstractRule, CFGPlusPlus
 from fcfg.guidance.apg import project

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.diffusion.denoiser import ConditionalPredictor
+from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.sampling import (
@@ -106,7 +106,7 @@ def test_ddim_follows_the_exact_flow_to_first_order(ascending: bool) -> None:
 def round_trip(solver: DDIM | FixedPointDDIM, steps: int) -> tuple[float, Trajectory]:
     pipeline = mixture_pipeline()
     faces, attributes = mixture_faces(pipeline, 8)
-    abduction = pipeline.abduct(faces, attributes, steps=steps, solver=solver, grid="uniform")
+    abduction = pipeline.abduct(faces, attributes, sampling=f"{solver} uniform {steps}")
     back = pipeline.predict(abduction, pipeline.act(attributes, {}), Guidance.none())
     return (back.trajectory.x - faces).abs().mean().item(), abduction.trajectory
 

@@ -10,9 +10,10 @@ import yaml
 
 from fcfg.datasets.registry import default_attributes
 from fcfg.diffusion.networks import PAPER
-from fcfg.training import train
+from fcfg.support.config_errors import validate
+from fcfg.support.config_files import to_yaml
+from fcfg.training import TrainingConfig, presets, read_config, train
 from fcfg.training.describe import describe
-from fcfg.training.settings import presets, read_config, to_yaml, validated
 from refusal import refused
 from runs import NO_FOLDERS, TINY, tiny
 
@@ -95,7 +96,7 @@ def test_steps_in_epochs_follow_from_the_number_of_images(tmp_path: Path) -> Non
     assert describe(drawn).steps == drawn.diffusion_steps(48) == 18
     assert describe(drawn).lines()[1] == "steps: 18 on 48 images"
     folder = {"format": "folder", "size": 8}
-    nowhere = validated({**drawn.model_dump(mode="json"), "data": folder})
+    nowhere = TrainingConfig.model_validate({**drawn.model_dump(mode="json"), "data": folder})
     assert describe(nowhere).steps is None
     assert "unknown" in describe(nowhere).lines()[1]
     rows = [f"{i}.png,{i % 2},1,0" for i in range(20)]
@@ -205,7 +206,7 @@ def test_a_missing_key_is_named() -> None:
     values = dict(TINY)
     del values["data"]
     with refused("'data'", "none", "add this key"):
-        validated(values)
+        validate(TrainingConfig, values, "configuration")
 
 
 def test_both_or_neither_of_steps_and_epochs_is_refused() -> None:

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fcfg.diffusion.denoiser import ConditionalPredictor
+from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction, Action
-from fcfg.sampling import BDIA, DDIM, AbstractSolver, DPMSolver2M, FixedPointDDIM, Heun, Plan
+from fcfg.sampling import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Heun, Plan
 from place import anywhere
 from refusal import refused
 from worlds import RULES, mixture_faces, mixture_pipeline, pipeline_of
@@ -26,12 +26,12 @@ def rms(x: Tensor) -> Tensor:
 
 
 def asked(
-    n: int = 6, *, steps: int = 40, solver: AbstractSolver | str = "ddim", grid: str = "uniform"
+    n: int = 6, sampling: str = "ddim uniform 40"
 ) -> tuple[CounterfactualPipeline, Abduction, Action]:
     """A pipeline, an abduction and an action of n images."""
     pipeline = mixture_pipeline()
     faces, attributes = mixture_faces(pipeline, n)
-    abduction = pipeline.abduct(faces, attributes, steps=steps, solver=solver, grid=grid)
+    abduction = pipeline.abduct(faces, attributes, sampling=sampling)
     return pipeline, abduction, pipeline.act(attributes, {"smiling": 1})
 
 
@@ -55,7 +55,7 @@ def test_the_answer_moves_by_no_more_than_the_tolerance(guidance: Guidance) -> N
     "solver", [DDIM(), FixedPointDDIM(2), DPMSolver2M(), Heun(), BDIA()], ids=str
 )
 def test_it_saves_rows_under_every_solver_and_all_are_counted(solver) -> None:
-    pipeline, abduction, action = asked(solver=solver, grid="karras")
+    pipeline, abduction, action = asked(sampling=f"{solver} karras 40")
     network, guidance = pipeline.denoiser.network, Guidance.fcfg(affected=3.0, invariant=1.2)
     whole = pipeline.predict(abduction, action, guidance)
     before = network.rows
@@ -108,7 +108,7 @@ def test_a_settled_image_is_asked_about_as_the_plain_model_is(guidance: Guidance
 
 
 def test_no_tolerance_is_the_plain_rule_and_costs_the_same() -> None:
-    pipeline, abduction, action = asked(2, steps=10)
+    pipeline, abduction, action = asked(2, "ddim uniform 10")
     guidance = Guidance.fcfg(affected=3.0, invariant=1.2)
     pairs = [
         pipeline.predict(abduction, action, g) for g in (guidance, guidance.replace(tolerance=0))
@@ -131,7 +131,7 @@ def test_a_tolerance_and_an_interval_go_together(guidance: Guidance) -> None:
 
 
 def test_where_guidance_was_never_felt_it_goes_on() -> None:
-    pipeline, abduction, action = asked(2, steps=10)
+    pipeline, abduction, action = asked(2, "ddim uniform 10")
     guidance = Guidance.cfg(3.0)
     whole = pipeline.predict(abduction, action, guidance)
     pair = pipeline.predict(abduction, action, guidance.replace(tolerance=1e6))
@@ -151,7 +151,7 @@ def test_an_attribute_that_shows_late_is_not_given_up_before_it_does() -> None:
     pipeline = pipeline_of(LateNetwork(), NoiseSchedule(), 1)
     faces = torch.zeros(2, 1, 4, 4, dtype=torch.float64)
     pair = pipeline.counterfactual(
-        faces, {"smiling": [0, 1]}, {"smiling": 1}, guidance=Guidance.cfg(3.0), steps=20
+        faces, {"smiling": [0, 1]}, {"smiling": 1}, guidance=Guidance.cfg(3.0), sampling=20
     )
     early = pipeline.predict(pair.abduction, pair.action, Guidance.cfg(3.0).replace(tolerance=0.1))
     none = pipeline.predict(pair.abduction, pair.action, Guidance.none())

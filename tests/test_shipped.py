@@ -66,7 +66,7 @@ def test_the_shipped_model_changes_what_it_is_asked_to_change() -> None:
         faces.attributes,
         do={"smiling": lambda smiling: 1 - smiling},
         guidance=fcfg.Guidance.none(),
-        steps=20,
+        sampling=20,
     )
     assert pipeline.judge is not None
     before, after = (pipeline.judge.read(i).factors for i in (faces.images, pair.images))

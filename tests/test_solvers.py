@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import reference
-from fcfg.diffusion.denoiser import (
+from fcfg.diffusion.prediction import (
     AbstractPredictor,
     ConditionalPredictor,
     Images,
@@ -31,9 +31,10 @@ from fcfg.sampling import (
     FixedPointDDIM,
     Heun,
     Plan,
+    SamplingConfig,
     Trajectory,
+    as_solver,
     integrate,
-    parse_solver,
     time_grid,
 )
 from place import DEVICE, anywhere
@@ -172,7 +173,9 @@ def test_bdia_is_undone_exactly_whatever_the_network(steps, gamma, kind) -> None
     attributes = {"smiling": [0, 1] * 4}
     lost = {}
     for solver in (BDIA(gamma), DDIM()):
-        abduction = pipeline.abduct(faces, attributes, steps=steps, solver=solver, grid=kind)
+        abduction = pipeline.abduct(
+            faces, attributes, sampling=SamplingConfig(solver, kind, steps)
+        )
         back = pipeline.predict(abduction, pipeline.act(attributes, {}), Guidance.none())
         lost[solver] = (back.trajectory.x - faces).abs().max().item()
     assert lost[BDIA(gamma)] < 1e-9
@@ -220,7 +223,11 @@ def test_every_network_row_is_counted(solver: AbstractSolver, text: str, rows: i
     faces, attributes = mixture_faces(pipeline, 3)
     network = pipeline.denoiser.network
     pair = pipeline.counterfactual(
-        faces, attributes, {"smiling": 1}, guidance=Guidance.parse(text), steps=6, solver=solver
+        faces,
+        attributes,
+        {"smiling": 1},
+        guidance=Guidance.parse(text),
+        sampling=SamplingConfig(solver, "karras", 6),
     )
     up, down = ROWS[str(solver)]
     assert pair.abduction.trajectory.evaluations == up
@@ -238,9 +245,7 @@ def test_steps_outside_the_guidance_take_one_row(solver: AbstractSolver) -> None
         attributes,
         {"smiling": 1},
         guidance=guidance,
-        steps=8,
-        solver=solver,
-        grid="uniform",
+        sampling=SamplingConfig(solver, "uniform", 8),
     )
     assert pair.evaluations - pair.abduction.trajectory.evaluations == 4 * 1 + 4 * 2
     whole = pipeline.predict(pair.abduction, pair.action, Guidance.cfg(3.0))
@@ -253,7 +258,7 @@ def test_steps_outside_the_guidance_take_one_row(solver: AbstractSolver) -> None
 def test_cfg_at_weight_1_is_the_plain_model(solver: AbstractSolver) -> None:
     pipeline = mixture_pipeline()
     faces, attributes = mixture_faces(pipeline, 2)
-    abduction = pipeline.abduct(faces, attributes, steps=6, solver=solver)
+    abduction = pipeline.abduct(faces, attributes, sampling=SamplingConfig(solver, "karras", 6))
     action = pipeline.act(attributes, {"smiling": 1})
     ends = [
         pipeline.predict(abduction, action, guidance).trajectory.x
@@ -274,7 +279,7 @@ def test_cfgpp_is_cfg_at_its_weight_under_every_solver(solver: AbstractSolver, k
         r_t, r_s = (SCHEDULE.noise(u) / SCHEDULE.signal(u) for u in (t, t - 1))
         return (0.02 * r_t / (r_t - r_s)).item()
 
-    abduction = pipeline.abduct(faces, attributes, steps=10, solver=solver, grid=kind)
+    abduction = pipeline.abduct(faces, attributes, sampling=SamplingConfig(solver, kind, 10))
     action = pipeline.act(attributes, {"smiling": 1})
     plus, cfg, none = (
         pipeline.predict(abduction, action, guidance).trajectory.x
@@ -311,10 +316,15 @@ def test_an_answer_does_not_depend_on_the_batch(solver, dtype, tolerance) -> Non
     pipeline = mixture_pipeline()
     pipeline.denoiser.to(dtype)
     faces, attributes = mixture_faces(pipeline, 5)
-    asked = {"guidance": Guidance.fapg(affected=3.0, invariant=1.2), "steps": 8, "solver": solver}
+    guidance, sampling = Guidance.fapg(affected=3.0, invariant=1.2), f"{solver} log-snr 8"
     whole, pieces = (
         pipeline.counterfactual(
-            faces, attributes, {"smiling": 1}, **asked, grid="log-snr", batch_size=size
+            faces,
+            attributes,
+            {"smiling": 1},
+            guidance=guidance,
+            sampling=sampling,
+            batch_size=size,
         )
         for size in (256, 3)
     )
@@ -337,8 +347,8 @@ def test_few_steps_of_apg_come_near_to_the_papers_thousand(guidance: Guidance) -
         )
         return asked.trajectory.x
 
-    paper = answer(guidance.replace(raw=True), quality="paper")
-    assert torch.allclose(paper, answer(guidance, quality="paper"), atol=1e-9)
+    paper = answer(guidance.replace(raw=True), sampling="paper")
+    assert torch.allclose(paper, answer(guidance, sampling="paper"), atol=1e-9)
     ours, raw = (
         (answer(rule) - paper).abs().mean() for rule in (guidance, guidance.replace(raw=True))
     )
@@ -347,15 +357,15 @@ def test_few_steps_of_apg_come_near_to_the_papers_thousand(guidance: Guidance) -
 
 @solvers
 def test_a_solver_is_its_text(solver: AbstractSolver) -> None:
-    assert parse_solver(str(solver)) == solver
-    assert parse_solver(f" {str(solver).replace(':', ' : ')} ") == solver
+    assert as_solver(str(solver)) == solver
+    assert as_solver(f" {str(solver).replace(':', ' : ')} ") == solver
 
 
 def test_every_name_is_a_solver_and_texts_do_as_well() -> None:
-    assert [str(parse_solver(name)).partition(":")[0] for name in SOLVERS] == list(SOLVERS)
+    assert [str(as_solver(name)).partition(":")[0] for name in SOLVERS] == list(SOLVERS)
     pipeline = mixture_pipeline()
     faces, attributes = mixture_faces(pipeline, 1)
-    abduction = pipeline.abduct(faces, attributes, steps=3, solver="fixed-point:3", grid="karras")
+    abduction = pipeline.abduct(faces, attributes, sampling="fixed-point:3 karras 3")
     assert abduction.solver == FixedPointDDIM(3)
     assert abduction.times == time_grid(SCHEDULE, 3, "karras")
 
@@ -365,7 +375,7 @@ def test_every_name_is_a_solver_and_texts_do_as_well() -> None:
     [
         ("dpm2m", "solver", ["'bdia'", "did you mean 'dpm-2m'?"]),
         ("", "solver", ["use one of 'ddim'"]),
-        (None, "solver", ["a string", "None", "write it as dpm-2m or fixed-point:5"]),
+        (None, "solver", ["its text, such as 'ddim'", "None"]),
         ("ddim:5", "solver 'ddim:5'", ["'ddim' alone", "':5'"]),
         ("fixed-point:0", "fixed-point iterations", ["an integer from 1"]),
         ("fixed-point:-2", "fixed-point iterations", ["an integer from 1"]),
@@ -378,7 +388,7 @@ def test_every_name_is_a_solver_and_texts_do_as_well() -> None:
 )
 def test_texts_that_name_no_solver_are_refused(text, subject: str, fragments: list[str]) -> None:
     with refused(subject, *fragments):
-        parse_solver(text)
+        as_solver(text)
 
 
 def test_a_gamma_that_is_no_number_is_refused() -> None:

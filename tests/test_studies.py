@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+import execution_rates
 import precision
 import reproduction_tables
 import reversibility
@@ -159,7 +160,7 @@ def rounded(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 def test_rounding_in_half_of_the_steps_is_another_answer(rounded: dict[str, Any]) -> None:
     """And float32 in all of them is none; a finer way is another answer, too."""
     away = {(row["precision"], row["way"]): row["mean"] for row in rounded["rows"]}
-    default = str(solver_study.QUALITIES["default"])
+    default = str(solver_study.PRESETS["default"])
     assert away["float32", default] == 0
     whole = away["bf16", default]
     for half in ("noisiest", "cleanest"):
@@ -189,4 +190,12 @@ def test_the_network_asked_is_the_one_whose_turn_it_is() -> None:
 
 def test_a_way_is_read_as_it_is_written() -> None:
     for text in (solver_study.REFERENCE, *solver_study.SWEEP):
-        assert str(solver_study.Way.parse(text)) == text
+        assert str(solver_study.SamplingConfig.parse(text)) == text
+
+
+def test_rates_are_measured_and_written(tmp_path: Path) -> None:
+    words = ["--rows", "1", "--ways", "as loaded", "prepared", "--out", str(tmp_path / "x.json")]
+    found = execution_rates.main(words)
+    assert list(found["rows_per_second"]["1"]) == ["as loaded", "prepared"]
+    assert all(rate > 0 for rate in found["rows_per_second"]["1"].values())
+    assert json.loads((tmp_path / "x.json").read_text()) == found

@@ -12,10 +12,12 @@ import torch
 from torch import nn
 
 import fcfg
-from fcfg.training import train
+from fcfg.training import TrainingConfig, train
+from fcfg.training.config import Diffusion
 from fcfg.training.loop import Course, MovingAverage
 from fcfg.training.objectives import DenoisingObjective
-from fcfg.training.run import accelerator_for, denoising_optimiser
+from fcfg.training.preflight import accelerator_for, check_batches
+from fcfg.training.run import denoising_optimiser
 from fcfg.training.workspace import new_denoiser
 from refusal import refused
 from runs import Recorder, log_of, same, tiny, tiny_file, weights
@@ -122,22 +124,14 @@ def test_a_graph_with_arrows_gets_its_mechanisms_fitted(tmp_path: Path) -> None:
 
 
 def test_sheets_leave_out_what_cannot_be_answered_yet(tmp_path: Path) -> None:
-    config = tiny(
-        attributes={
-            "smiling": {"kind": "binary"},
-            "age": {"kind": "continuous", "low": 20, "high": 80},
-            "hair": {"kind": "categorical", "levels": ["dark", "fair", "red", "grey"]},
-        },
-        graph={"age": [], "hair": ["age"], "smiling": []},
-        data={"format": "portraits-causal"},
-        run={"sheets": 1},
-    )
-    config = config.model_copy(
-        update={
-            "attributes": {k: config.attributes[k] for k in ("smiling", "age", "hair")},
-            "graph": {k: config.graph[k] for k in ("smiling", "age", "hair")},
-        }
-    )
+    values = tiny(data={"format": "portraits-causal"}, run={"sheets": 1}).model_dump()
+    values["attributes"] = {
+        "smiling": {"kind": "binary"},
+        "age": {"kind": "continuous", "low": 20, "high": 80},
+        "hair": {"kind": "categorical", "levels": ["dark", "fair", "red", "grey"]},
+    }
+    values["graph"] = {"smiling": [], "age": [], "hair": ["age"]}
+    config = TrainingConfig.model_validate(values)
     out = train(config, tmp_path / "run", "diffusion")
     assert len(list((out / "training/sheets").iterdir())) == 1
 
@@ -149,7 +143,7 @@ def test_accumulated_pieces_make_the_same_step(finished: Path, tmp_path: Path) -
 
 
 def test_streaming_changes_nothing(finished: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("fcfg.training.feed._HOST", 0)
+    monkeypatch.setattr("fcfg.training.feed._HOST_BYTES", 0)
     assert same(train(tiny(), tmp_path / "run"), finished)
 
 
@@ -212,12 +206,8 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
 
 
 def test_batches_that_do_not_divide_among_processes_are_refused() -> None:
-    from types import SimpleNamespace
-
-    from fcfg.training.run import check_shares
-
     with refused("diffusion.batch", "a multiple of 3", "--set diffusion.batch=6"):
-        check_shares(tiny(), SimpleNamespace(num_processes=3))
+        check_batches(tiny(), processes=3)
 
 
 def test_a_process_trains_in_one_way_only(tmp_path: Path) -> None:
@@ -229,13 +219,14 @@ def test_a_process_trains_in_one_way_only(tmp_path: Path) -> None:
 
 
 def test_the_learning_rate_rises_then_falls() -> None:
-    course = Course("x", 0, steps=10, batch=1, learning_rate=2.0, warmup=4, decay="cosine")
+    settings = Diffusion(steps=10, learning_rate=2.0, warmup=4, decay="cosine")
+    course = Course("x", 0, steps=10, settings=settings)
     rates = [course.rate_at(step) for step in range(11)]
     assert rates[:4] == [0.5, 1.0, 1.5, 2.0]
     assert rates[4] == 2.0
     assert rates[7] == pytest.approx(1.0)
     assert rates[10] == pytest.approx(0.0)
-    constant = Course("x", 0, steps=10, batch=1, learning_rate=2.0)
+    constant = Course("x", 0, steps=10, settings=Diffusion(steps=10, learning_rate=2.0))
     assert {constant.rate_at(step) for step in range(10)} == {2.0}
 
 

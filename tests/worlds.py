@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
-from fcfg.diffusion.denoiser import AbstractPredictor, Denoiser, Images, Prediction, State, Step
+from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, State, Step
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline

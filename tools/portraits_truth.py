@@ -124,8 +124,7 @@ def evaluate(
     abduction = pipeline.abduct(
         record.images,
         record.attributes,
-        quality="paper",
-        steps=args.steps,
+        sampling=f"ddim uniform {args.steps}",
         batch_size=chunk(args, rows=1),
     )
     print(f"abduction {time.perf_counter() - start:.1f} s", flush=True)

@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 
 import fcfg
-from fcfg.diffusion.denoiser import Evaluate
+from fcfg.diffusion.prediction import Evaluate
 from fcfg.evaluation import Experiment, choose_subset
 from fcfg.evaluation.provenance import collect_provenance, without_folders
 from fcfg.evaluation.subset import draw_targets
 from fcfg.metrics import image_mae
-from fcfg.sampling import QUALITIES, Way
+from fcfg.sampling import PRESETS, SamplingConfig
 from fcfg.support.files import write_atomically
 
 GUIDANCE = "fcfg:affected=3.0,invariant=1.2"
@@ -66,25 +66,26 @@ class Question:
         self.action = self.pipeline.act(attributes, wanted)
         self.rows = args.batch_size
 
-    def answer(self, way: Way) -> tuple[Tensor, Tensor]:
+    def answer(self, way: SamplingConfig) -> tuple[Tensor, Tensor]:
         """Counterfactuals, and what comes back."""
         pipeline, guidance = self.pipeline, fcfg.Guidance.parse(GUIDANCE)
-        how: dict[str, Any] = {"solver": way.solver, "grid": way.grid, "steps": way.steps}
         abduction = pipeline.abduct(
-            self.subset.images, self.subset.attributes, **how, batch_size=self.rows
+            self.subset.images, self.subset.attributes, sampling=way, batch_size=self.rows
         )
         pair = pipeline.predict(abduction, self.action, guidance, batch_size=self.rows)
         return pair.images, pipeline.reverse(pair, batch_size=self.rows).images
 
-    def middle(self, way: Way) -> int:
+    def middle(self, way: SamplingConfig) -> int:
         """The time that halves its steps."""
         times = way.times(self.pipeline.denoiser.schedule)
         return times[len(times) // 2]
 
 
-def answers(question: Question, args: argparse.Namespace) -> Iterator[tuple[str, Way, Any]]:
+def answers(
+    question: Question, args: argparse.Namespace
+) -> Iterator[tuple[str, SamplingConfig, Any]]:
     """Every precision, the reference first, and the finer way last."""
-    pipeline, way, finer = question.pipeline, QUALITIES["default"], Way.parse(args.finer)
+    pipeline, way, finer = question.pipeline, PRESETS["default"], SamplingConfig.parse(args.finer)
     denoiser = pipeline.denoiser
     pipeline.prepare("float32")
     yield "float32", way, question.answer(way)

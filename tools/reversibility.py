@@ -83,7 +83,10 @@ class Question:
         """There and back under every guidance."""
         images = self.subset.images
         abduction = pipeline.abduct(
-            images, self.subset.attributes, quality="paper", steps=steps, batch_size=batch_size
+            images,
+            self.subset.attributes,
+            sampling=f"ddim uniform {steps}",
+            batch_size=batch_size,
         )
         found = {}
         for text in GUIDANCE:

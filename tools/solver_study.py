@@ -31,11 +31,11 @@ from fcfg.evaluation import Evaluation, Experiment, Summary, choose_subset, find
 from fcfg.evaluation.provenance import collect_provenance, without_folders
 from fcfg.evaluation.summary import Cell, summarise
 from fcfg.metrics import Estimate
-from fcfg.sampling import QUALITIES, Way
+from fcfg.sampling import PRESETS, SamplingConfig
 from fcfg.support.files import write_atomically
 
 GUIDANCE = ("cfg:3.0", "fcfg:affected=3.0,invariant=1.2")
-REFERENCE = str(QUALITIES["paper"])
+REFERENCE = str(PRESETS["paper"])
 SWEEP = (
     *(f"ddim uniform {steps}" for steps in (10, 20, 50, 100, 200)),
     *(f"ddim karras {steps}" for steps in (20, 50)),
@@ -48,7 +48,7 @@ SWEEP = (
 FARTHER = 1.05  # than the reference's way back, at most
 
 
-def folder_of(way: Way) -> str:
+def folder_of(way: SamplingConfig) -> str:
     """A name for the results of a way."""
     return str(way).replace(" ", "-").replace(":", "-")
 
@@ -70,7 +70,7 @@ def _within(ours: Estimate, other: Estimate) -> bool:
     return other.low <= ours.value <= other.high
 
 
-def row(way: Way, cell: Cell, reference: Cell) -> dict[str, Any]:
+def row(way: SamplingConfig, cell: Cell, reference: Cell) -> dict[str, Any]:
     """One intervention under one guidance, one way."""
 
     def told(estimate: Estimate | None) -> dict[str, float | int] | None:
@@ -97,7 +97,7 @@ class Study:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.pipeline = fcfg.load(args.model).to(args.device)
-        reference = self._experiment(Way.parse(args.reference))
+        reference = self._experiment(SamplingConfig.parse(args.reference))
         self.subset = choose_subset(self.pipeline, reference, data=args.data)
         size = min(self.subset.images.shape[-2:])
         self.evaluators = find_evaluators(self.pipeline, None, None, fid=False, size=size)
@@ -106,7 +106,7 @@ class Study:
         )
         self.prepared = False
 
-    def _experiment(self, way: Way) -> Experiment:
+    def _experiment(self, way: SamplingConfig) -> Experiment:
         do = self.args.do or list(self.pipeline.space.names)
         return Experiment(
             name=f"solvers/{folder_of(way)}",
@@ -117,7 +117,7 @@ class Study:
             **way.to_json(),
         )
 
-    def summary(self, way: Way) -> Summary:
+    def summary(self, way: SamplingConfig) -> Summary:
         """Evaluate one way, or read what is there."""
         start = time.perf_counter()
         evaluation = Evaluation(
@@ -168,7 +168,7 @@ def main(words: list[str]) -> None:
     args = arguments(words)
     study = Study(args)
     command = ["python", "tools/solver_study.py", *without_folders(words)]
-    ways = list(dict.fromkeys(map(Way.parse, [args.reference, *args.sweep])))
+    ways = list(dict.fromkeys(map(SamplingConfig.parse, [args.reference, *args.sweep])))
     reference: Summary | None = None
     rows: list[dict[str, Any]] = []
     for way in ways:

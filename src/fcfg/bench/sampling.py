@@ -103,9 +103,7 @@ def answer(
         question.do,
         guidance=question.guidance,
         partition=question.partition,
-        steps=question.steps,
-        solver="ddim",
-        grid="uniform",
+        sampling=f"ddim uniform {question.steps}",
         any_size=True,  # costs are measured over several
         batch_size=at_once or question.rows_at_once,
     )

@@ -10,7 +10,7 @@ from fcfg.bench.bench_model import Subject
 from fcfg.bench.record import Measurement
 from fcfg.bench.sampling import alone, described, precision, prepared
 from fcfg.bench.timing import measure, peak_bytes, wait
-from fcfg.sampling import QUALITIES
+from fcfg.sampling import PRESETS
 
 
 def single(
@@ -32,7 +32,7 @@ def single(
     """
     question, device = subject.question(1, 1), subject.device
     rows = question.rows_at_once
-    name = f"{QUALITIES['default']}, {'compiled' if compiled else 'eager'}"
+    name = f"{PRESETS['default']}, {'compiled' if compiled else 'eager'}"
     name += "" if cuda_graphs else ", kernel by kernel"
     with alone(device):
         pipeline = prepared(question, compiled=compiled, rows=rows, cuda_graphs=cuda_graphs)

@@ -29,14 +29,15 @@ from fcfg.datasets.examples import Examples
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import UNet
-from fcfg.training.config import Run
+from fcfg.support.progress import Quiet
+from fcfg.training.config import Diffusion, Run
 from fcfg.training.feed import Batch, Feed
-from fcfg.training.log import Quiet, RunLog
-from fcfg.training.loop import Course, Loop
+from fcfg.training.log import RunLog
+from fcfg.training.loop import Course, Loop, StopRequest
 from fcfg.training.objectives import DenoisingObjective
-from fcfg.training.run import accelerator_for, denoising_optimiser
-from fcfg.training.state import Checkpoints
-from fcfg.training.stopping import StopRequest
+from fcfg.training.preflight import accelerator_for
+from fcfg.training.run import denoising_optimiser
+from fcfg.training.state import LAST_STEP, Checkpoints
 
 TakeStep: TypeAlias = Callable[[], object]
 REFERENCE = "reference, eager"
@@ -183,7 +184,7 @@ def ours(work: Work, folder: Path, *, compiled: bool) -> Generator[dict[str, Tak
 
     with closing(feed(resident=True)) as resident, closing(feed(resident=False)) as streamed:
         loop = Loop(
-            Course("diffusion", seed=0, steps=10**9, batch=batch, learning_rate=1e-4, ema=0.9999),
+            Course("diffusion", 0, LAST_STEP, Diffusion(steps=LAST_STEP, batch=batch)),
             objective,
             denoising_optimiser(denoiser, 1e-4, 1e-4),
             resident,

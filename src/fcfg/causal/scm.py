@@ -33,6 +33,17 @@ Keys: TypeAlias = Sequence[int] | Sequence[str] | NDArray[np.integer]
 OnFit: TypeAlias = Callable[[str, int, float], None]
 
 
+def check_graph(space: AttributeSpace, graph: CausalGraph) -> None:
+    """Refuse a graph whose nodes are not exactly the attributes of a space."""
+    if set(space.names) != set(graph.nodes):
+        raise InputError(
+            "causal graph",
+            expected=f"exactly the attributes {list(space.names)} as nodes",
+            got=list(graph.nodes),
+            do="add what is missing with [] as its parents, remove the rest",
+        )
+
+
 class StructuralCausalModel(nn.Module):
     """Mechanisms over a causal graph: fit, abduct, act.
 
@@ -52,13 +63,7 @@ class StructuralCausalModel(nn.Module):
 
     def __init__(self, space: AttributeSpace, graph: CausalGraph) -> None:
         super().__init__()
-        if set(space.names) != set(graph.nodes):
-            raise InputError(
-                "causal graph",
-                expected=f"exactly the attributes {list(space.names)} as nodes",
-                got=list(graph.nodes),
-                do="add what is missing with [] as its parents, remove the rest",
-            )
+        check_graph(space, graph)
         self.space = space
         self.graph = graph
         self.mechanisms = nn.ModuleDict()

@@ -1,8 +1,8 @@
-"""The command line: it parses, calls and prints.
+"""The command line.
 
-Every command is a module of this folder that holds a function, or an app of further commands, of
-its own name. Only the one that is asked for is imported, so that help comes without torch. What
-the caller got wrong is one line on the standard error and the exit code 2.
+Every command is a module of this folder with a function, or an app of sub-commands, of the same
+name. Only the requested command is imported, so help does not load torch. Wrong input prints one
+line on standard error and exits with code 2.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from fcfg.cli.streams import usable_streams
 from fcfg.support.errors import InputError, check_among
 from fcfg.version import __version__
 
-# What the list of commands says of each; its own help is in its module.
+# Summaries for the list of commands; the full help of each is in its module.
 _COMMANDS = {
-    "demo": "See in minutes what factored guidance is for.",
-    "train": "Train a model, or go on with a training.",
-    "generate": "Make counterfactuals of pictures.",
-    "evaluate": "Measure a model: a table of the paper, or a sweep of your own.",
-    "report": "Make a page to look at of an evaluation.",
-    "bench": "Measure how fast this machine samples and trains.",
-    "data": "Look at data before training on it.",
+    "demo": "See in minutes what factored guidance does.",
+    "train": "Train a model, or resume a training run.",
+    "generate": "Make counterfactuals of images.",
+    "evaluate": "Evaluate a model: a table of the paper, or an experiment of your own.",
+    "report": "Make an HTML report of an evaluation.",
+    "bench": "Measure the speed of this machine.",
+    "data": "Check data before training.",
 }
-_GROUPS = ("data",)  # those that hold further commands
-_REFUSED, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141  # exit codes; the last two as in a shell
+_GROUPS = ("data",)  # those with sub-commands
+_REFUSED, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141  # exit codes; the last two are those of a shell
 
-# Threads that wait for each other by spinning stop a machine whose cores are busy: a step of a
-# small network took 15 times as long there, and as long as before elsewhere. Before torch loads.
+# Threads that spin while waiting block a machine whose cores are busy: a step of a small network
+# took 15 times as long. Without other load it makes no difference. Must be set before torch loads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# The usage errors of Click, which newer releases of Typer hold a copy of.
+# The usage errors of Click, of which newer releases of Typer contain a copy.
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)
 
 
@@ -48,63 +48,63 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
     Args:
-        arguments: What was typed after ``fcfg``; by default what was typed.
+        arguments: Arguments of ``fcfg``; by default those of this process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     with usable_streams(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
-        return _exit_code(words, _asked(words))
+        return _exit_code(words, _command_name(words))
 
 
-def _exit_code(words: list[str], asked: str) -> int:
-    """Run a command; what a caller may get wrong becomes one line and an exit code."""
+def _exit_code(words: list[str], name: str) -> int:
+    """Run a command; turn expected errors into one line and an exit code."""
     try:
         code = _run(words)
-        sys.stdout.flush()  # here, where a closed pipe is expected
+        sys.stdout.flush()  # may raise BrokenPipeError, which is handled here
     except InputError as error:
-        return _end(_REFUSED, f"{asked}: {error}")
+        return _end(_REFUSED, f"{name}: {error}")
     except _UsageError as error:
-        return _end(_REFUSED, _usage(cast(typer.BadParameter, error), asked))
+        return _end(_REFUSED, _usage(cast(typer.BadParameter, error), name))
     except (KeyboardInterrupt, typer.Abort) as error:
-        return _end(_INTERRUPTED, f"{asked}: {str(error) or 'interrupted'}")
+        return _end(_INTERRUPTED, f"{name}: {str(error) or 'interrupted'}")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
     except OSError as error:
         if not _is_about_a_file(error):
             raise
-        return _end(_REFUSED, f"{asked}: {_about_a_file(error)}")
+        return _end(_REFUSED, f"{name}: {_about_a_file(error)}")
     return code
 
 
 def _run(words: list[str]) -> int:
-    wanted = words[0] if not words[0].startswith("-") else None
-    app = _app(wanted)
+    command = get_command(_app(words[0] if not words[0].startswith("-") else None))
     if words in [[group] for group in _GROUPS]:
-        words = [*words, "--help"]  # by itself it does nothing
-    command = get_command(app)
+        words = [*words, "--help"]
     try:
         with command.make_context("fcfg", words) as context:
             command.invoke(context)
-    except typer.Exit as stop:  # so ends --help, too
+    except typer.Exit as stop:  # also raised by --help
         return stop.exit_code
     return 0
 
 
-def _app(wanted: str | None) -> typer.Typer:
-    """The app, of which only the command that is wanted is imported."""
-    if wanted is not None:
-        check_among("command", wanted, _COMMANDS)
+def _app(requested: str | None) -> typer.Typer:
+    """Return the app, with only the requested command imported."""
+    if requested is not None:
+        check_among("command", requested, _COMMANDS)
     app = typer.Typer(
         name="fcfg",
         help="Counterfactual images with diffusion models and factored guidance.",
-        epilog="'fcfg COMMAND --help' says what a command takes, with examples.",
+        epilog="'fcfg COMMAND --help' shows the options of a command, with examples.",
         add_completion=False,
         rich_markup_mode=None,
     )
     app.callback()(_options)
     for name, summary in _COMMANDS.items():
-        loaded = _load(name) if name == wanted else _not_loaded
+        loaded = (
+            getattr(import_module(f"fcfg.cli.{name}"), name) if name == requested else _not_loaded
+        )
         if isinstance(loaded, typer.Typer):
             loaded.rich_markup_mode = None
             for info in loaded.registered_commands:
@@ -115,17 +115,13 @@ def _app(wanted: str | None) -> typer.Typer:
     return app
 
 
-def _load(name: str) -> typer.Typer | Callable[..., Any]:
-    return getattr(import_module(f"fcfg.cli.{name}"), name)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         print(f"fcfg {__version__}")
         raise typer.Exit
 
 
-# The next two have no doc strings: Typer would show them as help.
+# The next two have no docstrings, which Typer would show as help.
 def _options(
     version: Annotated[
         bool,
@@ -140,9 +136,9 @@ def _not_loaded() -> None: ...
 
 
 def _help(function: Callable[..., Any] | None) -> str:
-    r"""The doc string of a command, whose indented paragraphs keep their lines.
+    r"""Return the docstring of a command, with ``\b`` before indented paragraphs.
 
-    A line with nothing but ``\b`` says so to Click.
+    It tells Click to keep their lines.
     """
     paragraphs = (inspect.getdoc(function) or "").split("\n\n")
     return "\n\n".join(("\b\n" if "\n " in text else "") + text for text in paragraphs)
@@ -159,20 +155,20 @@ def _show_warning(
     print(f"fcfg: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
-def _asked(words: Sequence[str]) -> str:
-    """How the command is called in messages.
+def _command_name(words: Sequence[str]) -> str:
+    """Return the name of a command for messages.
 
-    >>> _asked(["generate", "model", "--do"]), _asked(["data", "check", "faces"]), _asked(["-x"])
-    ('fcfg generate', 'fcfg data check', 'fcfg')
+    >>> [_command_name(words) for words in (["generate", "model"], ["data", "check"], ["-x"])]
+    ['fcfg generate', 'fcfg data check', 'fcfg']
     """
     known = [*words[:1]] if words[0] in _COMMANDS else []
     further = [word for word in words[1:2] if words[0] in _GROUPS and not word.startswith("-")]
     return " ".join(["fcfg", *known, *further])
 
 
-def _usage(error: typer.BadParameter, asked: str) -> str:
-    """What Click says of a wrong call, in one line."""
-    path = error.ctx.command_path if error.ctx is not None else asked
+def _usage(error: typer.BadParameter, name: str) -> str:
+    """Return a usage error of Click in one line."""
+    path = error.ctx.command_path if error.ctx is not None else name
     message = " ".join(error.format_message().split()).rstrip(".")
     stop = "" if message.endswith("?") else ";"
     return f"{path}: {message[:1].lower()}{message[1:]}{stop} see '{path} --help'."
@@ -184,9 +180,9 @@ def _end(code: int, line: str) -> int:
 
 
 def _is_about_a_file(error: OSError) -> bool:
-    """Whether the world outside is to blame: a path, a permission, a full disk."""
-    blamed = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
-    return error.errno in (*blamed, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG)
+    """Return whether an error is about a path, a permission or a full disk."""
+    paths = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
+    return error.errno in (*paths, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG)
 
 
 def _about_a_file(error: OSError) -> InputError:
@@ -194,5 +190,5 @@ def _about_a_file(error: OSError) -> InputError:
         str(error.filename or "file"),
         expected="a file or folder that can be used",
         got=error.strerror,
-        do="check its path, its permissions and the room on its disk",
+        do="check its path, its permissions and the free space on its disk",
     )

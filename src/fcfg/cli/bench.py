@@ -71,8 +71,8 @@ def bench(
     import torch
 
     from fcfg.bench import PARTS, Bench, Scale
-    from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device
+    from fcfg.cli.progress import share_bar
 
     place = torch.device(chosen_device(device))
     _check(model, preset, out, overwrite=overwrite)

@@ -118,11 +118,11 @@ def example(
 def _options(
     config: Path | None, group: str | None, split: str | None
 ) -> tuple[FolderData, AttributeSpace | None]:
-    from pydantic import BaseModel, ValidationError
+    from pydantic import BaseModel
 
     from fcfg.causal.attributes import AttributeSpace
     from fcfg.datasets.folder import FolderData
-    from fcfg.support.config_errors import refusal
+    from fcfg.support.config_errors import validate
     from fcfg.support.config_files import read_yaml
 
     class Sections(BaseModel):
@@ -133,10 +133,7 @@ def _options(
     if config is not None:
         expected, advice = "a training configuration", "write one with --init"
         written = read_yaml(config, str(config), expected=expected, do=advice)
-    try:
-        sections = Sections.model_validate(written)
-    except ValidationError as error:
-        raise refusal(error, Sections, str(config)) from error
+    sections = validate(Sections, written, str(config))
     attributes, options = sections.attributes, sections.data
     space = None if attributes is None else AttributeSpace.from_config(attributes)
     said = {name: value for name, value in (("group", group), ("split", split)) if value}

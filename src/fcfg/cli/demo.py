@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fcfg.cli.options import Device
+
 if TYPE_CHECKING:
     from fcfg.evaluation import Evaluation
 
@@ -29,7 +31,7 @@ def demo(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Discard the run in the folder and start again.")
     ] = False,
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Device.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Show in minutes what factored guidance is for, on drawn faces.
 
@@ -41,8 +43,8 @@ def demo(
       fcfg demo
       fcfg demo --full --device cuda
     """
-    from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device
+    from fcfg.cli.progress import share_bar
     from fcfg.cli.tables import print_summary
     from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
     from fcfg.evaluation.provenance import collect_provenance

@@ -8,6 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fcfg.cli.options import (
+    BatchSize,
+    Commit,
+    Device,
+    Grid,
+    Model,
+    Precision,
+    Shard,
+    Solver,
+    Steps,
+)
 from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,9 +27,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[
-        str, typer.Argument(help="Folder of a model, or the name of a shipped one.")
-    ] = "",
+    model: Model = "",
     experiment: Annotated[
         str,
         typer.Argument(
@@ -39,23 +48,20 @@ def evaluate(
     images: Annotated[
         int | None, typer.Option(metavar="N", help="Largest number of images.")
     ] = None,
-    quality: Annotated[
+    sampling: Annotated[
         str | None,
         typer.Option(
-            metavar="default|paper",
-            help="Default of --steps, --solver and --grid; otherwise the experiment's.",
+            metavar="'SOLVER GRID STEPS'",
+            help="Solver, grid and number of steps, such as 'heun karras 10'; or default, paper "
+            "(1,000 steps of DDIM), a solver, or a number of steps. The experiment's by default.",
         ),
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="N", help="Steps from image to noise, and back.")
+    quality: Annotated[
+        str | None, typer.Option(metavar="default|paper", help="The same, by name alone.")
     ] = None,
-    solver: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
-    ] = None,
-    grid: Annotated[
-        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Spacing of the steps.")
-    ] = None,
+    steps: Steps = None,
+    solver: Solver = None,
+    grid: Grid = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed of all random draws.")
     ] = None,
@@ -63,29 +69,13 @@ def evaluate(
         bool | None,
         typer.Option(help="Reverse counterfactuals, too; by default as the experiment says."),
     ] = None,
-    shard: Annotated[
-        str,
-        typer.Option(
-            metavar="I/N",
-            help="Part I of N of the images, counted from 0; by default that of this process "
-            "under 'accelerate launch' or torchrun.",
-        ),
-    ] = "",
-    batch_size: Annotated[
-        str,
-        typer.Option(metavar="N|auto", help="Largest number of network rows per call."),
-    ] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|float32|tf32|bf16",
-            help="Precision of the network, by default tf32 on a GPU; the sampler uses float32.",
-        ),
-    ] = "auto",
+    shard: Shard = "",
+    batch_size: BatchSize = "auto",
+    precision: Precision = "auto",
     compile: Annotated[
-        bool, typer.Option("--compile", help="Compile the network first, which pays off on a GPU.")
+        bool, typer.Option("--compile", help="Compile the network first, which helps on a GPU.")
     ] = False,
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Device.")] = "auto",
+    device: Device = "auto",
     lpips: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Weights of LPIPS (docs/metrics.md).")
     ] = None,
@@ -97,9 +87,7 @@ def evaluate(
         typer.Option(metavar="FOLDER", help="Folder that keeps abductions for other experiments."),
     ] = Path("runs/abductions"),
     report: Annotated[bool, typer.Option(help="Write the report when all rows are there.")] = True,
-    commit: Annotated[
-        str | None, typer.Option(help="Commit of the code, if git cannot tell.")
-    ] = None,
+    commit: Commit = None,
     show: Annotated[
         bool, typer.Option("--show", help="Print the experiment as YAML and exit.")
     ] = False,
@@ -119,12 +107,13 @@ def evaluate(
       fcfg evaluate runs/faces core --images 50
       fcfg evaluate runs/faces core --show > mine.yaml
       fcfg evaluate portraits portraits/core --images 50
-      fcfg evaluate runs/celeba-hq celeba-hq/aff --quality paper --precision bf16 --compile
+      fcfg evaluate runs/celeba-hq celeba-hq/aff --sampling paper --precision bf16 --compile
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
-    from fcfg.evaluation.presets import OWN, experiments, find_experiment, to_yaml
+    from fcfg.evaluation.presets import OWN, experiments, find_experiment
     from fcfg.pipeline.checkpoint import load, read_graph
+    from fcfg.support.config_files import to_yaml
 
     if list_all:
         graph = read_graph(model) if model else None
@@ -141,20 +130,21 @@ def evaluate(
                 got="none",
                 do=f"see '{' '.join(['fcfg evaluate --list', *filter(None, [model])])}'",
             )
-    way: Mapping[str, str | int | None] = {"steps": steps, "solver": solver, "grid": grid}
-    if quality is not None:
-        from fcfg.sampling import find_way
+    parts: Mapping[str, str | int | None] = {"steps": steps, "solver": solver, "grid": grid}
+    if sampling is not None or quality is not None:
+        from fcfg.sampling import combine_sampling
 
-        way = find_way(quality, solver=solver, grid=grid, steps=steps).to_json()
+        parts = combine_sampling(
+            sampling or "default", quality=quality, solver=solver, grid=grid, steps=steps
+        ).to_json()
     graph = read_graph(model) if model and experiment in OWN else None
-    changes = {"images": images, "seed": seed, "reverse": reverse, **way}
+    changes = {"images": images, "seed": seed, "reverse": reverse, **parts}
     chosen = find_experiment(experiment, graph=graph, **changes)
     if show:
         print(to_yaml(chosen), end="")
         return
-    from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
-    from fcfg.cli.progress import ProgressReporter
+    from fcfg.cli.progress import ProgressReporter, share_bar
     from fcfg.evaluation.evaluation import Evaluation
     from fcfg.evaluation.measurements import find_evaluators, judge_of
     from fcfg.evaluation.provenance import collect_provenance

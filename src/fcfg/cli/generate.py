@@ -56,22 +56,26 @@ def generate(
             help="How strongly to push each group of attributes; 'none' for the plain model.",
         ),
     ] = "fcfg:affected=3,invariant=1.2",
-    quality: Annotated[
+    sampling: Annotated[
         str,
         typer.Option(
-            metavar="default|paper",
-            help="Steps, solver and grid, where not given; 'paper' is 1,000 steps of DDIM.",
+            metavar="'SOLVER GRID STEPS'",
+            help="Solver, grid and number of steps, such as 'heun karras 10'; or default, paper "
+            "(1,000 steps of DDIM), a solver, or a number of steps.",
         ),
     ] = "default",
+    quality: Annotated[
+        str | None, typer.Option(metavar="default|paper", help="The same, by name alone.")
+    ] = None,
     steps: Annotated[
-        int | None, typer.Option(metavar="N", help="From picture to noise, and back.")
+        int | None, typer.Option(metavar="N", help="Number of steps, there and back.")
     ] = None,
     solver: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
     ] = None,
     grid: Annotated[
-        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Where the steps are.")
+        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Spacing of the steps.")
     ] = None,
     seed: Annotated[
         int, typer.Option(metavar="N", help="Of what discrete attributes leave open.")
@@ -125,22 +129,22 @@ def generate(
     Examples:
       fcfg generate portraits face.png --do smiling=1
       fcfg generate model faces/ --attributes faces/labels.csv --do smiling=flip
-      fcfg generate model scan.png --attributes 'age=40,sex=1' --do age=+20 --quality paper
+      fcfg generate model scan.png --attributes 'age=40,sex=1' --do age=+20 --sampling paper
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:3 --out cfg3
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
-    from fcfg.cli.bars import share_bar
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
+    from fcfg.cli.progress import share_bar
     from fcfg.generation import finished_before, model_pixels, parse_do, prepare, run
     from fcfg.guidance import Guidance
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import Execution
-    from fcfg.sampling import find_way
+    from fcfg.sampling import combine_sampling
 
     part = chosen_shard(shard)
     first = bool(shard) or part[0] == 0  # of several processes on one terminal, one speaks
     rule, place = Guidance.parse(guidance), chosen_device(device)
-    way = find_way(quality, solver=solver, grid=grid, steps=steps)
+    chosen = combine_sampling(sampling, quality=quality, solver=solver, grid=grid, steps=steps)
     _ = Execution(precision)  # or a refusal, before anything is read
     pipeline = load(model).to(place).prepare(precision)
     size = model_pixels(pipeline).size
@@ -150,9 +154,7 @@ def generate(
         attributes,
         parse_do(do, pipeline.space),
         rule,
-        steps=way.steps,
-        solver=way.solver,
-        grid=way.grid,
+        sampling=chosen,
         seed=seed,
         out=out,
         reverse=reverse,

@@ -1,8 +1,11 @@
-"""Progress on a terminal: a bar with rate, remaining time and loss; plain lines elsewhere."""
+"""Progress on standard error: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -11,18 +14,32 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
 
-from fcfg.cli.bars import SECONDS, time_left
-from fcfg.training.log import AbstractReporter
+from fcfg.support.progress import AbstractReporter
+
+SECONDS = 30  # between two lines without a terminal
+
+
+def time_left(seconds: float) -> str:
+    """Describe the remaining time.
+
+    >>> time_left(42), time_left(700), time_left(30_000)
+    ('about 42 s left', 'about 12 min left', 'about 8.3 h left')
+    """
+    if seconds < 120:
+        return f"about {seconds:.0f} s left"
+    minutes = seconds / 60
+    return f"about {minutes:.0f} min left" if minutes < 120 else f"about {minutes / 60:.1f} h left"
 
 
 def pace(rate: float) -> str:
-    """Steps in a second, or seconds for a step where that is the larger number.
+    """Describe the speed: steps per second, or seconds per step if that is larger.
 
     >>> pace(2.5), pace(0.2)
     ('2.5 it/s', '5.0 s/it')
@@ -30,20 +47,51 @@ def pace(rate: float) -> str:
     return f"{rate:.1f} it/s" if rate >= 1 else f"{1 / rate:.1f} s/it"
 
 
+@contextmanager
+def share_bar(*, quiet: bool = False) -> Generator[Callable[[float], None]]:
+    """Show the share of the work that is done.
+
+    Args:
+        quiet: Whether to show nothing.
+
+    Yields:
+        Function to call with the share.
+    """
+    if quiet:
+        yield lambda share: None
+    elif not sys.stderr.isatty():
+        start = last = time.monotonic()
+
+        def print_line(share: float) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - last > SECONDS and share > 0:
+                left = time_left((now - start) * (1 / share - 1))
+                print(f"{share:4.0%} done, {left}", file=sys.stderr, flush=True)
+                last = now
+
+        yield print_line
+    else:
+        columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=1.0)
+            yield lambda share: bar.update(task, completed=share)
+
+
 class _Rate(ProgressColumn):
-    """Steps in a second."""
+    """Steps per second."""
 
     def render(self, task: Task) -> Text:
-        """Nothing until there is something to divide."""
+        """Return the speed, once there is one."""
         return Text(pace(task.speed) if task.speed else "", style="cyan")
 
 
 class ProgressReporter(AbstractReporter):
-    """Shows how a training run goes, on standard error.
+    """The progress of a training run, with speed and loss.
 
     Args:
-        console: Where to; standard error by default.
-        quiet: Show nothing, as all processes but the first should.
+        console: Console to print to; standard error by default.
+        quiet: Whether to show nothing, as all processes but the first should.
     """
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
@@ -61,11 +109,11 @@ class ProgressReporter(AbstractReporter):
             disable=quiet or not self.console.is_terminal,
         )
         self._task = self._bar.add_task("", start=False, visible=False, note="")
-        self._what, self._total = "", 0
-        self._first, self._start, self._said = 0, 0.0, 0.0
+        self._activity, self._total = "", 0
+        self._first, self._start, self._last = 0, 0.0, 0.0
 
     def __enter__(self) -> ProgressReporter:
-        if not self._bar.disable:  # else older releases of rich write empty lines
+        if not self._bar.disable:  # older releases of rich would print empty lines
             self._bar.start()
         return self
 
@@ -74,39 +122,39 @@ class ProgressReporter(AbstractReporter):
             self._bar.stop()
 
     def begin(self, part: str, done: int, total: int) -> None:
-        """A new bar."""
+        """Show a new bar."""
         self._new_bar(part, done, total)
         if done:
             self.say(f"{part}: going on at step {done} of {total}")
 
     def progress(self, part: str, done: int, loss: float) -> None:
-        """Move the bar, or write a line now and then."""
+        """Move the bar, or print a line if one is due."""
         self._move(f"{part}: step {done} of {self._total}", done, f"loss {loss:.4f}")
 
-    def counted(self, what: str, done: int, total: int) -> None:
-        """A bar for images."""
-        if self._what != what:
-            self._new_bar(what, done, total)
-        self._move(f"{what}: {done} of {total}", done, "")
+    def counted(self, activity: str, done: int, total: int) -> None:
+        """Move a bar of images, or print a line if one is due."""
+        if self._activity != activity:
+            self._new_bar(activity, done, total)
+        self._move(f"{activity}: {done} of {total}", done, "")
 
-    def _new_bar(self, what: str, done: int, total: int) -> None:
+    def _new_bar(self, activity: str, done: int, total: int) -> None:
         self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(what, total=total, completed=done, note="")
-        self._what, self._total = what, total
+        self._task = self._bar.add_task(activity, total=total, completed=done, note="")
+        self._activity, self._total = activity, total
         self._first, self._start = done, time.monotonic()
-        self._said = self._start
+        self._last = self._start
 
     def _move(self, line: str, done: int, note: str) -> None:
         self._bar.update(self._task, completed=done, note=note)
         now, speed = time.monotonic(), ""
-        if not self.console.is_terminal and (now - self._said > SECONDS or done == self._total):
+        if not self.console.is_terminal and (now - self._last > SECONDS or done == self._total):
             if self._first < done < self._total:
                 rate = (done - self._first) / (now - self._start)
                 speed = f"{pace(rate)}, {time_left((self._total - done) / rate)}"
             self.say(", ".join(filter(None, (line, note, speed))))
-            self._said = now
+            self._last = now
 
     def say(self, text: str) -> None:
-        """A line above the bar."""
-        if not self._quiet:  # as it is: a path may hold what looks like markup
+        """Print a line above the bar."""
+        if not self._quiet:  # without markup, which a path may look like
             self.console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)

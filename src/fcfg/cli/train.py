@@ -8,36 +8,32 @@ from typing import Annotated, Literal
 
 import typer
 
-# Inside the function, so that `fcfg train --help` does not wait for torch.
-
 
 def train(
     source: Annotated[
         str,
-        typer.Argument(metavar="PRESET_OR_YAML", help="A preset's name, or your own YAML file."),
+        typer.Argument(metavar="PRESET_OR_YAML", help="Name of a preset, or path of a YAML file."),
     ],
     part: Annotated[
         Literal["all", "scm", "judge", "diffusion"],
-        typer.Option(help="What to train: attributes, judge, image model, or all of it."),
+        typer.Option(help="Part to train: attributes (scm), judge, image model, or all."),
     ] = "all",
     data: Annotated[
-        Path | None, typer.Option(help="Where the data lie, instead of data.path.")
+        Path | None, typer.Option(help="Folder of the data, instead of data.path.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the pipeline; runs/NAME by default.")
+        Path | None, typer.Option(help="Pipeline folder; runs/NAME by default.")
     ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="A.B=C", help="Change one value; can be repeated."),
     ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out images that cannot be read.")
-    ] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip unreadable images.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the configuration and what it takes; stop.")
+        bool, typer.Option("--dry-run", help="Print the configuration and its cost, and stop.")
     ] = False,
 ) -> None:
-    """Train a pipeline, or go on where an earlier run of the same command stopped.
+    """Train a pipeline, or resume where an earlier run of the same command stopped.
 
     Presets:
       portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr, nih-cxr14
@@ -49,17 +45,17 @@ def train(
       torchrun --nproc_per_node 4 -m fcfg train celeba-hq --data /data/CelebAMask-HQ
     """
     from fcfg.cli.progress import ProgressReporter
+    from fcfg.support.config_files import to_yaml
     from fcfg.training import TrainingStopped, read_config
     from fcfg.training import train as run
     from fcfg.training.describe import describe
-    from fcfg.training.settings import to_yaml
 
     config = read_config(source, set_ or (), data=data)
     if dry_run:
         typer.echo(to_yaml(config) + "\n".join(f"# {line}" for line in describe(config).lines()))
         return
     folder = out if out is not None else Path("runs") / config.name
-    first = os.environ.get("RANK", "0") == "0"  # of the processes torchrun started
+    first = os.environ.get("RANK", "0") == "0"  # among the processes of torchrun
     try:
         with ProgressReporter(quiet=not first) as reporter:
             run(config, folder, part, skip_bad=skip_bad, reporter=reporter)

@@ -1,1 +1,30 @@
-"""The image model: noise schedule, conditioning, networks, and what a denoiser predicts."""
+"""The image model: noise schedule, attribute embedder, network, denoiser and its predictions."""
+
+from fcfg.diffusion.denoiser import Corruption, Denoiser
+from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.prediction import (
+    AbstractPredictor,
+    ConditionalPredictor,
+    Evaluate,
+    Images,
+    Prediction,
+    Rows,
+    State,
+    Step,
+)
+from fcfg.diffusion.schedule import NoiseSchedule
+
+__all__ = [
+    "AbstractPredictor",
+    "AttributeEmbedder",
+    "ConditionalPredictor",
+    "Corruption",
+    "Denoiser",
+    "Evaluate",
+    "Images",
+    "NoiseSchedule",
+    "Prediction",
+    "Rows",
+    "State",
+    "Step",
+]

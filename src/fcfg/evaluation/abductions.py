@@ -19,7 +19,7 @@ from torch import Tensor
 from fcfg.causal.attributes import Table
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction
-from fcfg.sampling import OnStep, Trajectory, Way
+from fcfg.sampling import OnStep, SamplingConfig, Trajectory
 from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import hex_digest
@@ -41,7 +41,7 @@ class AbductionCache:
         self,
         pipeline: CounterfactualPipeline,
         digest: str,
-        sampling: Way,
+        sampling: SamplingConfig,
         *,
         folder: Path | None,
         batch_size: int,
@@ -61,16 +61,14 @@ class AbductionCache:
         paths = [self._path(key, attributes, row) for row, key in enumerate(keys)]
         kept = [None if path is None else _read(path, images.shape[1:]) for path in paths]
         whole = [piece for piece in kept if piece is not None]
-        solver = self.sampling.solver
         if len(whole) == len(kept):
-            return Abduction(Trajectory.joined(whole), attributes, keys, self.times, solver)
+            trajectory, solver = Trajectory.joined(whole), self.sampling.solver
+            return Abduction(trajectory, attributes, keys, self.times, solver)
         abduction = self.pipeline.abduct(
             images,
             attributes,
-            steps=self.sampling.steps,
+            sampling=self.sampling,
             keys=keys,
-            solver=solver,
-            grid=self.sampling.grid,
             batch_size=self.batch_size,
             on_step=on_step,
         )

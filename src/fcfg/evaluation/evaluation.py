@@ -29,7 +29,7 @@ from fcfg.evaluation.measurements import (
     row_entries,
 )
 from fcfg.evaluation.pictures import PictureFiles
-from fcfg.evaluation.progress import Costs, OnProgress, Progress
+from fcfg.evaluation.progress import BlockProgress, Costs
 from fcfg.evaluation.provenance import without_folders
 from fcfg.evaluation.result_files import Result, ResultFile
 from fcfg.evaluation.result_schema import JSON, SCHEMA
@@ -43,6 +43,7 @@ from fcfg.support.errors import InputError, check_integer
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import image_keys
 from fcfg.support.outputs import check_folder
+from fcfg.support.progress import OnProgress
 from fcfg.support.shards import check_shard, strided_rows
 from fcfg.version import __version__
 
@@ -216,7 +217,7 @@ class _Runner:
             if self.pictures.lack("rows", do=do, guidance=guidance)
         ]
         images = len(rows) + count * bool(self.without_pictures)
-        self.progress = Progress(self.costs, self.experiment.questions, images, on_progress)
+        self.progress = BlockProgress(self.costs, self.experiment.questions, images, on_progress)
 
     def run(self) -> None:
         """Answer the open questions, and make missing pictures again."""

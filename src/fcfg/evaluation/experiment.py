@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.guidance import Guidance
-from fcfg.sampling import GRIDS, QUALITIES, Way, parse_solver
+from fcfg.sampling import GRIDS, PRESETS, SamplingConfig, as_sampling, as_solver
 from fcfg.support.errors import InputError, check_among
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
 
-_DEFAULT = QUALITIES["default"]
+_DEFAULT = PRESETS["default"]
 
 
 class Experiment(BaseModel):
@@ -43,6 +43,15 @@ class Experiment(BaseModel):
     fid: bool = False  #: whether to measure FID if its weights are found
     seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
     """Seed for choosing images, drawing targets and sampling the causal model."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_sampling(cls, values: Any) -> Any:
+        """Accept ``sampling: heun karras 10`` for the defaults of solver, grid and steps."""
+        if not isinstance(values, dict) or "sampling" not in values:
+            return values
+        rest = {key: value for key, value in values.items() if key != "sampling"}
+        return as_sampling(values["sampling"]).to_json() | rest
 
     @field_validator("name")
     @classmethod
@@ -77,7 +86,7 @@ class Experiment(BaseModel):
     @field_validator("solver")
     @classmethod
     def _check_solver(cls, solver: str) -> str:
-        return str(parse_solver(solver))
+        return str(as_solver(solver))
 
     @field_validator("grid")
     @classmethod
@@ -92,9 +101,9 @@ class Experiment(BaseModel):
         return self
 
     @property
-    def sampling(self) -> Way:
-        """Sampling settings."""
-        return Way(parse_solver(self.solver), self.grid, self.steps)
+    def sampling(self) -> SamplingConfig:
+        """Solver, grid and steps as one configuration."""
+        return SamplingConfig(as_solver(self.solver), self.grid, self.steps)
 
     @property
     def questions(self) -> tuple[tuple[str, str], ...]:

@@ -18,13 +18,11 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import ValidationError
-
 from fcfg.causal.graph import CausalGraph
 from fcfg.evaluation.experiment import Experiment, targets_of
 from fcfg.guidance import Guidance
-from fcfg.support.config_errors import refusal
+from fcfg.sampling import as_sampling
+from fcfg.support.config_errors import validate
 from fcfg.support.config_files import looks_like_a_file, read_yaml
 from fcfg.support.errors import InputError, quoted
 
@@ -195,7 +193,7 @@ def find_experiment(
             file with ``do``, ``guidance`` and other fields of an
             :class:`~fcfg.evaluation.experiment.Experiment`.
         graph: Causal graph of the model, which a kind alone needs.
-        changes: Fields to change; None keeps a field.
+        changes: Fields to change, or ``sampling`` as a whole; None keeps a field.
     """
     if source in OWN or source in experiments():
         name, _, kind = source.rpartition("/")
@@ -205,11 +203,11 @@ def find_experiment(
         values |= _kinds(family)[kind]
     else:
         values = {"name": Path(source).stem} | _read(source)
-    values |= {key: value for key, value in changes.items() if value is not None}
-    try:
-        return Experiment.model_validate(values)
-    except ValidationError as error:
-        raise refusal(error, Experiment, f"experiment {source}") from None
+    changes = {key: value for key, value in changes.items() if value is not None}
+    if "sampling" in changes:
+        changes = as_sampling(changes.pop("sampling")).to_json() | changes
+    values |= changes
+    return validate(Experiment, values, f"experiment {source}")
 
 
 def _own_family(kind: str, graph: CausalGraph | None) -> _Family:
@@ -236,11 +234,6 @@ def _own_family(kind: str, graph: CausalGraph | None) -> _Family:
         )
     further = tuple(name for name in names if name not in do)
     return _Family(do, balance=(), further=further, continuous="quantiles")
-
-
-def to_yaml(experiment: Experiment) -> str:
-    """Return an experiment as YAML that :func:`find_experiment` reads back."""
-    return yaml.safe_dump(experiment.model_dump(mode="json", exclude_none=True), sort_keys=False)
 
 
 def _read(source: str) -> dict[str, Any]:

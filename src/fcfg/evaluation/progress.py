@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
 
 from fcfg.causal.graph import CausalGraph
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.evaluation.experiment import Experiment, targets_of
 from fcfg.guidance import Guidance
-from fcfg.sampling import OnStep, StepRecord
-
-OnProgress: TypeAlias = Callable[[float], None]  # called with the share of the work that is done
+from fcfg.sampling import OnStep
+from fcfg.support.progress import OnProgress, Progress
 
 
 class Costs:
@@ -36,8 +34,8 @@ class Costs:
         return rows + (1 + rows if do and self._reverse else 0)
 
 
-class Progress:
-    """Reports the share of the work that is done.
+class BlockProgress:
+    """The share of an experiment that is done, block by block of its images.
 
     Args:
         costs: Costs of the questions.
@@ -53,16 +51,16 @@ class Progress:
         images: int,
         on_progress: OnProgress | None,
     ) -> None:
-        self._costs, self._images, self._on_progress = costs, images, on_progress
+        self._costs, self._finished, self._size = costs, 0, 0
         self._per_image = 1 + sum(costs.total(*question) for question in questions)
-        self._finished = self._block = self._done = 0
+        self._progress = Progress(images * self._per_image, on_progress)
 
     def begin_block(self, images: int, pending: Sequence[tuple[str, str]]) -> None:
         """Begin a block of images, some of whose questions may be answered already."""
-        self._finished, self._block = self._finished + self._block, images
+        self._finished, self._size = self._finished + self._size, images
         left = sum(self._costs.total(*question) for question in pending) + bool(pending)
-        self._done = self._per_image - left
-        self._report(0.0)
+        self._progress.done = (self._finished + images) * self._per_image - images * left
+        self._progress.advance(0)
 
     @contextmanager
     def phase(self, up: int = 0, down: int = 0) -> Generator[OnStep]:
@@ -72,15 +70,7 @@ class Progress:
             up: Rows of a step from image to noise.
             down: Rows of a step from noise to image.
         """
-
-        def on_step(step: StepRecord) -> None:
-            self._report(up * step.share if step.ascending else up + down * step.share)
-
-        yield on_step
-        self._done += up + down
-        self._report(0.0)
-
-    def _report(self, more: float) -> None:
-        if self._on_progress is not None:
-            share = self._finished + self._block * (self._done + more) / self._per_image
-            self._on_progress(min(1.0, share / self._images))
+        up, down = up * self._size, down * self._size
+        ascending, descending = self._progress.phase(up), self._progress.phase(down, after=up)
+        yield lambda step: (ascending if step.ascending else descending)(step)
+        self._progress.advance(up + down)

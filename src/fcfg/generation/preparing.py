@@ -18,7 +18,7 @@ from fcfg.generation.results import intervention_text
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
-from fcfg.sampling import AbstractSolver, find_way
+from fcfg.sampling import SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_is
 from fcfg.support.images import image_keys
 from fcfg.support.shards import check_shard, contiguous_rows
@@ -31,10 +31,7 @@ def prepare(
     do: Mapping[str, Intervention] | None = None,
     guidance: Guidance = DEFAULT_GUIDANCE,
     *,
-    quality: str = "default",
-    steps: int | None = None,
-    solver: AbstractSolver | str | None = None,
-    grid: str | None = None,
+    sampling: SamplingLike = "default",
     seed: int = 0,
     out: str | os.PathLike[str] = "counterfactuals",
     reverse: bool = True,
@@ -52,8 +49,8 @@ def prepare(
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
         )
-    way = find_way(quality, solver=solver, grid=grid, steps=steps)
-    times = way.times(pipeline.denoiser.schedule)
+    chosen = as_sampling(sampling)
+    times = chosen.times(pipeline.denoiser.schedule)
     partition = guidance.partition(pipeline.graph, do)
     table = guidance.table(partition, times[::-1], pipeline.denoiser.schedule)
     table.check_batch(batch_size)
@@ -83,7 +80,7 @@ def prepare(
         guidance=guidance,
         partition=partition,
         rows=table.rows,
-        way=way,
+        sampling=chosen,
         reverse=reverse,
         batch_size=batch_size,
         out=folder,

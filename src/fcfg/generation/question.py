@@ -20,7 +20,7 @@ from fcfg.guidance import Guidance
 from fcfg.judge import Reading
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Action
-from fcfg.sampling import Way
+from fcfg.sampling import SamplingConfig
 from fcfg.support.hashing import digest_of
 from fcfg.support.shards import contiguous_rows
 
@@ -40,7 +40,7 @@ class Question:
     guidance: Guidance
     partition: Partition
     rows: int  #: that a guided step needs for one image
-    way: Way
+    sampling: SamplingConfig
     reverse: bool
     batch_size: int
     out: Path

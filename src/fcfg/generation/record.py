@@ -101,7 +101,7 @@ def _described(question: Question) -> dict[str, Any]:
         "do": question.do,
         "guidance": repr(question.guidance),
         "groups": {group: sorted(question.partition[group]) for group in question.partition},
-        **question.way.to_json(),
+        **question.sampling.to_json(),
         "seed": question.action.seed,
         "reverse": question.reverse,
         "device": str(device),

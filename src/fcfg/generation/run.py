@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Unpack
 
 from torch import Tensor
 
@@ -32,7 +33,7 @@ from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
 from fcfg.pipeline.records import Action, Counterfactual
-from fcfg.sampling import AbstractSolver, OnStep, StepRecord
+from fcfg.sampling import OnStep, SamplingLike, SamplingParts, StepRecord, sampling_of
 from fcfg.support.files import single_writer
 from fcfg.support.images import image_keys, to_pictures
 from fcfg.support.outputs import make_folder
@@ -45,10 +46,7 @@ def generate(
     do: Mapping[str, Intervention] | None = None,
     guidance: Guidance = DEFAULT_GUIDANCE,
     *,
-    quality: str = "default",
-    steps: int | None = None,
-    solver: AbstractSolver | str | None = None,
-    grid: str | None = None,
+    sampling: SamplingLike = "default",
     seed: int = 0,
     out: str | os.PathLike[str] = "counterfactuals",
     reverse: bool = True,
@@ -58,6 +56,7 @@ def generate(
     shard: tuple[int, int] = (0, 1),
     on_chunk: Callable[[list[Result]], None] | None = None,
     on_progress: Callable[[float], None] | None = None,
+    **deprecated: Unpack[SamplingParts],
 ) -> list[Result]:
     """Make counterfactuals of picture files, in a folder: read and check, then :func:`run`.
 
@@ -67,11 +66,8 @@ def generate(
         attributes: 'auto', a CSV table, pairs such as ``smiling=0,male=1``, or columns.
         do: For every target a value, a column, or a function of the factual column.
         guidance: How strongly to push each group of attributes.
-        quality: 'default', or 'paper', which is 1,000 steps of DDIM: whatever of solver, grid and
-            steps is not given, each for itself. See :func:`fcfg.sampling.find_way`.
-        steps: From image to noise, and back.
-        solver: How to take the steps; or its text, such as 'dpm-2m'.
-        grid: Where the steps are: 'uniform', 'log-snr' or 'karras'.
+        sampling: Solver, grid and steps, as in
+            :meth:`fcfg.CounterfactualPipeline.counterfactual`.
         seed: Of what discrete attributes leave open.
         out: The folder to write to.
         reverse: Whether to go back to the factual attributes, and measure what is lost.
@@ -82,6 +78,7 @@ def generate(
             folder, each with the same question, a part of its own, and a record of its own.
         on_chunk: Told of the pictures that were just finished.
         on_progress: Told which share of the whole work is done, after every step.
+        **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
     """
     question = prepare(
         pipeline,
@@ -89,10 +86,7 @@ def generate(
         attributes,
         do,
         guidance,
-        quality=quality,
-        steps=steps,
-        solver=solver,
-        grid=grid,
+        sampling=sampling_of(sampling, deprecated),
         seed=seed,
         out=out,
         reverse=reverse,
@@ -147,9 +141,7 @@ def _answer(
         abduction = pipeline.abduct(
             images,
             rows_of(question.factual.attributes, rows),
-            steps=question.way.steps,
-            solver=question.way.solver,
-            grid=question.way.grid,
+            sampling=question.sampling,
             batch_size=question.batch_size,
             on_step=work.phase(0, 1),
         )

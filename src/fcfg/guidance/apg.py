@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.diffusion.denoiser import Images, Prediction, State, Step
+from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import clean_image
 from fcfg.guidance.rule import AbstractRule, along_groups, check_option, is_number
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.diffusion.denoiser import Images, Prediction, State, Step
+from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.guidance.rule import AbstractRule, pushed
 
 

@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fcfg.diffusion.denoiser import AbstractPredictor, Denoiser, Images, Prediction, State, Step
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, State, Step
 from fcfg.guidance.rule import AbstractRule
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fcfg.diffusion.denoiser import Images, Prediction, State, Step
+from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.support.errors import InputError
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from fcfg.diffusion.denoiser import AbstractPredictor
+from fcfg.diffusion.prediction import AbstractPredictor
 from fcfg.sampling import AbstractSolver, OnStep, Plan, StepRecord, Trajectory, integrate
 
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from numpy.typing import ArrayLike
@@ -22,12 +22,21 @@ from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
-from fcfg.diffusion.denoiser import AbstractPredictor, ConditionalPredictor, Denoiser
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.prediction import AbstractPredictor, ConditionalPredictor
 from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor, WeightTable
 from fcfg.pipeline.batching import evaluating, integrate_chunks
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
-from fcfg.sampling import AbstractSolver, OnStep, Plan, Trajectory, find_way
+from fcfg.sampling import (
+    AbstractSolver,
+    OnStep,
+    Plan,
+    SamplingLike,
+    SamplingParts,
+    Trajectory,
+    sampling_of,
+)
 from fcfg.support.errors import InputError, check_integer, check_is, short
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys, read_images
@@ -127,16 +136,14 @@ class CounterfactualPipeline:
         do: Mapping[str, Intervention],
         *,
         guidance: Guidance = DEFAULT_GUIDANCE,
-        quality: str = "default",
-        steps: int | None = None,
+        sampling: SamplingLike = "default",
         partition: Partition | None = None,
         seed: int = 0,
         keys: Keys | None = None,
-        solver: AbstractSolver | str | None = None,
-        grid: str | None = None,
         any_size: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        **deprecated: Unpack[SamplingParts],
     ) -> Counterfactual:
         """What would these images look like had the attributes been different?
 
@@ -146,29 +153,28 @@ class CounterfactualPipeline:
             do: For every target a value, a column, a function of the factual column, or a text
                 such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
             guidance: How strongly to push each group of attributes.
-            quality: 'default', or 'paper', which is 1,000 steps of DDIM: whatever of solver, grid
-                and steps is not given, each for itself. See :func:`fcfg.sampling.find_way`.
-            steps: From image to noise, and back.
+            sampling: Solver, grid and steps, such as 'dpm-2m karras 20'; 'paper' is 1,000 steps of
+                DDIM, and a number changes the steps of the default. See
+                :func:`fcfg.sampling.as_sampling`.
             partition: What is in the groups, where their names do not say.
             seed: Of what discrete attributes leave open.
             keys: A name or number for each image, combined with the seed; by default one
                 made of its pixels, so that an answer depends on the image alone.
-            solver: How to take the steps, in both directions; or its text, such as 'dpm-2m'.
-            grid: Where the steps are: 'uniform', 'log-snr' or 'karras'.
             any_size: Permission to ask about images of another size than the model was trained
                 at, of which nobody knows what it makes.
             batch_size: The most network rows at once; bounds the memory.
             on_step: Told of every step, with the share that is done.
+            **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
         """
         # What is cheap comes first, so that a bad question is refused before hours of work.
         x, table = self._door(images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
-        way = find_way(quality, solver=solver, grid=grid, steps=steps)
-        times = way.times(self.denoiser.schedule)
+        chosen = sampling_of(sampling, deprecated)
+        times = chosen.times(self.denoiser.schedule)
         action = self.act(table, do, seed=seed, keys=keys)
         groups = self._groups(guidance, action, partition)
         self._table(guidance, groups, times, batch_size)
-        abduction = self._abduct(x, table, keys, times, way.solver, batch_size, on_step)
+        abduction = self._abduct(x, table, keys, times, chosen.solver, batch_size, on_step)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
     def abduct(
@@ -176,34 +182,30 @@ class CounterfactualPipeline:
         images: ImagesLike,
         attributes: Mapping[str, ArrayLike],
         *,
-        quality: str = "default",
-        steps: int | None = None,
+        sampling: SamplingLike = "default",
         keys: Keys | None = None,
-        solver: AbstractSolver | str | None = None,
-        grid: str | None = None,
         any_size: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        **deprecated: Unpack[SamplingParts],
     ) -> Abduction:
         """Infer the noise behind images: unguided inversion under their attributes (Algorithm 1).
 
         Args:
             images: As in :meth:`counterfactual`, and so the others.
             attributes: Factual.
-            quality: What of solver, grid and steps is not given.
-            steps: From image to noise.
+            sampling: Solver, grid and steps; the prediction uses them, too.
             keys: A name or number for each image, made of its pixels by default.
-            solver: How to take the steps; or its text. The prediction uses it, too.
-            grid: Where the steps are.
             any_size: Permission to ask about images of another size than the model's.
             batch_size: The most network rows at once.
             on_step: Told of every step, with the share that is done.
+            **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
         """
         x, table = self._door(images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
-        way = find_way(quality, solver=solver, grid=grid, steps=steps)
-        times = way.times(self.denoiser.schedule)
-        return self._abduct(x, table, keys, times, way.solver, batch_size, on_step)
+        chosen = sampling_of(sampling, deprecated)
+        times = chosen.times(self.denoiser.schedule)
+        return self._abduct(x, table, keys, times, chosen.solver, batch_size, on_step)
 
     def act(
         self,

@@ -6,7 +6,15 @@ since that would break the inverse.
 """
 
 from fcfg.sampling.bdia import BDIA
-from fcfg.sampling.config import QUALITIES, Way, find_way
+from fcfg.sampling.config import (
+    PRESETS,
+    SamplingConfig,
+    SamplingLike,
+    SamplingParts,
+    as_sampling,
+    combine_sampling,
+    sampling_of,
+)
 from fcfg.sampling.ddim import DDIM
 from fcfg.sampling.fixed_point import FixedPointDDIM
 from fcfg.sampling.grids import GRIDS, time_grid
@@ -14,15 +22,15 @@ from fcfg.sampling.heun import Heun
 from fcfg.sampling.loop import OnStep, StepRecord, integrate
 from fcfg.sampling.multistep import DPMSolver2M
 from fcfg.sampling.plan import Plan
-from fcfg.sampling.solver import AbstractSolver
-from fcfg.sampling.text import SOLVERS, as_solver, parse_solver
+from fcfg.sampling.solver import SOLVERS, AbstractSolver, as_solver, register_solver
 from fcfg.sampling.trajectory import Trajectory
+from fcfg.support.moved import renamed
 
 __all__ = [
     "BDIA",
     "DDIM",
     "GRIDS",
-    "QUALITIES",
+    "PRESETS",
     "SOLVERS",
     "AbstractSolver",
     "DPMSolver2M",
@@ -30,12 +38,25 @@ __all__ = [
     "Heun",
     "OnStep",
     "Plan",
+    "SamplingConfig",
+    "SamplingLike",
+    "SamplingParts",
     "StepRecord",
     "Trajectory",
-    "Way",
+    "as_sampling",
     "as_solver",
-    "find_way",
+    "combine_sampling",
     "integrate",
-    "parse_solver",
+    "register_solver",
+    "sampling_of",
     "time_grid",
 ]
+
+_OLD = {
+    "Way": "SamplingConfig",
+    "find_way": "combine_sampling",
+    "QUALITIES": "PRESETS",
+    "parse_solver": "as_solver",
+}
+
+__getattr__ = renamed(__name__, _OLD)

@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fcfg.diffusion.denoiser import AbstractPredictor, Images, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, Images, State, Step
 from fcfg.sampling.ddim import ddim_step
 from fcfg.sampling.fixed_point import leave_image
-from fcfg.sampling.solver import AbstractSolver
+from fcfg.sampling.solver import AbstractSolver, register_solver
 from fcfg.sampling.trajectory import Trajectory
 from fcfg.support.errors import InputError, short
 
 
+@register_solver
 @dataclass(frozen=True)
 class BDIA(AbstractSolver):
     r"""Correct each DDIM step by what its mirror image misses.
@@ -47,6 +48,8 @@ class BDIA(AbstractSolver):
             has one factor for each step, which would mean more the more steps there are.)
     """
 
+    name = "bdia"
+
     gamma: float = 0.3
 
     def __post_init__(self) -> None:
@@ -59,9 +62,6 @@ class BDIA(AbstractSolver):
                 do="1 is second order, less forgets faster",
             )
 
-    def __str__(self) -> str:
-        return f"bdia:{self.gamma}"
-
     def init(self, trajectory: Trajectory) -> State:
         """The last image, its signal and its noise: nothing yet."""
         nothing = trajectory.x.new_zeros(())
@@ -72,22 +72,24 @@ class BDIA(AbstractSolver):
         predictor: AbstractPredictor,
         trajectory: Trajectory,
         step: Step,
-        asked: State,
+        predictor_state: State,
         state: State,
     ) -> tuple[Trajectory, State, State]:
         """One evaluation at the current time, and one more where an abduction ends."""
         if step.at_image and step.ascending:
-            after = leave_image(predictor, trajectory, step, asked)
+            after = leave_image(predictor, trajectory, step, predictor_state)
         else:
-            prediction, asked = predictor.predict(trajectory.x, step, asked)
+            prediction, predictor_state = predictor.predict(trajectory.x, step, predictor_state)
             eps = prediction.merged(step)
             x_s = ddim_step(trajectory.x, step, eps, eps)
             x_s = x_s + self._correction(trajectory, step, eps, state)
             spent = trajectory.evaluations + prediction.rows
             after = replace(trajectory, x=x_s, evaluations=spent)
         if step.ascending and step.last:
-            after = _with_companion(predictor, trajectory.x, after, step.reversed(), asked)
-        return after, asked, (trajectory.x, step.signal_t, step.noise_t)
+            after = _with_companion(
+                predictor, trajectory.x, after, step.reversed(), predictor_state
+            )
+        return after, predictor_state, (trajectory.x, step.signal_t, step.noise_t)
 
     def _correction(
         self, trajectory: Trajectory, step: Step, eps: Images, state: State
@@ -102,10 +104,14 @@ class BDIA(AbstractSolver):
 
 
 def _with_companion(
-    predictor: AbstractPredictor, x_t: Images, after: Trajectory, back: Step, asked: State
+    predictor: AbstractPredictor,
+    x_t: Images,
+    after: Trajectory,
+    back: Step,
+    predictor_state: State,
 ) -> Trajectory:
     """Keep what the DDIM step back misses."""
-    prediction, _ = predictor.predict(after.x, back, asked)
+    prediction, _ = predictor.predict(after.x, back, predictor_state)
     eps = prediction.merged(back)
     missed = x_t - ddim_step(after.x, back, eps, eps)
     spent = after.evaluations + prediction.rows

@@ -1,97 +1,171 @@
-"""What is taken where nobody says: the ways from image to noise, by the quality they give."""
+"""The sampling configuration: solver, grid and number of steps, as one object with a text form."""
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import TypeAlias, TypedDict
 
 from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.sampling.ddim import DDIM
 from fcfg.sampling.grids import GRIDS, time_grid
-from fcfg.sampling.solver import AbstractSolver
-from fcfg.sampling.text import as_solver, parse_solver
+from fcfg.sampling.multistep import DPMSolver2M
+from fcfg.sampling.solver import SOLVERS, AbstractSolver, as_solver
 from fcfg.support.errors import InputError, check_among, check_is
 
 
 @dataclass(frozen=True)
-class Way:
-    """How to get from image to noise, and back.
+class SamplingConfig:
+    """How to go from image to noise, and back.
 
-    >>> Way.parse("dpm-2m karras 30")
-    Way(solver=DPMSolver2M(), grid='karras', steps=30)
-    >>> str(Way.parse("bdia uniform 20"))
+    >>> SamplingConfig.parse("dpm-2m karras 30")
+    SamplingConfig(solver=DPMSolver2M(), grid='karras', steps=30)
+    >>> str(SamplingConfig.parse("bdia uniform 20"))
     'bdia:0.3 uniform 20'
     """
 
-    solver: AbstractSolver  #: how the steps are taken
-    grid: str  #: where they are: 'uniform', 'log-snr' or 'karras'
-    steps: int  #: how many; at most those of the schedule, which :meth:`times` checks
+    solver: AbstractSolver
+    grid: str  #: 'uniform', 'log-snr' or 'karras'
+    steps: int  #: at most those of the schedule, which :meth:`times` checks
 
     def __post_init__(self) -> None:
-        """Refuse what nobody knows."""
+        """Check solver and grid."""
         check_is(
             "solver", self.solver, AbstractSolver, "a solver", do="pass one such as fcfg.DDIM()"
         )
         check_among("grid", self.grid, GRIDS)
 
     @classmethod
-    def parse(cls, text: str) -> Way:
-        """Read ``SOLVER GRID STEPS``, which ``str`` gives."""
-        check_is("way", text, str, "a string", do="write it as 'ddim uniform 100'")
-        words = text.split()
-        if len(words) < 3 or not words[-1].isdecimal():
+    def parse(cls, text: str) -> SamplingConfig:
+        """Read a preset, ``SOLVER GRID STEPS``, or a part of the default: steps or a solver.
+
+        >>> str(SamplingConfig.parse("paper")), str(SamplingConfig.parse("10"))
+        ('ddim uniform 1000', 'dpm-2m karras 10')
+        >>> str(SamplingConfig.parse("heun"))
+        'heun karras 20'
+        """
+        check_is("sampling", text, str, "a string", do="write it as 'ddim uniform 100'")
+        words = re.sub(r"\s*:\s*", ":", text).split()
+        if len(words) == 1 and words[0].isdecimal():
+            return replace(PRESETS["default"], steps=int(words[0]))
+        if len(words) == 1:
+            name = words[0].partition(":")[0]
+            check_among("sampling", name, [*PRESETS, *SOLVERS])
+            if words[0] in PRESETS:
+                return PRESETS[words[0]]
+            return replace(PRESETS["default"], solver=as_solver(words[0]))
+        if len(words) != 3 or not words[2].isdecimal():
             raise InputError(
-                "way",
-                expected="a solver, a grid and a number of steps",
+                "sampling",
+                expected="a preset, a number of steps, a solver, or 'SOLVER GRID STEPS'",
                 got=repr(text),
                 do="write for example 'ddim uniform 100'",
             )
-        *solver, grid, steps = words
-        return cls(parse_solver(" ".join(solver)), grid, int(steps))
+        return cls(as_solver(words[0]), words[1], int(words[2]))
 
     def __str__(self) -> str:
         return f"{self.solver} {self.grid} {self.steps}"
 
     def to_json(self) -> dict[str, str | int]:
-        """Its parts, as experiments and records name them."""
+        """Solver, grid and steps, as experiments and records name them."""
         return {"solver": str(self.solver), "grid": self.grid, "steps": self.steps}
 
     def times(self, schedule: NoiseSchedule) -> tuple[int, ...]:
-        """Its times on a schedule, ascending; one with fewer steps than the way is refused."""
+        """Ascending times on a schedule, which has at least as many steps."""
         return time_grid(schedule, self.steps, self.grid)
 
 
-#: By name.
-QUALITIES: Mapping[str, Way] = {
-    "default": Way.parse("dpm-2m karras 20"),
-    "paper": Way.parse("ddim uniform 1000"),
+SamplingLike: TypeAlias = SamplingConfig | str | int
+
+#: Sampling configurations by name.
+PRESETS: Mapping[str, SamplingConfig] = {
+    "default": SamplingConfig(DPMSolver2M(), "karras", 20),
+    "paper": SamplingConfig(DDIM(), "uniform", 1000),
 }
 
 
-def find_way(
-    quality: str = "default",
+def as_sampling(sampling: SamplingLike) -> SamplingConfig:
+    """Return a sampling configuration, or read one from its text or its number of steps.
+
+    >>> str(as_sampling(10)), str(as_sampling("fixed-point:3"))
+    ('dpm-2m karras 10', 'fixed-point:3 karras 20')
+
+    Args:
+        sampling: A configuration; a preset ('default' or 'paper', which is 1,000 steps of DDIM);
+            'SOLVER GRID STEPS'; or a number of steps or a solver, which changes that part of the
+            default.
+    """
+    if isinstance(sampling, SamplingConfig):
+        return sampling
+    if isinstance(sampling, Integral):
+        return replace(PRESETS["default"], steps=sampling)
+    check_is("sampling", sampling, str, "a SamplingConfig, a string, or a number of steps")
+    return SamplingConfig.parse(sampling)
+
+
+class SamplingParts(TypedDict, total=False):
+    """Parts of a sampling configuration as options of their own."""
+
+    quality: str | None  #: a preset
+    solver: AbstractSolver | str | None
+    grid: str | None
+    steps: int | None
+
+
+def combine_sampling(
+    sampling: SamplingLike = "default",
     *,
+    quality: str | None = None,
     solver: AbstractSolver | str | None = None,
     grid: str | None = None,
     steps: int | None = None,
-) -> Way:
-    """The way of a quality, but for what is given: each part replaces itself, and no other.
+) -> SamplingConfig:
+    """Replace parts of a sampling configuration, each by itself.
 
-    So ``steps=20`` alone takes 20 steps with the quality's solver on its grid, and
-    ``solver="heun"`` alone takes the quality's steps, where they are.
-
-    >>> str(find_way("paper")), str(find_way("paper", solver="heun", steps=20))
-    ('ddim uniform 1000', 'heun uniform 20')
+    >>> str(combine_sampling("paper", solver="heun", steps=20))
+    'heun uniform 20'
 
     Args:
-        quality: 'default', or 'paper', which is 1,000 steps of DDIM.
+        sampling: As in :func:`as_sampling`.
+        quality: A preset to start from instead.
         solver: Another solver, or its text.
         grid: Another grid.
         steps: Another number of steps.
     """
-    check_among("quality", quality, QUALITIES)
-    way = QUALITIES[quality]
-    return Way(
-        way.solver if solver is None else as_solver(solver),
-        way.grid if grid is None else grid,
-        way.steps if steps is None else steps,
+    if quality is not None:
+        check_among("quality", quality, PRESETS)
+        if sampling != "default":
+            raise InputError(
+                "quality", expected="quality or sampling", got="both", do="leave one out"
+            )
+        sampling = quality
+    chosen = as_sampling(sampling)
+    return SamplingConfig(
+        chosen.solver if solver is None else as_solver(solver),
+        chosen.grid if grid is None else grid,
+        chosen.steps if steps is None else steps,
     )
+
+
+def sampling_of(sampling: SamplingLike, parts: SamplingParts) -> SamplingConfig:
+    """Read ``sampling=``, and the keywords of 0.1 that it replaces, with a warning.
+
+    Args:
+        sampling: As in :func:`as_sampling`.
+        parts: The keywords quality, solver, grid and steps, where given.
+    """
+    unknown = set(parts) - set(SamplingParts.__annotations__)
+    if unknown:
+        raise TypeError(f"unexpected keyword argument '{min(unknown)}'")
+    chosen = combine_sampling(sampling, **parts)
+    if parts:
+        warnings.warn(
+            f"{', '.join(parts)}: pass sampling='{chosen}' instead; these keywords will be "
+            "removed in fcfg 0.3",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+    return chosen

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.diffusion.denoiser import AbstractPredictor, Images, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, Images, State, Step
 from fcfg.diffusion.schedule import clean_image
-from fcfg.sampling.solver import AbstractSolver
+from fcfg.sampling.solver import AbstractSolver, register_solver
 from fcfg.sampling.trajectory import Trajectory
 
 
+@register_solver
 @dataclass(frozen=True)
 class DDIM(AbstractSolver):
     r"""Deterministic DDIM, in either direction (Song et al., 2021).
@@ -20,8 +21,7 @@ class DDIM(AbstractSolver):
     First order: the round trip error halves when the steps double.
     """
 
-    def __str__(self) -> str:
-        return "ddim"
+    name = "ddim"
 
     def init(self, trajectory: Trajectory) -> State:
         """No state."""
@@ -32,15 +32,15 @@ class DDIM(AbstractSolver):
         predictor: AbstractPredictor,
         trajectory: Trajectory,
         step: Step,
-        asked: State,
+        predictor_state: State,
         state: State,
     ) -> tuple[Trajectory, State, State]:
         """One evaluation at the current time."""
         x_t = trajectory.x
-        prediction, asked = predictor.predict(x_t, step, asked)
+        prediction, predictor_state = predictor.predict(x_t, step, predictor_state)
         x_s = ddim_step(x_t, step, prediction.clean, prediction.renoise)
         spent = trajectory.evaluations + prediction.rows
-        return replace(trajectory, x=x_s, evaluations=spent), asked, state
+        return replace(trajectory, x=x_s, evaluations=spent), predictor_state, state
 
 
 def ddim_step(x_t: Images, step: Step, clean: Images, renoise: Images) -> Images:

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.diffusion.denoiser import AbstractPredictor, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.sampling.ddim import DDIM, ddim_step
 from fcfg.sampling.fixed_point import leave_image
-from fcfg.sampling.solver import AbstractSolver
+from fcfg.sampling.solver import AbstractSolver, register_solver
 from fcfg.sampling.trajectory import Trajectory
 
 
+@register_solver
 @dataclass(frozen=True)
 class Heun(AbstractSolver):
     r"""Take the DDIM step of the mean of two noises, at both ends of the step.
 
     In :math:`x / \sqrt{\alpha}` as a function of :math:`r = \sqrt{1 - \alpha} / \sqrt{\alpha}`
     the flow is :math:`d(x / \sqrt{\alpha}) / dr = \epsilon`, DDIM is Euler's method, and this is
-    the trapezoid. The second question is asked at (x_s, s) with the weights of the step. A step
-    that begins or ends at t = 0 is a DDIM step.
+    the trapezoid. The second evaluation is at (x_s, s), with the weights of the step. A step that
+    begins or ends at t = 0 is a DDIM step.
     """
 
-    def __str__(self) -> str:
-        return "heun"
+    name = "heun"
 
     def init(self, trajectory: Trajectory) -> State:
         """No state."""
@@ -37,20 +37,24 @@ class Heun(AbstractSolver):
         predictor: AbstractPredictor,
         trajectory: Trajectory,
         step: Step,
-        asked: State,
+        predictor_state: State,
         state: State,
     ) -> tuple[Trajectory, State, State]:
         """Two evaluations, at the current time and at the next."""
         if step.at_image and step.ascending:
-            return leave_image(predictor, trajectory, step, asked), asked, state
+            return (
+                leave_image(predictor, trajectory, step, predictor_state),
+                predictor_state,
+                state,
+            )
         if step.at_image:
-            return DDIM().step(predictor, trajectory, step, asked, state)
+            return DDIM().step(predictor, trajectory, step, predictor_state, state)
         there = step.reversed()
-        first, asked = predictor.predict(trajectory.x, step, asked)
+        first, predictor_state = predictor.predict(trajectory.x, step, predictor_state)
         x_s = ddim_step(trajectory.x, step, first.clean, first.renoise)
-        second, _ = predictor.predict(x_s, there, asked)
+        second, _ = predictor.predict(x_s, there, predictor_state)
         # Merged for the step that is taken, so that CFG++ is CFG at the weight of this step.
         eps = (first.merged(step) + second.merged(step)) / 2
         x_s = ddim_step(trajectory.x, step, eps, eps)
         spent = trajectory.evaluations + first.rows + second.rows
-        return replace(trajectory, x=x_s, evaluations=spent), asked, state
+        return replace(trajectory, x=x_s, evaluations=spent), predictor_state, state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fcfg.diffusion.denoiser import AbstractPredictor
+from fcfg.diffusion.prediction import AbstractPredictor
 from fcfg.sampling.plan import Plan
 from fcfg.sampling.solver import AbstractSolver
 from fcfg.sampling.trajectory import Trajectory
@@ -41,9 +41,11 @@ def integrate(
     on_step: OnStep | None = None,
 ) -> Trajectory:
     """Follow a plan from its first time to its last."""
-    asked, state = predictor.init(trajectory.x), solver.init(trajectory)
+    predictor_state, state = predictor.init(trajectory.x), solver.init(trajectory)
     for index, step in enumerate(plan):
-        trajectory, asked, state = solver.step(predictor, trajectory, step, asked, state)
+        trajectory, predictor_state, state = solver.step(
+            predictor, trajectory, step, predictor_state, state
+        )
         if on_step is not None:
             on_step(StepRecord(index, len(plan), trajectory, plan.ascending))
     return trajectory

@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fcfg.diffusion.denoiser import AbstractPredictor, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.diffusion.schedule import clean_image
 from fcfg.sampling.ddim import ddim_step
 from fcfg.sampling.fixed_point import leave_image
-from fcfg.sampling.solver import AbstractSolver
+from fcfg.sampling.solver import AbstractSolver, register_solver
 from fcfg.sampling.trajectory import Trajectory
 
 
+@register_solver
 @dataclass(frozen=True)
 class DPMSolver2M(AbstractSolver):
     r"""Extrapolate the clean image from the last two evaluations, along the log-SNR.
@@ -37,8 +38,7 @@ class DPMSolver2M(AbstractSolver):
     extrapolates from the other kind.
     """
 
-    def __str__(self) -> str:
-        return "dpm-2m"
+    name = "dpm-2m"
 
     def init(self, trajectory: Trajectory) -> State:
         """The last clean image, and its r = noise/signal; 0 says that there is none."""
@@ -49,14 +49,18 @@ class DPMSolver2M(AbstractSolver):
         predictor: AbstractPredictor,
         trajectory: Trajectory,
         step: Step,
-        asked: State,
+        predictor_state: State,
         state: State,
     ) -> tuple[Trajectory, State, State]:
         """One evaluation at the current time."""
         if step.at_image and step.ascending:
-            return leave_image(predictor, trajectory, step, asked), asked, state
+            return (
+                leave_image(predictor, trajectory, step, predictor_state),
+                predictor_state,
+                state,
+            )
         x_t = trajectory.x
-        prediction, asked = predictor.predict(x_t, step, asked)
+        prediction, predictor_state = predictor.predict(x_t, step, predictor_state)
         eps = prediction.merged(step)
         x_s = ddim_step(x_t, step, eps, eps)
         clean = clean_image(x_t, eps, step.signal_t, step.noise_t)
@@ -67,4 +71,4 @@ class DPMSolver2M(AbstractSolver):
             extrapolation = torch.log(r_s / r_t) / (2 * torch.log(r_t / r_u))
             x_s = x_s + step.signal_s * (1 - r_s / r_t) * extrapolation * (clean - before)
         spent = trajectory.evaluations + prediction.rows
-        return replace(trajectory, x=x_s, evaluations=spent), asked, (clean, r_t)
+        return replace(trajectory, x=x_s, evaluations=spent), predictor_state, (clean, r_t)

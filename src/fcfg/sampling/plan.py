@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fcfg.diffusion.denoiser import Step
+from fcfg.diffusion.prediction import Step
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.support.errors import InputError
 

@@ -1,19 +1,28 @@
-"""What a solver is: one step of a trajectory, with explicit state."""
+"""The contract of solvers, their text form, and the registry of solvers by name."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from dataclasses import fields
+from typing import Any, ClassVar, TypeVar
 
-from fcfg.diffusion.denoiser import AbstractPredictor, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.sampling.trajectory import Trajectory
+from fcfg.support.errors import InputError, check_among, check_is, short
 
 
 class AbstractSolver(ABC):
-    """One step of a trajectory. History of multistep solvers is in the state."""
+    """One step of a trajectory. The history of multistep solvers is part of the state.
 
-    @abstractmethod
+    A solver is a frozen dataclass with a ``name`` and at most one field, a number with a default.
+    Its text form is ``name``, or ``name:number``.
+    """
+
+    name: ClassVar[str]  #: in the text form
+
     def __str__(self) -> str:
-        """Its text form, which :func:`fcfg.sampling.parse_solver` reads."""
+        return ":".join([self.name, *(str(value) for value in vars(self).values())])
 
     @abstractmethod
     def init(self, trajectory: Trajectory) -> State:
@@ -25,19 +34,96 @@ class AbstractSolver(ABC):
         predictor: AbstractPredictor,
         trajectory: Trajectory,
         step: Step,
-        asked: State,
+        predictor_state: State,
         state: State,
     ) -> tuple[Trajectory, State, State]:
         """Go from step.t to step.s.
 
         Args:
-            predictor: What to ask.
-            trajectory: At time t.
-            step: The step.
-            asked: State of the predictor. Where a solver asks several times, the state that
-                came with the question at (x_t, t) is kept.
+            predictor: Predictor of the noise.
+            trajectory: Trajectory at time t.
+            step: Times, noise levels and weights of the step.
+            predictor_state: State of the predictor. A solver that evaluates it several times
+                returns the state of the evaluation at (x_t, t).
             state: State of the solver.
 
         Returns:
             The trajectory at time s, and both states.
         """
+
+
+Solver = TypeVar("Solver", bound=AbstractSolver)
+
+#: All solvers by name; :func:`register_solver` adds to them.
+SOLVERS: dict[str, type[AbstractSolver]] = {}
+
+
+def register_solver(solver: type[Solver]) -> type[Solver]:
+    """Register a solver under its name, which gives it a text form; use it as a decorator.
+
+    Args:
+        solver: A frozen dataclass with a ``name`` and at most one field.
+    """
+    name = getattr(solver, "name", None)
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise InputError(
+            f"solver {solver.__name__}",
+            expected="a name of small letters, digits, - and _",
+            got=short(name),
+            do="set it in the class, such as name = 'euler'",
+        )
+    if SOLVERS.get(name, solver).__qualname__ != solver.__qualname__:
+        raise InputError(
+            f"solver {solver.__name__}",
+            expected="a name that no other solver has",
+            got=f"'{name}', the name of {SOLVERS[name].__name__}",
+            do="choose another name",
+        )
+    options = _options(solver) if "__dataclass_fields__" in vars(solver) else [None]
+    if len(options) > 1 or not all(type(default) in (int, float) for default in options):
+        raise InputError(
+            f"solver {solver.__name__}",
+            expected="a frozen dataclass with at most one field, a number with a default",
+            got="another class" if options == [None] else f"{len(options)} fields",
+            do="put @dataclass(frozen=True) before it, and keep one number",
+        )
+    SOLVERS[name] = solver
+    return solver
+
+
+def as_solver(solver: AbstractSolver | str) -> AbstractSolver:
+    """Return a solver, or read one from its text: a name, or ``name:number``.
+
+    >>> str(as_solver("fixed-point")), str(as_solver("fixed-point:3"))
+    ('fixed-point:5', 'fixed-point:3')
+    """
+    if isinstance(solver, AbstractSolver):
+        return solver
+    check_is("solver", solver, str, "a solver such as fcfg.DDIM(), or its text, such as 'ddim'")
+    name, colon, number = (part.strip() for part in solver.partition(":"))
+    check_among("solver", name, SOLVERS)
+    if not colon:
+        return SOLVERS[name]()
+    options = _options(SOLVERS[name])
+    if not options:
+        raise InputError(
+            f"solver '{solver}'",
+            expected=f"'{name}' alone",
+            got=f"':{number}' behind it",
+            do="leave that out",
+        )
+    try:
+        value = type(options[0])(number)
+    except ValueError as error:
+        raise InputError(
+            f"solver '{solver}'",
+            expected="a number behind the colon",
+            got=repr(number),
+            do="write for example fixed-point:5 or bdia:1.0",
+        ) from error
+    return SOLVERS[name](value)
+
+
+def _options(solver: type[AbstractSolver]) -> list[Any]:
+    """Defaults of a solver's fields."""
+    return [field.default for field in fields(solver)]

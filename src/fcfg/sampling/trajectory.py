@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.diffusion.denoiser import Images, Rows
+from fcfg.diffusion.prediction import Images, Rows
 
 
 @dataclass(frozen=True, eq=False)

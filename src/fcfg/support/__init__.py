@@ -1,1 +1,1 @@
-"""What every room may use: errors, files, names, images, hashing."""
+"""Shared tools: errors, configuration and output files, hashing, images, names, progress."""

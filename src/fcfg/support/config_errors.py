@@ -1,26 +1,33 @@
-"""What is wrong with a configuration: pydantic's errors in our own words.
-
-Whatever it is comes back as one line that names the key, and the nearest key that exists.
-"""
+"""Validation of configurations, with the errors of pydantic in our four parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from fcfg.support.errors import InputError, nearest, quoted, short
 
+Model = TypeVar("Model", bound=BaseModel)
 
-def refusal(error: ValidationError, root: type[BaseModel], subject: str) -> InputError:
-    """The first thing that is wrong, in one line that names the key.
+
+def validate(model: type[Model], values: Mapping[str, Any], subject: str) -> Model:
+    """Build a model from values, or raise an error of one line that names the wrong key.
 
     Args:
-        error: What pydantic raised.
-        root: The class it was raised by.
-        subject: What was read.
+        model: Class to build.
+        values: Values of its fields.
+        subject: Name of the configuration in messages.
     """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise _input_error(error, model, subject) from None
+
+
+def _input_error(error: ValidationError, root: type[BaseModel], subject: str) -> InputError:
+    """Translate the first error that pydantic reports."""
     first = error.errors()[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InputError):
@@ -41,12 +48,12 @@ def refusal(error: ValidationError, root: type[BaseModel], subject: str) -> Inpu
             do=nearest(loc[-1], known),
         )
     if tags:
-        found = first.get("ctx", {}).get("tag")
+        tag = first.get("ctx", {}).get("tag")
         return InputError(
             subject,
             expected=f"one of {quoted(tags)}",
-            got="none" if found is None else repr(found),
-            do="add this key" if found is None else nearest(found, tags),
+            got="none" if tag is None else repr(tag),
+            do="add this key" if tag is None else nearest(tag, tags),
         )
     if first["type"] == "missing":
         return InputError(subject, expected="a value", got="none", do="add this key")
@@ -67,22 +74,22 @@ def refusal(error: ValidationError, root: type[BaseModel], subject: str) -> Inpu
 
 
 def _models(annotation: object) -> list[type[BaseModel]]:
-    """The sections an annotation speaks of, however it is wrapped."""
+    """Return the models inside an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models(part)]
 
 
 def _section_at(root: type[BaseModel], loc: Sequence[str]) -> list[type[BaseModel]]:
-    found: list[type[BaseModel]] = [root]
+    models: list[type[BaseModel]] = [root]
     for key in loc:
-        tagged = [model for model in found if key in _tags(model)]
-        if tagged and len(found) > 1:
-            found = tagged
+        tagged = [model for model in models if key in _tags(model)]
+        if tagged and len(models) > 1:
+            models = tagged
         else:
-            fields = [model.model_fields[key] for model in found if key in model.model_fields]
-            found = [model for field in fields for model in _models(field.annotation)]
-    return found
+            fields = [model.model_fields[key] for model in models if key in model.model_fields]
+            models = [model for field in fields for model in _models(field.annotation)]
+    return models
 
 
 def _fields_at(root: type[BaseModel], loc: Sequence[str]) -> list[str]:
@@ -90,13 +97,13 @@ def _fields_at(root: type[BaseModel], loc: Sequence[str]) -> list[str]:
 
 
 def _tags(model: type[BaseModel]) -> tuple[str, ...]:
-    """Values of the key that tells members of a union apart."""
+    """Return the values of ``format``, which distinguishes the members of a union."""
     field = model.model_fields.get("format")
     return () if field is None else get_args(field.annotation)
 
 
 def _without_tags(loc: Sequence[str]) -> list[str]:
-    """A location as it stands in the file: pydantic names the chosen member of a union, too."""
+    """Return a location as in the file, without the union members that pydantic adds."""
     return [
         key for i, key in enumerate(loc) if i == 0 or loc[i - 1] != "data" or i == len(loc) - 1
     ]

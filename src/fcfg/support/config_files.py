@@ -1,8 +1,7 @@
-"""Configuration files: YAML and JSON that people write, or that somebody else handed on.
+"""Reading and writing of YAML and JSON configuration files.
 
-What is read is bounded before it is read: a regular file of some MiB, in UTF-8, whose values are
-neither deep nor many once aliases are followed. No key stands there twice, for the last would
-silently win.
+Input is bounded before it is parsed: a regular file of at most 4 MiB, in UTF-8, with a limited
+number and depth of values after alias expansion. Duplicate keys are errors.
 """
 
 from __future__ import annotations
@@ -16,81 +15,72 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
+from pydantic import BaseModel
 
 from fcfg.support.errors import InputError, short
 
 _BYTES = 4 * 2**20
-_DEPTH = 50  # of values in values
+_DEPTH = 50
 _NODES = 10**6
-# What PyYAML raises of values that do not fit their tag, beside its own errors.
+# Raised by PyYAML, besides its own errors, for values that do not fit their tag.
 _BAD_VALUES = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 
 
 def read_text(path: Path, subject: str, *, expected: str) -> str:
-    """Read a text of bounded size from a regular file, or refuse it.
+    """Read a regular text file of limited size.
 
     Args:
         path: File to read.
         subject: Name of the file in messages.
-        expected: Kind of file that would be accepted, for messages.
+        expected: Kind of file that is accepted, for messages.
     """
+    do = "check the path"
     try:
-        found = _read_bytes(path)
-    except (OSError, ValueError) as error:  # the latter of a path that cannot be one
-        found = str(getattr(error, "strerror", None) or error)
-    if isinstance(found, bytes):
-        try:
-            return found.decode("utf-8")
-        except UnicodeDecodeError:
-            raise InputError(
-                subject,
-                expected=expected,
-                got="no text in UTF-8",
-                do="restore it, or save it again",
-            ) from None
-    raise InputError(subject, expected=expected, got=found, do="check the path")
-
-
-def _read_bytes(path: Path) -> bytes | str:
-    """The contents, or why there are none."""
-    kind = path.stat().st_mode
-    if not stat.S_ISREG(kind):
-        return "a folder" if stat.S_ISDIR(kind) else "a pipe or a device"
-    with path.open("rb") as file:
-        data = file.read(_BYTES + 1)
-    return data if len(data) <= _BYTES else f"more than {_BYTES // 2**20} MiB"
+        kind = path.stat().st_mode
+        if not stat.S_ISREG(kind):
+            raise ValueError("a folder" if stat.S_ISDIR(kind) else "a pipe or a device")
+        with path.open("rb") as file:
+            data = file.read(_BYTES + 1)
+        if len(data) > _BYTES:
+            raise ValueError(f"more than {_BYTES // 2**20} MiB")
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        got, do = "no text in UTF-8", "restore it, or save it again"
+    except (OSError, ValueError) as error:  # a ValueError also for an impossible path
+        got = getattr(error, "strerror", None) or error
+    raise InputError(subject, expected=expected, got=got, do=do)
 
 
 def read_yaml(path: Path, subject: str, *, expected: str, do: str) -> dict[str, Any]:
-    """Read a mapping from a YAML file, or refuse it.
+    """Read a mapping from a YAML file.
 
     Args:
         path: File to read.
         subject: Name of the file in messages.
-        expected: Kind of file that would be accepted, for messages.
-        do: Advice where the file can be read, and its contents are wrong.
+        expected: Kind of file that is accepted, for messages.
+        do: Advice for wrong contents.
     """
     return parse_yaml(read_text(path, subject, expected=expected), subject, do=do)
 
 
 def parse_yaml(text: str, subject: str, *, do: str) -> dict[str, Any]:
-    """A YAML text as a mapping, or a refusal; see :func:`read_yaml`."""
+    """Parse a YAML mapping; see :func:`read_yaml`."""
     return _mapping(parse_yaml_value(text, subject, do=do), subject, do)
 
 
 def parse_yaml_value(text: str, subject: str, *, do: str) -> Any:
-    """A YAML text as a value of any kind.
+    """Parse a YAML value of any type.
 
     >>> parse_yaml_value("[1, two]", "--set", do="quote it")
     [1, 'two']
-    >>> parse_yaml_value("{a: 1, a: 2}", "mine.yaml", do="mend it")
+    >>> parse_yaml_value("{a: 1, a: 2}", "mine.yaml", do="fix it")
     Traceback (most recent call last):
-    fcfg.InputError: mine.yaml: expected YAML, got 'a' twice, in line 1; mend it.
+    fcfg.InputError: mine.yaml: expected YAML, got 'a' twice, in line 1; fix it.
 
     Args:
         text: Text to parse.
         subject: Name of the text in messages.
-        do: Advice where it is wrong.
+        do: Advice for wrong contents.
     """
     try:
         return yaml.load(text, _Loader)
@@ -98,18 +88,23 @@ def parse_yaml_value(text: str, subject: str, *, do: str) -> Any:
         raise InputError(subject, expected="YAML", got=_reason(error), do=do) from error
 
 
+def to_yaml(config: BaseModel) -> str:
+    """Write a configuration as YAML that can be read back."""
+    return yaml.safe_dump(config.model_dump(mode="json", exclude_none=True), sort_keys=False)
+
+
 def looks_like_a_file(source: str) -> bool:
-    """Whether a source is meant as a file and not as a name: it exists, or ends like YAML."""
+    """Return whether a source is a file, not a name: it exists, or has the suffix of YAML."""
     return os.path.exists(source) or source.endswith((".yaml", ".yml"))
 
 
 def parse_json(text: str, subject: str, *, do: str) -> dict[str, Any]:
-    """A JSON text as a mapping, or a refusal.
+    """Parse a JSON mapping.
 
     Args:
         text: Text to parse.
         subject: Name of the text in messages.
-        do: Advice where it is wrong.
+        do: Advice for wrong contents.
     """
     try:
         values = json.loads(text, object_pairs_hook=_without_doubles)
@@ -121,7 +116,7 @@ def parse_json(text: str, subject: str, *, do: str) -> dict[str, Any]:
 def _mapping(values: object, subject: str, do: str) -> dict[str, Any]:
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise InputError(
-            subject, expected="a mapping with texts as keys", got=short(values), do=do
+            subject, expected="a mapping with strings as keys", got=short(values), do=do
         )
     return cast(dict[str, Any], values)
 
@@ -135,22 +130,22 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with a YAML text, and where, in a few words."""
+    """Describe a YAML error and its line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{error.problem}, in line {error.problem_mark.line + 1}"
     return " ".join(str(error).split())[:200]
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses doubled keys, and values larger or deeper than those of any configuration."""
+    """A safe loader that rejects duplicate keys, and too many or too deep values."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._level = 0
-        self._measured: dict[int, tuple[int, int]] = {}  # nodes and levels, aliases followed
+        self._measured: dict[int, tuple[int, int]] = {}  # nodes and levels, with aliases
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """A node, measured once all that is in it has been."""
+        """Compose a node, then measure it."""
         event = cast(yaml.Event, self.peek_event())
         self._level += 1
         if self._level > _DEPTH:
@@ -159,7 +154,7 @@ class _Loader(yaml.SafeLoader):
         self._level -= 1
         if not isinstance(event, yaml.AliasEvent):
             self._measured[id(node)] = self._measure(node)
-        nodes, levels = self._measured.get(id(node), (0, _DEPTH + 1))  # endless: it holds itself
+        nodes, levels = self._measured.get(id(node), (0, _DEPTH + 1))  # else it contains itself
         if nodes > _NODES or levels > _DEPTH:
             raise _problem("too many values, once aliases are followed", event)
         return node

@@ -1,4 +1,4 @@
-"""The one error a caller's mistake raises, always in the same four parts."""
+"""``InputError``, the error for wrong input, and checks that raise it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from numbers import Integral
 
 
 class InputError(ValueError):
-    """Something that came in from outside is not usable, and nothing was done with it.
+    """Wrong input, found before any work is done.
 
-    The message is one sentence of four parts: which object, what was expected, what came,
-    what to do.
+    The message is one sentence of four parts: the object, what was expected, what was given,
+    and what to do.
 
     >>> print(InputError("steps", expected="1 to 1000", got=0, do="give a larger number"))
     steps: expected 1 to 1000, got 0; give a larger number.
 
     Args:
-        subject: The object that is wrong, as the caller knows it.
-        expected: What would have been accepted.
-        got: What came instead.
-        do: What the caller can do about it.
+        subject: Name of the wrong object, as the caller knows it.
+        expected: Description of what is accepted.
+        got: Description of what was given.
+        do: Advice to the caller.
     """
 
-    __module__ = "fcfg"  # in tracebacks, the name that users know
+    __module__ = "fcfg"  # the public name, for tracebacks
 
     def __init__(self, subject: str, *, expected: str, got: object, do: str) -> None:
         self.expected, self.got, self.do = expected, got, do
@@ -32,12 +32,12 @@ class InputError(ValueError):
         super().__init__(" ".join(message.split()) + ("" if do.endswith("?") else "."))
 
     def about(self, subject: str, do: str) -> InputError:
-        """The same error about what the caller knows it by."""
+        """Return the same error with another subject and advice."""
         return InputError(subject, expected=self.expected, got=self.got, do=do)
 
 
 def short(value: object) -> str:
-    """What came, for a message: its kind, and as much of it as is readable.
+    """Describe a value for a message: its type and a short form of it.
 
     >>> short("cfg:3"), short(None), short(list(range(100)))
     ("str 'cfg:3'", 'None', 'list [0, 1, 2, 3, 4, 5, ...]')
@@ -73,7 +73,7 @@ def check_integer(subject: str, value: object, low: int, high: int, do: str) -> 
 
 
 def check_among(subject: str, name: object, known: Iterable[str]) -> None:
-    """Refuse a name that is not a known one.
+    """Refuse an unknown name.
 
     >>> check_among("unit", "kelivn", ["celsius", "kelvin"])
     Traceback (most recent call last):
@@ -91,7 +91,7 @@ def check_among(subject: str, name: object, known: Iterable[str]) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Advice for an unknown name: the closest known one, or the list of all.
+    """Return advice for an unknown name: the closest known name, or all of them.
 
     >>> nearest("smilling", ["smiling", "male"])
     "did you mean 'smiling'?"
@@ -104,7 +104,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names for a message: quoted, separated by commas.
+    """Quote names and separate them by commas.
 
     >>> quoted(["age", "sex"])
     "'age', 'sex'"
@@ -113,12 +113,12 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def complaint(*parts: tuple[str, Iterable[str]]) -> str:
-    """What is wrong with several lists of names, without the lists that are empty.
+    """Describe lists of names, without the empty ones.
 
     >>> complaint(("none for", ["age"]), ("one for", []))
     "none for 'age'"
     >>> complaint(("none for", ["age"]), ("one for", ["aeg"]))
     "none for 'age' and one for 'aeg'"
     """
-    listed = [(what, list(names)) for what, names in parts]
-    return " and ".join(f"{what} {quoted(names)}" for what, names in listed if names)
+    listed = [(text, list(names)) for text, names in parts]
+    return " and ".join(f"{text} {quoted(names)}" for text, names in listed if names)

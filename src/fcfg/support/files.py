@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and by one process at a time."""
+"""Atomic writes, and locks for one writer at a time."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fcfg.support.hashing import hex_digest
 
 
 def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> None:
-    """Write a file so that its name never stands for a part of it, whenever the power fails.
+    """Write a file completely or not at all, even if the power fails.
 
     Args:
-        path: In a folder that exists.
-        data: The contents, or a function that writes them.
+        path: File to write, in an existing folder.
+        data: Contents, or a function that writes them.
     """
     with naming(path):
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
@@ -36,7 +36,7 @@ def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> 
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o644)
             os.replace(temporary, path)
-            folder = os.open(path.parent, os.O_RDONLY)  # the rename itself must last, too
+            folder = os.open(path.parent, os.O_RDONLY)  # makes the rename durable
             os.fsync(folder)
             os.close(folder)
         except BaseException:
@@ -46,25 +46,17 @@ def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> 
 
 @contextmanager
 def naming(path: Path) -> Generator[None]:
-    """Let an error of the system name the file: that of a full disk says nothing of it.
-
-    Args:
-        path: File that is written.
-    """
+    """Add the path to system errors, since that of a full disk does not name a file."""
     try:
         yield
     except OSError as error:
-        if error.errno is None:  # no system's
+        if error.errno is None:  # not from the system
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def remove_files(paths: Iterable[Path]) -> None:
-    """Remove files, and their folders where nothing else lies in them.
-
-    Args:
-        paths: The files; one that is missing is no cause for alarm.
-    """
+    """Remove files, which may be missing, and their folders if these become empty."""
     folders: set[Path] = set()
     for path in paths:
         path.unlink(missing_ok=True)
@@ -75,30 +67,26 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 
 def file_name(*words: str) -> str:
-    """A short and legal name for a file, another one for other words; without a suffix.
+    """Return a short, legal and unique file name for some words, without a suffix.
 
-    Plain words are the name themselves; others are cut short to be read, and told apart by a
-    digest of all of them.
+    A plain word is its own name; other words are shortened and followed by a digest.
 
     >>> file_name("truth-male")
     'truth-male'
     >>> file_name("smiling", "cfg:3.0"), file_name("smiling cfg", "3.0")
     ('smiling-cfg-3.0-699e2665bc4d', 'smiling-cfg-3.0-f0fd255f2b76')
-
-    Args:
-        words: Whatever texts, such as names of attributes.
     """
     if len(words) == 1 and re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,79}", words[0]):
-        return words[0]  # in small letters, since some systems do not tell them from large ones
+        return words[0]  # lower case only, since some file systems ignore case
     readable = re.sub(r"[^A-Za-z0-9.+-]+", "-", " ".join(words))[:40].strip("-.")
     return f"{readable}-{hex_digest(json.dumps(words), size=6)}"
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what :func:`write_atomically` had begun in a folder when its process was killed.
+    """Remove temporary files of :func:`write_atomically` that a killed process left behind.
 
     Args:
-        folder: That nobody else writes to now.
+        folder: Folder without other writers.
     """
     for path in folder.glob(".*"):
         if re.fullmatch(r"\..+-[a-z0-9_]{8}", path.name) and path.is_file():
@@ -107,12 +95,12 @@ def remove_unfinished(folder: Path) -> None:
 
 @contextmanager
 def single_writer(folder: Path, name: str = "lock", *, wait: bool = False) -> Generator[None]:
-    """Hold a run's folder for this process alone; the system lets go of it at any death.
+    """Lock a folder for this process; the system releases the lock when the process ends.
 
     Args:
-        folder: Of the run; it exists.
-        name: Of the file that says who holds it.
-        wait: For whoever holds it, instead of refusing.
+        folder: Existing folder of a run.
+        name: Name of the lock file, which names the holder.
+        wait: Whether to wait for the lock instead of raising an error.
     """
     path = folder / name
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

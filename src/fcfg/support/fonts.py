@@ -1,8 +1,8 @@
-r"""The font of pictures: one that has the letters of their texts.
+r"""Fonts for text in pictures.
 
-Pillow's own font has plain English letters only, and draws all others as the same box. Where a
-text needs more, fonts of this machine are tried. What none of them has is written as its code,
-such as ``\u6f22``, so that two names never look alike.
+Pillow's own font has English letters only, and draws all others as the same box. For other text,
+fonts of this machine are tried. Letters that no font has are written as codes, such as ``\u6f22``,
+so that two names never look alike.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from PIL import ImageFont
 
 Font: TypeAlias = ImageFont.FreeTypeFont
 
-#: Files of fonts with many letters, as Linux, macOS and Windows have them.
+#: Font files with many letters, on Linux, macOS and Windows.
 SYSTEM = (
     "DejaVuSans.ttf",
     "NotoSans-Regular.ttf",
@@ -30,14 +30,14 @@ SYSTEM = (
     "malgun.ttf",
     "YuGothM.ttc",
 )
-_NO_LETTER = "\U0010ffff"  # which no font has: it looks like everything that is missing
+_NO_LETTER = "\U0010ffff"  # in no font, so it is drawn like every missing letter
 
 
 def font_for(texts: Iterable[str], size: int) -> Font:
-    """The font that has most letters of some texts, Pillow's own where it has all.
+    """Return the font with most letters of some texts; Pillow's own if it has all.
 
     Args:
-        texts: What will be written.
+        texts: Texts to write.
         size: Height in pixels.
     """
     letters = frozenset("".join(texts))
@@ -52,12 +52,12 @@ def font_for(texts: Iterable[str], size: int) -> Font:
 
 
 def missing_letters(text: Iterable[str], font: Font) -> set[str]:
-    """Letters that a font does not have."""
+    """Return the letters that a font does not have."""
     return {letter for letter in set(text) if not letter.isspace() and not _has(font, letter)}
 
 
 def legible(text: str, font: Font) -> str:
-    r"""A text in one line, with codes for letters that a font does not have.
+    r"""Return a text in one line, with codes for letters that a font does not have.
 
     >>> legible("too naïve", ImageFont.load_default(13))
     'too na\\xefve'

@@ -1,4 +1,4 @@
-"""Names of attributes and groups, and of runs: what may be one."""
+"""Legal names of attributes, groups and runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import reprlib
 
 from fcfg.support.errors import InputError
 
-RESERVED = ("affected", "invariant")  # groups that follow from an intervention
-_MEANINGS = {  # characters that mean something where names are written
+RESERVED = ("affected", "invariant")  # groups derived from an intervention
+_MEANINGS = {  # characters with a meaning where names are written
     "=": "gives an attribute its value, as in smiling=1",
     ",": "separates attributes, as in smiling=1,male=0",
     ";": "begins an option of a guidance",
@@ -15,13 +15,13 @@ _MEANINGS = {  # characters that mean something where names are written
     ".": "separates names in weight files and in --set",
     "+": "joins the targets of one intervention, as in smiling+male",
 }
-_FOLDER_BYTES = 200  # file systems take 255
+_FOLDER_BYTES = 200  # file systems allow 255
 
 
 def check_name(name: object) -> str:
-    """Return a legal name of an attribute or a group, or refuse it.
+    """Return the name of an attribute or a group, if it is legal.
 
-    The characters ``= , ; : . +`` mean something in interventions, guidance and weight files.
+    The characters ``= , ; : . +`` have a meaning in interventions, guidance and weight files.
     """
     if isinstance(name, str) and name and name == name.strip() and not set(name) & set(_MEANINGS):
         return name
@@ -37,7 +37,7 @@ def check_name(name: object) -> str:
 
 
 def check_folder_name(name: str) -> str:
-    r"""Return the name of a run, which is that of its folder, or refuse it.
+    r"""Return the name of a run and its folder, if it is legal.
 
     >>> check_folder_name("../../elsewhere")
     Traceback (most recent call last):

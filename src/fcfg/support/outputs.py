@@ -1,8 +1,7 @@
-"""Outputs of commands: nothing that exists is replaced unless it may be.
+"""Output files of commands, which never replace files of others by accident.
 
-A command replaces a file without being asked only if it wrote that file itself, about the same
-thing, and nobody has changed it since. A hidden list in the folder says so. Everything else is
-refused; ``--overwrite`` replaces it.
+A command replaces a file only if it wrote that file itself, for the same subject, and the file has
+not changed since. A hidden list in the folder records this. ``--overwrite`` replaces any file.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from fcfg.support.errors import InputError, quoted
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import hex_digest
 
-LIST = ".fcfg-outputs.json"  # who wrote which file of a folder
+LIST = ".fcfg-outputs.json"  # records the writer of each file
 _SHOWN = 3  # names in one message
 
 
@@ -28,10 +27,10 @@ class Outputs:
     """The files that one command writes to a folder.
 
     Args:
-        folder: The folder to write to; it is made where it is missing.
-        command: The command that writes, such as 'report'.
-        subject: Identity of what the files are about, such as a digest of a run.
-        overwrite: Permission to replace files of others.
+        folder: Folder to write to; it is made if it is missing.
+        command: Name of the command, such as 'report'.
+        subject: Identity of the subject of the files, such as a digest of a run.
+        overwrite: Whether to replace files of others.
     """
 
     folder: Path
@@ -40,10 +39,10 @@ class Outputs:
     overwrite: bool = False
 
     def check(self, names: Iterable[str]) -> None:
-        """Refuse to replace files that are not known to be ours.
+        """Refuse to replace files of others.
 
         Args:
-            names: Names of the files that will be written.
+            names: Names of the files to write.
         """
         check_folder(self.folder)
         if self.overwrite:
@@ -54,19 +53,19 @@ class Outputs:
             raise already_there(self.folder, foreign)
 
     def write(self, files: Mapping[str, bytes]) -> list[Path]:
-        """Write files, each whole or not at all, or refuse before the first one.
+        """Write files atomically, after :meth:`check`.
 
         Args:
-            files: The contents by name; names may hold sub-folders.
+            files: Contents by name; names may contain sub-folders.
 
         Returns:
-            Where they are.
+            Paths of the files.
         """
         self.check(files)
         make_folder(self.folder)
         known = self._read_list()
         new = {name: self._entry([hex_digest(data)]) for name, data in files.items()}
-        # Whenever this is killed, both the old and the new contents count as ours.
+        # If this process is killed, both the old and the new contents count as ours.
         both = {
             name: self._entry([*entry["digests"], *known.get(name, {}).get("digests", [])])
             for name, entry in new.items()
@@ -93,7 +92,7 @@ class Outputs:
         return {"command": self.command, "subject": self.subject, "digests": digests}
 
     def _read_list(self) -> dict[str, dict[str, Any]]:
-        """Entries by file name; none where the list is missing or not one of ours."""
+        """Return entries by file name; none if the list is missing or not one of ours."""
         try:
             entries = json.loads((self.folder / LIST).read_bytes())["files"]
             return {
@@ -112,12 +111,7 @@ class Outputs:
 
 
 def already_there(folder: Path, names: list[str]) -> InputError:
-    """The refusal of a folder that holds outputs already.
-
-    Args:
-        folder: The folder of the outputs.
-        names: Names of the files that would be replaced.
-    """
+    """Return the error for a folder with files that would be replaced."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return InputError(
         f"out {folder}",
@@ -129,14 +123,14 @@ def already_there(folder: Path, names: list[str]) -> InputError:
 
 def check_folder(folder: Path) -> None:
     """Refuse a path that is, or leads through, something other than a folder."""
-    places = (folder, *folder.absolute().parents)
-    existing = next(place for place in places if os.path.lexists(place))
+    paths = (folder, *folder.absolute().parents)
+    existing = next(path for path in paths if os.path.lexists(path))
     if not existing.is_dir():
         raise _unusable(folder, f"the file {existing}")
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and try to write to it, before hours of work."""
+    """Make a folder, and check that it can be written to."""
     check_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

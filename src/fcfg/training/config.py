@@ -1,13 +1,16 @@
-"""What a training run is told: frozen, checked at the door, printed and kept beside the run.
+"""The training configuration: read from YAML and ``--set``, validated, frozen.
 
-The defaults of the sections are the paper's (App. D) wherever it has one.
+:func:`read_config` turns a preset or a file into a :class:`TrainingConfig`. Defaults are those of
+the paper (App. D) wherever it states one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -16,19 +19,19 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
+from fcfg.causal.scm import check_graph
 from fcfg.datasets.registry import DataConfig
 from fcfg.diffusion.networks import JudgeConfig, UNetConfig
 from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
-from fcfg.support.config_errors import refusal
-from fcfg.support.errors import InputError, check_integer
+from fcfg.support.config_errors import validate
+from fcfg.support.config_files import looks_like_a_file, parse_yaml, parse_yaml_value, read_yaml
+from fcfg.support.errors import InputError, check_integer, nearest, short
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
 from fcfg.training.state import LAST_STEP
@@ -37,31 +40,32 @@ Part = Literal["all", "scm", "judge", "diffusion"]
 Publish = Literal["last", "best"]
 Decay = Literal["constant", "cosine"]
 Steps = Annotated[PositiveInt, Field(le=LAST_STEP)]
-Rows = Annotated[PositiveInt, Field(le=10**6)]  # that are computed at once
-Shape = TypeVar("Shape", UNetConfig, JudgeConfig)
+BatchSize = Annotated[PositiveInt, Field(le=10**6)]
+
+_PRESETS = resources.files("fcfg.training") / "presets"
 
 
 class Section(BaseModel):
-    """A part of the configuration: frozen, and nothing in it that is not known."""
+    """Base of all sections: frozen, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Network(Section):
-    """The U-Net; image size, channels and the width of the condition follow from the data."""
+    """The U-Net; image size, channels and condition width follow from the data."""
 
     base: PositiveInt = 32  #: channels of the first level
-    multipliers: tuple[PositiveInt, ...] = (1, 2, 4)  #: of the base, one for each level
-    attention: tuple[int, ...] = ()  #: sizes with attention; the middle always has it
-    blocks: PositiveInt = 2  #: residual blocks in each level
+    multipliers: tuple[PositiveInt, ...] = (1, 2, 4)  #: factors of the base, one per level
+    attention: tuple[int, ...] = ()  #: image sizes with attention; the middle always has it
+    blocks: PositiveInt = 2  #: residual blocks per level
     dropout: float = Field(default=0.0, ge=0, lt=1)  #: inside residual blocks
-    head_channels: PositiveInt = 64  #: of an attention head
-    embedding: PositiveInt = 32  #: width of an attribute's block of the condition
-    gradient_checkpointing: bool = False  #: less memory, about a third more time
+    head_channels: PositiveInt = 64  #: channels of an attention head
+    embedding: PositiveInt = 32  #: condition width per attribute
+    gradient_checkpointing: bool = False  #: saves memory, costs about a third more time
 
 
 class Schedule(Section):
-    """Noise levels, and what the network predicts."""
+    """The noise schedule, and what the network predicts."""
 
     kind: Kind = "linear"
     steps: PositiveInt = 1000  #: T
@@ -69,21 +73,21 @@ class Schedule(Section):
 
 
 class Diffusion(Section):
-    """How the denoiser is trained."""
+    """Training of the denoiser; set either ``steps`` or ``epochs``."""
 
-    batch: Rows = 128  #: images in a step, over all processes
-    steps: Steps | None = None  #: either this
-    epochs: Steps | None = None  #: or this
+    batch: BatchSize = 128  #: images per step, over all processes
+    steps: Steps | None = None
+    epochs: Steps | None = None
     learning_rate: PositiveFloat = 1e-4
     weight_decay: float = Field(default=1e-4, ge=0)
-    warmup: NonNegativeInt = 0  #: steps in which the learning rate rises from 0
-    decay: Decay = "constant"  #: of the learning rate after the warm-up
-    clip: PositiveFloat | None = None  #: norm of the gradient above which it is shortened
+    warmup: NonNegativeInt = 0  #: steps of linear learning-rate warm-up
+    decay: Decay = "constant"  #: learning-rate schedule after the warm-up
+    clip: PositiveFloat | None = None  #: largest gradient norm
     ema: float = Field(default=0.9999, ge=0, lt=1)  #: decay of the moving average of weights
-    p_null: float = Field(default=0.5, ge=0, le=1)  #: of dropping the whole condition
-    p_group: float = Field(default=0.0, ge=0, le=1)  #: of dropping each attribute; not the paper's
-    accumulate: PositiveInt = 1  #: parts of a batch, one after the other: less memory
-    publish: Publish = "last"  #: which weights the pipeline gets; 'best' by validation loss
+    p_null: float = Field(default=0.5, ge=0, le=1)  #: probability of dropping the whole condition
+    p_group: float = Field(default=0.0, ge=0, le=1)  #: and each attribute; not in the paper
+    accumulate: PositiveInt = 1  #: gradient accumulation steps, to save memory
+    publish: Publish = "last"  #: weights to publish; 'best' has the lowest validation loss
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:
@@ -93,10 +97,15 @@ class Diffusion(Section):
 
 
 class JudgeTraining(Section):
-    """How the judge is trained: AdamW, a warm-up, then a cosine decay."""
+    """Training of the judge: AdamW with warm-up and cosine decay."""
+
+    decay: ClassVar[Decay] = "cosine"
+    clip: ClassVar[float | None] = None
+    ema: ClassVar[float | None] = None
+    accumulate: ClassVar[int] = 1
 
     width: PositiveInt = 64  #: channels of the first stage; 64 is ResNet-18
-    batch: Rows = 128
+    batch: BatchSize = 128
     steps: Steps = 5000
     learning_rate: PositiveFloat = 1e-3
     weight_decay: float = Field(default=0.05, ge=0)
@@ -105,42 +114,42 @@ class JudgeTraining(Section):
 
 
 class ScmTraining(Section):
-    """How the mechanisms of attributes with parents are fitted."""
+    """Training of the mechanisms of attributes that have parents."""
 
-    steps: PositiveInt = Field(default=1000, le=10**6)  #: for each of them
-    batch: Rows = 4096
+    steps: PositiveInt = Field(default=1000, le=10**6)  #: per mechanism
+    batch: BatchSize = 4096
     learning_rate: PositiveFloat = 1e-2
 
 
 class Run(Section):
-    """How a run behaves; nothing here changes what it converges to."""
+    """Settings that do not change the result of the training."""
 
     device: Literal["auto", "cpu"] = "auto"
-    precision: Literal["auto", "float32", "bf16"] = "auto"  #: bf16 autocast where there is a GPU
-    compile: bool | None = None  #: torch.compile; where there is a GPU by default
-    cuda_graphs: bool = True  #: with it, where one process feeds one GPU
-    checkpoint_steps: PositiveInt = 1000  #: a checkpoint at least every so many steps
-    checkpoint_minutes: PositiveFloat = 5.0  #: and at least every so many minutes
-    keep: PositiveInt = 2  #: of the last checkpoints
+    precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 autocast on a GPU
+    compile: bool | None = None  #: torch.compile; by default on a GPU
+    cuda_graphs: bool = True  #: with compile, for one process on one GPU
+    checkpoint_steps: PositiveInt = 1000  #: largest number of steps between checkpoints
+    checkpoint_minutes: PositiveFloat = 5.0  #: largest number of minutes between them
+    keep: PositiveInt = 2  #: number of latest checkpoints to keep
     log_steps: PositiveInt = 20  #: steps between two lines of the log
-    validations: PositiveInt = 20  #: how often the validation loss is measured
-    validation_images: PositiveInt = 1024  #: and on how many images at most
-    sheets: NonNegativeInt = 4  #: how many sheets of counterfactuals show the training
+    validations: PositiveInt = 20  #: number of validations
+    validation_images: PositiveInt = 1024  #: largest number of images per validation
+    sheets: NonNegativeInt = 4  #: number of sheets of counterfactuals
     tensorboard: bool = False
 
 
 class Promise(Section):
-    """What a preset stands for."""
+    """The purpose of a preset."""
 
-    source: str  #: where its values come from
-    images: PositiveInt | None = None  #: training images it was made for
-    expect: str  #: what comes out, and how long it takes
+    source: str  #: origin of its values
+    images: PositiveInt | None = None  #: number of training images it was made for
+    expect: str  #: expected result and duration
 
 
 class TrainingConfig(Section):
-    """Everything ``fcfg train`` needs to know."""
+    """The whole configuration of ``fcfg train``."""
 
-    name: str  #: and that of its folder in runs/
+    name: str  #: also the default folder in runs/
     promise: Promise | None = None
     seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
     data: DataConfig
@@ -153,52 +162,57 @@ class TrainingConfig(Section):
     scm: ScmTraining = ScmTraining()
     run: Run = Run()
 
-    _is_a_folder = field_validator("name")(check_folder_name)
+    _check_name = field_validator("name")(check_folder_name)
 
     @field_validator("graph", mode="before")
     @classmethod
     def _empty_means_no_parents(cls, graph: object) -> object:
-        """In YAML, ``age:`` with nothing after it has no parents."""
+        """Read ``age:`` with nothing after it as no parents."""
         if not isinstance(graph, Mapping):
             return graph
         return {node: () if parents is None else parents for node, parents in graph.items()}
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Self:
-        StructuralCausalModel(self.space, self.causal_graph)  # both, and that they fit
-        NoiseSchedule(self.schedule.kind, self.schedule.steps)
-        self.unet  # noqa: B018  # its own checks
-        self.judge_network(0)
+    def _fits_together(self) -> Self:
+        """Derive the objects of the run; each of them checks the values it is made of."""
+        check_graph(self.space, self.causal_graph)
+        for derived in ("noise_schedule", "unet", "judge_network"):
+            getattr(self, derived)
         if self.diffusion.batch % self.diffusion.accumulate:
             raise ValueError("diffusion.batch must be divisible by diffusion.accumulate")
         return self
 
-    @property
+    @cached_property
     def space(self) -> AttributeSpace:
         """The attributes."""
         return AttributeSpace.from_config(self.attributes)
 
-    @property
+    @cached_property
     def causal_graph(self) -> CausalGraph:
-        """The graph over them."""
+        """The graph over the attributes."""
         return CausalGraph(self.graph)
 
-    @property
-    def unet(self) -> UNetConfig:
-        """The network as it will be built."""
-        shape = self.network.model_dump(exclude={"embedding", "gradient_checkpointing"})
-        condition = len(self.attributes) * self.network.embedding
-        image = {"channels": self.data.channels, "size": self.data.size}
-        return _shape("network", UNetConfig, image | {"condition": condition} | shape)
+    @cached_property
+    def noise_schedule(self) -> NoiseSchedule:
+        """The noise schedule."""
+        return NoiseSchedule(self.schedule.kind, self.schedule.steps)
 
-    def judge_network(self, factors: int) -> JudgeConfig:
-        """The judge as it will be built, with a number of factors beside the attributes."""
-        outputs, width = sum(self.space.widths) + factors, self.judge.width
-        shape = {"channels": self.data.channels, "outputs": outputs, "width": width}
-        return _shape("judge", JudgeConfig, shape)
+    @cached_property
+    def unet(self) -> UNetConfig:
+        """The shape of the U-Net."""
+        shape = self.network.model_dump(exclude={"embedding", "gradient_checkpointing"})
+        shape |= {"channels": self.data.channels, "size": self.data.size}
+        shape |= {"condition": len(self.attributes) * self.network.embedding}
+        return validate(UNetConfig, shape, "network")
+
+    @cached_property
+    def judge_network(self) -> JudgeConfig:
+        """The shape of the judge, without outputs for factors."""
+        shape = {"channels": self.data.channels, "width": self.judge.width}
+        return validate(JudgeConfig, shape | {"outputs": sum(self.space.widths)}, "judge")
 
     def diffusion_steps(self, images: int) -> int:
-        """Steps of the denoiser's training on so many images."""
+        """Return the number of steps of the denoiser for a number of training images."""
         diffusion = self.diffusion
         if diffusion.steps is not None:
             return diffusion.steps
@@ -207,7 +221,7 @@ class TrainingConfig(Section):
         return check_integer("diffusion.epochs, steps", max(1, steps), 1, LAST_STEP, do="lower it")
 
     def with_data(self, path: Path) -> TrainingConfig:
-        """The same run on data that lie elsewhere."""
+        """Return the same configuration for data in another folder."""
         if "path" not in type(self.data).model_fields:
             raise InputError(
                 "--data",
@@ -218,9 +232,71 @@ class TrainingConfig(Section):
         return self.model_copy(update={"data": self.data.model_copy(update={"path": path})})
 
 
-def _shape(section: str, kind: type[Shape], values: Mapping[str, Any]) -> Shape:
-    """The shape of a network, or a refusal that names the section of the configuration."""
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        raise refusal(error, kind, section) from None
+def presets() -> tuple[str, ...]:
+    """Return the names of the configurations in the package."""
+    names = (entry.name for entry in _PRESETS.iterdir())
+    return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
+
+
+def read_config(
+    source: str, overrides: Sequence[str] = (), *, data: Path | None = None
+) -> TrainingConfig:
+    """Read a configuration.
+
+    >>> read_config("portraits", ["diffusion.batch=64"]).diffusion.batch
+    64
+
+    Args:
+        source: Name of a preset, or path of a YAML file. Relative paths in a file start at its
+            folder.
+        overrides: Changes of the form ``a.b=c``, with values in YAML.
+        data: Folder of the data, instead of ``data.path``.
+    """
+    values, base = _read_values(source)
+    values.setdefault("name", Path(source).stem)
+    for override in overrides:
+        _override(values, override)
+    section = values.get("data")
+    if isinstance(section, dict):
+        for key in ("path", "cache"):
+            if isinstance(section.get(key), str):
+                section[key] = str(base / Path(section[key]).expanduser())
+    config = validate(TrainingConfig, values, f"configuration {source}")
+    return config if data is None else config.with_data(data.absolute())
+
+
+def _read_values(source: str) -> tuple[dict[str, Any], Path]:
+    """Return the values of a preset or a file, and the folder at which its paths start."""
+    advice = "correct it; see the presets, or `fcfg data check DIR --init my.yaml`"
+    subject, path = f"configuration '{source}'", Path(source)
+    if source in presets():
+        text = (_PRESETS / f"{source}.yaml").read_text("utf-8")
+        return parse_yaml(text, subject, do=advice), Path.cwd()
+    expected = f"a preset ({', '.join(presets())}) or a YAML file"
+    if not looks_like_a_file(source):
+        do = nearest(source, presets())
+        raise InputError(subject, expected=expected, got="neither", do=do)
+    return read_yaml(path, subject, expected=expected, do=advice), path.absolute().parent
+
+
+def _override(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    *sections, name = key.strip().split(".")
+    if not equals or not all((*sections, name)):
+        raise InputError(
+            "--set", expected="key.key=value", got=repr(override), do="write diffusion.batch=64"
+        )
+    section: Any = values
+    for parent in sections:
+        section = section.setdefault(parent, {})
+        if not isinstance(section, dict):
+            raise InputError(
+                f"--set {key}",
+                expected=f"'{parent}' to hold keys",
+                got=short(section),
+                do="shorten the key",
+            )
+    section[name] = parse_yaml_value(text, f"--set {key}", do="quote it")
+    rival = {"steps": "epochs", "epochs": "steps"}.get(name)
+    if sections == ["diffusion"] and rival:  # one of the two replaces the other
+        section.pop(rival, None)

@@ -1,4 +1,4 @@
-"""What a run would be, before it is: sizes, steps, memory."""
+"""Size, steps, computation and memory of a run, without running it."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from fcfg.datasets.registry import list_data
 from fcfg.diffusion.networks import Judge
 from fcfg.training.config import TrainingConfig
 from fcfg.training.objectives import DenoisingObjective
-from fcfg.training.trial import try_networks
+from fcfg.training.preflight import check_batches
 from fcfg.training.workspace import new_denoiser
 
-# Bytes for each parameter: weights, gradients, two moments and the moving average in float32.
+# Bytes per parameter: weights, gradients, two moments and the moving average in float32.
 _PARAMETER = 5 * 4
 _MIB = 2**20
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a training run will take."""
+    """The cost of a training run."""
 
-    parameters: int  #: of the network
+    parameters: int  #: of the U-Net
     embedder_parameters: int
     judge_parameters: int
-    steps: int | None  #: of the denoiser; none where the number of images is not known
-    images: int | None  #: for training
+    steps: int | None  #: of the denoiser; None if the number of images is unknown
+    images: int | None  #: number of training images
     flops: int  #: of one step, forward and backward
     weights_bytes: int  #: weights, gradients, optimiser, moving average
-    activation_bytes: int  #: kept for the backward pass of one piece of a batch, in float32
+    activation_bytes: int  #: saved for the backward pass of one forward pass, in float32
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Return the description as lines of text."""
         steps = "unknown until the data are there (epochs × images / batch)"
         if self.steps is not None:
             steps = f"{self.steps:,}"
@@ -57,10 +57,7 @@ class Description:
 
 
 def training_images(config: TrainingConfig) -> int | None:
-    """How many images there are for training, from the labels alone.
-
-    Where no data are named, it is the number the preset was made for, if it says so.
-    """
+    """Return the number of training images, from the labels or from the preset."""
     if isinstance(config.data, DrawnData):
         return config.data.count
     if config.data.path is not None:
@@ -69,12 +66,8 @@ def training_images(config: TrainingConfig) -> int | None:
 
 
 def describe(config: TrainingConfig) -> Description:
-    """Count what a configuration stands for, without memory or computation.
-
-    Args:
-        config: What would be trained.
-    """
-    try_networks(config)
+    """Describe a run, on meta tensors: without memory or computation."""
+    check_batches(config)
     images = training_images(config)
     known = config.diffusion.steps is not None or images is not None
     saved = 0
@@ -87,7 +80,7 @@ def describe(config: TrainingConfig) -> Description:
     with torch.device("meta"):
         denoiser = new_denoiser(config)
         objective = DenoisingObjective(denoiser, p_null=0.5, p_group=0.0)
-        judge = Judge(config.judge_network(0))
+        judge = Judge(config.judge_network)
         shape = (1, config.data.channels, config.data.size, config.data.size)
         inputs: dict[str, Any] = {
             "images": torch.empty(shape),
@@ -100,8 +93,8 @@ def describe(config: TrainingConfig) -> Description:
         with FlopCounterMode(display=False) as flops, hooks:
             objective.loss_of(**inputs).backward()
     all_parameters = _count(denoiser)
-    held = 4 * all_parameters  # parameters are among what autograd keeps, once for all rows
-    piece = config.diffusion.batch // config.diffusion.accumulate
+    held = 4 * all_parameters  # autograd also saves the parameters, once for all rows
+    rows = config.diffusion.batch // config.diffusion.accumulate
     return Description(
         parameters=_count(denoiser.network),
         embedder_parameters=_count(denoiser.embedder),
@@ -110,7 +103,7 @@ def describe(config: TrainingConfig) -> Description:
         images=images,
         flops=flops.get_total_flops() * config.diffusion.batch,
         weights_bytes=_PARAMETER * all_parameters,
-        activation_bytes=max(0, saved - held) * piece,
+        activation_bytes=max(0, saved - held) * rows,
     )
 
 

@@ -1,7 +1,7 @@
-"""Batches in an order that depends on the seed and the step alone, never late.
+"""Batches of training images, in an order that follows from the seed.
 
-Resuming and the number of processes change nothing: the rows of a step follow from (seed, step),
-and each process takes its share of them.
+The rows of a step follow from (seed, step), and each process takes its share of them. The order
+therefore depends neither on interruptions nor on the number of processes.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.examples import Examples
 from fcfg.support.hashing import stream_seed
 
-_AHEAD = 4  # batches that are made ready in advance
-_SHARE = 0.3  # of the free memory of a GPU: what images may take to be kept there
-_HOST = 2**30  # bytes of images that are kept in memory without a GPU
+_AHEAD = 4  # batches to prepare in advance
+_GPU_SHARE = 0.3  # largest share of free GPU memory for images
+_HOST_BYTES = 2**30  # largest size of images in memory without a GPU
 
 
 def rows_of_step(seed: int, step: int, batch: int, count: int) -> NDArray[np.int64]:
-    """Rows of a batch: every epoch is a permutation of its own, and batches run through them.
+    """Return the rows of a batch; every epoch has its own permutation.
 
     >>> rows = [rows_of_step(0, step, batch=4, count=6) for step in range(3)]
     >>> sorted(np.concatenate(rows)[:6].tolist())
     [0, 1, 2, 3, 4, 5]
 
     Args:
-        seed: Of the order.
-        step: From 0.
-        batch: Rows in every step.
-        count: Of the examples.
+        seed: Seed of the order.
+        step: Number of the step, from 0.
+        batch: Rows per step.
+        count: Number of examples.
     """
     positions = step * batch + np.arange(batch)
     rows = np.empty(batch, dtype=np.int64)
@@ -48,35 +48,35 @@ def rows_of_step(seed: int, step: int, batch: int, count: int) -> NDArray[np.int
     return rows
 
 
-@lru_cache(maxsize=4)  # this epoch and the next, of two feeds
+@lru_cache(maxsize=4)  # two epochs of two feeds
 def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
     return np.random.default_rng(stream_seed(seed, "order", epoch)).permutation(count)
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """A share of a batch, on the device."""
+    """The rows of a batch that belong to this process, on the device."""
 
     images: Float[Tensor, "batch channel height width"]  #: in [-1, 1]
     values: Float[Tensor, "batch values"]  #: encoded attributes
-    factors: Float[Tensor, "batch factors"]  #: standardised; no columns where none is known
+    factors: Float[Tensor, "batch factors"]  #: standardised; without columns if there are none
 
 
 class Feed:
-    """Examples on their way to the device.
+    """A source of batches.
 
-    Images are kept on the device whole where they fit well, as bytes. Otherwise a thread gathers
-    the next batches from the (memory-mapped) file while the device works.
+    Images stay on the device, as bytes, if they fit. Otherwise a thread reads the next batches
+    from the (memory-mapped) file while the device is busy.
 
     Args:
-        examples: What to feed.
-        space: Encodes the attributes.
-        scales: Mean and standard deviation of each factor that is fed.
-        device: Where to.
-        seed: Of the order.
-        batch: Rows in a step, over all processes.
-        share: Which of them this process takes.
-        resident: Whether to keep all images on the device; where they fit well by default.
+        examples: Images and labels.
+        space: Attributes to encode.
+        scales: Mean and standard deviation of each factor to include.
+        device: Device of the batches.
+        seed: Seed of the order.
+        batch: Rows per step, over all processes.
+        share: Rows of each batch that belong to this process.
+        resident: Whether to keep all images on the device; by default, if they fit.
     """
 
     def __init__(
@@ -104,10 +104,10 @@ class Feed:
         )
         self._pool = None if self.resident else ThreadPoolExecutor(1, "fcfg-feed")
         self._ready: deque[tuple[int, Future[Tensor]]] = deque()
-        self.waited = 0.0  #: seconds that steps have waited for images so far
+        self.waited = 0.0  #: total time spent waiting for images, in seconds
 
     def at(self, step: int) -> Batch:
-        """This process's share of the batch of a step."""
+        """Return the rows of a step that belong to this process."""
         before = time.perf_counter()
         rows = self._rows(step)
         index = torch.from_numpy(rows).to(self._device, non_blocking=True)
@@ -116,7 +116,7 @@ class Feed:
         return Batch(raw.float() / 127.5 - 1, self._values[index], self._factors[index])
 
     def close(self) -> None:
-        """Let the thread go."""
+        """Stop the thread."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -138,12 +138,22 @@ class Feed:
 
 
 def _fits(size: int, device: torch.device) -> bool:
-    """Whether images may stay on the device."""
+    """Return whether images of a size in bytes may stay on the device."""
     on_gpu = device.type == "cuda"
-    return size < (_SHARE * torch.cuda.mem_get_info(device)[0] if on_gpu else _HOST)
+    return size < (_GPU_SHARE * torch.cuda.mem_get_info(device)[0] if on_gpu else _HOST_BYTES)
 
 
 def scales_of(examples: Examples) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation of every factor; 1 for the latter where it never changes."""
+    """Return the mean and standard deviation of each factor; 1 replaces a deviation of 0."""
     columns = examples.factors.items()
     return {name: (float(c.mean()), float(c.std()) or 1.0) for name, c in columns}
+
+
+def first_examples(examples: Examples, count: int) -> Examples:
+    """Return the first examples of a split, in memory."""
+    return Examples(
+        np.array(examples.images[:count]),
+        {name: column[:count] for name, column in examples.attributes.items()},
+        examples.names[:count],
+        {name: column[:count] for name, column in examples.factors.items()},
+    )

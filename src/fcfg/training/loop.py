@@ -1,17 +1,19 @@
-"""The loop: one step after the other, with everything that keeps a long run alive.
+"""The training loop: steps, validation, checkpoints and early stops.
 
 The state of a run is (weights, moving average, optimiser, step). The rows, the noise and the
-dropout of a step follow from (seed, step), so that a run that was killed and resumed takes the
-same steps as one that was not.
+dropout of a step follow from (seed, step), so a run that is killed and resumed takes the same
+steps as an uninterrupted one.
 """
 
 from __future__ import annotations
 
 import math
+import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from types import FrameType
 
 import torch
 from accelerate import Accelerator
@@ -22,9 +24,10 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from fcfg.pipeline.batching import evaluating
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import stream_seed
-from fcfg.training.config import Decay, Run
+from fcfg.support.progress import AbstractReporter
+from fcfg.training.config import Diffusion, JudgeTraining, Run
 from fcfg.training.feed import Batch, Feed
-from fcfg.training.log import AbstractReporter, RunLog
+from fcfg.training.log import RunLog
 from fcfg.training.objectives import AbstractObjective, Draws
 from fcfg.training.state import (
     Checkpoint,
@@ -34,43 +37,83 @@ from fcfg.training.state import (
     under_prefix,
     with_prefix,
 )
-from fcfg.training.stopping import StopRequest, TrainingStopped
+
+
+class TrainingStopped(Exception):
+    """A run stopped early; its checkpoints are kept.
+
+    Args:
+        message: Reason, what is kept, and how to resume.
+        code: Exit code of the command: 128 + the signal, or 1 after a failure.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class StopRequest:
+    """A request to stop, made by a signal."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.signal == signal.SIGINT and number == signal.SIGINT:
+            raise KeyboardInterrupt  # a second Ctrl-C stops at once
+        self.signal = number
+
+    def check(self, activity: str) -> None:
+        """Raise if a stop was requested.
+
+        Args:
+            activity: Current activity, of which nothing is kept.
+        """
+        if self.signal is not None:
+            message = f"{activity}: stopped; run the same command again to go on"
+            raise TrainingStopped(message, code=128 + self.signal)
+
+    @contextmanager
+    def listening(self) -> Generator[None]:
+        """Take SIGINT and SIGTERM as requests to stop after the current step."""
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, self._handle) for number in numbers]
+        try:
+            yield
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
 
 
 @dataclass(frozen=True)
 class Course:
-    """What a part of a run is to do."""
+    """Length and optimisation of one part of a run."""
 
     part: str
     seed: int
     steps: int
-    batch: int  #: images in a step, over all processes
-    learning_rate: float
-    warmup: int = 0
-    decay: Decay = "constant"
-    clip: float | None = None
-    ema: float | None = None  #: decay of the moving average; none is kept without
-    accumulate: int = 1
+    settings: Diffusion | JudgeTraining
 
     def rate_at(self, step: int) -> float:
-        """Learning rate of a step, from 0."""
-        if step < self.warmup:
-            return self.learning_rate * (step + 1) / self.warmup
-        if self.decay == "constant":
-            return self.learning_rate
-        share = (step - self.warmup) / max(1, self.steps - self.warmup)
-        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
+        """Return the learning rate of a step, from 0."""
+        peak, warmup = self.settings.learning_rate, self.settings.warmup
+        if step < warmup:
+            return peak * (step + 1) / warmup
+        if self.settings.decay == "constant":
+            return peak
+        share = (step - warmup) / max(1, self.steps - warmup)
+        return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
 
 
 class MovingAverage:
-    r"""A moving average of weights that forgets its beginnings.
+    r"""An exponential moving average of weights, with a warm-up of its decay.
 
     .. math:: \bar\theta \leftarrow d_n \bar\theta + (1 - d_n)\, \theta,
         \qquad d_n = \min\bigl(d, \tfrac{1 + n}{10 + n}\bigr)
 
     Args:
-        module: What is averaged; its parameters stay the same objects.
-        decay: d, which :math:`d_n` rises to.
+        module: Module whose weights are averaged; its parameters must stay the same objects.
+        decay: d, the limit of :math:`d_n`.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
@@ -85,30 +128,29 @@ class MovingAverage:
         return self._model.module
 
     def update(self, step: int) -> None:
-        """Take in the weights after a step, from 0.
+        """Add the weights after a step, from 0.
 
-        The lists are made once: to collect a few hundred parameters in every step costs more
-        than to average them.
+        The lists of parameters are built once: building them takes longer than averaging.
         """
         decay = min(self._decay, (1 + step) / (10 + step)) if step else 0.0
         get_ema_multi_avg_fn(decay)(self._average, self._current, step)
 
 
 class Loop:
-    """Trains one module.
+    """The training of one module.
 
     Args:
-        course: What to do.
-        objective: The module with its loss.
-        optimiser: Over its parameters.
-        feed: The training images.
-        validation: Fixed batches with fixed draws.
-        accelerator: Placement, data parallelism, autocast.
-        checkpoints: Where states are kept.
-        log: Where events are written.
-        run: How to behave.
-        reporter: Is told how it goes.
-        stop: Whether somebody asked to stop.
+        course: Length and optimisation.
+        objective: Module to train, and its loss.
+        optimiser: Optimiser of its parameters.
+        feed: Training images.
+        validation: Validation images, in batches.
+        accelerator: Placement, data parallelism and autocast.
+        checkpoints: Checkpoints of this part.
+        log: Log of the run.
+        run: Frequency of logs, validations, checkpoints and sheets.
+        reporter: Receiver of progress.
+        stop: Request to stop.
     """
 
     def __init__(
@@ -130,7 +172,8 @@ class Loop:
         self.feed, self.validation = feed, validation
         self.accelerator, self.checkpoints, self.log = accelerator, checkpoints, log
         self.run_settings, self.reporter, self.stop = run, reporter, stop
-        self.average = None if course.ema is None else MovingAverage(objective.subject, course.ema)
+        ema = course.settings.ema
+        self.average = None if ema is None else MovingAverage(objective.subject, ema)
         self._parameters = list(objective.parameters())
         self.step = 0
         self.best: dict[str, float] | None = None
@@ -140,29 +183,28 @@ class Loop:
 
     @property
     def published(self) -> nn.Module:
-        """The weights a user gets: averaged, where an average is kept."""
+        """The module to publish: with averaged weights, if there is an average."""
         return self.objective.subject if self.average is None else self.average.module
 
-    def resume(self) -> bool:
-        """Go on where the newest checkpoint stands; whether there was one."""
+    def resume(self) -> None:
+        """Load the latest checkpoint, if there is one."""
         checkpoint = self.checkpoints.latest()
         if checkpoint is None:
-            return False
+            return
         self.objective.subject.load_state_dict(under_prefix("weights", checkpoint.tensors))
         fill_optimiser(self.optimiser, under_prefix("optimiser", checkpoint.tensors))
         if self.average is not None:
             self.average.module.load_state_dict(under_prefix("average", checkpoint.tensors))
         self.step, self.best = checkpoint.step, checkpoint.facts["best"]
-        return True
 
     def run(self, on_checkpoint: Callable[[], None], on_sheet: Callable[[int], None]) -> None:
-        """Take all steps that are left.
+        """Take all remaining steps.
 
         Args:
-            on_checkpoint: Called by the first process after each checkpoint.
-            on_sheet: Called by the first process with the step, as often as sheets are wanted.
+            on_checkpoint: Callback of the main process after each checkpoint.
+            on_sheet: Callback of the main process to draw the sheet of a step.
         """
-        course, settings = self.course, self.run_settings
+        course, settings, main = self.course, self.run_settings, self.accelerator.is_main_process
         self.reporter.begin(course.part, self.step, course.steps)
         self._wrapped.train()
         total = torch.zeros((), device=self.accelerator.device)
@@ -174,7 +216,7 @@ class Loop:
             if done % settings.log_steps == 0 or validates or done == course.steps:
                 loss = self._agreed(total / (done - logged))
                 seconds = time.perf_counter() - began
-                if self.accelerator.is_main_process:
+                if main:
                     share = (self.feed.waited - waited) / seconds
                     rate = (done - logged) / seconds
                     self.log.write(course.part, done, loss=loss, rate=rate, data_wait=share)
@@ -182,39 +224,36 @@ class Loop:
                 total.zero_()
                 logged, began, waited = done, time.perf_counter(), self.feed.waited
             improved = validates and self._validate()
-            if (self._checkpoint_is_due() or improved) and self.accelerator.is_main_process:
+            if main and (self._checkpoint_is_due() or improved):
                 self._write(on_checkpoint)
-            if self.stop.signal is not None and (logged == done or self._alone):
+            agreed = logged == done or self.accelerator.num_processes == 1
+            if self.stop.signal is not None and agreed:
                 self._end_early(on_checkpoint)
-            if self.accelerator.is_main_process and _every(done, course.steps, settings.sheets):
+            if main and _every(done, course.steps, settings.sheets):
                 on_sheet(done)
 
-    @property
-    def _alone(self) -> bool:
-        return self.accelerator.num_processes == 1
-
     def take_step(self) -> Float[Tensor, ""]:
-        """One step of the optimiser; the loss of this process's share."""
-        course, accelerator = self.course, self.accelerator
+        """Take one optimiser step and return the loss on the rows of this process."""
+        course, settings, accelerator = self.course, self.course.settings, self.accelerator
         batch = self.feed.at(self.step)
         self._generator.manual_seed(stream_seed(course.seed, course.part, self.step))
-        mine = share_of(course.batch, accelerator)
-        whole = self.objective.draw(_shape(batch.images, course.batch), self._generator)
-        draws = tuple(drawn[mine] for drawn in whole)
+        rows = share_of(settings.batch, accelerator)
+        whole = self.objective.draw(_shape(batch.images, settings.batch), self._generator)
+        draws = tuple(drawn[rows] for drawn in whole)
         torch.manual_seed(
             stream_seed(course.seed, course.part, self.step, accelerator.process_index)
         )
         for group in self.optimiser.param_groups:
             group["lr"] = course.rate_at(self.step)
         mean = torch.zeros((), device=accelerator.device)
-        for number, (piece, drawn) in enumerate(_pieces(batch, draws, course.accumulate)):
-            last = number == course.accumulate - 1
+        for number, (part, part_draws) in enumerate(_split(batch, draws, settings.accumulate)):
+            last = number == settings.accumulate - 1
             with nullcontext() if last else accelerator.no_sync(self._wrapped):
-                loss = self._wrapped(piece, drawn) / course.accumulate
+                loss = self._wrapped(part, part_draws) / settings.accumulate
                 accelerator.backward(loss)
             mean += loss.detach()
-        if course.clip is not None:
-            nn.utils.clip_grad_norm_(self._parameters, course.clip)
+        if settings.clip is not None:
+            nn.utils.clip_grad_norm_(self._parameters, settings.clip)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         if self.average is not None:
@@ -223,13 +262,13 @@ class Loop:
         return mean
 
     def _agreed(self, loss: Float[Tensor, ""]) -> float:
-        """The loss over all processes; where one was asked to stop, all are."""
-        asked = torch.tensor(float(self.stop.signal or 0), device=loss.device)
-        everyone = self.accelerator.gather(torch.stack([loss, asked])[None])
-        value, signal = everyone[:, 0].mean().item(), everyone[:, 1].max().item()
+        """Return the loss over all processes, and share a request to stop among them."""
+        request = torch.tensor(float(self.stop.signal or 0), device=loss.device)
+        gathered = self.accelerator.gather(torch.stack([loss, request])[None])
+        value, number = gathered[:, 0].mean().item(), gathered[:, 1].max().item()
         if not math.isfinite(value):
             raise self._diverged(value)
-        self.stop.signal = self.stop.signal or int(signal) or None  # it may have come just now
+        self.stop.signal = self.stop.signal or int(number) or None  # it may have just arrived
         return value
 
     def _diverged(self, value: float) -> TrainingStopped:
@@ -243,21 +282,20 @@ class Loop:
 
     @torch.no_grad()
     def _validate(self) -> bool:
-        """Measure the loss of the published weights on held-out images; whether it is the best."""
-        judged = self.objective.over(self.published)
+        """Log the validation loss of the published weights; return whether it is the lowest."""
+        objective = self.objective.over(self.published)
         self._generator.manual_seed(stream_seed(self.course.seed, self.course.part, "validation"))
         losses: dict[str, float] = {}
         count = sum(len(batch.images) for batch in self.validation)
-        with evaluating(judged), self.accelerator.autocast():
+        with evaluating(objective), self.accelerator.autocast():
             for batch in self.validation:
-                rows = len(batch.images)
-                draws = judged.draw(_shape(batch.images, rows), self._generator)
-                for name, variant in judged.variants(draws).items():
-                    share = rows / count * float(judged(batch, variant))
+                draws = objective.draw(_shape(batch.images, len(batch.images)), self._generator)
+                for name, variant in objective.variants(draws).items():
+                    share = len(batch.images) / count * float(objective(batch, variant))
                     losses[name] = losses.get(name, 0.0) + share
         if self.accelerator.is_main_process:
             self.log.write(self.course.part, self.step, **losses)
-        advice = judged.advice(losses) if self.step == self.course.steps else None
+        advice = objective.advice(losses) if self.step == self.course.steps else None
         if advice is not None:
             self.reporter.say(f"{self.course.part}: {advice}")
         loss = losses["validation_loss"]
@@ -273,7 +311,7 @@ class Loop:
         return by_steps or minutes >= settings.checkpoint_minutes
 
     def _write(self, on_checkpoint: Callable[[], None]) -> None:
-        """Write the state, unless it is broken."""
+        """Write a checkpoint, unless the weights are not finite."""
         self._written = time.monotonic()
         subject = self.objective.subject
         if not all(bool(parameter.isfinite().all()) for parameter in subject.parameters()):
@@ -304,40 +342,38 @@ class Loop:
             ) from error
 
     def _end_early(self, on_checkpoint: Callable[[], None]) -> None:
-        """Keep what is done, and end as the signal asks."""
+        """Write a checkpoint, and stop."""
         if self.accelerator.is_main_process and self.step not in self.checkpoints.steps():
             self._write(on_checkpoint)
-        signal = self.stop.signal or 0
         raise TrainingStopped(
             f"{self.course.part}: stopped at step {self.step} of {self.course.steps}, which is "
             "kept; run the same command again to go on",
-            code=128 + signal,
+            code=128 + (self.stop.signal or 0),
         )
 
 
 def share_of(batch: int, accelerator: Accelerator) -> slice:
-    """Rows of a batch that this process takes."""
+    """Return the rows of a batch that belong to this process."""
     size = batch // accelerator.num_processes
     return slice(accelerator.process_index * size, (accelerator.process_index + 1) * size)
 
 
 def _shape(images: Tensor, rows: int) -> tuple[int, int, int, int]:
-    """Of a batch with so many rows."""
     _, channels, height, width = images.shape
     return rows, channels, height, width
 
 
-def _pieces(batch: Batch, draws: Draws, count: int) -> Iterator[tuple[Batch, Draws]]:
-    """A batch in parts, one after the other."""
+def _split(batch: Batch, draws: Draws, count: int) -> Iterator[tuple[Batch, Draws]]:
+    """Split a batch and its draws into equal parts."""
     size = len(batch.images) // count
     for start in range(0, size * count, size):
         rows = slice(start, start + size)
-        piece = Batch(batch.images[rows], batch.values[rows], batch.factors[rows])
-        yield piece, tuple(drawn[rows] for drawn in draws)
+        part = Batch(batch.images[rows], batch.values[rows], batch.factors[rows])
+        yield part, tuple(drawn[rows] for drawn in draws)
 
 
 def _every(done: int, total: int, times: int) -> bool:
-    """Whether this is one of so many steps, evenly spaced, the last one included.
+    """Return whether a step is one of ``times`` evenly spaced ones, which include the last.
 
     >>> [done for done in range(1, 11) if _every(done, 10, 4)]
     [3, 5, 8, 10]

@@ -1,8 +1,8 @@
-"""What the two networks of a pipeline learn: a loss of a batch, and what it draws.
+"""The losses of the two networks of a pipeline.
 
-An objective is a module whose call is the loss, so that whatever wraps modules (data parallelism,
-autocast) wraps the loss. Randomness is drawn for the whole batch of a step, whatever the number of
-processes, and each takes its share.
+An objective is a module that returns the loss, so data parallelism and autocast wrap the loss.
+Random numbers are drawn for the whole batch of a step, and each process takes its rows, so they do
+not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -32,39 +32,38 @@ class AbstractObjective(nn.Module, ABC):
 
     @abstractmethod
     def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
-        """Draw what the loss of a whole batch needs, row by row."""
+        """Draw the random numbers of the loss of a whole batch, one row per image."""
 
     @abstractmethod
     def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
-        """The loss."""
+        """Return the loss."""
 
     @abstractmethod
     def variants(self, draws: Draws) -> dict[str, Draws]:
-        """Under which draws held-out images are judged, by the name of the loss in the log."""
+        """Return the draws of each validation loss, by its name in the log."""
 
     @abstractmethod
     def advice(self, losses: Mapping[str, float]) -> str | None:
-        """What a person should know of the losses on held-out images, if anything."""
+        """Return a warning about the validation losses, if there is one."""
 
     @abstractmethod
     def over(self, subject: nn.Module) -> AbstractObjective:
-        """The same objective for other weights of the same module, as it is."""
+        """Return the same objective, not compiled, for another module."""
 
     @abstractmethod
     def fuse(self, *, cuda_graphs: bool) -> None:
-        """Make :meth:`forward` faster from now on.
+        """Compile the loss.
 
         Args:
-            cuda_graphs: Replay all kernels of a step at once, which a GPU that would wait for
-                Python to launch them one by one is glad of.
+            cuda_graphs: Whether to replay a step as one CUDA graph, avoiding launch overhead.
         """
 
 
 class DenoisingObjective(AbstractObjective):
-    """The noise that was added to an image, under its attributes or the null token.
+    """Prediction of the noise in an image, given its attributes or the null token.
 
     Args:
-        denoiser: What is trained.
+        denoiser: Denoiser to train.
         p_null: Probability of dropping the whole condition.
         p_group: Probability of dropping each attribute.
     """
@@ -81,18 +80,18 @@ class DenoisingObjective(AbstractObjective):
         return self.denoiser
 
     def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
-        """Times, noise, and which attributes stay visible."""
+        """Draw times, noise, and the attributes to keep."""
         corruption = self.denoiser.draw(
             shape, generator, p_null=self._p_null, p_group=self._p_group
         )
         return corruption.t, corruption.noise, corruption.keep
 
     def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
-        """Squared error of the prediction."""
+        """Return the squared error of the prediction."""
         return self._loss(batch.images, batch.values, *draws)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
-        """As in training; and with the whole condition, and with none."""
+        """Return the draws as in training, with the whole condition, and without it."""
         t, noise, keep = draws
         return {
             "validation_loss": draws,
@@ -101,40 +100,40 @@ class DenoisingObjective(AbstractObjective):
         }
 
     def advice(self, losses: Mapping[str, float]) -> str | None:
-        """Whether the attributes of an image tell the network anything."""
-        told = losses["validation_with_condition"]
-        untold = losses["validation_without_condition"]
-        if told < untold:
+        """Warn if the attributes do not lower the loss."""
+        conditional = losses["validation_with_condition"]
+        unconditional = losses["validation_without_condition"]
+        if conditional < unconditional:
             return None
         return (
-            f"held-out images are denoised no better with their attributes (loss {told:.6g}) than "
-            f"without ({untold:.6g}), so guidance has nothing to push: train longer, or see "
-            "whether the attributes show in the images"
+            "held-out images are denoised no better with their attributes "
+            f"(loss {conditional:.6g}) than without ({unconditional:.6g}), so guidance will have "
+            "no effect: train longer, or check that the attributes are visible in the images"
         )
 
     def over(self, subject: nn.Module) -> DenoisingObjective:
-        """The objective of another denoiser."""
+        """Return the objective of another denoiser."""
         denoiser = cast(Denoiser, subject)
         return DenoisingObjective(denoiser, p_null=self._p_null, p_group=self._p_group)
 
     def fuse(self, *, cuda_graphs: bool) -> None:
-        """Fuse noising, network and error into few kernels."""
-        schedule = self.denoiser.schedule  # its table must be there, or all is compiled twice
+        """Compile noising, network and error as one function."""
+        schedule = self.denoiser.schedule  # filling its cache now avoids a second compilation
         schedule.signal(torch.ones(1, dtype=torch.int64, device=self.denoiser.device))
         self._loss = torch.compile(self.loss_of, mode=_mode(cuda_graphs))
 
     def loss_of(
         self, images: Tensor, values: Tensor, t: Tensor, noise: Tensor, keep: Tensor
     ) -> Float[Tensor, ""]:
-        """The loss of tensors alone, which a compiler can follow."""
+        """Return the loss as a function of tensors only, which can be compiled."""
         return self.denoiser.loss(images, values, Corruption(t, noise, keep))
 
 
 class ReadingObjective(AbstractObjective):
-    """The attributes of an image, and its factors where they are known.
+    """Prediction of the attributes of an image, and of its factors if they are known.
 
     Args:
-        judge: What is trained.
+        judge: Judge to train.
     """
 
     def __init__(self, judge: AttributeJudge) -> None:
@@ -148,27 +147,27 @@ class ReadingObjective(AbstractObjective):
         return self.judge
 
     def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
-        """Nothing."""
+        """Draw nothing."""
         return ()
 
     def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
-        """Cross-entropies and squared errors of its heads."""
+        """Return the sum of cross-entropies and squared errors."""
         return self.judge.loss(self._outputs(batch.images).float(), batch.values, batch.factors)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
-        """One: nothing is drawn."""
+        """Return one variant, since nothing is drawn."""
         return {"validation_loss": draws}
 
     def advice(self, losses: Mapping[str, float]) -> str | None:
-        """Nothing."""
+        """Return nothing."""
         return None
 
     def over(self, subject: nn.Module) -> ReadingObjective:
-        """The objective of another judge."""
+        """Return the objective of another judge."""
         return ReadingObjective(cast(AttributeJudge, subject))
 
     def fuse(self, *, cuda_graphs: bool) -> None:
-        """Fuse the network into few kernels."""
+        """Compile the network."""
         self._outputs = torch.compile(self._eager, mode=_mode(cuda_graphs))
 
     def _eager(self, images: Tensor) -> Tensor:
@@ -176,5 +175,5 @@ class ReadingObjective(AbstractObjective):
 
 
 def _mode(cuda_graphs: bool) -> str:
-    """What torch.compile calls it."""
+    """Return the mode of torch.compile."""
     return "reduce-overhead" if cuda_graphs else "default"

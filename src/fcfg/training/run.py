@@ -1,7 +1,7 @@
-"""One command: data in, a pipeline folder out.
+"""``fcfg train``: data in, a pipeline folder out.
 
-The parts follow each other: the causal model of the attributes, the judge, the denoiser. Each goes
-on from its own checkpoints, so that the same command finishes what an earlier one began.
+The parts are trained one after the other: the causal model of the attributes, the judge, the
+denoiser. Each resumes from its own checkpoints, so the same command finishes an interrupted run.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -17,28 +16,30 @@ from typing import get_args
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState, is_initialized
-from accelerate.utils import InitProcessGroupKwargs
+from PIL import Image
+from torch import Tensor
 
+from fcfg.causal.attributes import AbstractAttribute, Column, Continuous
 from fcfg.datasets.examples import Examples, Splits
 from fcfg.datasets.portraits.data import DrawnData
 from fcfg.datasets.registry import list_data, load_data
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.pipeline.runtime import own_gpu
-from fcfg.support.errors import InputError, check_among
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.sheet import sheet
+from fcfg.support.errors import check_among
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import stream_seed
-from fcfg.training.config import Part, Run, TrainingConfig
-from fcfg.training.data_digest import digest_data
-from fcfg.training.feed import Batch, Feed, scales_of
-from fcfg.training.log import AbstractReporter, Quiet, RunLog
-from fcfg.training.loop import Course, Loop, share_of
+from fcfg.support.progress import AbstractReporter, Quiet
+from fcfg.training.config import Part, TrainingConfig
+from fcfg.training.feed import Batch, Feed, first_examples, scales_of
+from fcfg.training.log import RunLog
+from fcfg.training.loop import Course, Loop, StopRequest, TrainingStopped, share_of
 from fcfg.training.objectives import AbstractObjective, DenoisingObjective, ReadingObjective
-from fcfg.training.pictures import counterfactual_sheet
+from fcfg.training.preflight import accelerator_for, check_batches
 from fcfg.training.state import Checkpoint
-from fcfg.training.stopping import StopRequest, TrainingStopped
-from fcfg.training.trial import try_networks
-from fcfg.training.workspace import Workspace, new_denoiser, new_judge
+from fcfg.training.workspace import Workspace, digest_data, new_denoiser, new_judge
+
+_SHEET_IMAGES, _SHEET_STEPS, _SHEET_ROWS, _SHEET_SIDE = 6, 20, 3, 96
 
 
 def train(
@@ -49,57 +50,56 @@ def train(
     skip_bad: bool = False,
     reporter: AbstractReporter | None = None,
 ) -> Path:
-    """Train the parts of a pipeline into a folder, or go on where an earlier run stopped.
+    """Train the parts of a pipeline into a folder, or resume an interrupted run.
 
     Args:
-        config: What to do.
-        out: The pipeline folder, for :func:`fcfg.load`.
+        config: Training configuration.
+        out: Pipeline folder, for :func:`fcfg.load`.
         part: 'all', or only 'scm', 'judge' or 'diffusion'.
-        skip_bad: Leave images out that cannot be read, instead of refusing them.
-        reporter: Is told how it goes.
+        skip_bad: Whether to skip unreadable images instead of raising an error.
+        reporter: Receiver of progress.
 
     Returns:
         The folder.
 
     Raises:
-        TrainingStopped: After Ctrl-C and the like; what was done is kept.
+        TrainingStopped: After a signal such as Ctrl-C, or a failure; checkpoints are kept.
     """
     check_among("part", part, get_args(Part))
     accelerator = accelerator_for(config.run)
-    check_shares(config, accelerator)
-    try_networks(config, accelerator.num_processes)
-    reporter = reporter if reporter is not None and accelerator.is_main_process else Quiet()
+    check_batches(config, accelerator.num_processes)
+    main = accelerator.is_main_process
+    reporter = reporter if reporter is not None and main else Quiet()
     workspace, stop = Workspace(out, config), StopRequest()
     workspace.prepare()
-    main = accelerator.is_main_process
     with single_writer(workspace.folder) if main else nullcontext(), stop.listening():
         if main:
             workspace.claim()
-        log = RunLog(workspace.log, workspace.board if main else None)
+        board = workspace.folder / "tensorboard" if main and config.run.tensorboard else None
+        log = RunLog(workspace.log, board)
 
-        def counted(what: str, done: int, total: int) -> None:
-            stop.check(what)
-            reporter.counted(what, done, total)
+        def counted(activity: str, done: int, total: int) -> None:
+            stop.check(activity)
+            reporter.counted(activity, done, total)
 
-        with accelerator.main_process_first():  # which fills the cache of images
+        with accelerator.main_process_first():  # it fills the cache of images
             splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=counted)
-        if main and not isinstance(config.data, DrawnData):  # which follow from the configuration
-            digests = digest_data(splits, partial(counted, "hashing images"))
-            if not workspace.check_data(digests):
-                reporter.say("the run began without a digest of its data; it has one from now on")
         counts = ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
-        reasons = [f"{count} ({reason})" for reason, count in left_out(config).items()]
-        reporter.say(
-            f"images: {counts}" + (f"; left out: {', '.join(reasons)}" if reasons else "")
-        )
+        if main and not isinstance(config.data, DrawnData):  # these follow from the configuration
+            if not workspace.check_data(digest_data(splits, partial(counted, "hashing images"))):
+                reporter.say("the run began without a digest of its data; it has one from now on")
+            excluded = list_data(config.data, config.space).excluded
+            reasons = [f"{count} ({reason})" for reason, count in excluded.items()]
+            counts += f"; left out: {', '.join(reasons)}" if reasons else ""
+        reporter.say(f"images: {counts}")
         session = Session(config, workspace, splits, accelerator, log, reporter, stop)
-        asked = [name for name, steps in session.steps.items() if part in ("all", name) and steps]
-        reporter.say(f"steps: {', '.join(f'{name} {session.steps[name]:,}' for name in asked)}")
+        trained = [name for name in session.parts if part in ("all", name)]
+        steps = [f"{name} {session.steps[name]:,}" for name in trained if session.steps[name]]
+        reporter.say(f"steps: {', '.join(steps)}")
         try:
             with torch.random.fork_rng(), torch.backends.cudnn.flags(enabled=True, benchmark=True):
-                for name, work in session.parts().items():
-                    if part in ("all", name):
-                        work()
+                for name in trained:
+                    session.parts[name]()
                 if main:
                     session.publish()
         except OSError as error:
@@ -113,70 +113,14 @@ def train(
     return out
 
 
-def left_out(config: TrainingConfig) -> dict[str, int]:
-    """How many rows of the labels are not used, by the reason."""
-    if isinstance(config.data, DrawnData):
-        return {}
-    return dict(list_data(config.data, config.space).excluded)
-
-
-def accelerator_for(run: Run) -> Accelerator:
-    """Placement, data parallelism and autocast, as the machine and the settings have it."""
-    own_gpu()  # or a refusal: Accelerate asks for it, on a CPU, too
-    on_gpu = torch.cuda.is_available() and run.device == "auto"
-    bf16 = run.precision == "bf16" or (run.precision == "auto" and on_gpu)
-    autocast = "bf16" if bf16 else "no"
-    check_as_before(autocast, "cuda" if on_gpu else "cpu")
-    patience = InitProcessGroupKwargs(timeout=timedelta(hours=2))  # while one reads all images
-    return Accelerator(mixed_precision=autocast, cpu=not on_gpu, kwargs_handlers=[patience])
-
-
-def check_as_before(*asked: str) -> None:
-    """Refuse a second run in this process that computes otherwise: Accelerate cannot do that.
-
-    Args:
-        asked: What autocast computes with, or 'no', and the kind of device.
-    """
-    state = AcceleratorState() if is_initialized() else None
-    before = asked if state is None else (state.mixed_precision, state.device.type)
-    if asked != before:
-        expected, got = (
-            f"{'float32' if autocast == 'no' else autocast} on {device}"
-            for autocast, device in (before, asked)
-        )
-        raise InputError(
-            "run.precision and run.device",
-            expected=f"{expected}, as this process trained before",
-            got=got,
-            do="train in another process, such as that of `fcfg train`",
-        )
-
-
-def check_shares(config: TrainingConfig, accelerator: Accelerator) -> None:
-    """Refuse batches that do not divide evenly among the processes."""
-    parts = {
-        "diffusion.batch": (config.diffusion.batch, config.diffusion.accumulate),
-        "judge.batch": (config.judge.batch, 1),
-    }
-    for key, (batch, pieces) in parts.items():
-        divisor = accelerator.num_processes * pieces
-        if batch % divisor:
-            raise InputError(
-                key,
-                expected=f"a multiple of {divisor}, for {accelerator.num_processes} processes",
-                got=batch,
-                do=f"--set {key}={max(divisor, batch // divisor * divisor)}",
-            )
-
-
 def denoising_optimiser(
     denoiser: Denoiser, learning_rate: float, weight_decay: float
 ) -> torch.optim.AdamW:
-    """Adam with decoupled weight decay, in one kernel where there is a GPU.
+    """Return Adam with decoupled weight decay, fused on a GPU.
 
-    The paper says Adam with a weight decay of 1e-4. As a part of the loss, which is a mean over
-    pixels, such a decay outweighs the gradient of everything that the condition passes through:
-    within some thousand steps the network no longer knows it. docs/training.md has numbers.
+    The paper says Adam with a weight decay of 1e-4. In the gradient of the loss, which is a mean
+    over pixels, such a decay outweighs everything the condition passes through: after some
+    thousand steps the network ignores the condition. docs/training.md has numbers.
     """
     on_gpu = denoiser.device.type == "cuda"
     return torch.optim.AdamW(
@@ -186,7 +130,7 @@ def denoising_optimiser(
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """A run of the command: everything the parts share."""
+    """One run of the command, and the training of each part."""
 
     config: TrainingConfig
     workspace: Workspace
@@ -196,13 +140,14 @@ class Session:
     reporter: AbstractReporter
     stop: StopRequest
 
+    @property
     def parts(self) -> dict[str, Callable[[], None]]:
-        """What to do, in order."""
+        """The training of each part, in order."""
         return {"scm": self.fit_scm, "judge": self.train_judge, "diffusion": self.train_denoiser}
 
     @property
     def steps(self) -> dict[str, int]:
-        """How many each part takes from its beginning to its end."""
+        """The total number of steps of each part."""
         nodes = sum(bool(parents) for parents in self.config.causal_graph.parents.values())
         return {
             "scm": self.config.scm.steps * nodes,
@@ -211,10 +156,10 @@ class Session:
         }
 
     def fit_scm(self) -> None:
-        """Fit the mechanisms of attributes that have parents; quick, and so never resumed."""
+        """Fit the mechanisms of attributes with parents; it is quick, and starts over."""
         checkpoints, settings = self.workspace.checkpoints("scm"), self.config.scm
         graph = self.config.causal_graph
-        children = [node for node in graph.order if graph.parents[node]]  # as they are fitted
+        children = [node for node in graph.order if graph.parents[node]]  # in order of fitting
         if checkpoints.steps() or not self.accelerator.is_main_process:
             return
         scm = self.workspace.scm()
@@ -244,7 +189,7 @@ class Session:
         self.publish()
 
     def train_judge(self) -> None:
-        """Train the network that reads attributes."""
+        """Train the network that reads attributes from images."""
         settings, scales = self.config.judge, scales_of(self.splits["train"])
         if self.accelerator.is_main_process:
             self.workspace.keep_factors(scales)
@@ -252,15 +197,7 @@ class Session:
         optimiser = torch.optim.AdamW(
             judge.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
         )
-        course = Course(
-            part="judge",
-            seed=self.config.seed,
-            steps=settings.steps,
-            batch=settings.batch,
-            learning_rate=settings.learning_rate,
-            warmup=settings.warmup,
-            decay="cosine",
-        )
+        course = Course("judge", self.config.seed, settings.steps, settings)
         self._run(course, ReadingObjective(judge), optimiser, scales, lambda step: None)
 
     def train_denoiser(self) -> None:
@@ -268,32 +205,12 @@ class Session:
         settings, on_gpu = self.config.diffusion, self.accelerator.device.type == "cuda"
         denoiser = new_denoiser(self.config, channels_last=on_gpu).to(self.accelerator.device)
         optimiser = denoising_optimiser(denoiser, settings.learning_rate, settings.weight_decay)
-        course = Course(
-            part="diffusion",
-            seed=self.config.seed,
-            steps=self.steps["diffusion"],
-            batch=settings.batch,
-            learning_rate=settings.learning_rate,
-            warmup=settings.warmup,
-            decay=settings.decay,
-            clip=settings.clip,
-            ema=settings.ema,
-            accumulate=settings.accumulate,
-        )
+        course = Course("diffusion", self.config.seed, self.steps["diffusion"], settings)
         objective = DenoisingObjective(denoiser, p_null=settings.p_null, p_group=settings.p_group)
-
-        def draw_sheet(step: int) -> None:
-            pipeline = self.workspace.pipeline().to(self.accelerator.device)
-            page = counterfactual_sheet(pipeline, self.splits["val"])
-            path = self.workspace.sheet(step)
-            path.parent.mkdir(exist_ok=True)
-            write_atomically(path, lambda file: page.save(file, "PNG"))
-            self.reporter.say(f"sheet of counterfactuals: {path}")
-
-        self._run(course, objective, optimiser, {}, draw_sheet)
+        self._run(course, objective, optimiser, {}, self._draw_sheet)
 
     def publish(self) -> None:
-        """Save the pipeline as it is now; a run that is not finished can be tried out, too."""
+        """Save the pipeline from the latest checkpoints, so an unfinished run can be used."""
         self.workspace.publish({part: self.steps[part] for part in ("judge", "diffusion")})
 
     def _run(
@@ -304,25 +221,25 @@ class Session:
         scales: dict[str, tuple[float, float]],
         on_sheet: Callable[[int], None],
     ) -> None:
-        accelerator, run, space = self.accelerator, self.config.run, self.config.space
+        accelerator, run, batch = self.accelerator, self.config.run, course.settings.batch
         if run.compile or (run.compile is None and accelerator.device.type == "cuda"):
-            alone = accelerator.num_processes == course.accumulate == 1
+            alone = accelerator.num_processes == course.settings.accumulate == 1
             objective.fuse(cuda_graphs=run.cuda_graphs and alone)
         feed = Feed(
             self.splits["train"],
-            space,
+            self.config.space,
             scales,
             device=accelerator.device,
             seed=stream_seed(course.seed, course.part),
-            batch=course.batch,
-            share=share_of(course.batch, accelerator),
+            batch=batch,
+            share=share_of(batch, accelerator),
         )
         loop = Loop(
             course,
             objective,
             optimiser,
             feed,
-            self._validation(course.batch, scales),
+            self._validation(batch, scales),
             accelerator=accelerator,
             checkpoints=self.workspace.checkpoints(course.part),
             log=self.log,
@@ -340,11 +257,10 @@ class Session:
                 loop.run(self.publish, on_sheet)
 
     def _validation(self, size: int, scales: dict[str, tuple[float, float]]) -> list[Batch]:
-        """The first validation images, in batches, on the device."""
-        examples, limit = self.splits["val"], self.config.run.validation_images
-        count = min(limit, len(examples))
+        """Return the first validation images on the device, in batches."""
+        count = min(self.config.run.validation_images, len(self.splits["val"]))
         feed = Feed(
-            first(examples, count),
+            first_examples(self.splits["val"], count),
             self.config.space,
             scales,
             device=self.accelerator.device,
@@ -352,19 +268,39 @@ class Session:
             batch=count,
             share=slice(None),
         )
-        whole = feed.at(0)
-        feed.close()
-        pieces = zip(
-            *(t.split(size) for t in (whole.images, whole.values, whole.factors)), strict=True
-        )
-        return [Batch(*piece) for piece in pieces]
+        with closing(feed):
+            whole = feed.at(0)
+        columns = (whole.images, whole.values, whole.factors)
+        return [Batch(*part) for part in zip(*(c.split(size) for c in columns), strict=True)]
+
+    def _draw_sheet(self, step: int) -> None:
+        pipeline = self.workspace.pipeline().to(self.accelerator.device)
+        page = counterfactual_sheet(pipeline, self.splits["val"])
+        path = self.workspace.folder / "sheets" / f"step-{step:09d}.png"
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, lambda file: page.save(file, "PNG"))
+        self.reporter.say(f"sheet of counterfactuals: {path}")
 
 
-def first(examples: Examples, count: int) -> Examples:
-    """The first examples of a split."""
-    return Examples(
-        np.array(examples.images[:count]),
-        {name: column[:count] for name, column in examples.attributes.items()},
-        examples.names[:count],
-        {name: column[:count] for name, column in examples.factors.items()},
-    )
+def counterfactual_sheet(pipeline: CounterfactualPipeline, examples: Examples) -> Image.Image:
+    """Draw six images and their counterfactuals under up to three interventions."""
+    count = min(_SHEET_IMAGES, len(examples))
+    images = torch.from_numpy(np.array(examples.images[:count])).float() / 127.5 - 1
+    table = {name: column[:count] for name, column in examples.attributes.items()}
+    fitted = set(pipeline.scm.fitted_parents)
+    answerable = [
+        a for a in pipeline.space if pipeline.graph.affected({a.name}) - {a.name} <= fitted
+    ]
+    abduction = pipeline.abduct(images, table, sampling=_SHEET_STEPS)
+    rows: dict[str, Tensor] = {"factual": images}
+    for attribute in answerable[:_SHEET_ROWS]:
+        action = pipeline.act(table, {attribute.name: _other(attribute, table[attribute.name])})
+        rows[f"do({attribute.name})"] = pipeline.predict(abduction, action).images
+    return sheet(rows, scale=max(1, _SHEET_SIDE // images.shape[-1]))
+
+
+def _other(attribute: AbstractAttribute, column: Column) -> Column:
+    """Return other values: the other class, the next level, or the number mirrored."""
+    if isinstance(attribute, Continuous):
+        return attribute.low + attribute.high - column
+    return (column + 1) % max(2, attribute.width)

@@ -1,8 +1,8 @@
-"""The state of a training run on disk: whole at any moment, whoever pulls the plug.
+"""Checkpoints of a training run, complete at any moment.
 
-One checkpoint is one safetensors file: weights, moving average and optimiser as tensors, the rest
-as JSON in its header. It is written beside its name and renamed, so that a name always stands for
-a whole file. The last ones are kept, and the best.
+A checkpoint is one safetensors file: weights, moving average and optimiser as tensors, the rest as
+JSON in its header. It is written to a temporary file and renamed, so a kill never leaves a partial
+one. The latest checkpoints and the best one are kept.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from torch import Tensor
 from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 
-LAST_STEP = 10**9 - 1  # that the names of files have digits for
+LAST_STEP = 10**9 - 1  # file names have nine digits
 _STEP = re.compile(r"step-(\d{9})\.safetensors")
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What a part of a run was at a step."""
+    """The state of one part of a run."""
 
-    step: int  #: steps that are done
+    step: int  #: number of steps taken
     tensors: dict[str, Tensor]
     facts: dict[str, Any]  #: JSON values
 
 
 class Checkpoints:
-    """The checkpoints of one part, in a folder of their own.
+    """The checkpoints of one part of a run.
 
     Args:
-        folder: Made when the first is written.
-        keep: How many of the last ones stay; the best stays as well.
+        folder: Folder of the checkpoints, made with the first of them.
+        keep: Number of latest checkpoints to keep, in addition to the best.
     """
 
     def __init__(self, folder: Path, keep: int) -> None:
@@ -48,29 +48,26 @@ class Checkpoints:
         self.keep = keep
 
     def steps(self) -> list[int]:
-        """Steps of the whole checkpoints, in order."""
+        """Return the steps that have a checkpoint, in order."""
         names = [path.name for path in self.folder.glob("step-*.safetensors")]
         return sorted(int(match[1]) for name in names if (match := _STEP.fullmatch(name)))
 
     def path(self, step: int) -> Path:
-        """Where the checkpoint of a step lies."""
+        """Return the path of the checkpoint of a step."""
         return self.folder / f"step-{step:09d}.safetensors"
 
     def write(self, checkpoint: Checkpoint, best: int | None = None) -> None:
-        """Write a checkpoint, then let go of old ones.
+        """Write a checkpoint, then delete old ones.
 
-        Where the disk is full, the old ones but the newest are let go of first, and the writing
-        tried once more.
+        If the disk is full, all but the latest and the best are deleted before a second attempt.
 
         Args:
-            checkpoint: What to write.
-            best: The step that stays whatever its age.
+            checkpoint: Checkpoint to write.
+            best: Step of the best checkpoint, which is never deleted.
         """
         facts = {"step": checkpoint.step, **checkpoint.facts}
-        own = {
-            name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()
-        }
-        data = safetensors.save(own, metadata={"fcfg": json.dumps(facts)})
+        tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}
+        data = safetensors.save(tensors, metadata={"fcfg": json.dumps(facts)})
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             write_atomically(self.path(checkpoint.step), data)
@@ -85,7 +82,7 @@ class Checkpoints:
                 self.path(step).unlink(missing_ok=True)
 
     def read(self, step: int) -> Checkpoint:
-        """Read a checkpoint, or refuse one that somebody damaged."""
+        """Read the checkpoint of a step."""
         path = self.path(step)
         try:
             with safe_open(path, framework="pt") as file:
@@ -96,45 +93,45 @@ class Checkpoints:
                 f"checkpoint {path}",
                 expected="a training state that fcfg wrote",
                 got=" ".join(str(error).split())[:200],
-                do="delete this file, and the run goes on from the one before",
+                do="delete this file to resume from the one before",
             ) from error
         return Checkpoint(facts.pop("step"), tensors, facts)
 
     def latest(self) -> Checkpoint | None:
-        """The newest checkpoint."""
+        """Read the latest checkpoint, if there is one."""
         steps = self.steps()
         return self.read(steps[-1]) if steps else None
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of one part under names of their own."""
+    """Add a prefix to the names of tensors."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
 def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What :func:`with_prefix` was given."""
+    """Return the tensors with a prefix, without it."""
     start = f"{prefix}."
     return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The moments of an optimiser, by the position of their parameter."""
+    """Return the moments of an optimiser, by the position of their parameter."""
     state = optimiser.state_dict()["state"]
     return {f"{p}.{name}": tensor for p, entry in state.items() for name, tensor in entry.items()}
 
 
 def fill_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimiser back what :func:`optimiser_tensors` took.
+    """Load the result of :func:`optimiser_tensors`.
 
-    The moments get the memory layout of their parameter, which files do not keep: the fused
-    optimisers of GPUs refuse any other.
+    The moments get the memory layout of their parameter, which files do not store and fused
+    optimisers require.
     """
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         position, name = key.split(".", 1)
         parameter = parameters[int(position)]
-        alike = tensor.shape == parameter.shape
-        kept = torch.empty_like(parameter).copy_(tensor) if alike else tensor
-        state.setdefault(int(position), {})[name] = kept
+        if tensor.shape == parameter.shape:
+            tensor = torch.empty_like(parameter).copy_(tensor)
+        state.setdefault(int(position), {})[name] = tensor
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})

@@ -1,79 +1,68 @@
-"""The folder of a run, and the pipeline that is made of its parts.
+"""The folder of a run, and the pipeline that is assembled from its parts.
 
-``OUT`` itself is a pipeline folder, as :func:`fcfg.save` writes it. Beside it lies
-``OUT/training`` with the configuration, the log, sheets of counterfactuals and the states from
-which each part goes on.
+``OUT`` is a pipeline folder, as :func:`fcfg.save` writes it. ``OUT/training`` holds the
+configuration, the log, sheets of counterfactuals and the checkpoints of each part.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fcfg.causal.scm import StructuralCausalModel
+from fcfg.datasets.examples import Splits
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import Judge, UNet
-from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.checkpoint import replaced_files, save
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.support.config_files import parse_json, read_text, read_yaml
+from fcfg.support.config_files import parse_json, read_text, read_yaml, to_yaml
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.files import remove_unfinished, write_atomically
 from fcfg.training.config import Part, Publish, TrainingConfig
-from fcfg.training.settings import to_yaml
 from fcfg.training.state import Checkpoints, under_prefix
 
-# What may differ when a run goes on: how long, how it behaves, where the data lie.
+# Keys that may change when a run is resumed: its length, its behaviour, the place of its data.
 _MAY_CHANGE = {
     *("name", "promise", "run", "data.path", "data.cache", "judge.steps", "judge.publish"),
     *(f"diffusion.{key}" for key in ("steps", "epochs", "publish", "accumulate")),
 }
-_OTHER = {
+_CHANGES = {  # by part of the digest
     "split": "other images in its splits, or another order",
     "labels": "other labels",
     "images": "images with other pixels",
 }
+_ROWS = 4096  # images to hash at a time
 
 
 class Workspace:
-    """Where everything of a run lies.
+    """The files of a run.
 
     Args:
-        out: The pipeline folder.
-        config: Of the run.
+        out: Pipeline folder.
+        config: Configuration of the run.
     """
 
     def __init__(self, out: Path, config: TrainingConfig) -> None:
         self.out = out
         self.config = config
         self.folder = out / "training"
-
-    @property
-    def log(self) -> Path:
-        """One line of JSON for every event."""
-        return self.folder / "log.jsonl"
-
-    @property
-    def board(self) -> Path | None:
-        """Where TensorBoard looks, where it is wanted."""
-        return self.folder / "tensorboard" if self.config.run.tensorboard else None
-
-    def sheet(self, step: int) -> Path:
-        """Picture of what a step can do."""
-        return self.folder / "sheets" / f"step-{step:09d}.png"
+        self.log = self.folder / "log.jsonl"
 
     def checkpoints(self, part: str) -> Checkpoints:
-        """States of a part."""
+        """Return the checkpoints of a part."""
         return Checkpoints(self.folder / "state" / part, self.config.run.keep)
 
     def prepare(self) -> None:
-        """Make the folder, or refuse one in which the pipeline could not be saved."""
+        """Make the folder; refuse one in which the pipeline cannot be saved."""
         replaced_files(self.out)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -86,13 +75,12 @@ class Workspace:
             ) from error
 
     def claim(self) -> None:
-        """Write the configuration down, or refuse to go on with another one."""
+        """Write the configuration, or refuse to resume with a different one."""
         path = self.folder / "config.yaml"
         now = _flat(self.config.model_dump(mode="json"))
         if path.exists():
             subject, expected = f"run {self.out}, {path.name}", "the configuration it began with"
-            written = read_yaml(path, subject, expected=expected, do="choose another --out")
-            before = _flat(written)
+            before = _flat(read_yaml(path, subject, expected=expected, do="choose another --out"))
             different = sorted(
                 key
                 for key in before.keys() | now.keys()
@@ -107,18 +95,17 @@ class Workspace:
                     do="choose another --out, or go back to the old values",
                 )
         for folder in (self.out, self.folder, *filter(Path.is_dir, self.folder.rglob("*"))):
-            remove_unfinished(folder)  # else a checkpoint's worth may stay for every kill
+            remove_unfinished(folder)  # a kill may have left a checkpoint half written
         write_atomically(path, to_yaml(self.config).encode())
 
     def check_data(self, digests: dict[str, str]) -> bool:
-        """Refuse to go on with other data than the parts have learned from; write theirs down.
+        """Write the digests of the data, or refuse to resume with different data.
 
         Args:
-            digests: Digests of the data, see :func:`fcfg.training.data_digest.digest_data`.
+            digests: Result of :func:`digest_data`.
 
         Returns:
-            False where parts have learned from data that nothing is known of, as older releases
-            left them.
+            False if the run was begun by an older release, which wrote no digests.
         """
         path = self.folder / "data.json"
         begun = any(self.checkpoints(part).steps() for part in get_args(Part))
@@ -126,7 +113,9 @@ class Workspace:
         if begun and known:
             subject, do = f"run {self.out}, {path.name}", "delete it, if the data are the same"
             before = parse_json(read_text(path, subject, expected="digests"), subject, do=do)
-            changed = [what for part, what in _OTHER.items() if before.get(part) != digests[part]]
+            changed = [
+                text for part, text in _CHANGES.items() if before.get(part) != digests[part]
+            ]
             if changed:
                 raise InputError(
                     f"run {self.out}",
@@ -138,10 +127,10 @@ class Workspace:
         return known or not begun
 
     def publish(self, steps: dict[str, int]) -> None:
-        """Save the pipeline of what the parts have reached, once the denoiser has begun.
+        """Save the pipeline from the latest checkpoints, once the denoiser has one.
 
         Args:
-            steps: How many each part is to take.
+            steps: Total number of steps of each part.
         """
         if not self.checkpoints("diffusion").steps():
             return
@@ -149,7 +138,7 @@ class Workspace:
         reached = {part: max(self.checkpoints(part).steps(), default=0) for part in steps}
         training = self.config.model_dump(mode="json", exclude_none=True)
         data: dict[str, Any] = training["data"]
-        if "path" in data:  # where it lay is for config.yaml alone, which is not handed on
+        if "path" in data:  # full paths stay in config.yaml, which is not published
             data["path"] = Path(data["path"]).name
         data.pop("cache", None)
         pipeline.provenance = {
@@ -162,7 +151,7 @@ class Workspace:
         save(pipeline, self.out)
 
     def pipeline(self) -> CounterfactualPipeline:
-        """The parts as they were last written; a part that was not trained is new, or missing."""
+        """Assemble the pipeline from checkpoints; an untrained part is new or missing."""
         denoiser = new_denoiser(self.config)
         tensors = self._published("diffusion", self.config.diffusion.publish)
         if tensors is not None:
@@ -170,7 +159,7 @@ class Workspace:
         return CounterfactualPipeline(denoiser, self.scm(), judge=self.judge())
 
     def scm(self) -> StructuralCausalModel:
-        """The causal model, fitted where that was done."""
+        """Return the causal model, fitted if it has a checkpoint."""
         scm = StructuralCausalModel(self.config.space, self.config.causal_graph)
         checkpoint = self.checkpoints("scm").latest()
         if checkpoint is not None:
@@ -180,7 +169,7 @@ class Workspace:
         return scm.requires_grad_(False)
 
     def judge(self) -> AttributeJudge | None:
-        """The judge, where there is one."""
+        """Return the judge, if it has a checkpoint."""
         tensors = self._published("judge", self.config.judge.publish)
         if tensors is None:
             return None
@@ -192,7 +181,7 @@ class Workspace:
         return judge.eval()
 
     def keep_factors(self, scales: dict[str, tuple[float, float]]) -> None:
-        """Write down how the judge's factors are scaled."""
+        """Write the mean and standard deviation of each factor of the judge."""
         folder = self.checkpoints("judge").folder
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "factors.json", json.dumps(scales).encode())
@@ -209,8 +198,8 @@ class Workspace:
 
 
 def new_denoiser(config: TrainingConfig, *, channels_last: bool = False) -> Denoiser:
-    """A denoiser with new weights, the same for the same seed."""
-    space, schedule, network = config.space, config.schedule, config.network
+    """Return a denoiser with new weights, which follow from the seed."""
+    network = config.network
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
         return Denoiser(
@@ -219,21 +208,49 @@ def new_denoiser(config: TrainingConfig, *, channels_last: bool = False) -> Deno
                 gradient_checkpointing=network.gradient_checkpointing,
                 channels_last=channels_last,
             ),
-            AttributeEmbedder(space, network.embedding),
-            NoiseSchedule(schedule.kind, schedule.steps),
-            parameterisation=schedule.parameterisation,
+            AttributeEmbedder(config.space, network.embedding),
+            config.noise_schedule,
+            parameterisation=config.schedule.parameterisation,
         )
 
 
 def new_judge(config: TrainingConfig, scales: dict[str, tuple[float, float]]) -> AttributeJudge:
-    """A judge with new weights, the same for the same seed."""
+    """Return a judge with new weights, which follow from the seed."""
+    outputs = config.judge_network.outputs + len(scales)
+    shape = config.judge_network.model_copy(update={"outputs": outputs})
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        return AttributeJudge(Judge(config.judge_network(len(scales))), config.space, scales)
+        return AttributeJudge(Judge(shape), config.space, scales)
+
+
+def digest_data(splits: Splits, on_progress: Callable[[int, int], None]) -> dict[str, str]:
+    """Return digests of the names, labels and pixels used for training and validation.
+
+    They do not depend on the place or the age of the files.
+
+    Args:
+        splits: Images and labels as loaded.
+        on_progress: Callback with the number of images that are done, and of all.
+    """
+    used = {split: splits[split] for split in ("train", "val")}
+    parts = {part: hashlib.blake2b(digest_size=16) for part in _CHANGES}
+    done, total = 0, sum(map(len, used.values()))
+    for split, examples in used.items():
+        parts["split"].update(json.dumps([split, examples.names]).encode())
+        for name, column in examples.attributes.items():
+            parts["labels"].update(json.dumps([split, name, str(column.dtype)]).encode())
+            parts["labels"].update(np.ascontiguousarray(column).data)
+        parts["images"].update(json.dumps([split, examples.images.shape]).encode())
+        for start in range(0, len(examples), _ROWS):
+            rows = examples.images[start : start + _ROWS]
+            parts["images"].update(np.ascontiguousarray(rows).data)
+            done += len(rows)
+            on_progress(done, total)
+    return {part: digest.hexdigest() for part, digest in parts.items()}
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys as a.b; keys without a value are left out, as they are in files."""
+    """Flatten nested keys to a.b, without keys whose value is None."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"

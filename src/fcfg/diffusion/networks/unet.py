@@ -187,10 +187,10 @@ class UNet(nn.Module):
                 does not depend on the condition is then computed once.
         """
         time = self.time(time_embedding(t, self.config.base).to(x.dtype))
-        embedding = functional.silu(torch.cat([under_all(time, c), c], dim=1))
+        embedding = functional.silu(torch.cat([repeat_for_conditions(time, c), c], dim=1))
 
         h = self.stem(x.contiguous(memory_format=self.memory_format))
-        skips = [under_all(h, c)]
+        skips = [repeat_for_conditions(h, c)]
         for module in self.down:
             h = self._apply_level(module, h, embedding)
             skips.append(h)
@@ -210,10 +210,12 @@ class UNet(nn.Module):
         return module(h, embedding)
 
 
-def under_all(x: Shaped[Tensor, "batch *image"], c: Tensor) -> Shaped[Tensor, "rows *image"]:
+def repeat_for_conditions(
+    x: Shaped[Tensor, "batch *image"], c: Tensor
+) -> Shaped[Tensor, "rows *image"]:
     """Images, times or features, repeated for all conditions that they are asked under.
 
-    >>> under_all(torch.tensor([1, 2]), torch.zeros(4, 64))
+    >>> repeat_for_conditions(torch.tensor([1, 2]), torch.zeros(4, 64))
     tensor([1, 2, 1, 2])
     """
     return x if len(x) == len(c) else torch.cat([x] * (len(c) // len(x)))  # in its layout
@@ -255,8 +257,8 @@ class _ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
         scale, shift = self.modulation(embedding).chunk(2, dim=1)
-        h = self.norm(under_all(self.first(x), embedding), (scale, shift))
-        return under_all(self.skip(x), embedding) + self.second(h)
+        h = self.norm(repeat_for_conditions(self.first(x), embedding), (scale, shift))
+        return repeat_for_conditions(self.skip(x), embedding) + self.second(h)
 
 
 class _Attention(nn.Module):

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.diffusion.networks import under_all
+from fcfg.diffusion.networks import repeat_for_conditions
 from fcfg.pipeline.runtime.cuda_graph import is_recording
 
 _RATIO = 16  # of one compiled size to the next smaller one
@@ -65,7 +65,7 @@ class CompiledRows:
         c: Float[Tensor, "rows condition"],
     ) -> Float[Tensor, "rows channel height width"]:
         """The network's answer."""
-        x, t = under_all(x, c), under_all(t, c)
+        x, t = repeat_for_conditions(x, c), repeat_for_conditions(t, c)
         # One layout of every input, whoever made it: another one would be compiled again.
         inputs = (x.contiguous(), t.contiguous(), c.contiguous())
         output, first = torch.empty_like(inputs[0]), 0

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from fcfg.diffusion.denoiser import AbstractPredictor, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.sampling import AbstractSolver, Trajectory
 
 #: Trajectory, step, conditions of the predictor, its state and that of the solver.

@@ -13,7 +13,8 @@ from threading import Lock
 
 import torch
 
-from fcfg.diffusion.denoiser import AbstractPredictor, Denoiser, State, Step
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.pipeline.runtime.cuda_graph import After, Given, RecordedStep, form
 from fcfg.pipeline.runtime.weights import WeightWatch
 from fcfg.sampling import AbstractSolver, Trajectory

@@ -7,8 +7,9 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from fcfg.diffusion.denoiser import Denoiser, Evaluate
+from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.networks import UNet
+from fcfg.diffusion.prediction import Evaluate
 from fcfg.pipeline.runtime.compiled_batches import CompiledRows
 from fcfg.pipeline.runtime.graph_cache import StepRecorder
 from fcfg.pipeline.runtime.options import Execution

@@ -1,0 +1,119 @@
+r"""The contract between guidance and sampling: what is predicted at one step (Sec. 2.1).
+
+Guidance and sampling never meet. A predictor turns evaluations of the network into a
+:class:`Prediction` at a :class:`Step`; a solver turns predictions into images.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Images: TypeAlias = Float[Tensor, "batch channel height width"]
+State: TypeAlias = tuple[Tensor, ...]
+Rows: TypeAlias = int | Int[Tensor, "batch"]  # one number per image where they differ
+Evaluate: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, times, conditions
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step from time t to time s. All numbers are tensors on the device of the images."""
+
+    t: Int[Tensor, ""]
+    s: Int[Tensor, ""]
+    signal_t: Float[Tensor, ""]
+    noise_t: Float[Tensor, ""]
+    signal_s: Float[Tensor, ""]
+    noise_s: Float[Tensor, ""]
+    weights: Float[Tensor, "groups"]  #: guidance weights; empty without guidance
+    guided: bool  #: false outside the start and stop of the guidance
+    ascending: bool  #: from image to noise, as in abduction
+    first: bool = False  #: the first step of its run
+    last: bool = False  #: the last step of its run
+    at_image: bool = False  #: begins or ends at t = 0, where there is no noise
+
+    def reversed(self) -> Step:
+        """Return the step from s to t."""
+        return replace(
+            self,
+            t=self.s,
+            s=self.t,
+            signal_t=self.signal_s,
+            noise_t=self.noise_s,
+            signal_s=self.signal_t,
+            noise_s=self.noise_t,
+            ascending=not self.ascending,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The two noises of a step: one for the clean estimate, one for adding noise again.
+
+    They are the same tensor except in CFG++, which adds the unconditional noise.
+    """
+
+    clean: Images
+    renoise: Images
+    rows: Rows = 1  #: network rows used per image
+
+    def merged(self, step: Step) -> Images:
+        r"""Return the single noise that gives the same DDIM step.
+
+        .. math::
+            \frac{\sqrt{1 - \alpha_s}\, \epsilon_\text{renoise} - k\, \epsilon_\text{clean}}
+            {\sqrt{1 - \alpha_s} - k},
+            \qquad k = \sqrt{\alpha_s}\, \sqrt{1 - \alpha_t} / \sqrt{\alpha_t}
+
+        For CFG++ this is exactly CFG with a weight that depends on the time.
+        """
+        if self.renoise is self.clean:
+            return self.clean
+        k = step.signal_s * step.noise_t / step.signal_t
+        return (step.noise_s * self.renoise - k * self.clean) / (step.noise_s - k)
+
+
+class AbstractPredictor(ABC):
+    """Predicts noise for a solver. It holds nothing that changes: that is in its state."""
+
+    #: All tensors it holds besides the denoiser's, one row per network row.
+    conditions: State = ()
+    #: Equal for two predictors whose steps differ only in their tensors, so that a recorded step
+    #: of one can be replayed for the other. None if its steps cannot be recorded.
+    kind: Hashable = None
+
+    @abstractmethod
+    def init(self, x: Images) -> State:
+        """Return the state before the first step; the shapes of its tensors never change."""
+
+    @abstractmethod
+    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+        """Predict at (x, step.t) and return the new state."""
+
+
+class ConditionalPredictor(AbstractPredictor):
+    """The plain conditional model: abduction (Algorithm 1), or guidance with ω = 1.
+
+    Args:
+        denoiser: The denoiser.
+        condition: Conditions of the images, (batch, K·d).
+    """
+
+    def __init__(self, denoiser: Evaluate, condition: Float[Tensor, "batch condition"]) -> None:
+        self.denoiser = denoiser
+        self.conditions = (condition,)
+        self.kind = ConditionalPredictor
+
+    def init(self, x: Images) -> State:
+        """Return no state."""
+        return ()
+
+    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+        """Evaluate one row per image under its whole condition."""
+        eps = self.denoiser(x, step.t.expand(len(x)), *self.conditions)
+        return Prediction(clean=eps, renoise=eps), state

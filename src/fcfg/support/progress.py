@@ -1,0 +1,89 @@
+"""Progress: the share of some work that is done, and the receivers of progress."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+OnProgress: TypeAlias = Callable[[float], None]  # called with a share from 0 to 1
+
+
+class HasShare(Protocol):
+    """A step of a phase, which knows the share of the phase that is done."""
+
+    @property
+    def share(self) -> float:
+        """The share of the phase, from 0 to 1."""
+        ...
+
+
+class Progress:
+    """The share of some work that is done, computed from the costs of its phases.
+
+    >>> progress = Progress(4, print)
+    >>> progress.advance(1)
+    0.25
+
+    Args:
+        total: Cost of the whole work.
+        on_progress: Callback invoked with the share.
+    """
+
+    def __init__(self, total: float, on_progress: OnProgress | None) -> None:
+        self._total, self._on_progress = total, on_progress
+        self.done = 0.0  #: cost of the phases that are over
+
+    def advance(self, cost: float) -> None:
+        """Count a phase that is over."""
+        self.done += cost
+        self._report(self.done)
+
+    def phase(self, cost: float, after: float = 0.0) -> Callable[[HasShare], None]:
+        """Return a callback for the steps of a phase.
+
+        Args:
+            cost: Cost of the phase.
+            after: Cost of phases before it that are not counted yet.
+        """
+        return lambda step: self._report(self.done + after + cost * step.share)
+
+    def _report(self, done: float) -> None:
+        if self._on_progress is not None:
+            self._on_progress(min(1.0, done / self._total))
+
+
+class AbstractReporter(ABC):
+    """A receiver of the progress of a training run, such as a progress bar."""
+
+    @abstractmethod
+    def begin(self, part: str, done: int, total: int) -> None:
+        """Begin a part, or resume it at ``done`` of ``total`` steps."""
+
+    @abstractmethod
+    def progress(self, part: str, done: int, loss: float) -> None:
+        """Report the number of steps taken, and the mean loss since the last report."""
+
+    @abstractmethod
+    def counted(self, activity: str, done: int, total: int) -> None:
+        """Report the number of images prepared before the training."""
+
+    @abstractmethod
+    def say(self, text: str) -> None:
+        """Report an event, as text."""
+
+
+class Quiet(AbstractReporter):
+    """A reporter that ignores everything."""
+
+    def begin(self, part: str, done: int, total: int) -> None:
+        """Do nothing."""
+
+    def progress(self, part: str, done: int, loss: float) -> None:
+        """Do nothing."""
+
+    def counted(self, activity: str, done: int, total: int) -> None:
+        """Do nothing."""
+
+    def say(self, text: str) -> None:
+        """Do nothing."""

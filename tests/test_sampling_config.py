@@ -1,0 +1,232 @@
+"""The sampling configuration: its text, its presets, and its parts, each replaced alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcfg import sampling as sampling_room
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.sampling import (
+    BDIA,
+    DDIM,
+    GRIDS,
+    PRESETS,
+    DPMSolver2M,
+    FixedPointDDIM,
+    Heun,
+    SamplingConfig,
+    as_sampling,
+    as_solver,
+    combine_sampling,
+    time_grid,
+)
+from refusal import refused
+from worlds import mixture_faces, mixture_pipeline
+
+PAPER = SamplingConfig(DDIM(), "uniform", 1000)
+SOLVERS = [DDIM(), FixedPointDDIM(3), DPMSolver2M(), Heun(), BDIA(), BDIA(0.125)]
+presets = pytest.mark.parametrize("preset", PRESETS)
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> CounterfactualPipeline:
+    return mixture_pipeline()
+
+
+def others(sampling: SamplingConfig) -> dict[str, Any]:
+    """A solver, a grid and a number of steps that a configuration does not have."""
+    solver = DDIM() if sampling.solver == Heun() else Heun()
+    grid = next(grid for grid in GRIDS if grid != sampling.grid)
+    return {"solver": solver, "grid": grid, "steps": sampling.steps // 2 + 1}
+
+
+# Text -------------------------------------------------------------------------------------------
+
+
+@given(st.sampled_from(SOLVERS), st.sampled_from(GRIDS), st.integers(1, 10**6))
+def test_a_configuration_is_its_text_and_its_parts(solver, grid: str, steps: int) -> None:
+    sampling = SamplingConfig(solver, grid, steps)
+    assert SamplingConfig.parse(str(sampling)) == sampling
+    assert (
+        SamplingConfig.parse(f" {str(sampling).replace(' ', '  ').replace(':', ' : ')} ")
+        == sampling
+    )
+    assert combine_sampling(**sampling.to_json()) == sampling
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "fragments"),
+    [
+        (
+            "ddim uniform",
+            "sampling",
+            ["a preset, a number of steps, a solver, or 'SOLVER GRID STEPS'", "'ddim uniform'"],
+        ),
+        ("ddim uniform ten", "sampling", ["'ddim uniform ten'", "'ddim uniform 100'"]),
+        ("uniform ddim 100", "solver", ["'uniform'"]),
+        ("ddim uniform -3", "sampling", ["-3"]),
+        ("dddim uniform 3", "solver", ["did you mean 'ddim'?"]),
+        ("ddim karas 3", "grid", ["did you mean 'karras'?"]),
+        ("", "sampling", ["''"]),
+        (None, "sampling", ["None"]),
+    ],
+)
+def test_other_texts_are_refused(text, subject: str, fragments: list[str]) -> None:
+    with refused(subject, *fragments):
+        SamplingConfig.parse(text)
+
+
+def test_an_error_about_steps_names_the_default_and_the_papers_number() -> None:
+    default, paper = (as_sampling(preset).steps for preset in ("default", "paper"))
+    with refused("steps", f"{default} is the default, {paper} the paper's"):
+        time_grid(NoiseSchedule(), 1001)
+
+
+def test_a_configuration_takes_solvers_and_known_grids() -> None:
+    with refused("solver", "fcfg.DDIM()", "str 'ddim'"):
+        SamplingConfig("ddim", "uniform", 10)
+    with refused("grid", "did you mean 'uniform'?"):
+        SamplingConfig(DDIM(), "uniformly", 10)
+
+
+@presets
+@pytest.mark.parametrize("last", [25, 99, 100, 999, 1000, 2000])
+def test_a_configuration_fits_a_schedule_unless_it_has_more_steps(preset: str, last: int) -> None:
+    sampling, schedule = combine_sampling(preset), NoiseSchedule(steps=last)
+    if sampling.steps > last:
+        with refused("steps", f"1 to {last}", str(sampling.steps)):
+            sampling.times(schedule)
+    else:
+        assert sampling.times(schedule) == time_grid(schedule, sampling.steps, sampling.grid)
+    assert combine_sampling(preset, steps=1).times(schedule) == (0, last)
+
+
+# Presets --------------------------------------------------------------------------------------
+
+
+def test_the_papers_preset_is_a_thousand_steps_of_ddim(pipeline) -> None:
+    assert combine_sampling("paper") == PAPER
+    faces, attributes = mixture_faces(pipeline, 1)
+    found = pipeline.abduct(faces, attributes, sampling="paper")
+    assert found.times == tuple(range(1001))
+    assert found.solver == DDIM()
+    assert found.trajectory.evaluations == 1000
+
+
+def test_the_default_is_the_default_preset(pipeline) -> None:
+    """Bit by bit, as its solver, grid and steps in one text, or as an object."""
+    faces, attributes = mixture_faces(pipeline, 1)
+    sampling = PRESETS["default"]
+    silent = pipeline.abduct(faces, attributes)
+    one = pipeline.counterfactual(faces, attributes, {"male": 1})
+    for named in (sampling, str(sampling)):
+        explicit = pipeline.abduct(faces, attributes, sampling=named)
+        assert silent.times == explicit.times
+        assert silent.solver == explicit.solver
+        assert torch.equal(silent.trajectory.x, explicit.trajectory.x)
+        other = pipeline.counterfactual(faces, attributes, {"male": 1}, sampling=named)
+        assert torch.equal(one.images, other.images)
+    assert combine_sampling() == sampling == as_sampling("default")
+
+
+@presets
+@pytest.mark.parametrize("given", list(product([False, True], repeat=3)))
+def test_what_is_given_replaces_itself_and_nothing_else(preset: str, given) -> None:
+    sampling = PRESETS[preset]
+    changes = {
+        name: value
+        for (name, value), said in zip(others(sampling).items(), given, strict=True)
+        if said
+    }
+    found = combine_sampling(preset, **changes)
+    for name in ("solver", "grid", "steps"):
+        assert getattr(found, name) == changes.get(name, getattr(sampling, name))
+        assert (name in changes) == (getattr(found, name) != getattr(sampling, name))
+
+
+@pytest.mark.parametrize(
+    ("part", "sampling"), [("solver", "heun"), ("steps", 11), ("steps", "11"), ("steps", " 11 ")]
+)
+def test_a_solver_or_a_number_changes_that_part_of_the_default(pipeline, part, sampling) -> None:
+    faces, attributes = mixture_faces(pipeline, 1)
+    schedule, default = pipeline.denoiser.schedule, PRESETS["default"]
+    wanted = replace(default, **{part: {"solver": Heun(), "steps": 11}[part]})
+    assert as_sampling(sampling) == wanted
+    abduction = pipeline.abduct(faces, attributes, sampling=sampling)
+    pair = pipeline.counterfactual(faces, attributes, {"smiling": 1}, sampling=sampling)
+    for found in (abduction, pair.abduction):
+        assert (found.times, found.solver) == (wanted.times(schedule), wanted.solver)
+        assert (found.times, found.solver) != (default.times(schedule), default.solver)
+
+
+def test_a_preset_with_too_many_steps_is_refused() -> None:
+    """On a schedule of 100 steps."""
+    pipeline = mixture_pipeline(steps=100)
+    faces, attributes = mixture_faces(pipeline, 1)
+    with refused("steps", "1 to 100", "1000"):
+        pipeline.abduct(faces, attributes, sampling="paper")
+    with refused("steps", "1 to 100", "1000"):
+        pipeline.counterfactual(faces, attributes, {"male": 1}, sampling="paper")
+    found = pipeline.abduct(faces, attributes, sampling="heun uniform 3")
+    assert (found.times, found.solver) == (time_grid(NoiseSchedule(steps=100), 3), Heun())
+
+
+@pytest.mark.parametrize("quality", ["papr", "", "heun", 1000, ["paper"]])
+def test_an_unknown_quality_is_refused(quality: object) -> None:
+    near = ["did you mean 'paper'?"] if quality == "papr" else []
+    with refused("quality", "'default', 'paper'", repr(quality), *near):
+        combine_sampling(quality=quality)
+
+
+def test_a_quality_beside_a_sampling_configuration_is_refused() -> None:
+    assert combine_sampling(quality="paper", steps=3) == as_sampling("ddim uniform 3")
+    with refused("quality", "quality or sampling", "both"):
+        combine_sampling("heun", quality="paper")
+
+
+# Old keywords and names -------------------------------------------------------------------------
+
+
+def test_the_old_keywords_work_with_a_warning() -> None:
+    pipeline = mixture_pipeline(steps=100)
+    faces, attributes = mixture_faces(pipeline, 1)
+    new = pipeline.abduct(faces, attributes, sampling="heun uniform 3")
+    warns = partial(pytest.warns, DeprecationWarning, match="pass sampling='heun uniform 3'")
+    with warns():
+        old = pipeline.abduct(faces, attributes, quality="paper", solver="heun", steps=3)
+    how = {"solver": Heun(), "grid": "uniform", "steps": 3}
+    with warns():
+        pair = pipeline.counterfactual(faces, attributes, {}, **how)
+    assert new.times == old.times == pair.abduction.times
+    assert torch.equal(new.trajectory.x, old.trajectory.x)
+    assert torch.equal(new.trajectory.x, pair.abduction.trajectory.x)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'stepss'"):
+        pipeline.abduct(faces, attributes, stepss=3)
+
+
+def test_the_old_names_work_with_a_warning() -> None:
+    for old, new in (
+        ("Way", SamplingConfig),
+        ("find_way", combine_sampling),
+        ("QUALITIES", PRESETS),
+        ("parse_solver", as_solver),
+    ):
+        with pytest.warns(DeprecationWarning, match=f"fcfg.sampling.{old} is now"):
+            assert getattr(sampling_room, old) is new
+    with pytest.raises(AttributeError, match="no attribute 'Weg'"):
+        _ = sampling_room.Weg
+
+
+def test_the_page_says_what_the_default_is() -> None:
+    page = Path(__file__).parents[1] / "docs" / "howto.md"
+    assert f"`{PRESETS['default']}`" in page.read_text()
