@@ -373,7 +373,7 @@ def test_a_file_that_ends_anywhere_is_continued(
     text = file_of(whole).read_bytes()
     rng = np.random.default_rng(0)
     header, half = text.find(b"\n") + 1, len(text) // 2
-    cuts = [10, header, half, len(text) - 1, *rng.integers(header, len(text), 2)]
+    cuts = [0, 10, header, half, len(text) - 1, *rng.integers(header, len(text), 2)]
     for number, cut in enumerate(map(int, cuts)):
         out = tmp_path / str(number)
         out.mkdir()
