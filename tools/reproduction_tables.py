@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agreement import Check, checks, signs
-from fcfg.evaluation.result_files import read_results
-from fcfg.evaluation.result_lines import opened
+from fcfg.evaluation.result_files import open_file, read_results
 from fcfg.evaluation.summary import Summary, summarise
 from fcfg.reports.numbers import named, number, with_interval
 from fcfg.reports.paper import dataset_of, paper_rows
@@ -271,7 +270,7 @@ def _list(items: Iterable[str]) -> list[str]:
 
 
 def _header(file: Path) -> dict[str, object]:
-    with opened(file) as lines:
+    with open_file(file) as lines:
         return json.loads(lines.readline())
 
 
