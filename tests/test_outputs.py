@@ -1,4 +1,4 @@
-"""One rule for the outputs of all commands: what is not known to be ours stays."""
+"""Outputs of all commands: files of others stay."""
 
 from __future__ import annotations
 

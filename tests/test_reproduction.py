@@ -39,13 +39,13 @@ def test_every_claim_holds_where_effects_are_the_paper_s(agreeing: Summary) -> N
     assert {check.paper for check in found if "shift" not in check.claim} == {True}
     assert {check.paper for check in found if "shift" in check.claim} == {None}
     assert held(found, AMPLIFIES) == {True: 4}
-    assert held(found, TARGET) == held(found, "comes back closer (LPIPS)") == {True: 2}
+    assert held(found, TARGET) == held(found, "reverses closer (LPIPS)") == {True: 2}
 
 
 def test_no_claim_holds_where_effects_are_the_opposite(opposite: Summary) -> None:
     found = checks(opposite)
     assert {check.holds for check in found} == {False, None}
-    assert held(found, "comes back closer (MAE)") == {False: 2}
+    assert held(found, "reverses closer (MAE)") == {False: 2}
     assert held(found, AMPLIFIES) == {None: 4}  # global guidance does not amplify
 
 
@@ -89,8 +89,8 @@ def test_the_paper_s_own_numbers_are_held_against_its_claims(tmp_path: Path) -> 
         fake_results.known_summary(tmp_path, settings=["none", "cfg:1.2", weak], reversal={})
     )
     said = {(check.claim, check.do): check.paper for check in found}
-    assert said["comes back closer (MAE)", "smiling"] is True
-    assert said["comes back closer (LPIPS)", "smiling"] is False
+    assert said["reverses closer (MAE)", "smiling"] is True
+    assert said["reverses closer (LPIPS)", "smiling"] is False
 
 
 def test_rivals_have_the_same_rule_and_strength() -> None:
@@ -113,7 +113,7 @@ def test_the_page_says_what_agrees_and_what_does_not(tmp_path: Path) -> None:
     page = reproduction_tables.part("celeba-hq", tmp_path)
     assert "### celeba-hq/core" in page
     assert "`fcfg evaluate tiny celeba-hq/core`" in page
-    assert "Of 12 Δ that the paper has, too, 8 are of its sign, 0 of the other," in page
+    assert "The paper has 12 of these Δ. 8 have the same sign, 0 the opposite one," in page
     assert "<br>*98.8 / +12.3*" in page
     assert "0 do not" in page
     assert "**no**" not in page

@@ -157,7 +157,7 @@ class _Pair:
         holds = gap.value < 0 if gap.excludes_zero else None
         said = _order(*self.rows, word) if self.rows else None
         text = with_interval(gap, 3, signed=True)
-        return self._check(f"comes back closer ({word})", "", text, holds, said)
+        return self._check(f"reverses closer ({word})", "", text, holds, said)
 
     def _check(
         self, claim: str, attribute: str, ours: str, holds: bool | None, paper: bool | None

@@ -170,7 +170,7 @@ def evaluate(
     pipeline = load(model).to(place).prepare(precision)
     judge_of(pipeline)  # or a refusal, before images are read
     with ProgressReporter(quiet=not first) as reporter:
-        subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.counted)
+        subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name
     height, width = subset.images.shape[-2:]
     evaluation = Evaluation(

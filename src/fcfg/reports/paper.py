@@ -105,7 +105,7 @@ def meaning(text: str) -> Guidance:
     none
     """
     guidance = Guidance.parse(text)
-    if guidance.rule == "cfg" and not guidance.factored and guidance.weights[0][1] == 1:
+    if guidance.name == "cfg" and guidance.weights[0][1] == 1:
         return Guidance.none()
     return replace(guidance, weights=tuple(sorted(guidance.weights, key=lambda pair: pair[0])))
 
