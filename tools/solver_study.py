@@ -95,7 +95,7 @@ class Study:
         reference = self._experiment(SamplingConfig.parse(args.reference))
         self.subset = choose_subset(self.pipeline, reference, data=args.data)
         size = min(self.subset.images.shape[-2:])
-        self.instruments = find_evaluators(self.pipeline, None, None, fid=False, size=size)
+        self.evaluators = find_evaluators(self.pipeline, None, None, fid=False, size=size)
         self.prepared = False
 
     def _experiment(self, way: SamplingConfig) -> Experiment:
