@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.bench import heading, read_record, tables
-from fcfg.reports.markdown import table_row
+from fcfg.reports.tables import table_row
 from sampling_cost import cost_table
 from training_speed import training_table
 
@@ -36,14 +36,14 @@ def execution(folder: Path = RESULTS) -> str:
     result = _read(folder / "execution-cpu.json")
     rates: dict[str, dict[str, float]] = result["rows_per_second"]
     ways = list(next(iter(rates.values())))
-    lines = [["rows a second, at once", *rates]]
+    lines = [["rows per second, by batch size", *rates]]
     lines += [
         [way, *(_rate(found[way], found[ways[0]]) for found in rates.values())] for way in ways
     ]
     return (
         _table(lines)
         + f"\n`{result['model']}` on {result['device']}, {result['threads']} thread(s), torch "
-        + f"{result['torch']}; in brackets, times the first line. Made by "
+        + f"{result['torch']}; in brackets, relative to the first line. Measured by "
         + f"`python tools/execution_rates.py --ways {' '.join(map(repr, ways))} --rows "
         + f"{' '.join(rates)} --threads {result['threads']}`.\n"
     )
@@ -53,7 +53,7 @@ def recorded_steps(name: str, folder: Path = RESULTS) -> str:
     """Return the table of tools/recorded_steps.py for a model."""
     result = _read(folder / f"recorded-steps-{name}.json")
     ways = list(result["rows"][0]["seconds"])  # kernel by kernel first, the step at once last
-    lines = [["images", "", *(f"{way}, seconds" for way in ways), "speed-up", "memory kept, more"]]
+    lines = [["images", "", *(f"{way}, seconds" for way in ways), "speed-up", "additional memory"]]
     for row in result["rows"]:
         plain, *_, step = found = [row["seconds"][way] for way in ways]
         kept = round((row["memory"][ways[-1]] - row["memory"][ways[0]]) / 2**30, 1)
@@ -73,9 +73,9 @@ def precision(folder: Path = RESULTS) -> str:
     """Return the table of tools/precision.py."""
     file = folder / "precision-celeba.json"
     if not file.exists():
-        return "It has not been measured yet: `tools/precision.py` does."
+        return "This has not been measured yet. Run `tools/precision.py`."
     result = _read(file)
-    lines = [["precision", "way", "mean difference", "largest", "way back"]]
+    lines = [["precision", "sampling", "mean difference", "largest", "reversal error"]]
     lines += [
         [
             row["precision"],
