@@ -22,7 +22,7 @@ from evaluations import CFG, FCFG, SIZE, asked, folder_model, tiny_model, write_
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.datasets.registry import default_attributes
 from fcfg.evaluation import Experiment, choose_subset, experiments, find_experiment
 from fcfg.evaluation.evaluators import Instruments, find_instruments, judge_of

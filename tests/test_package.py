@@ -162,22 +162,6 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_every_path_in_the_settings_exists() -> None:
-    """A checker that looks at nothing says nothing."""
-    tools = PYPROJECT["tool"]
-    paths = [
-        *tools["basedpyright"]["include"],
-        *tools["ruff"]["src"],
-        *tools["pytest"]["ini_options"]["testpaths"],
-        *tools["hatch"]["build"]["targets"]["wheel"]["packages"],
-        *tools["hatch"]["build"]["targets"]["sdist"]["include"],
-        tools["hatch"]["version"]["path"],
-        *PYPROJECT["project"]["license-files"],
-    ]
-    for path in paths:
-        assert (ROOT / path).exists(), path
-
-
 def pins(file: str) -> dict[str, str]:
     lines = (ROOT / file).read_text().splitlines()
     return dict(line.split("==") for line in lines if line and not line.startswith("#"))

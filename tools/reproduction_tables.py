@@ -18,11 +18,10 @@ from agreement import Check, checks, signs
 from fcfg.evaluation.result_files import read_results
 from fcfg.evaluation.result_lines import opened
 from fcfg.evaluation.summary import Summary, summarise
-from fcfg.reports.markdown import markdown_table, table_row
-from fcfg.reports.metric_values import entries
-from fcfg.reports.numbers import knows_truth, named, number, with_interval
+from fcfg.reports.numbers import named, number, with_interval
 from fcfg.reports.paper import dataset_of, paper_rows
 from fcfg.reports.rule_styles import setting
+from fcfg.reports.tables import entries, markdown_table, table_row
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 _CORE = {"photographs": "celeba", "radiographs": "nih", "drawings": "portraits"}
@@ -105,7 +104,7 @@ def summary_of(file: Path) -> Summary:
 def result_table(file: Path) -> str:
     """The table of one result file; the truth is in it where it is known."""
     summary = summary_of(file)
-    if not knows_truth(summary):
+    if not summary.knows_truth:
         return markdown_table(summary)
     return markdown_table(
         summary,

@@ -14,7 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fcfg.reports.axes import (
+from markupsafe import Markup
+
+from fcfg.reports.svg import (
     INK,
     PALE,
     RULE,
@@ -24,10 +26,10 @@ from fcfg.reports.axes import (
     drawing,
     stroke,
     symbol,
+    tag,
     write,
 )
-from fcfg.reports.html import Markup, tag
-from fcfg.reports.markdown import table_row
+from fcfg.reports.tables import table_row
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 _FACTORED = "fcfg:"
@@ -176,7 +178,7 @@ def _panel(title: str, unit: str, points: Sequence[tuple[Line, float, float]]) -
     across = _log_scale([x for _, x, _ in points], _LEFT, _WIDTH - _RIGHT)
     up = _log_scale([y for *_, y in points], _HEIGHT - _BOTTOM, _TOP)
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-    parts: list[object] = [write(_LEFT, 18, title, weight="600")]
+    parts: list[str] = [write(_LEFT, 18, title, weight="600")]
     for tick in _round(across):
         x = across(math.log10(tick))
         parts += [stroke(x, _TOP, x, bottom, RULE)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.bench import heading, read_record, tables
-from fcfg.reports.markdown import table_row
+from fcfg.reports.tables import table_row
 from sampling_cost import cost_table
 from training_speed import training_table
 

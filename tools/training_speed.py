@@ -38,7 +38,7 @@ from fcfg.bench.timing import (
     peak_bytes,
     reset_peak,
 )
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import UNet

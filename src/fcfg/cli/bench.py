@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fcfg.cli import options
 from fcfg.support.errors import InputError
 from fcfg.support.outputs import make_folder
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def bench(
-    model: Annotated[
-        str, typer.Argument(help="Folder of a model, or the name of a shipped one.")
-    ] = "",
+    model: options.Model = "",
     preset: Annotated[
         str,
         typer.Option(metavar="NAME", help="Network of a training preset, with random weights."),
@@ -32,9 +31,7 @@ def bench(
         int | None,
         typer.Option(metavar="N", help="Batch size to compile for; by default --images."),
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="N", help="Steps to noise, and back, for sampling.")
-    ] = None,
+    steps: options.Steps = None,
     only: Annotated[
         str, typer.Option(metavar="PART,…", help="Parts to measure: sampling, single.")
     ] = "",
@@ -42,19 +39,17 @@ def bench(
         bool | None,
         typer.Option(help="Whether to measure the compiled pipeline, too; by default on a GPU."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Measure less.")] = False,
-    device: Annotated[
-        str, typer.Option(metavar="auto|cpu|cuda", help="Device to measure on.")
-    ] = "auto",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure fewer images, fewer times.")
+    ] = False,
+    device: options.Device = "auto",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.csv", help="Write all rows to this file.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")
     ] = False,
-    commit: Annotated[
-        str | None, typer.Option(metavar="HASH", help="Commit of the code, where git is missing.")
-    ] = None,
+    commit: options.Commit = None,
 ) -> None:
     """Measure how fast this machine samples, beside baselines.
 

@@ -170,7 +170,7 @@ def evaluate(
     pipeline = load(model).to(place).prepare(precision)
     judge_of(pipeline)  # or a refusal, before images are read
     with ProgressReporter(quiet=not first) as reporter:
-        subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.counted)
+        subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name
     height, width = subset.images.shape[-2:]
     evaluation = Evaluation(
@@ -204,7 +204,7 @@ def evaluate(
 
 def _announce(evaluation: Evaluation, place: str) -> None:
     from fcfg.metrics import MIN_IMAGES
-    from fcfg.reports.texts import too_few
+    from fcfg.reports.wording import too_few
 
     experiment, subset = evaluation.experiment, evaluation.subset
     print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)
