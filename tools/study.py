@@ -14,7 +14,7 @@ import torch
 from fcfg.bench import BenchModel
 from fcfg.bench.record import Table
 from fcfg.evaluation.provenance import circumstances, without_folders
-from fcfg.reports.markdown import table_row
+from fcfg.reports.tables import table_row
 from fcfg.support.files import write_atomically
 
 
