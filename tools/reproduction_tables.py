@@ -140,10 +140,10 @@ def claims_held(folder: Path = RESULTS) -> str:
         for check in checks(summary_of(folder / f"{name}-core.jsonl.gz"))
     ]
     claims = list(dict.fromkeys(check.claim for _, check in found))
-    rows = [["data", "factored against global", *claims]]
+    rows = [["data", "rules", *claims]]
     rows.append(["---"] * len(rows[0]))
-    for title, pair in dict.fromkeys((title, _rivals(check)) for title, check in found):
-        own = [check for data, check in found if (data, _rivals(check)) == (title, pair)]
+    for title, pair in dict.fromkeys((title, _rules(check)) for title, check in found):
+        own = [check for data, check in found if (data, _rules(check)) == (title, pair)]
         rows.append([title, pair, *(_held(own, claim) for claim in claims)])
     return "\n".join(map(table_row, rows))
 
@@ -247,6 +247,13 @@ def _every_claim(found: list[Check]) -> list[list[str]]:
 
 def _rivals(check: Check) -> str:
     return f"{setting(check.factored).label}, {setting(check.everywhere).label}"
+
+
+def _rules(check: Check) -> str:
+    factored, everywhere = (
+        setting(text).label.split()[0] for text in (check.factored, check.everywhere)
+    )
+    return f"{factored}, {everywhere}"
 
 
 def _notes(summary: Summary) -> list[str]:
