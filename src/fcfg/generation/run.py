@@ -151,10 +151,10 @@ def run(
         own, results = prepared.own_rows, dict(known)
         write_record(prepared, list(results.values()), size)
         cost = (1 + prepared.rows) * (2 if prepared.request.reverse else 1)  # in network rows
-        progress = Progress(len(own), cost, on_progress)
+        progress = Progress(len(own) * cost, on_progress)
         for first in range(own.start, own.stop, size):
             rows = range(first, min(first + size, own.stop))
-            progress.begin_block(len(rows))
+            progress.done = (first - own.start) * cost
             if not known.keys() >= set(rows):
                 results |= _answer(prepared, slice(rows.start, rows.stop), progress, known)
                 write_record(prepared, [results[row] for row in own if row in results], size)
@@ -171,15 +171,17 @@ def _answer(
 ) -> dict[int, Result]:
     """Work on some of the pictures together, and write the files of those that are new."""
     pipeline, request, action = prepared.pipeline, prepared.request, prepared.action
+    count = rows.stop - rows.start
+    cost = count * prepared.rows
     with _pixel_range_is_known():
         abduction = pipeline.abduct(
             prepared.images[rows],
             {name: column[rows] for name, column in prepared.factual.attributes.items()},
             sampling=prepared.sampling,
             batch_size=request.batch_size,
-            on_step=progress.phase(1),
+            on_step=progress.phase(count),
         )
-    progress.advance(1)
+    progress.advance(count)
     attributes = {name: column[rows] for name, column in action.attributes.items()}
     pair = pipeline.predict(
         abduction,
@@ -187,12 +189,12 @@ def _answer(
         request.guidance,
         partition=prepared.partition if request.guidance.factored else None,
         batch_size=request.batch_size,
-        on_step=progress.phase(prepared.rows),
+        on_step=progress.phase(cost),
     )
     back = None
-    progress.advance(prepared.rows)
+    progress.advance(cost)
     if request.reverse:
-        abducting, predicting = progress.phase(1), progress.phase(prepared.rows, after=1)
+        abducting, predicting = progress.phase(count), progress.phase(cost, after=count)
 
         def on_step(step: StepRecord) -> None:
             (abducting if step.ascending else predicting)(step)
