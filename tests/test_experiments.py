@@ -495,7 +495,7 @@ def test_a_model_without_a_judge_is_refused() -> None:
 
 
 def test_names_of_version_0_1_warn() -> None:
-    for old, new in {"Instruments": Evaluators, "find_evaluators": find_evaluators}.items():
+    for old, new in {"Instruments": Evaluators, "find_instruments": find_evaluators}.items():
         with pytest.warns(DeprecationWarning, match=f"{old} is now {new.__name__}"):
             assert getattr(evaluation, old) is new
     with pytest.raises(AttributeError, match="no attribute 'Instrument'"):

@@ -25,5 +25,5 @@ __all__ = [
     "summarise",
 ]
 
-_RENAMED = {"Instruments": "Evaluators", "find_evaluators": "find_evaluators"}
+_RENAMED = {"Instruments": "Evaluators", "find_instruments": "find_evaluators"}
 __getattr__ = renamed(__name__, _RENAMED)
