@@ -35,11 +35,12 @@ test: $(READY)  ## run all tests, with coverage, on all cores
 test-lowest: .venv-lowest/.ready  ## run all tests with the oldest packages we promise to support
 	.venv-lowest/bin/python -m pytest
 
-lint: $(READY)  ## formatting, style, types, import rules
+lint: $(READY)  ## formatting, style, types, import rules, rules of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_house.py
 
 format: $(READY)  ## format the code
 	$(BIN)/ruff format .

@@ -56,8 +56,8 @@ napoleon_use_ivar = True
 # Where links of README.md lead when it is a page of this documentation.
 _LINKS = {
     "](docs/": "](",
-    "](src/fcfg/pipeline/models/portraits/README.md": "](portraits.md",
-    "](src/fcfg/pipeline/models/portraits-causal/README.md": "](portraits-causal.md",
+    "](CHANGELOG.md": "](changelog.md",
+    "](CONTRIBUTING.md": "](contributing.md",
 }
 
 

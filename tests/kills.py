@@ -1,4 +1,4 @@
-"""Work that is really killed, again and again, at moments that a seed chooses."""
+"""Processes that are killed repeatedly, at random moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a refusal must read: which object, what was expected, what came, what to do."""
+"""The form of error messages: object, expectation, input, advice."""
 
 from __future__ import annotations
 

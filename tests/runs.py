@@ -73,7 +73,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 
 
 class Recorder(AbstractReporter):
-    """Remembers what it was told, and does something at a step."""
+    """A reporter that records everything, and acts at one step."""
 
     def __init__(self, at: tuple[str, int] | None = None, act: Any = None) -> None:
         self.begun: list[tuple[str, int, int]] = []
@@ -82,19 +82,14 @@ class Recorder(AbstractReporter):
         self.counts: list[tuple[str, int, int]] = []
         self.at, self.act = at, act
 
-    def begin(self, part: str, done: int, total: int) -> None:
-        self.begun.append((part, done, total))
-        if (part, done) == self.at:
-            self.act()
-
-    def progress(self, part: str, done: int, loss: float) -> None:
-        self.losses.setdefault(part, []).append(loss)
-        if (part, done) == self.at:
-            self.act()
-
-    def counted(self, what: str, done: int, total: int) -> None:
-        self.counts.append((what, done, total))
-        if (what, done) == self.at:
+    def progress(self, activity: str, done: int, total: int, loss: float | None = None) -> None:
+        if loss is not None:
+            self.losses.setdefault(activity, []).append(loss)
+        elif activity in ("scm", "judge", "diffusion"):
+            self.begun.append((activity, done, total))
+        else:
+            self.counts.append((activity, done, total))
+        if (activity, done) == self.at:
             self.act()
 
     def say(self, text: str) -> None:

@@ -286,7 +286,7 @@ def test_generate_writes_and_says_what_it_did(model, tmp_path: Path, faces, caps
     words = ["generate", model, "faces", "--do", "age=80", "--do", "smiling=flip", "--steps", "2"]
     assert main([*words, "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
-    assert err == ""  # no bar where nobody looks
+    assert err == ""  # no bar without a terminal
     assert "3 pictures, fcfg:affected=3.0,invariant=1.2, on cpu" in out
     assert "1 of 3: resized to 8 x 8" in out
     assert "read by the judge" in out
@@ -414,7 +414,7 @@ def test_generate_refuses_in_one_line(model, faces, capsys, words, fragment: str
 
 
 def test_a_gpu_that_is_not_there_is_refused(model, faces, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # whatever this machine has
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # on every machine
     line = refusal(capsys, "generate", model, "faces", "--do", "age=1", "--device", "cuda")
     assert "torch finds no GPU here" in line
 
@@ -442,7 +442,7 @@ def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, mon
 
 
 def test_generate_says_which_answers_not_to_trust(model, faces, capsys) -> None:
-    """A network that nobody trained has no way back."""
+    """An untrained network cannot be inverted."""
     words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=99", "--steps", "4"]
     assert main([*words, "--no-reverse"]) == 0
     assert "Do not trust" not in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Files that people write: what is read, and what is refused before it does harm."""
+"""Configuration files: accepted and rejected input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runs import tiny_file
 
 
 def yaml_of(text: str) -> object:
-    return parse_yaml_value(text, "mine.yaml", do="mend it")
+    return parse_yaml_value(text, "mine.yaml", do="fix it")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ CHAIN = "\n".join(f"a{n}: &a{n} [{f'*a{n - 1}' if n else 'end'}]" for n in range
 def test_what_is_not_legal_is_refused_with_its_place(
     text: str, fragments: tuple[str, ...]
 ) -> None:
-    with refused("mine.yaml", "expected YAML", *fragments, "mend it"):
+    with refused("mine.yaml", "expected YAML", *fragments, "fix it"):
         yaml_of(text)
 
 
@@ -90,12 +90,12 @@ def test_what_is_no_mapping_is_refused(text: str) -> None:
     ],
 )
 def test_json_is_held_to_the_same(text: str, fragments: tuple[str, ...]) -> None:
-    assert parse_json('{"a": {"b": 1}, "b": 2}', "config.json", do="mend it") == {
+    assert parse_json('{"a": {"b": 1}, "b": 2}', "config.json", do="fix it") == {
         "a": {"b": 1},
         "b": 2,
     }
-    with refused("config.json", *fragments, "mend it"):
-        parse_json(text, "config.json", do="mend it")
+    with refused("config.json", *fragments, "fix it"):
+        parse_json(text, "config.json", do="fix it")
 
 
 def test_only_regular_files_of_some_size_are_read(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_only_regular_files_of_some_size_are_read(tmp_path: Path) -> None:
     }.items():
         advice = "restore it" if got == "no text in UTF-8" else "check the path"
         with refused("mine", "a YAML file", got, advice):
-            read_yaml(path, "mine", expected="a YAML file", do="mend it")
+            read_yaml(path, "mine", expected="a YAML file", do="fix it")
     (tmp_path / "text").write_text("grün: 1")
     assert read_text(tmp_path / "text", "mine", expected="a text") == "grün: 1"
 

@@ -21,17 +21,17 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.cli import main
 from fcfg.cli.data import data, proposed_size, starting_config
 from fcfg.cli.heatmap import heatmap
-from fcfg.datasets.check import Report, check_folder
+from fcfg.datasets.check import FolderReport, check_folder
+from fcfg.datasets.columns import Guess, guess_attribute
 from fcfg.datasets.folder import FolderData
-from fcfg.datasets.infer import Guess, inferred, inferred_space
 from fcfg.datasets.registry import load_data
 from fcfg.training import read_config
 from refusal import refused
 from runs import tiny
-from test_folder import faces, picture, write_table
+from test_folder import SPACE, faces, picture, write_table
 
 
-def said(report: Report) -> dict[str, tuple[str, int, tuple[str, ...]]]:
+def said(report: FolderReport) -> dict[str, tuple[str, int, tuple[str, ...]]]:
     return {f.what: (f.severity, f.count, f.names) for f in report.findings}
 
 
@@ -113,7 +113,7 @@ def test_everything_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     assert found["images that cannot be read"][:2] == ("error", 1)
     assert found["same image in more than one split"] == ("warning", 1, ("8.png = 25.png",))
     assert found["same image more than once in a split"][2] == ("10.png = 11.png",)
-    assert found["kinds of images, all brought to one"][2][1] == "30x30 RGB: 1"
+    assert found["sizes and modes, all converted to one"][2][1] == "30x30 RGB: 1"
     assert any("a column 'height'" in what for what in found)
 
 
@@ -148,7 +148,7 @@ def test_pixels_without_numbers_and_several_frames_are_findings(tmp_path: Path) 
     report = check_folder(tmp_path, FolderData(intensity="minmax"))
     (broken,) = [f for f in report.findings if f.what == "images that cannot be read"]
     assert "a.tiff (it has pixels that are NaN" in broken.names[0]
-    several = said(report)["files of several frames, of which the first is used"]
+    several = said(report)["files with several frames (only the first is used)"]
     assert several == ("warning", 1, ("b.gif",))
     assert not report.ok
 
@@ -174,8 +174,7 @@ def test_what_looks_like_a_name_is_no_attribute() -> None:
         ("far", ["1e308", "-1e308"], "2 different numbers from -1e+308 to 1e+308"),
         ("near", ["1e-200", "2e-200"], "2 different numbers from 1e-200 to 2e-200"),
     ):
-        assert inferred(name, texts) == Guess(None, why)
-    assert inferred_space({"remark": inferred("remark", many)}) is None
+        assert guess_attribute(name, texts) == Guess(None, why)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +193,7 @@ def test_what_looks_like_a_name_is_no_attribute() -> None:
     ],
 )
 def test_kinds_follow_from_the_values(texts: list[str], attribute: AbstractAttribute) -> None:
-    assert inferred("x", texts).attribute == attribute
+    assert guess_attribute("x", texts).attribute == attribute
 
 
 def test_columns_with_names_that_cannot_be_used_are_left_aside_with_the_reason(tmp_path) -> None:
@@ -214,7 +213,7 @@ def test_columns_with_names_that_cannot_be_used_are_left_aside_with_the_reason(t
         assert fragment in column
     assert report.space is not None
     assert report.space.names == ("smiling", "hair", "age")
-    aside = found["columns that look like no attribute"]
+    aside = found["columns that do not look like attributes"]
     assert aside == ("info", 1, ("free.text (40 different texts in 40 rows)",))
     usable = FolderData(rename={"both": "a+b"})
     assert check_folder(tmp_path, usable, AttributeSpace([Binary("both")])).ok
@@ -247,6 +246,13 @@ def test_correlations_of_many_rows_are_those_of_all(tmp_path: Path, monkeypatch)
     whole = check_folder(tmp_path).correlations
     monkeypatch.setattr("fcfg.datasets.findings._BLOCK", 7)
     assert np.allclose(check_folder(tmp_path).correlations, whole)
+
+
+def test_a_column_without_a_name_is_no_group(tmp_path: Path) -> None:
+    config = faces(tmp_path, count=40)
+    counts = {split: len(examples) for split, examples in load_data(config, SPACE).items()}
+    faces(tmp_path, count=40, **{"": ["0"] * 40})  # as an index that a table was saved with
+    assert check_folder(tmp_path, config).splits == counts
 
 
 def test_letters_that_no_font_has_are_a_finding(tmp_path: Path) -> None:
@@ -335,7 +341,7 @@ def test_grey_images_make_a_grey_configuration_unless_told_otherwise(tmp_path: P
     for path in [*tmp_path.glob("*.png"), *tmp_path.glob("more/*.png")]:
         Image.open(path).convert("L").save(path)
     report = check_folder(tmp_path)
-    (aside,) = said(report)["columns that look like no attribute"][2]
+    (aside,) = said(report)["columns that do not look like attributes"][2]
     assert aside == "remark (10 different texts in 10 rows)"
     for options, channels in ((FolderData(), 1), (FolderData(channels=3), 3)):
         assert yaml.safe_load(starting_config(report, options, tmp_path))["data"]["channels"] == (
@@ -383,7 +389,7 @@ def test_what_was_decided_is_said_with_its_reason(tmp_path: Path, capsys) -> Non
     assert run(tmp_path / "digits", "--init", tmp_path / "digits.yaml") == 0
     out = capsys.readouterr().out
     assert "attribute smiling: binary (only 0 and 1)\n" in out
-    assert "'8', '9'] (10 different whole numbers in 60 rows)\n" in out
+    assert "'8', '9'] (10 different integers in 60 rows)\n" in out
     assert "attribute age: continuous low 17.0, high 82.0 (60 different numbers from" in out
     assert "size 16: the shortest side of any image is 16\n" in out
     written = yaml.safe_load((tmp_path / "digits.yaml").read_text())

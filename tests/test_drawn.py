@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
 from fcfg.datasets import portraits
-from fcfg.datasets.portraits.data import VALIDATION_SEED, DrawnData
+from fcfg.datasets.portraits.data import VALIDATION_SEED, PortraitsData
 from fcfg.datasets.registry import load_data
 from fcfg.support.images import to_pictures
 from refusal import refused
@@ -16,7 +16,7 @@ from refusal import refused
 
 @pytest.mark.parametrize("variant", ["portraits", "portraits-causal"])
 def test_data_are_the_drawings_rounded_as_files_would_round_them(variant) -> None:
-    config = DrawnData(format=variant, size=8, count=1030, val=3, seed=4)
+    config = PortraitsData(format=variant, size=8, count=1030, val=3, seed=4)
     told: list[tuple[str, int, int]] = []
     space = portraits.space(variant)
     splits = load_data(config, space, on_progress=lambda *record: told.append(record))
@@ -41,20 +41,20 @@ def test_nothing_is_trained_or_validated_on_what_is_for_evaluation() -> None:
     assert VALIDATION_SEED < portraits.EVALUATION_SEED
     for seed in (-1, VALIDATION_SEED, portraits.EVALUATION_SEED):
         with pytest.raises(ValidationError, match="for validation and evaluation"):
-            DrawnData(seed=seed)
+            PortraitsData(seed=seed)
 
 
 def test_some_attributes_suffice_and_they_must_be_those_of_the_world() -> None:
-    config = DrawnData(format="portraits-causal", size=8, count=5, val=2)
+    config = PortraitsData(format="portraits-causal", size=8, count=5, val=2)
     some = AttributeSpace([Continuous("age", 20, 80)])
     assert list(load_data(config, some)["train"].attributes) == ["age"]
     with refused("attributes of 'portraits-causal'", "did you mean 'hair'"):
         load_data(config, AttributeSpace([Binary("hairs")]))
-    with refused("attribute 'age' of", "20", "as the world has it"):
+    with refused("attribute 'age' of", "20", "as the world does"):
         load_data(config, AttributeSpace([Continuous("age", 0, 100)]))
 
 
 def test_more_drawings_than_fit_into_memory_are_refused_before_the_first() -> None:
-    config = DrawnData(count=10**8, size=1024)
+    config = PortraitsData(count=10**8, size=1024)
     with refused("data, count", "fit into the memory", "draw fewer"):
         load_data(config, portraits.space())

@@ -15,6 +15,7 @@ import yaml
 
 import fcfg
 from evaluations import asked, folder_model, tiny_model
+from fake_results import make_results
 from fcfg.cli import main, progress
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_summary
@@ -24,7 +25,6 @@ from fcfg.pipeline.runtime import own_gpu
 from fcfg.sampling import combine_sampling
 from fcfg.support.config_files import to_yaml
 from refusal import refused
-from results import make_results
 
 
 @pytest.fixture(scope="module")
@@ -229,8 +229,8 @@ def test_shards_of_a_folder_of_images_say_what_is_to_come(
     assert main([*words, "--shard", "0/2", "--commit", "abc", "--precision", "bf16"]) == 0
     out = capsys.readouterr().out
     assert "than without guidance, in probability" in out
-    assert "Way back" not in out
-    assert "Error of change" not in out
+    assert "Reversibility" not in out
+    assert "Error to the truth" not in out
     assert read_results("run").header["commit"] == "abc"
 
 
@@ -316,14 +316,14 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert [line for line in out.splitlines() if line.startswith("do(")]
     assert "(target)" in out
-    assert "Error of change" in out
-    assert "Way back" in out
+    assert "Error to the truth" in out
+    assert "Reversibility" in out
     cells = {key: replace(cell, reversal_mae=None) for key, cell in summary.cells.items()}
     cells[("smiling", "none")] = replace(cells[("smiling", "none")], truth_changed=None)
     print_summary(replace(summary, cells=cells))
     again = capsys.readouterr().out
-    assert "way back" not in again
-    assert "change" in again
+    assert "reversibility" not in again
+    assert "changed pixels" in again
 
 
 class Terminal:

@@ -23,7 +23,7 @@ from fcfg import evaluation
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.datasets.registry import default_attributes
 from fcfg.evaluation import Experiment, choose_subset, experiments, find_experiment
 from fcfg.evaluation.measurements import Evaluators, find_evaluators, judge_of

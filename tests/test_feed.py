@@ -1,4 +1,4 @@
-"""Batches: what is in them depends on the seed and the step alone."""
+"""Batches: their contents depend only on the seed and the step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcfg.causal.attributes import AttributeSpace, Binary
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.training.feed import Feed, rows_of_step, scales_of
 
 SPACE = AttributeSpace([Binary("smiling")])
@@ -53,17 +53,17 @@ def feed(share: slice = slice(None), resident: bool | None = None) -> Feed:
 
 @pytest.mark.parametrize("resident", [True, False])
 def test_a_batch_holds_the_rows_of_its_step_in_any_order_of_asking(resident: bool) -> None:
-    data, made = examples(), feed(resident=resident)
+    data, batches = examples(), feed(resident=resident)
     (mean, sd) = scales_of(data)["smiling"]
     for step in (5, 6, 7, 2, 3, 30):
-        rows, batch = rows_of_step(3, step, 4, 10), made.at(step)
+        rows, batch = rows_of_step(3, step, 4, 10), batches.at(step)
         expected = torch.from_numpy(data.images[rows]).float() / 127.5 - 1
         assert torch.equal(batch.images, expected)
         assert batch.values[:, 0].tolist() == data.attributes["smiling"][rows].tolist()
         expected_factors = (data.factors["smiling"][rows] - mean) / sd
         np.testing.assert_allclose(batch.factors[:, 0].numpy(), expected_factors, rtol=1e-6)
-    assert made.waited > 0
-    made.close()
+    assert batches.waited > 0
+    batches.close()
 
 
 def test_shares_of_processes_make_the_batch() -> None:

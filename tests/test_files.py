@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and seeds of streams."""
+"""Atomic writes, locks, file names and seeds."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_disk_without_room_names_the_file(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_had_begun_is_removed_and_nothing_else(tmp_path: Path) -> None:
-    """A process that dies while it writes cannot tidy up; whoever has the folder next does."""
+    """A process that dies while it writes cannot tidy up; the next writer does."""
     code = (
         "import os, sys; from pathlib import Path\n"
         "from fcfg.support.files import write_atomically\n"
@@ -94,9 +94,9 @@ def test_what_a_killed_process_had_begun_is_removed_and_nothing_else(tmp_path: P
 @given(st.sets(st.lists(st.text(), min_size=1, max_size=3).map(tuple), min_size=2, max_size=9))
 def test_other_words_are_another_file_and_a_legal_one(words: set[tuple[str, ...]]) -> None:
     """Also where large and small letters are the same, and where names are short and ASCII."""
-    made = {file_name(*some) for some in words}
-    assert len({name.lower() for name in made}) == len(words)
-    for name in made:
+    names = {file_name(*some) for some in words}
+    assert len({name.lower() for name in names}) == len(words)
+    for name in names:
         assert re.fullmatch(r"[A-Za-z0-9.+-]{1,80}", name), name
         assert not name.startswith(".")
 

@@ -19,14 +19,12 @@ from PIL import Image
 
 import fcfg
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.datasets.cache import cache_folder
-from fcfg.datasets.examples import Splits
-from fcfg.datasets.folder import FolderData, listing
-from fcfg.datasets.loading import load_listing
+from fcfg.datasets.base import Splits, split_by_group
+from fcfg.datasets.folder import FolderData
+from fcfg.datasets.loading import cache_folder, load_listing
 from fcfg.datasets.pixels import Pixels
 from fcfg.datasets.registry import load_data
-from fcfg.datasets.splitting import drawn_splits
-from fcfg.datasets.tables import read_columns
+from fcfg.support.csv_files import read_columns
 from refusal import refused
 
 SPACE = AttributeSpace(
@@ -165,7 +163,7 @@ def test_bad_images_are_all_named_and_left_out_only_when_asked(tmp_path: Path) -
     for _ in range(2):  # freshly decoded, and from the cache
         with refused("images in", "20 images", "3 that cannot", "1.png", "2.png", "4.png"):
             load(config)
-    with pytest.warns(UserWarning, match="3 of 20 images .* left out"):
+    with pytest.warns(UserWarning, match="3 of 20 images .* cannot be read and are skipped"):
         splits = load(config, skip_bad=True)
     names = [name for examples in splits.values() for name in examples.names]
     assert len(names) == 17
@@ -186,7 +184,7 @@ def test_nothing_but_bad_images_is_refused_in_any_case(tmp_path: Path) -> None:
 
 def test_true_and_false_are_one_and_nought(tmp_path: Path) -> None:
     config = faces(tmp_path, count=6, smiling=["TRUE", "false", "1.0", "0.0", "1", "0"])
-    found = listing(config, SPACE)
+    found = config.listing(SPACE)
     assert dict(zip(found.names, found.columns["smiling"], strict=True))["1.png"] == "false"
     values = {
         name: int(value)
@@ -215,21 +213,21 @@ def test_drawn_splits_keep_groups_whole_whatever_the_order(groups, seed, order) 
     fractions = (0.6, 0.2, 0.2)
     if len(set(groups)) < 3:
         with refused("data, fractions", "at least 3 groups"):
-            drawn_splits(groups, fractions, seed)
+            split_by_group(groups, fractions, seed)
         return
-    splits = drawn_splits(groups, fractions, seed)
+    splits = split_by_group(groups, fractions, seed)
     of_group = dict(zip(groups, splits, strict=True))
     assert [of_group[group] for group in groups] == splits
     for split, fraction in zip(("train", "val", "test"), fractions, strict=True):
         assert abs(list(of_group.values()).count(split) - fraction * len(of_group)) <= 1
     shuffled = [groups[i] for i in order if i < len(groups)]
-    assert drawn_splits(shuffled, fractions, seed) == [of_group[group] for group in shuffled]
+    assert split_by_group(shuffled, fractions, seed) == [of_group[group] for group in shuffled]
 
 
 def test_seeds_draw_other_splits_and_a_fraction_may_be_nought() -> None:
     names = [str(n) for n in range(100)]
-    assert drawn_splits(names, (0.8, 0.1, 0.1), 0) != drawn_splits(names, (0.8, 0.1, 0.1), 1)
-    assert set(drawn_splits(names, (0.5, 0.5, 0.0), 0)) == {"train", "val"}
+    assert split_by_group(names, (0.8, 0.1, 0.1), 0) != split_by_group(names, (0.8, 0.1, 0.1), 1)
+    assert set(split_by_group(names, (0.5, 0.5, 0.0), 0)) == {"train", "val"}
 
 
 @pytest.mark.parametrize(
@@ -317,12 +315,14 @@ def test_tables_may_end_in_an_empty_line_and_begin_with_a_mark(tmp_path: Path) -
 
 
 def test_what_a_small_file_becomes_is_bounded(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("fcfg.datasets.tables._CELLS", 1000)
+    monkeypatch.setattr("fcfg.support.csv_files._CELLS", 1000)
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"0,1\n" * 500))
     assert len(read_columns(path)["a"]) == 500
     path.write_bytes(gzip.compress(b"a,b\n" + b"0,1\n" * 10**6))
-    with refused("bomb.csv.gz", "at most 1,000 values", "after 502 lines", "leave out"):
+    with refused(
+        "bomb.csv.gz", "at most 1,000 values", "after 502 lines", "remove rows or columns"
+    ):
         read_columns(path)
     with refused("bomb.csv.gz", "at most 1,000 values", "after 1,002 lines"):
         read_columns(path, ["b"])
@@ -337,7 +337,7 @@ def test_texts_that_recur_are_kept_once(tmp_path: Path) -> None:
 
 
 def test_a_listing_must_have_every_attribute(tmp_path: Path) -> None:
-    found = listing(faces(tmp_path), AttributeSpace([Binary("smiling")]))
+    found = faces(tmp_path).listing(AttributeSpace([Binary("smiling")]))
     with refused("the labels of", "a column 'hair'"):
         load_listing(found, SPACE, Pixels(8, 1))
 

@@ -1,4 +1,4 @@
-"""Pictures of texts: whatever the letters, other texts look other."""
+"""Text in pictures: different texts look different, in any alphabet."""
 
 from __future__ import annotations
 

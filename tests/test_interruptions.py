@@ -1,4 +1,4 @@
-"""Everything that may interrupt a training run, and that it goes on as if nothing had been."""
+"""Interrupted training runs resume without a difference."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import fcfg
 from evaluations import asked, evaluation, write_table
 from fcfg.bench.bench_model import random_table
 from fcfg.causal.attributes import Categorical
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.registry import load_data
 from fcfg.evaluation import choose_subset

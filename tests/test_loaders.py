@@ -20,7 +20,6 @@ from fcfg.datasets.nih import NIHData
 from fcfg.datasets.registry import (
     DiskData,
     default_attributes,
-    list_data,
     load_data,
 )
 from refusal import refused
@@ -183,7 +182,7 @@ def test_archives_that_are_broken_or_lack_images_are_noticed(tmp_path: Path) -> 
     with refused("images in", "20 that cannot", "nih_128_jpg.zip"):
         loaded(config)
     with refused("labels.csv", "'race'"):
-        list_data(config, AttributeSpace([Binary("race")]))
+        config.listing(AttributeSpace([Binary("race")]))
 
 
 # EMBED
@@ -237,7 +236,7 @@ def test_embed_halves_density_joins_markers_and_counts_what_it_leaves_out(
         path = tmp_path / f"images/png/1024x768/{patient}/{patient}.{patient}.CC.png"
         path.parent.mkdir(parents=True)
         Image.fromarray(np.full((32, 24), patient * 6000, np.uint16)).save(path)
-    assert list_data(config, space_of(config)).excluded == EXCLUDED
+    assert config.listing(space_of(config)).excluded == EXCLUDED
     found = loaded(config.model_copy(update={"fit": "crop"}))
     assert len(found) == 8
     for patient in range(1, 9):
@@ -251,12 +250,12 @@ def test_embed_finds_dicom_files_below_their_cohort(tmp_path: Path) -> None:
     config = embed(tmp_path)
     space = AttributeSpace([Binary("density"), Binary("view")])
     (tmp_path / "tables/predicted_all_embed.csv").unlink()  # nobody asks for circles
-    found = list_data(config, space)
+    found = config.listing(space)
     assert found.names[0] == "images/cohort_1/1/1/1.1.CC.dcm"
     assert found.sources[0].path == tmp_path / found.names[0]
     assert set(found.columns["view"]) == {"1"}
     with refused("EMBED", "'age'"):
-        list_data(config, AttributeSpace([Binary("age")]))
+        config.listing(AttributeSpace([Binary("age")]))
 
 
 # MIMIC-CXR
@@ -300,7 +299,7 @@ def mimic(root: Path, race: str = "race") -> MimicData:
 @pytest.mark.parametrize("race", ["race", "ethnicity"])
 def test_mimic_follows_the_protocol_and_counts_what_it_leaves_out(tmp_path, race: str) -> None:
     config = mimic(tmp_path, race)
-    assert list_data(config, space_of(config)).excluded == {
+    assert config.listing(space_of(config)).excluded == {
         "view other than AP and PA": 1,
         "race not among the three": 1,
         "neither effusion nor without finding": 1,
@@ -329,9 +328,7 @@ def test_mimic_takes_the_tables_of_the_protocol_where_there_are_some(tmp_path: P
             rows.append([n, f"1000000{n}", "Male", path, 61.0, "Black", disease])
         rows.append([99, 99, "Male", "p99.jpg", 50.0, "White", "Other"])
         write(tmp_path / f"mimic.sample.{split}.csv", [head, *rows])
-    assert list_data(config, space_of(config)).excluded == {
-        "neither effusion nor without finding": 3
-    }
+    assert config.listing(space_of(config)).excluded == {"neither effusion nor without finding": 3}
     found = loaded(config)
     assert [values["split"] for values in found.values()].count("train") == 5
     name = "p10/p10000008/s50000008/d-10000008.jpg"
@@ -348,7 +345,7 @@ def test_mimic_takes_the_tables_of_the_protocol_where_there_are_some(tmp_path: P
 def test_what_mimic_cannot_know_is_refused(tmp_path: Path) -> None:
     config = mimic(tmp_path)
     with refused("MIMIC-CXR", "'view'"):
-        list_data(config, AttributeSpace([Binary("view")]))
+        config.listing(AttributeSpace([Binary("view")]))
     head = ["subject_id", "gender", "anchor_age", "anchor_year"]
     write(
         tmp_path / "patients.csv.gz", [head, *([10_000_000 + n, "F", "", 2175] for n in range(15))]

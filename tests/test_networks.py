@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fcfg.bench.hardware import flops_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional as F
 
-from fcfg.bench.hardware import flops_of
 from fcfg.diffusion.networks import (
     PAPER,
     Judge,

@@ -1,4 +1,4 @@
-"""One rule for the outputs of all commands: what is not known to be ours stays."""
+"""Outputs of all commands: files of others stay."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from fake_results import make_results
 from fcfg.cli import main
 from fcfg.support.outputs import LIST, Outputs, make_folder
 from refusal import refused
-from results import make_results
 from test_data_check import faces
 
 FILES = {"page.html": b"one", "figures/bar.svg": b"two"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import outcomes
+import fake_results
 import pages
 from refusal import refused
 from sections import END, fill, start
@@ -36,7 +36,7 @@ def test_every_generated_section_is_on_a_page_that_is_generated() -> None:
 
 def test_a_section_is_a_table_a_data_set_or_a_result_file(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(pages, "RESULTS", tmp_path)
-    outcomes.write(tmp_path / "mine-core.jsonl.gz")
+    fake_results.known_results(tmp_path / "mine-core.jsonl.gz")
     assert pages.section("mine-core").startswith("| do | guidance |")
     assert "of the product" in pages.section("training-throughput")
     assert "There is no result file on `embed` yet" in pages.section("reproduction/embed")

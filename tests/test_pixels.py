@@ -166,6 +166,6 @@ def test_of_several_frames_the_first_is_read_and_it_is_said(tmp_path: Path, name
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("white", "black")]
     path = saved(tmp_path, frames[0], name, save_all=True, append_images=frames[1:])
     found = read_picture(path, Pixels(8, 3))
-    assert found.several
+    assert found.several_frames
     assert found.pixels.min() > 250
-    assert not read_picture(saved(tmp_path, frames[0], name), Pixels(8, 3)).several
+    assert not read_picture(saved(tmp_path, frames[0], name), Pixels(8, 3)).several_frames

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 import fcfg
 from fcfg.datasets import portraits
+from fcfg.datasets.portraits import world
 from refusal import refused
 
 VARIANTS = ["portraits", "portraits-causal"]
@@ -141,9 +142,9 @@ def test_drawings_are_anti_aliased() -> None:
 
 def test_every_factor_of_a_person_shows() -> None:
     record = portraits.sample(30, seed=6)
-    for name in portraits._PERSON:
+    for name in world._PERSON:
         noise = record.noise | {name: record.noise[name] + 1}
-        other = portraits._drawn(portraits._world("portraits"), noise, {}, "portraits", 32)
+        other = world._draw(noise, {}, "portraits", 32)
         assert (other.images - record.images).abs().max() > 0.02, name
 
 

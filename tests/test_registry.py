@@ -15,7 +15,6 @@ from fcfg.datasets.registry import (
     DataConfig,
     DiskData,
     default_attributes,
-    list_data,
     load_data,
 )
 from refusal import refused
@@ -33,10 +32,10 @@ def test_what_a_tree_lacks_is_named_with_where_to_get_it(tmp_path: Path, maker) 
     for path in needed:
         path.rename(tmp_path / "away")
         with refused("data in", path.name.removesuffix(".gz"), "get it from http"):
-            list_data(config, space_of(config))
+            config.listing(space_of(config))
         (tmp_path / "away").rename(path)
     with refused("data, path", "got none"):
-        list_data(type(config)(), space_of(config))
+        type(config)().listing(space_of(config))
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -68,7 +67,7 @@ def test_unknown_formats_and_rooms_are_refused() -> None:
 def test_real_labels_are_listed(config: DiskData, sizes) -> None:
     if config.path is None or not config.path.exists():
         pytest.skip(f"real data are not at {config.path}")
-    found = list_data(config, space_of(config))
+    found = config.listing(space_of(config))
     counts = tuple(found.splits.count(split) for split in ("train", "val", "test"))
     assert sizes in (None, counts)
     assert sum(counts) == len(found)

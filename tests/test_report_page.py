@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from browser import NAMES, Chromium, find_chromium
+from fake_results import CORE, make_results
 from fcfg.reports import write_report
-from results import CORE, make_results
 
 PROGRAM = find_chromium()
 pytestmark = pytest.mark.skipif(

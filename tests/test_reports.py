@@ -12,32 +12,31 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
+from markupsafe import Markup
 from PIL import Image
 
+from fake_results import CORE, MISSING, SWEEP, make_results
 from fcfg.cli import main
 from fcfg.cli.tables import print_summary
+from fcfg.evaluation.metric_table import METRICS, Metric, drift_units
 from fcfg.evaluation.result_files import read_results
 from fcfg.evaluation.summary import Summary, summarise
 from fcfg.metrics import Estimate
 from fcfg.reports import Report, reading, write_report
-from fcfg.reports.axes import Panel, Scale, around
-from fcfg.reports.bars import DELTA, FACTOR, SHIFT, Measure, bar_panels
-from fcfg.reports.failures import failures
-from fcfg.reports.figures import make_figures
-from fcfg.reports.html import Markup, tag
-from fcfg.reports.html_tables import absent
-from fcfg.reports.metric_values import entries
-from fcfg.reports.numbers import drift_units, off_target, on_target
-from fcfg.reports.opening import find_opening
-from fcfg.reports.page import build_page
-from fcfg.reports.rule_styles import FAMILIES, PAPER, colours, palette_css, setting, strongest
-from fcfg.reports.strips import read_pictures
-from fcfg.reports.texts import in_words
+from fcfg.reports.bars import axis_label, bar_panels
+from fcfg.reports.numbers import off_target, on_target
+from fcfg.reports.page import build_page, make_figures, missing_notes
+from fcfg.reports.rule_styles import PAPER, STYLES, colours, palette_css, setting, strongest
+from fcfg.reports.strips import opening_strip, read_pictures
+from fcfg.reports.svg import Panel, Scale, around, tag
+from fcfg.reports.tables import entries
 from fcfg.reports.tradeoff import lines, points_of, tradeoff_panels
+from fcfg.reports.verdict import failures
+from fcfg.reports.wording import in_words
 from refusal import refused
-from results import CORE, MISSING, SWEEP, make_results
 
 SHORT = CORE[:3]
+DELTA, SHIFT, FACTOR = (METRICS[name] for name in ("delta", "shift", "factor_error"))
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -74,7 +73,9 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Summary:
 
 def test_the_reading_says_what_the_numbers_say(few: Summary) -> None:
     first, second = reading(few)
-    assert first.startswith("Global guidance (CFG 3.0) amplifies attributes that should stay put:")
+    assert first.startswith(
+        "Global guidance (CFG 3.0) amplifies attributes that should not change:"
+    )
     assert "an interval that excludes 0 (most: " in first
     assert second.startswith("Factored guidance (FCFG 3.0 / 1.2) disturbs them less:")
     assert "closer to 0 by " in second
@@ -87,34 +88,34 @@ def test_the_reading_says_what_the_numbers_say(few: Summary) -> None:
 
 def test_swapped_results_read_the_opposite(tmp_path: Path) -> None:
     first, second = reading(summary_of(tmp_path, n=32, swapped=True, settings=SHORT))
-    assert "(CFG 3.0) was not seen to change attributes that should stay put" in first
-    assert "no difference from 0 could be told" in first
+    assert "(CFG 3.0) has no detectable effect on attributes that should not change: " in first
+    assert first.endswith(", which includes 0.")
     assert second.startswith("Factored guidance (FCFG 3.0 / 1.2) disturbs them more: +0.4")
     assert "further from 0 by 0.4" in second
-    assert "it moves the target less far, by 0." in second
+    assert "it moves the target less, by 0." in second
 
 
 def test_where_nothing_differs_no_difference_could_be_told(tmp_path: Path) -> None:
     first, second = reading(summary_of(tmp_path, n=32, effect=0.0, settings=SHORT))
-    assert "no difference from 0 could be told" in first
-    assert "no difference to CFG 3.0 could be told" in second
-    assert "on the target, no difference could be told" in second
+    assert first.endswith(", which includes 0.")
+    assert "with no detectable difference from CFG 3.0" in second
+    assert "no difference on the target was detected" in second
 
 
 def test_what_becomes_weaker_is_attenuated(tmp_path: Path) -> None:
     first, _ = reading(summary_of(tmp_path, n=32, effect=-1.0, settings=SHORT))
-    assert "(CFG 3.0) attenuates attributes that should stay put: −0.4" in first
+    assert "(CFG 3.0) attenuates attributes that should not change: −0.4" in first
 
 
 def test_attributes_of_each_unit_have_sentences_of_their_own(clinic: Summary) -> None:
     """No number is a mean over probabilities and standard deviations."""
     discrete, scaled, *factored = reading(clinic)
     assert discrete.startswith(
-        "Global guidance (CFG 3.0) amplifies attributes that should stay put (sex, race and "
+        "Global guidance (CFG 3.0) amplifies attributes that should not change (sex, race and "
         "finding): +"
     )
     assert scaled.startswith(
-        "Global guidance (CFG 3.0) amplifies attributes that should stay put (age): +"
+        "Global guidance (CFG 3.0) amplifies attributes that should not change (age): +"
     )
     for line, unit, names in (
         (discrete, "in probability", ("sex", "race", "finding")),
@@ -134,7 +135,7 @@ def test_attributes_of_each_unit_have_sentences_of_their_own(clinic: Summary) ->
     alone = replace(clinic, cells={k: c for k, c in clinic.cells.items() if c.do == "age"})
     lines_ = reading(alone)
     assert len(lines_) == 2  # sex and race alone should stay put
-    assert "attributes that should stay put: +" in lines_[0]
+    assert "attributes that should not change: +" in lines_[0]
     assert re.search(r"; it moves the target further, by [^;]+ sd\.$", lines_[1])
 
 
@@ -150,7 +151,7 @@ def test_every_number_has_a_unit_in_every_place(clinic: Summary, capsys, tmp_pat
     print_summary(clinic)
     out = " ".join(capsys.readouterr().out.split())
     assert "in probability for sex, race and finding and in standard deviations of the" in out
-    assert "of the factual values (sd) for age" in out
+    assert "of the original values (sd) for age" in out
     text = build_page(clinic, make_figures(clinic, read_results(make_results(tmp_path, n=4))))
     for name, unit in units.items():
         heads = re.findall(rf"<th[^>]*>{name}(?:<small>[^<]*</small>)*</th>", text)
@@ -194,22 +195,19 @@ def test_noise_says_so_first_and_claims_nothing_else(
     make_results(tmp_path, n=200, settings=SHORT, noise=True, pictures=1, **options)
     assert main(["report", str(tmp_path)]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "This run fails without guidance, so it says nothing about guidance."
-    assert (
-        "Asked to change nothing, and without guidance, the model gives images that are 0.6"
-        in (said[1])
-    )
+    assert said[0] == "The model fails without guidance, so this run says nothing about guidance."
+    assert said[1].startswith("Without guidance or change, the model returns images that are 0.6")
     beside = "trained models stay below 0.2" if unrelated is None else "unrelated image is 0.41"
     assert beside in said[1]
-    assert said[2].startswith("There and back again without guidance, the model ends at images")
-    assert said[-3].startswith("From answers without guidance the judge reads what should have")
-    assert said[-2:-1] == ["What helps is a longer training, or more steps."]
+    assert said[2].startswith("There and back without guidance, the model returns images")
+    assert said[-3].startswith("From counterfactuals without guidance the judge reads attributes")
+    assert said[-2:-1] == ["Train the model for longer, or sample with more steps."]
     print_summary(summarise(read_results(tmp_path), resamples=100))
     assert capsys.readouterr().out.startswith(said[0])
     text = (tmp_path / "report" / "report.html").read_text("utf-8")
     assert ("<img " in text) != mixed
     assert '"reading failed"' in text.split("<img ")[0]
-    for claim in ("amplifies", "disturbs", "was not seen to change", "attenuates"):
+    for claim in ("amplifies", "disturbs", "has no detectable effect", "attenuates"):
         assert claim not in " ".join(said)
         assert f"{claim} " not in text.split("<nav")[0]
 
@@ -230,7 +228,7 @@ def test_answers_that_are_nearer_to_any_other_image_fail(few: Summary) -> None:
         cells = {key: replace(cell, reversal_mae=far) for key, cell in few.cells.items()}
         found = failures(replace(few, cells=cells))
         assert bool(found) == fails
-        assert not fails or "There and back again" in found[0]
+        assert not fails or "There and back without guidance" in found[0]
     for error, fails in ((0.19, False), (0.21, True)):
         far = apart.scaled(error / apart.value)
         cells = {key: replace(cell, truth_mae=far) for key, cell in few.cells.items()}
@@ -252,7 +250,7 @@ def test_a_model_that_does_nothing_without_guidance_fails(few: Summary) -> None:
         for key, cell in few.cells.items()
     }
     (said,) = failures(replace(few, cells=still))
-    assert said.startswith("Without guidance, no target is seen to move towards the value asked")
+    assert said.startswith("Without guidance, no target moves towards the requested value: ")
     assert "smiling under do(smiling), male under do(male) and young under do(young)" in said
     one = still | {("male", "none"): few.cells[("male", "none")]}
     assert failures(replace(few, cells=one)) == []
@@ -272,15 +270,17 @@ def test_a_judge_that_reads_nothing_measures_nothing(clinic: Summary) -> None:
         return replace(clinic, real_correlation=known | {n: known[n].scaled(0.0) for n in names})
 
     first, second, _ = reading(blinded(*clinic.space.names))
-    assert first.startswith("This run fails without guidance")
-    assert second.startswith("The judge reads sex, race, age and finding from factual images no b")
-    assert "nothing here measures anything" in second
+    assert first.startswith("The model fails without guidance")
+    assert second.startswith(
+        "The judge reads sex, race, age and finding from original images no b"
+    )
+    assert "so its scores mean nothing" in second
     partly = reading(blinded("age", "finding"))
-    assert partly[0].startswith("The judge reads age no better than chance from these factual")
-    assert partly[1].startswith("The judge reads finding no better than chance")
+    assert partly[0].startswith("The judge reads age from these original images no better than ch")
+    assert partly[1].startswith("The judge reads finding from these original images no better")
     named = re.compile(r"\b(age|finding)\b")
     assert not any(named.search(re.sub(r"under do\([^)]*\)", "", line)) for line in partly[2:])
-    assert "attributes that should stay put: +" in partly[2]
+    assert "attributes that should not change: +" in partly[2]
 
 
 def test_stored_results_are_of_models_that_work() -> None:
@@ -294,12 +294,12 @@ def test_stored_results_are_of_models_that_work() -> None:
 def test_a_reading_of_one_side_says_that_the_other_is_missing(tmp_path: Path) -> None:
     first, second = reading(summary_of(tmp_path / "a", n=16, settings=("none", "cfg:3.0")))
     assert first.startswith("Global guidance (CFG 3.0) amplifies")
-    assert second == "Factored guidance was not run, so nothing can be said of it."
+    assert second == "Factored guidance was not run."
     alone = ("none", "fapg:affected=3,invariant=1.2", "fapg:affected=3,invariant=3")
     first, second = reading(summary_of(tmp_path / "b", n=16, settings=alone))
-    assert first == "Global guidance was not run, so nothing can be said of it."
-    assert "(FAPG 3.0 / 1.2) moves attributes that should stay put by" in second
-    assert second.endswith("; not told from 0.")
+    assert first == "Global guidance was not run."
+    assert "(FAPG 3.0 / 1.2) moves attributes that should not change by" in second
+    assert second.endswith("; the interval includes 0.")
     first, second = reading(summary_of(tmp_path / "c", n=16, settings=alone[2:]))
     assert second.endswith("; the interval excludes 0.")
 
@@ -362,7 +362,7 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize("dark", [False, True])
 def test_all_text_can_be_read_on_every_ground(dark: bool) -> None:
     chosen = colours(dark)
-    for name in (*FAMILIES, "ink", "pale"):
+    for name in (*STYLES, "ink", "pale"):
         text = luminance(chosen[f"var(--{name.replace('+', 'p')})"])
         for ground in ("paper", "ground", "focus"):
             under = luminance(chosen[f"var(--{ground})"])
@@ -371,10 +371,10 @@ def test_all_text_can_be_read_on_every_ground(dark: bool) -> None:
 
 
 def test_every_family_has_a_colour_and_a_mark_of_its_own() -> None:
-    looks = [(mark, name.startswith("f")) for name, (_, _, _, mark) in FAMILIES.items()]
-    assert len(set(looks)) == len(FAMILIES)
+    looks = [(style.mark, name.startswith("f")) for name, style in STYLES.items()]
+    assert len(set(looks)) == len(STYLES)
     for paper in (1, 2):
-        assert len({entry[paper] for entry in FAMILIES.values()}) == len(FAMILIES)
+        assert len({style[paper] for style in STYLES.values()}) == len(STYLES)
     css = palette_css()
     assert all(f"--{name}:{PAPER[name][0]}" in css for name in PAPER)
 
@@ -402,20 +402,21 @@ def shapes(panel: Panel) -> list[ElementTree.Element]:
     return [group for group in drawing.iter(f"{SVG}g") if group.get("data-guidance")]
 
 
-@pytest.mark.parametrize("measure", [DELTA, SHIFT, FACTOR])
-def test_bars_are_the_numbers_of_the_summary(core: Path, measure: Measure) -> None:
+@pytest.mark.parametrize("metric", [DELTA, SHIFT, FACTOR], ids=lambda metric: metric.name)
+def test_bars_are_the_numbers_of_the_summary(core: Path, metric: Metric) -> None:
     summary = summarise(read_results(core), resamples=100)
-    panels = bar_panels(summary, measure)
+    panels = bar_panels(summary, metric)
     assert [panel.name for panel in panels] == [
-        f"{measure.name.replace('_', '-')}-{do}" for do in summary.dos
+        f"{metric.name.replace('_', '-')}-{do}" for do in summary.dos
     ]
     rates: list[float] = []  # of places along the axis to numbers
     for do, panel in zip(summary.dos, panels, strict=True):
         drawn = shapes(panel)
-        assert len(drawn) == 3 * (3 if measure is FACTOR else 2)
+        assert len(drawn) == 3 * (3 if metric is FACTOR else 2)
         for group in drawn:
             cell = summary.cells[(do, str(group.get("data-guidance")))]
-            estimate = measure.of(cell)[str(group.get("data-attribute"))]
+            estimate = metric.value(summary, cell, str(group.get("data-attribute")))
+            assert isinstance(estimate, Estimate)
             ends = [float(str(group.get(f"data-{end}"))) for end in ("value", "low", "high")]
             assert ends == [estimate.value, estimate.low, estimate.high]
             bar = next(group.iter(f"{SVG}rect"))
@@ -434,9 +435,9 @@ def test_bars_are_the_numbers_of_the_summary(core: Path, measure: Measure) -> No
 
 
 def test_bars_of_another_unit_have_a_scale_of_their_own(clinic: Summary) -> None:
-    for measure in (DELTA, SHIFT):
-        (panel, *_) = bar_panels(clinic, measure)
-        units = {measure.unit(clinic, name) for name in clinic.space.names}
+    for metric in (DELTA, SHIFT):
+        (panel, *_) = bar_panels(clinic, metric)
+        units = {axis_label(clinic, metric, name) for name in clinic.space.names}
         assert len(units) == 2
         assert all(unit in panel.file for unit in units)
     assert "should follow" in panel.file  # finding, when age changes
@@ -562,7 +563,7 @@ def test_the_page_asks_for_nothing_outside(report: Report) -> None:
 def test_the_page_shows_what_the_summary_has(report: Report) -> None:
     text, summary = report.page.read_text("utf-8"), report.summary
     for line in reading(summary):
-        assert str(tag("p", line)) in text
+        assert tag("p", line) in text
     cell = summary.cells[("male", "cfg:3.0")]
     for value in (cell.effectiveness["male"].value, cell.delta["male"].value):
         assert f"{value:.1f}" in text
@@ -574,10 +575,10 @@ def test_the_page_shows_what_the_summary_has(report: Report) -> None:
     assert figures == text.count("<figcaption") - 1 == 7
     made = "n = 240 · 100 steps of DDIM · seed 0 · checkpoint 93b1e183a5a5 · commit b219736deadb"
     assert text.count(made) == figures + 1
-    assert "factual images" in text
+    assert "original images" in text
     assert "Composition: " in text
     assert "No weights for LPIPS" not in text
-    assert "No FID: it was not asked for." in text
+    assert "No FID: not requested." in text
 
 
 def test_numbers_of_the_paper_stand_beside_ours(tmp_path: Path) -> None:
@@ -587,22 +588,22 @@ def test_numbers_of_the_paper_stand_beside_ours(tmp_path: Path) -> None:
     assert "paper 98.8" in text
     assert "paper +12.3" in text
     assert "This run kept no pictures" in text
-    assert "Beside the truth" not in text
+    assert "Comparison with the truth" not in text
 
 
 def test_what_is_missing_says_why(few: Summary, tmp_path: Path) -> None:
-    auroc, lpips, fid = absent(few)
+    auroc, lpips, fid = missing_notes(few)
     assert "need at least 200 images, and this run has 32" in auroc
     assert lpips == f"N{MISSING[1:]}."
-    assert fid == "No FID: it was not asked for."
+    assert fid == "No FID: not requested."
     short = summary_of(tmp_path, n=8, reverse=False, settings=("cfg:3.0",), dos=("male",))
-    assert "No reversibility: the way back was not asked for." in absent(short)
+    assert "No reversibility: not requested." in missing_notes(short)
     bare = {"title": "", "commit": None, "command": "", "environment": {}}
     model = short.header["model"] | {"provenance": None}
     unknown = replace(short, header=short.header | bare | {"model": model}, composition=None)
     result = read_results(tmp_path)
     text = build_page(unknown, make_figures(unknown, result))
-    for said in ("not recorded", "unknown", "hardware that the run does not name", "one setting"):
+    for said in ("not recorded", "unknown", "unknown hardware", "one setting"):
         assert said in text
     assert ">–</td>" in text  # without an unguided setting nothing is relative
     assert "Composition: " not in text
@@ -627,8 +628,8 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
 
 
 def test_markup_escapes_what_is_not_markup() -> None:
-    made = tag("p", "<", [tag("b", 1.50)], None, Markup("&amp;"), title='"', data_x=None)
-    assert made == '<p title="&quot;">&lt;<b>1.5</b>&amp;</p>'
+    made = tag("p", "<", tag("b", r=1.50), Markup("&amp;"), title='"', data_x=None)
+    assert made == '<p title="&quot;">&lt;<b r="1.5"/>&amp;</p>'
 
 
 # Pictures ---------------------------------------------------------------------------------------
@@ -691,7 +692,7 @@ def test_strips_show_what_there_is(tmp_path: Path) -> None:
     index.write_text(json.dumps(whole), "utf-8")
     result = read_results(tmp_path)
     figures = make_figures(summarise(result, resamples=20), result)
-    assert [strip.name for strip in figures.strips] == [
+    assert [strip.name for strip in figures.all_strips] == [
         *("opening-male", "counterfactuals-male", "truth-male"),
     ]
 
@@ -702,32 +703,32 @@ def test_the_opening_is_the_image_that_the_intervention_changes_most(tmp_path: P
     result = read_results(tmp_path)
     summary, pictures = summarise(result, resamples=20), read_pictures(result)
     assert pictures is not None
-    opening = find_opening(summary, result, pictures)
+    opening = opening_strip(summary, result, pictures)
     assert opening is not None
-    assert opening.strip.do == "smiling"
-    titles = [group.title for group in opening.strip.groups]
-    assert titles == ["factual", "truth", "CFG 3.0", "FCFG 3.0 / 1.2"]
+    assert opening.do == "smiling"
+    titles = [group.title for group in opening.groups]
+    assert titles == ["original", "truth", "CFG 3.0", "FCFG 3.0 / 1.2"]
     change = (pictures.truth["smiling"] - pictures.factual).abs().mean(dim=(1, 2, 3))
     row = int(change.argmax())
-    shown = [next(iter(group.columns.values()))[0] for group in opening.strip.groups]
+    shown = [next(iter(group.columns.values()))[0] for group in opening.groups]
     assert (shown[0] == pictures.factual[row]).all()
     assert (shown[2] == pictures.answers[("smiling", "cfg:3.0")][row]).all()
     smiling = result.real[result.header["images"][row]]["attributes"]["smiling"]
     assert opening.words == (
-        "do(smiling): smiling is flipped, 0 to 1 and 1 to 0. Here smiling goes from "
+        "do(smiling): smiling is flipped, 0 to 1 and 1 to 0. Here smiling changes from "
         f"{smiling} to {1 - smiling}. Of the 5 images with pictures, this is the one that the "
         "truth changes most."
     )
-    unknown = find_opening(summary, result, replace(pictures, truth={}))
+    unknown = opening_strip(summary, result, replace(pictures, truth={}))
     assert unknown is not None
-    assert unknown.words.endswith("this is the one that the answer without guidance changes most.")
+    assert unknown.words.endswith("this is the one that the unguided counterfactual changes most.")
     guided = {key: images for key, images in pictures.answers.items() if key[1] != "none"}
-    alone = find_opening(summary, result, replace(pictures, truth={}, answers=guided))
+    alone = opening_strip(summary, result, replace(pictures, truth={}, answers=guided))
     assert alone is not None
     assert alone.words.endswith("this is the one that CFG 3.0 changes most.")
-    assert find_opening(summary, result, replace(pictures, answers={})) is None
+    assert opening_strip(summary, result, replace(pictures, answers={})) is None
     strange = replace(pictures, names=("?",) * 5)  # of which the results know nothing
-    assert "Here" not in find_opening(summary, result, strange).words  # type: ignore[union-attr]
+    assert "Here" not in opening_strip(summary, result, strange).words  # type: ignore[union-attr]
 
 
 def test_an_intervention_says_what_it_does(clinic: Summary, tmp_path: Path) -> None:
@@ -736,7 +737,7 @@ def test_an_intervention_says_what_it_does(clinic: Summary, tmp_path: Path) -> N
         f"age is set to that of another image, {min(ages):.4g} to {max(ages):.4g}; finding follows"
     )
     assert in_words(clinic, "race") == (
-        "race is set to another level, drawn at random: asian, black or white"
+        "race is set to another level at random: asian, black or white"
     )
     assert in_words(clinic, "sex+finding") == "sex and finding are flipped, 0 to 1 and 1 to 0"
     cells = {
@@ -745,7 +746,7 @@ def test_an_intervention_says_what_it_does(clinic: Summary, tmp_path: Path) -> N
     }
     header = clinic.header | {"continuous": "quantiles"}
     assert in_words(replace(clinic, cells=cells, header=header), "age") == (
-        "age is set to 31.5 or 72, the farther from its own value; finding follows"
+        "age is set to 31.5 or 72, whichever is farther from its own value; finding follows"
     )
     made = make_results(tmp_path, n=20, settings=SHORT, dos=("male",), pictures=1)
     text = write_report(made).page.read_text("utf-8")

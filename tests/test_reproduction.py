@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import outcomes
+import fake_results
 import reproduction_tables
 from agreement import Check, checks, rivals, signs
+from fake_results import CFG, FCFG
 from fcfg.evaluation.summary import Summary
-from outcomes import CFG, FCFG
 
 CLOSER, FARTHER = {"none": 0.12, CFG: 0.25, FCFG: 0.18}, {"none": 0.12, CFG: 0.18, FCFG: 0.25}
 AMPLIFIES, TARGET = "amplification (Δ) at most a third", "target Δ not below"
@@ -20,13 +20,13 @@ AMPLIFIES, TARGET = "amplification (Δ) at most a third", "target Δ not below"
 
 @pytest.fixture(scope="module")
 def agreeing(tmp_path_factory) -> Summary:
-    return outcomes.summary(tmp_path_factory.mktemp("agreeing"), reversal=CLOSER)
+    return fake_results.known_summary(tmp_path_factory.mktemp("agreeing"), reversal=CLOSER)
 
 
 @pytest.fixture(scope="module")
 def opposite(tmp_path_factory) -> Summary:
     folder = tmp_path_factory.mktemp("opposite")
-    return outcomes.summary(folder, reversal=FARTHER, strength=outcomes.swapped)
+    return fake_results.known_summary(folder, reversal=FARTHER, strength=fake_results.swapped)
 
 
 def held(found: list[Check], claim: str) -> Counter[bool | None]:
@@ -39,21 +39,21 @@ def test_every_claim_holds_where_effects_are_the_paper_s(agreeing: Summary) -> N
     assert {check.paper for check in found if "shift" not in check.claim} == {True}
     assert {check.paper for check in found if "shift" in check.claim} == {None}
     assert held(found, AMPLIFIES) == {True: 4}
-    assert held(found, TARGET) == held(found, "comes back closer (LPIPS)") == {True: 2}
+    assert held(found, TARGET) == held(found, "reverses closer (LPIPS)") == {True: 2}
 
 
 def test_no_claim_holds_where_effects_are_the_opposite(opposite: Summary) -> None:
     found = checks(opposite)
     assert {check.holds for check in found} == {False, None}
-    assert held(found, "comes back closer (MAE)") == {False: 2}
+    assert held(found, "reverses closer (MAE)") == {False: 2}
     assert held(found, AMPLIFIES) == {None: 4}  # global guidance does not amplify
 
 
 def test_amplification_that_stays_is_told(tmp_path: Path) -> None:
     def same(do: str, guidance: str, name: str) -> float:
-        return outcomes.paperlike(do, CFG if guidance == FCFG else guidance, name)
+        return fake_results.paperlike(do, CFG if guidance == FCFG else guidance, name)
 
-    found = checks(outcomes.summary(tmp_path, strength=same))
+    found = checks(fake_results.known_summary(tmp_path, strength=same))
     assert held(found, AMPLIFIES) == {False: 4}
     assert held(found, TARGET) == {True: 2}  # as far as global guidance, to the digit
     assert not [check for check in found if "back" in check.claim]  # nothing came back
@@ -61,9 +61,9 @@ def test_amplification_that_stays_is_told(tmp_path: Path) -> None:
 
 def test_a_target_that_is_missed_is_told(tmp_path: Path) -> None:
     def weak(do: str, guidance: str, name: str) -> float:
-        return outcomes.paperlike(do, "none" if guidance == FCFG else guidance, name)
+        return fake_results.paperlike(do, "none" if guidance == FCFG else guidance, name)
 
-    assert held(checks(outcomes.summary(tmp_path, strength=weak)), TARGET) == {False: 2}
+    assert held(checks(fake_results.known_summary(tmp_path, strength=weak)), TARGET) == {False: 2}
 
 
 def test_signs_are_compared_where_they_can_be_told(agreeing: Summary, opposite: Summary) -> None:
@@ -75,7 +75,7 @@ def test_signs_are_compared_where_they_can_be_told(agreeing: Summary, opposite: 
 
 
 def test_a_drawn_world_is_held_against_its_truth(tmp_path: Path) -> None:
-    drawn = outcomes.summary(tmp_path, truth=True, data="portraits", n=40)
+    drawn = fake_results.known_summary(tmp_path, truth=True, data="portraits", n=40)
     found = checks(drawn)
     assert {check.claim for check in found} == {"amplification (factor error) at most a third"}
     assert {check.holds for check in found} == {True}
@@ -85,10 +85,12 @@ def test_a_drawn_world_is_held_against_its_truth(tmp_path: Path) -> None:
 
 def test_the_paper_s_own_numbers_are_held_against_its_claims(tmp_path: Path) -> None:
     weak = "fcfg:affected=1.2,invariant=1.0"
-    found = checks(outcomes.summary(tmp_path, settings=["none", "cfg:1.2", weak], reversal={}))
+    found = checks(
+        fake_results.known_summary(tmp_path, settings=["none", "cfg:1.2", weak], reversal={})
+    )
     said = {(check.claim, check.do): check.paper for check in found}
-    assert said["comes back closer (MAE)", "smiling"] is True
-    assert said["comes back closer (LPIPS)", "smiling"] is False
+    assert said["reverses closer (MAE)", "smiling"] is True
+    assert said["reverses closer (LPIPS)", "smiling"] is False
 
 
 def test_rivals_have_the_same_rule_and_strength() -> None:
@@ -100,25 +102,27 @@ def test_rivals_have_the_same_rule_and_strength() -> None:
 
 
 def test_a_guidance_that_is_not_there_for_an_intervention_has_no_rival(tmp_path: Path) -> None:
-    made = outcomes.summary(tmp_path)
+    made = fake_results.known_summary(tmp_path)
     del made.cells["male", FCFG]
     assert {check.do for check in checks(made)} == {"smiling"}
 
 
 def test_the_page_says_what_agrees_and_what_does_not(tmp_path: Path) -> None:
-    outcomes.write(tmp_path / "celeba-core.jsonl.gz", reversal=CLOSER)
+    fake_results.known_results(tmp_path / "celeba-core.jsonl.gz", reversal=CLOSER)
     (tmp_path / "training.jsonl").write_text(json.dumps({"step": 1}) + "\n")
     page = reproduction_tables.part("celeba-hq", tmp_path)
     assert "### celeba-hq/core" in page
     assert "`fcfg evaluate tiny celeba-hq/core`" in page
-    assert "Of 12 Δ that the paper has, too, 8 are of its sign, 0 of the other," in page
+    assert "The paper has 12 of these Δ. 8 have the same sign, 0 the opposite one," in page
     assert "<br>*98.8 / +12.3*" in page
     assert "0 do not" in page
     assert "**no**" not in page
 
 
 def test_the_page_says_the_opposite_of_the_opposite(tmp_path: Path) -> None:
-    outcomes.write(tmp_path / "a.jsonl", reversal=FARTHER, strength=outcomes.swapped)
+    fake_results.known_results(
+        tmp_path / "a.jsonl", reversal=FARTHER, strength=fake_results.swapped
+    )
     page = reproduction_tables.part("celeba-hq", tmp_path)
     assert "**Claims.** 0 hold" in page
     assert "- do(smiling), FCFG 3.0 / 1.2, male: +" in page
@@ -127,14 +131,14 @@ def test_the_page_says_the_opposite_of_the_opposite(tmp_path: Path) -> None:
 
 def test_the_page_notes_the_slips_of_the_paper(tmp_path: Path) -> None:
     slip = "fcfg:affected=2.5,invariant=1.2"
-    outcomes.write(tmp_path / "a.jsonl", settings=["none", slip])
+    fake_results.known_results(tmp_path / "a.jsonl", settings=["none", slip])
     page = reproduction_tables.part("celeba-hq", tmp_path)
     assert "- The paper, do(male), FCFG 2.5 / 1.2: Young is 76.2 here and 71.1 in" in page
     assert "No factored guidance stands beside a global one" in page
 
 
 def test_the_page_shows_the_truth_of_a_drawn_world(tmp_path: Path) -> None:
-    outcomes.write(tmp_path / "a.jsonl", truth=True, data="portraits")
+    fake_results.known_results(tmp_path / "a.jsonl", truth=True, data="portraits")
     page = reproduction_tables.part("portraits", tmp_path)
     assert "smiling: AUROC / factor error" in page
     assert "MAE to the truth" in page

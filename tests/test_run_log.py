@@ -1,4 +1,4 @@
-"""What a run says of itself: the log, TensorBoard, the progress on a terminal and elsewhere."""
+"""The log of a run, TensorBoard, and progress on a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def steps(log: RunLog) -> list[tuple[str, int]]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> RunLog:
-    made = RunLog(tmp_path / "log.jsonl")
+    log = RunLog(tmp_path / "log.jsonl")
     for part in ("judge", "diffusion"):
         for step in range(1, 5):
-            made.write(part, step, loss=1 / step, rate=2.0)
-    return made
+            log.write(part, step, loss=1 / step, rate=2.0)
+    return log
 
 
 def test_every_event_is_a_line_and_what_was_there_stays(log: RunLog) -> None:
@@ -98,53 +98,45 @@ def reporter(*, terminal: bool, quiet: bool = False) -> tuple[ProgressReporter, 
 
 
 def test_a_terminal_shows_part_steps_and_loss() -> None:
-    made, screen = reporter(terminal=True)
-    with made:
-        made.begin("judge", 0, 40)
-        made.progress("judge", 30, 0.25)
-        made.progress("judge", 40, 0.125)
+    bar, screen = reporter(terminal=True)
+    with bar:
+        bar.progress("judge", 0, 40)
+        bar.progress("judge", 30, 40, 0.25)
+        bar.progress("judge", 40, 40, 0.125)
     shown = screen.getvalue()
     for text in ("judge", "40/40", "loss 0.1250", "it/s"):
         assert text in shown, text
     assert "\njudge: step" not in shown  # the bar says it
 
 
-def test_a_run_that_goes_on_says_where() -> None:
-    for terminal in (True, False):
-        made, screen = reporter(terminal=terminal)
-        with made:
-            made.begin("judge", 20, 40)
-        assert "judge: going on at step 20 of 40\n" in screen.getvalue()
-
-
 def test_a_new_part_gets_a_new_bar() -> None:
-    made, screen = reporter(terminal=True)
-    with made:
-        made.counted("reading images", 0, 8)
-        made.counted("reading images", 8, 8)
-        assert "8/8" in rendered(made)
-        made.begin("diffusion", 0, 10)
-        assert "reading images" not in rendered(made)
-        assert "0/10" in rendered(made)
+    bar, screen = reporter(terminal=True)
+    with bar:
+        bar.progress("reading images", 0, 8)
+        bar.progress("reading images", 8, 8)
+        assert "8/8" in rendered(bar)
+        bar.progress("diffusion", 0, 10)
+        assert "reading images" not in rendered(bar)
+        assert "0/10" in rendered(bar)
     assert "reading images" in screen.getvalue()
 
 
-def rendered(made: ProgressReporter) -> str:
+def rendered(bar: ProgressReporter) -> str:
     """The bars as they are now."""
     page = Console(file=io.StringIO(), width=120, color_system=None)
-    page.print(made._bar.get_renderable())
+    page.print(bar._bar.get_renderable())
     return page.file.getvalue()
 
 
 def test_elsewhere_lines_come_now_and_then_and_at_the_end(monkeypatch) -> None:
-    made, screen = reporter(terminal=False)
+    bar, screen = reporter(terminal=False)
     clock = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    with made:
-        made.begin("diffusion", 0, 10)
+    with bar:
+        bar.progress("diffusion", 0, 10)
         for step in range(1, 11):
             clock[0] += 10  # a line every half minute at most
-            made.progress("diffusion", step, 1 / step)
+            bar.progress("diffusion", step, 10, 1 / step)
     assert screen.getvalue().splitlines() == [
         "diffusion: step 4 of 10, loss 0.2500, 10.0 s/it, about 60 s left",
         "diffusion: step 8 of 10, loss 0.1250, 10.0 s/it, about 20 s left",
@@ -153,54 +145,53 @@ def test_elsewhere_lines_come_now_and_then_and_at_the_end(monkeypatch) -> None:
 
 
 def test_the_time_that_is_left_counts_the_steps_of_this_run_alone(monkeypatch) -> None:
-    made, screen = reporter(terminal=False)
+    bar, screen = reporter(terminal=False)
     clock = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    with made:
-        made.begin("diffusion", 1000, 2000)
+    with bar:
+        bar.progress("diffusion", 1000, 2000)
         clock[0] += 40
-        made.progress("diffusion", 1100, 0.5)
-        made.counted("reading images", 0, 8)
+        bar.progress("diffusion", 1100, 2000, 0.5)
+        bar.progress("reading images", 0, 8)
         clock[0] += 40
-        made.counted("reading images", 0, 8)  # nothing to divide by
+        bar.progress("reading images", 0, 8)  # nothing to divide by
     assert screen.getvalue().splitlines() == [
-        "diffusion: going on at step 1000 of 2000",
         "diffusion: step 1100 of 2000, loss 0.5000, 2.5 it/s, about 6 min left",
         "reading images: 0 of 8",
     ]
 
 
 def test_images_are_counted_without_a_loss() -> None:
-    made, screen = reporter(terminal=False)
-    with made:
+    bar, screen = reporter(terminal=False)
+    with bar:
         for done in (0, 4, 8):
-            made.counted("reading images", done, 8)
+            bar.progress("reading images", done, 8)
         for done in (0, 3):
-            made.counted("drawing portraits", done, 3)
+            bar.progress("drawing portraits", done, 3)
     assert screen.getvalue() == "reading images: 8 of 8\ndrawing portraits: 3 of 3\n"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_quiet_one_shows_nothing(terminal: bool) -> None:
-    made, screen = reporter(terminal=terminal, quiet=True)
-    with made:
-        made.counted("reading images", 8, 8)
-        made.begin("judge", 20, 40)
-        made.progress("judge", 40, 0.25)
-        made.say("done")
+    bar, screen = reporter(terminal=terminal, quiet=True)
+    with bar:
+        bar.progress("reading images", 8, 8)
+        bar.progress("judge", 20, 40)
+        bar.progress("judge", 40, 40, 0.25)
+        bar.say("done")
     assert screen.getvalue() == ""
 
 
 def test_by_default_it_is_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProgressReporter() as made:
-        made.say("done")
-    with ProgressReporter(quiet=True) as made:
-        made.say("nothing")
+    with ProgressReporter() as bar:
+        bar.say("done")
+    with ProgressReporter(quiet=True) as bar:
+        bar.say("nothing")
     assert capsys.readouterr() == ("", "done\n")
 
 
 def test_a_path_is_said_as_it_is() -> None:
-    made, screen = reporter(terminal=False)
+    bar, screen = reporter(terminal=False)
     path = "runs/[bold]/[/x]/:smile:/" + "long/" * 50
-    made.say(path)
+    bar.say(path)
     assert screen.getvalue() == path + "\n"

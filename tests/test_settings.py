@@ -1,4 +1,4 @@
-"""What a training run is told: presets, files, overrides, refusals."""
+"""The training configuration: presets, files, overrides, errors."""
 
 from __future__ import annotations
 

@@ -76,11 +76,11 @@ def test_spaces_and_whole_numbers_are_read() -> None:
 
 
 def test_a_name_makes_its_rule() -> None:
-    assert isinstance(Guidance.none().formula, CFG)
-    assert isinstance(Guidance.fcfg(a=1).formula, CFG)
-    assert Guidance.cfgpp(0.1).replace(raw=True).formula == CFGPlusPlus(raw=True)
-    assert Guidance.apg(2.0).formula == APG(eta=0.0, momentum=-0.75, radius=2.5)
-    assert Guidance.fapg(a=2.0).replace(eta=0.3).formula == APG(eta=0.3)
+    assert Guidance.none().rule is None
+    assert isinstance(Guidance.fcfg(a=1).rule, CFG)
+    assert Guidance.cfgpp(0.1).replace(raw=True).rule == CFGPlusPlus(raw=True)
+    assert Guidance.apg(2.0).rule == APG(eta=0.0, momentum=-0.75, radius=2.5)
+    assert Guidance.fapg(a=2.0).replace(eta=0.3).rule == APG(eta=0.3)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,8 @@ def test_a_name_makes_its_rule() -> None:
         (lambda: Guidance.cfg(10**400), "weight of 'all'", ["0 or more"]),
         (lambda: Guidance.fcfg(**{"a,b": 1}), "name", ["'a,b'"]),
         (lambda: Guidance("foo", False, ()), "guidance", ["'foo'", "constructors"]),
-        (lambda: Guidance("cfg", False, (), start=0.9, stop=0.1), "option start", ["less than"]),
+        (lambda: Guidance(None, False, (("all", 3),)), "guidance", ["None with 1 weights"]),
+        (lambda: Guidance(CFG(), False, (), start=0.9, stop=0.1), "option start", ["less than"]),
         (
             lambda: Guidance.parse(3),
             "guidance",

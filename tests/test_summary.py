@@ -16,11 +16,11 @@ from scipy.stats import rankdata
 from sklearn.metrics import mean_absolute_error, roc_auc_score
 
 from evaluations import answers, asked, evaluation, tiny_model
+from fake_results import make_results
 from fcfg.evaluation import Result, Summary, read_results, summarise
 from fcfg.evaluation import result_files as files_module
 from fcfg.evaluation.result_files import JSON
 from refusal import refused
-from results import make_results
 
 CFG, FCFG = "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"
 

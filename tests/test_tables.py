@@ -9,15 +9,21 @@ from pathlib import Path
 
 import pytest
 
-import outcomes
+import fake_results
+from fake_results import CFG, FCFG, make_results
 from fcfg.evaluation import Summary, read_results, summarise
-from fcfg.reports.latex import configuration, escaped
-from fcfg.reports.metric_values import METRICS, entries
+from fcfg.evaluation.metric_table import METRICS
 from fcfg.reports.paper import match
-from fcfg.reports.tables import csv_table, latex_table, markdown_table, write_tables
-from outcomes import CFG, FCFG
+from fcfg.reports.tables import (
+    configuration,
+    csv_table,
+    entries,
+    escaped,
+    latex_table,
+    markdown_table,
+    write_tables,
+)
 from refusal import refused
-from results import make_results
 
 BACK = {"none": 0.12, CFG: 0.25, FCFG: 0.18}
 ODD = "lung_mass & 5 % {a} #1 $ ~ ^ \\"
@@ -25,7 +31,7 @@ ODD = "lung_mass & 5 % {a} #1 $ ~ ^ \\"
 
 @pytest.fixture(scope="module")
 def summary(tmp_path_factory) -> Summary:
-    return outcomes.summary(tmp_path_factory.mktemp("run"), reversal=BACK, fid=20.0)
+    return fake_results.known_summary(tmp_path_factory.mktemp("run"), reversal=BACK, fid=20.0)
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +85,13 @@ def test_the_null_intervention_is_in_the_csv(records) -> None:
 
 
 def test_the_paper_of_another_data_set_stays_out(tmp_path: Path) -> None:
-    found = entries(outcomes.summary(tmp_path, data="folder"))
+    found = entries(fake_results.known_summary(tmp_path, data="folder"))
     assert not any(entry.paper is not None for entry in found.values())
 
 
 def test_a_note_comes_with_the_row_that_needs_it(tmp_path: Path) -> None:
     slip = "fcfg:affected=2.5,invariant=1.2"
-    found = entries(outcomes.summary(tmp_path, settings=["none", slip]))
+    found = entries(fake_results.known_summary(tmp_path, settings=["none", slip]))
     notes = {(entry.do, entry.guidance): entry.note for entry in found.values()}
     assert "71.1" in notes["male", slip]
     assert notes["smiling", slip] == ""
@@ -116,7 +122,7 @@ def test_the_latex_is_well_formed_in_the_layout_of_the_paper(summary: Summary) -
 
 def test_names_and_options_of_any_kind_are_printed_as_they_are(tmp_path: Path) -> None:
     attributes = {"a_b & 5 %": {"kind": "binary"}, "{#$~^\\}": {"kind": "binary"}}
-    made = outcomes.summary(
+    made = fake_results.known_summary(
         tmp_path,
         attributes=attributes,
         dos=["a_b & 5 %"],
@@ -146,7 +152,7 @@ def test_lambda_is_the_letter_of_cfgpp() -> None:
 
 
 def test_too_few_images_show_shifts_instead(tmp_path: Path) -> None:
-    few = outcomes.summary(tmp_path, n=20, composition=False)
+    few = fake_results.known_summary(tmp_path, n=20, composition=False)
     text = latex_table(few)
     check_latex(text)
     assert "smiling shift" in text
@@ -160,7 +166,9 @@ def test_a_continuous_attribute_has_an_error_in_its_own_unit(tmp_path: Path) -> 
         "sex": {"kind": "binary"},
         "age": {"kind": "continuous", "low": 0, "high": 100},
     }
-    made = outcomes.summary(tmp_path, attributes=attributes, dos=["sex"], data="mimic-cxr")
+    made = fake_results.known_summary(
+        tmp_path, attributes=attributes, dos=["sex"], data="mimic-cxr"
+    )
     units = {entry.metric: entry.unit for key, entry in entries(made).items() if key[3] == "age"}
     assert units["error"] == units["delta"] == "units of age"
     assert units["shift"] == "sd"
@@ -182,7 +190,7 @@ def test_attributes_of_all_kinds_stand_in_one_table(tmp_path: Path) -> None:
 
 
 def test_not_every_guidance_need_be_there_for_every_intervention(tmp_path: Path) -> None:
-    whole = outcomes.summary(tmp_path, reversal=BACK)
+    whole = fake_results.known_summary(tmp_path, reversal=BACK)
     del whole.cells["male", CFG]
     check_latex(latex_table(whole))
     assert latex_table(whole).count("& CFG &") == 1
@@ -207,7 +215,7 @@ def test_markdown_shows_what_is_asked_for(tmp_path: Path, summary: Summary) -> N
     only = markdown_table(summary, dos=["male"], paper=False)
     assert "| smiling |" not in only
     assert "<br>" not in only
-    drawn = outcomes.summary(tmp_path, truth=True, lpips=False, data="portraits")
+    drawn = fake_results.known_summary(tmp_path, truth=True, lpips=False, data="portraits")
     shown = markdown_table(
         drawn, attributes=["factor_error"], images=["truth_mae", "change_lpips"]
     )
@@ -223,7 +231,7 @@ def test_markdown_of_unknown_metrics_and_interventions_is_refused(summary: Summa
 
 
 def test_no_number_is_a_negative_zero(tmp_path: Path) -> None:
-    made = outcomes.summary(tmp_path, settings=["none"])
+    made = fake_results.known_summary(tmp_path, settings=["none"])
     for text in (latex_table(made), markdown_table(made)):
         assert not re.search(r"-0\.0+\b|-\$0\.0+\b", text)
 

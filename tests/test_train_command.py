@@ -1,4 +1,4 @@
-"""``fcfg train`` as a stranger types it."""
+"""``fcfg train``, run as a command."""
 
 from __future__ import annotations
 
@@ -216,11 +216,11 @@ def test_a_model_says_nothing_of_the_folders_of_its_trainer(elsewhere: Path) -> 
     for path in (elsewhere / "copy").iterdir():
         assert str(elsewhere).encode() not in path.read_bytes()
     assert fcfg.load("copy").provenance["training"]["data"]["path"] == "faces"
-    asked = Experiment(do=("bright",), guidance=(), balance=())
-    names = choose_subset(fcfg.load("runs/faces"), asked).names
+    experiment = Experiment(do=("bright",), guidance=(), balance=())
+    names = choose_subset(fcfg.load("runs/faces"), experiment).names
     with refused("data 'folder' of the model", "--data DIR"):
-        choose_subset(fcfg.load("copy"), asked)
-    assert choose_subset(fcfg.load("copy"), asked, data=elsewhere / "faces").names == names
+        choose_subset(fcfg.load("copy"), experiment)
+    assert choose_subset(fcfg.load("copy"), experiment, data=elsewhere / "faces").names == names
 
 
 def test_data_that_lie_elsewhere_are_found(elsewhere: Path, capsys) -> None:

@@ -53,10 +53,12 @@ def test_held_out_losses_say_whether_the_condition_is_used(tmp_path: Path) -> No
     recorder = Recorder()
     out = train(tiny(diffusion={"steps": 2}), tmp_path / "run", "diffusion", reporter=recorder)
     entry = next(e for e in log_of(out) if e["step"] == 2 and "validation_loss" in e)
-    told, untold = (entry[f"validation_{word}_condition"] for word in ("with", "without"))
-    assert told != untold
+    conditional, unconditional = (
+        entry[f"validation_{word}_condition"] for word in ("with", "without")
+    )
+    assert conditional != unconditional
     assert any("no better with their attributes" in line for line in recorder.said) == (
-        told >= untold
+        conditional >= unconditional
     )
     objective = DenoisingObjective(fcfg.load(out).denoiser, p_null=0.5, p_group=0.0)
     draws = objective.draw((4, 3, 8, 8), torch.Generator().manual_seed(0))
@@ -67,13 +69,15 @@ def test_held_out_losses_say_whether_the_condition_is_used(tmp_path: Path) -> No
     assert all(variant[:2] == draws[:2] for variant in variants.values())
 
 
-@pytest.mark.parametrize(("told", "advised"), [(0.1, False), (0.2, True), (0.3, True)])
-def test_a_condition_that_tells_nothing_is_said_at_the_end(told: float, advised: bool) -> None:
+@pytest.mark.parametrize(("conditional", "advised"), [(0.1, False), (0.2, True), (0.3, True)])
+def test_a_condition_without_effect_is_reported_at_the_end(
+    conditional: float, advised: bool
+) -> None:
     objective = DenoisingObjective(new_denoiser(tiny()), p_null=0.5, p_group=0.0)
-    losses = {"validation_with_condition": told, "validation_without_condition": 0.2}
+    losses = {"validation_with_condition": conditional, "validation_without_condition": 0.2}
     advice = objective.advice(losses)
     assert (advice is not None) == advised
-    assert advice is None or f"(loss {told}) than without (0.2)" in advice
+    assert advice is None or f"(loss {conditional}) than without (0.2)" in advice
 
 
 def test_the_same_seed_trains_the_same_pipeline_and_another_another(
@@ -95,6 +99,7 @@ def test_a_finished_run_is_not_run_again_and_a_longer_one_goes_on(
     assert (out / "config.json").read_bytes() == before
     train(tiny(), out, "diffusion", reporter=recorder)
     assert recorder.begun[-1] == ("diffusion", 8, 12)
+    assert "diffusion: going on at step 8 of 12" in recorder.said
     a, b = weights(out), weights(finished)
     assert all(torch.equal(a[key], b[key]) for key in a if key.startswith("denoiser"))
 
@@ -212,9 +217,9 @@ def test_batches_that_do_not_divide_among_processes_are_refused() -> None:
 
 def test_a_process_trains_in_one_way_only(tmp_path: Path) -> None:
     accelerator_for(tiny().run)  # as by a run before
-    asked = tiny(run={"precision": "bf16"})
+    config = tiny(run={"precision": "bf16"})
     with refused("run.precision and run.device", "float32 on cpu", "bf16 on cpu", "fcfg train"):
-        train(asked, tmp_path / "run")
+        train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from fcfg.evaluation.metric_table import effectiveness
 from fcfg.evaluation.summary import Cell, Estimates, Summary
 from fcfg.metrics import Estimate, amplification
-from fcfg.reports.metric_values import effectiveness
 from fcfg.reports.numbers import number, with_interval
 from fcfg.reports.paper import PaperRow, dataset_of, match, meaning
 
@@ -129,7 +129,7 @@ class _Pair:
     def _discrete(self, cell: Cell) -> Estimates:
         """Δ of AUROC alone: of an error, a larger one is not amplification."""
         found = cell.delta.items()
-        return {name: e for name, e in found if effectiveness(self.summary, name) == "auroc"}
+        return {name: e for name, e in found if effectiveness(self.summary, name).name == "auroc"}
 
     def _amplification(self, word: str, name: str, theirs: Estimate, ours: Estimate) -> Check:
         digits = 1 if word == "Δ" else 3
@@ -157,7 +157,7 @@ class _Pair:
         holds = gap.value < 0 if gap.excludes_zero else None
         said = _order(*self.rows, word) if self.rows else None
         text = with_interval(gap, 3, signed=True)
-        return self._check(f"comes back closer ({word})", "", text, holds, said)
+        return self._check(f"reverses closer ({word})", "", text, holds, said)
 
     def _check(
         self, claim: str, attribute: str, ours: str, holds: bool | None, paper: bool | None

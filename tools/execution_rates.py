@@ -1,16 +1,15 @@
-"""How fast a network is evaluated, prepared in every way: rows a second.
+"""How fast a network is evaluated, by how it is prepared: rows per second.
 
     python tools/execution_rates.py [--rows 1 2 8 32 96] [--threads 2] [--out FILE]
     python tools/execution_rates.py --ways prepared bf16 --rows 8
 
-The ways take turns in one process, on random images of the shipped model, and the median of each
-is reported: what else a machine does hits all of them alike.
+The settings take turns in one process, on random images, so that other load on the machine
+affects all of them alike. Medians are reported.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import statistics
 import time
@@ -21,7 +20,7 @@ import torch
 
 import fcfg
 from fcfg.evaluation.provenance import collect_provenance
-from fcfg.support.files import write_atomically
+from study import write_json
 
 WAYS: dict[str, dict[str, Any] | None] = {
     "as loaded": None,
@@ -33,7 +32,7 @@ WAYS: dict[str, dict[str, Any] | None] = {
 
 
 def prepared(args: argparse.Namespace, way: str, rows: int) -> fcfg.Denoiser:
-    """The model, prepared in one way for a number of rows."""
+    """Load the model, and prepare it for a number of rows."""
     pipeline, options = fcfg.load(args.model).to(args.device), WAYS[way]
     if options is not None:
         pipeline.prepare(**options, batch_size=rows)
@@ -42,23 +41,23 @@ def prepared(args: argparse.Namespace, way: str, rows: int) -> fcfg.Denoiser:
 
 @torch.no_grad()
 def seconds(denoiser: fcfg.Denoiser, rows: int, size: int) -> float:
-    """Of one evaluation."""
+    """Time one evaluation."""
     device = denoiser.device
     x = torch.randn(rows, denoiser.channels, size, size, device=device)
     t = torch.full((rows,), 500, device=device)
     c = torch.randn(rows, denoiser.embedder.condition_width, device=device)
     _ = torch.cuda.synchronize() if device.type == "cuda" else None
     start = time.perf_counter()
-    denoiser(x, t, c).sum().item()  # which waits for a GPU
+    denoiser(x, t, c).sum().item()  # waits for a GPU
     return time.perf_counter() - start
 
 
 def measured(args: argparse.Namespace, rows: int) -> dict[str, float]:
-    """Rows a second of every way."""
+    """Measure the rows per second of all settings."""
     ways = {way: prepared(args, way, rows) for way in args.ways}
     size = fcfg.load(args.model).denoiser.network.config.size
     for denoiser in ways.values():
-        seconds(denoiser, rows, size)  # which compiles it
+        seconds(denoiser, rows, size)  # compiles it
     repeats = max(3, min(args.repeats, 200 // rows))
     turns = [[seconds(d, rows, size) for d in ways.values()] for _ in range(repeats)]
     taken = [statistics.median(column) for column in zip(*turns, strict=True)]
@@ -72,9 +71,11 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 2, 8, 32, 96])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of a CPU")
+    parser.add_argument(
+        "--threads", type=int, default=torch.get_num_threads(), help="threads of the CPU"
+    )
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--commit", help="of the code, where git cannot be asked")
+    parser.add_argument("--commit", help="commit of the code, where git is missing")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args(words)
     torch.set_num_threads(args.threads)
@@ -90,7 +91,7 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
         found["rows_per_second"][str(rows)] = rates = measured(args, rows)
         print(rows, rates, flush=True)
         if args.out is not None:
-            write_atomically(args.out, json.dumps(found, indent=2).encode() + b"\n")
+            write_json(args.out, found)
     return found
 
 

@@ -2,6 +2,7 @@
 
     python tools/pages.py            # write them
     python tools/pages.py --check    # exit with 1 if a page or figure is out of date
+    python tools/pages.py --hero     # also draw the picture of README, which runs a model
 
 A section stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. PAGES says which
 sections stand on which page: to move a section, move its two marks, and its name in PAGES. Every
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from PIL import Image
 
+import hero
 import portraits_figure
 import reproduction_tables
 import solver_tables
@@ -32,18 +34,19 @@ MODELS = "src/fcfg/pipeline/models"
 
 #: The sections of every page, in any order.
 PAGES: dict[str, tuple[str, ...]] = {
-    "README.md": ("portraits-core", "real-faces"),
-    "docs/choosing.md": (
+    "README.md": ("portraits-brief",),
+    "docs/own-data.md": ("shapes-weights",),
+    "docs/reproduction.md": ("claims", "real-faces", "portraits-brief", "radiographs-brief"),
+    "docs/results-celeba.md": ("reproduction/celeba-hq", "reversibility"),
+    "docs/results-portraits.md": ("reproduction/portraits", "reproduction/portraits-causal"),
+    "docs/results-radiographs.md": (
+        *("reproduction/nih-cxr14", "reproduction/embed", "reproduction/mimic-cxr"),
+    ),
+    "docs/results-solvers.md": (
         *("solvers/portraits-tf32", "solvers/portraits", "solvers/portraits-cpu"),
         "solvers/celeba",
     ),
-    "docs/own-data.md": ("shapes-weights",),
-    "docs/reproduction.md": (
-        *("reproduction/celeba-hq", "reversibility", "reproduction/embed"),
-        *("reproduction/mimic-cxr", "reproduction/nih-cxr14", "reproduction/portraits"),
-        "reproduction/portraits-causal",
-    ),
-    "docs/speed.md": (
+    "docs/results-speed.md": (
         *("bench/h200", "bench/h200-training", "bench/cpu", "precision", "execution-cpu"),
         *("recorded-steps/celeba-hq", "recorded-steps/portraits", "recorded-steps/compiled"),
     ),
@@ -54,9 +57,12 @@ PAGES: dict[str, tuple[str, ...]] = {
 
 #: Sections with a name of their own.
 SECTIONS: dict[str, Callable[[], str]] = {
+    "claims": reproduction_tables.claims_held,
     "execution-cpu": speed_tables.execution,
+    "portraits-brief": reproduction_tables.portraits_brief,
     "precision": speed_tables.precision,
     "presets": training_tables.presets_table,
+    "radiographs-brief": reproduction_tables.radiographs_brief,
     "real-faces": reproduction_tables.main_claim,
     "reversibility": reproduction_tables.reversibility,
     "training-throughput": training_tables.throughput_table,
@@ -130,6 +136,8 @@ def figures() -> dict[str, str | Image.Image]:
 def main(words: list[str]) -> int:
     """Write what is out of date, or only name it."""
     wanted = {page: filled(page) for page in PAGES} | figures()
+    if "--hero" in words:
+        wanted["docs/figures/hero.png"] = hero.draw()
     stale = [path for path, content in wanted.items() if not up_to_date(ROOT / path, content)]
     for path in stale:
         content = wanted[path]

@@ -1,59 +1,56 @@
-r"""How far rounding moves an answer, beside how far the solver does.
+r"""How far rounding moves a counterfactual, compared with the error of the solver.
 
     python tools/precision.py runs/faces --do smiling --images 64 --out result.json
 
-Counterfactuals of held-out images under FCFG, by the default way, in float32; every row says how
-far those of another precision are from them, and how well each comes back. Two rows in bf16 ask
-the float32 network in the half of the steps that is next to the noise, or to the image: where a
-half mattered, it would show. The last row is float32 again by a much finer way (``--finer``): what
-the solver leaves, which rounding has to be small against.
+The reference are counterfactuals of held-out images under FCFG, with default sampling, in float32.
+Every row gives the distance to another precision, and the error of the reversed image. Two rows in
+bf16 use the float32 network for the noisiest or the cleanest half of the steps. The last row is
+float32 with many more steps (``--finer``): the error of the solver, which rounding should be small
+against.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 import fcfg
 from fcfg.diffusion.prediction import Evaluate
 from fcfg.evaluation import Experiment, choose_subset
-from fcfg.evaluation.provenance import collect_provenance, without_folders
 from fcfg.evaluation.subset import draw_targets
 from fcfg.metrics import image_mae
 from fcfg.sampling import PRESETS, SamplingConfig
-from fcfg.support.files import write_atomically
+from study import intervention_arguments, provenance, write_json
 
 GUIDANCE = "fcfg:affected=3.0,invariant=1.2"
 
 
 class PartlyExact:
-    """Asks one network above a time, and another below it.
+    """Evaluates one network above a time, and another below it, in float32.
 
     Args:
-        above: Asked next to the noise.
-        below: Asked next to the image.
-        time: Between them.
+        above: Network for the noisiest steps.
+        below: Network for the cleanest steps.
+        time: Time that separates them.
     """
 
     def __init__(self, above: Evaluate, below: Evaluate, time: int) -> None:
         self.above, self.below, self.time = above, below, time
 
     def __call__(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
-        """What the one whose turn it is says, in float32."""
-        asked = self.above if int(t[0]) > self.time else self.below
-        return asked(x, t, c).float()
+        """Predict the noise."""
+        network = self.above if int(t[0]) > self.time else self.below
+        return network(x, t, c).float()
 
 
 class Question:
-    """One intervention on held-out images, there and back."""
+    """One intervention on held-out images, and its reversal."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.pipeline = fcfg.load(args.model).to(args.device)
@@ -67,7 +64,7 @@ class Question:
         self.rows = args.batch_size
 
     def answer(self, way: SamplingConfig) -> tuple[Tensor, Tensor]:
-        """Counterfactuals, and what comes back."""
+        """Return counterfactuals and reversed images."""
         pipeline, guidance = self.pipeline, fcfg.Guidance.parse(GUIDANCE)
         abduction = pipeline.abduct(
             self.subset.images, self.subset.attributes, sampling=way, batch_size=self.rows
@@ -76,7 +73,7 @@ class Question:
         return pair.images, pipeline.reverse(pair, batch_size=self.rows).images
 
     def middle(self, way: SamplingConfig) -> int:
-        """The time that halves its steps."""
+        """Return the time after half of the steps."""
         times = way.times(self.pipeline.denoiser.schedule)
         return times[len(times) // 2]
 
@@ -84,7 +81,7 @@ class Question:
 def answers(
     question: Question, args: argparse.Namespace
 ) -> Iterator[tuple[str, SamplingConfig, Any]]:
-    """Every precision, the reference first, and the finer way last."""
+    """Yield the images of every precision, the reference first and the finer sampling last."""
     pipeline, way, finer = question.pipeline, PRESETS["default"], SamplingConfig.parse(args.finer)
     denoiser = pipeline.denoiser
     pipeline.prepare("float32")
@@ -104,31 +101,14 @@ def answers(
     yield "float32", finer, question.answer(finer)
 
 
-def arguments(words: list[str]) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("model", help="folder, or name of a shipped model")
-    add("--do", required=True, help="the attribute to intervene on, and back")
-    add("--images", type=int, default=64, help="at most so many, balanced")
-    add("--finer", default="dpm-2m karras 200", metavar="'SOLVER GRID STEPS'")
-    add("--data", type=Path, help="the data set, if it is not where it was in training")
-    add("--batch-size", type=int, default=4096, help="network rows at once")
-    add("--compile", action="store_true", help="compile the network in bf16")
-    add("--commit", help="of the code, where git cannot be asked")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--out", type=Path, required=True, help="JSON file to write")
-    return parser.parse_args(words)
-
-
 def main(words: list[str]) -> None:
-    """Measure, and write after each row what is there."""
-    args = arguments(words)
-    about = collect_provenance(args.device, "", compiled=args.compile, commit=args.commit)
-    command = shlex.join(["python", "tools/precision.py", *without_folders(words)])
+    """Measure, and write the file after each row."""
+    parser = intervention_arguments(__doc__)
+    parser.add_argument("--finer", default="dpm-2m karras 200", metavar="'SOLVER GRID STEPS'")
+    args = parser.parse_args(words)
     question, exact, rows = Question(args), None, []
-    model = {"name": Path(args.model).name}
-    result = {**about, "command": command, "model": model, "do": args.do, "rows": rows}
+    about = provenance("precision", words, args)
+    result = {**about, "model": {"name": Path(args.model).name}, "do": args.do, "rows": rows}
     for precision, way, (images, back) in answers(question, args):
         exact = images if exact is None else exact
         away = (images - exact).abs()
@@ -143,8 +123,7 @@ def main(words: list[str]) -> None:
             }
         )
         print(json.dumps(rows[-1]), flush=True)
-        data = json.dumps(result, indent=1, allow_nan=False).encode() + b"\n"
-        write_atomically(args.out, data)
+        write_json(args.out, result)
 
 
 if __name__ == "__main__":

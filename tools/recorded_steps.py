@@ -1,11 +1,11 @@
-"""What it saves to tell a GPU of a whole step at once: seconds of a counterfactual, by images.
+"""What CUDA graphs of whole steps save: seconds of a counterfactual, by number of images.
 
-    python tools/recorded_steps.py --device cuda [--subject celeba-hq] [--images 1 4 16 42]
-    python tools/recorded_steps.py --device cuda --subject portraits --compile
+    python tools/recorded_steps.py --device cuda [--model celeba-hq] [--images 1 4 16 42]
+    python tools/recorded_steps.py --device cuda --model portraits --compile
 
-The same network answers the same question at the default quality, prepared in every way: told
-kernel by kernel; compiled, with the kernels of the network at once; and with all kernels of a step
-at once, network, rule and update. The ways take turns in one process.
+The same network computes the same counterfactuals with default sampling: launching kernel by
+kernel; compiled, with one graph for the network; and with one graph for a whole step, which
+includes network, rule and update. The settings take turns in one process.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
-import json
-import shlex
 import statistics
 import sys
 import time
@@ -25,54 +23,58 @@ import torch
 from torch import Tensor
 
 import fcfg
-from fcfg.bench.bench_model import Question, preset_subject, stored_subject
-from fcfg.evaluation.provenance import collect_provenance, without_folders
-from fcfg.support.files import write_atomically
+from fcfg.bench import BenchModel, Workload
 from fcfg.training import presets
+from study import provenance, write_json
 
 KERNELS, NETWORK, STEP = "kernel by kernel", "network at once", "step at once"
 
 
 def prepared(
-    question: Question, precision: str, told: str, *, compiled: bool
+    workload: Workload, precision: str, launch: str, *, compiled: bool
 ) -> fcfg.CounterfactualPipeline:
-    """The model, told of its work in one of these ways."""
-    pipeline = question.subject.fresh().prepare(
-        precision, compile=compiled, batch_size=question.rows_at_once, cuda_graphs=told != KERNELS
+    """Prepare the model for one way of launching kernels."""
+    pipeline = workload.model.fresh().prepare(
+        precision,
+        compile=compiled,
+        batch_size=workload.rows_at_once,
+        cuda_graphs=launch != KERNELS,
     )
-    if told == NETWORK:  # asked through another's hands, a step is not recorded
+    if launch == NETWORK:  # a step is not recorded if its network is wrapped
         pipeline.denoiser.evaluate = functools.partial(pipeline.denoiser.evaluate)
     return pipeline
 
 
-def seconds(pipeline: fcfg.CounterfactualPipeline, question: Question) -> tuple[float, Tensor]:
-    """Of one answer, and the images; they come back, so that nothing is left to wait for."""
+def seconds(pipeline: fcfg.CounterfactualPipeline, workload: Workload) -> tuple[float, Tensor]:
+    """Return the seconds of one call, and the images, whose copy to the CPU waits for the GPU."""
     start = time.perf_counter()
     pair = pipeline.counterfactual(
-        question.images, question.attributes, question.do, batch_size=question.rows_at_once
+        workload.images, workload.attributes, workload.do, batch_size=workload.rows_at_once
     )
     return time.perf_counter() - start, pair.trajectory.x
 
 
-def measured(question: Question, precision: str, args: argparse.Namespace) -> dict[str, Any]:
-    """A row: the same question in every way."""
+def measured(workload: Workload, precision: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Measure all ways of launching kernels."""
     compiled = args.compile and precision == "bf16"
     ways = (KERNELS, NETWORK, STEP) if compiled else (KERNELS, STEP)
     row: dict[str, Any] = {
-        "images": len(question.images),
+        "images": len(workload.images),
         "precision": precision,
         "compiled": compiled,
         "cold": {},
         "memory": {},
     }
     pipelines, answers = {}, {}
-    for told in ways:
+    for launch in ways:
         gc.collect()
         before = reserved(args.device)
-        pipelines[told] = prepared(question, precision, told, compiled=compiled)
-        row["cold"][told], answers[told] = seconds(pipelines[told], question)
-        row["memory"][told] = reserved(args.device) - before
-    turns = [[seconds(pipelines[told], question)[0] for told in ways] for _ in range(args.repeats)]
+        pipelines[launch] = prepared(workload, precision, launch, compiled=compiled)
+        row["cold"][launch], answers[launch] = seconds(pipelines[launch], workload)
+        row["memory"][launch] = reserved(args.device) - before
+    turns = [
+        [seconds(pipelines[launch], workload)[0] for launch in ways] for _ in range(args.repeats)
+    ]
     medians = [statistics.median(column) for column in zip(*turns, strict=True)]
     row["seconds"] = dict(zip(ways, medians, strict=True))
     row["difference"] = (answers[STEP] - answers[KERNELS]).abs().max().item()
@@ -80,7 +82,7 @@ def measured(question: Question, precision: str, args: argparse.Namespace) -> di
 
 
 def reserved(device: str) -> int:
-    """Bytes that torch holds on a GPU, once it gave back what nobody uses."""
+    """Return the bytes that torch holds on a GPU, without cached memory."""
     if device == "cpu":
         return 0
     torch.cuda.synchronize()
@@ -89,29 +91,27 @@ def reserved(device: str) -> int:
 
 
 def main(words: list[str]) -> None:
-    """Measure, print, and write."""
+    """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--subject", default="portraits", help="a model, or a preset with random weights")
+    add("--model", default="portraits", help="a model, or a preset with random weights")
     add("--images", type=int, nargs="+", default=[1, 4, 16, 42])
     add("--repeats", type=int, default=5)
     add("--precision", nargs="+", default=["tf32", "bf16"])
-    add("--compile", action="store_true", help="in bf16")
+    add("--compile", action="store_true", help="compile the network in bf16")
     add("--device", default="cpu", choices=("cpu", "cuda"))
-    add("--commit", help="of the code, where git cannot be asked")
+    add("--commit", help="commit of the code, where git is missing")
     add("--out", type=Path)
     args = parser.parse_args(words)
-    about = collect_provenance(args.device, "", compiled=args.compile, commit=args.commit)
-    command = shlex.join(["python", "tools/recorded_steps.py", *without_folders(words)])
-    find = preset_subject if args.subject in presets() else stored_subject
-    subject, rows = find(args.subject, torch.device(args.device)), list[dict[str, Any]]()
+    result = provenance("recorded_steps", words, args)
+    build = BenchModel.from_preset if args.model in presets() else BenchModel.load
+    model, rows = build(args.model, torch.device(args.device)), list[dict[str, Any]]()
     for precision in args.precision:
         for images in args.images:
-            rows.append(measured(subject.question(images, 1), precision, args))
+            rows.append(measured(model.workload(images, 1), precision, args))
             print(rows[-1], flush=True)
             if args.out is not None:
-                result = {**about, "command": command, "model": subject.name, "rows": rows}
-                write_atomically(args.out, json.dumps(result, indent=1).encode() + b"\n")
+                write_json(args.out, {**result, "model": model.name, "rows": rows})
 
 
 if __name__ == "__main__":

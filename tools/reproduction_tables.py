@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,17 @@ from typing import Any
 from agreement import Check, checks, signs
 from fcfg.evaluation.result_files import open_file, read_results
 from fcfg.evaluation.summary import Summary, summarise
-from fcfg.reports.markdown import markdown_table, table_row
-from fcfg.reports.metric_values import entries
-from fcfg.reports.numbers import knows_truth, named, number, with_interval
+from fcfg.reports.numbers import named, number, with_interval
 from fcfg.reports.paper import dataset_of, paper_rows
 from fcfg.reports.rule_styles import setting
+from fcfg.reports.tables import entries, markdown_table, table_row
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
+_CORE = {"photographs": "celeba", "radiographs": "nih", "drawings": "portraits"}
+_DRIFT = {  # two measures of the same: the second needs a known truth
+    f"amplification ({measure}) at most a third": "amplification (shift) at most a third"
+    for measure in ("shift", "factor error")
+}
 _WORDS = {True: "yes", False: "**no**", None: "–"}
 
 
@@ -33,13 +38,13 @@ def part(name: str, folder: Path = RESULTS) -> str:
         return "\n".join(sections)
     rows = len([row for row in paper_rows(name) if row.guidance is not None])
     there = f" The paper has {rows} rows on it." if rows else ""
-    return f"There is no result file on `{name}` yet, so nothing can be said here.{there}"
+    return f"There is no result file on `{name}` yet.{there}"
 
 
 def reversibility(file: Path = RESULTS / "celeba-reversibility.json") -> str:
     """What tools/reversibility.py wrote: one line for each way to go there and back."""
     if not file.exists():
-        return "It has not been measured yet: `tools/reversibility.py` does."
+        return "This has not been measured yet. Run `tools/reversibility.py`."
     result = json.loads(file.read_text("utf-8"))
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in result["rows"]:
@@ -66,7 +71,7 @@ def reversibility(file: Path = RESULTS / "celeba-reversibility.json") -> str:
         [
             *map(table_row, lines),
             "",
-            f"Way back of do({result['do']}), {first['images']} images; `{result['command']}`, "
+            f"Reversal of do({result['do']}), {first['images']} images; `{result['command']}`, "
             f"{result['environment']['device']}, commit {(result['commit'] or '?')[:12]}.",
         ]
     )
@@ -98,7 +103,7 @@ def summary_of(file: Path) -> Summary:
 def result_table(file: Path) -> str:
     """The table of one result file; the truth is in it where it is known."""
     summary = summary_of(file)
-    if not knows_truth(summary):
+    if not summary.knows_truth:
         return markdown_table(summary)
     return markdown_table(
         summary,
@@ -108,10 +113,47 @@ def result_table(file: Path) -> str:
 
 
 def main_claim(file: Path = RESULTS / "celeba-core.jsonl.gz") -> str:
-    """CFG beside FCFG on real faces: what the paper is about, in six rows."""
+    """CFG beside FCFG on photographs: what the paper is about, in six rows."""
     summary = summary_of(file)
-    pair = [text for text in summary.settings if text.startswith(("cfg:", "fcfg:"))]
-    return markdown_table(summary, attributes=("delta",), guidance=pair)
+    return markdown_table(summary, attributes=("delta",), guidance=_cfg_and_fcfg(summary))
+
+
+def portraits_brief(file: Path = RESULTS / "portraits-core.jsonl.gz") -> str:
+    """CFG beside FCFG and no guidance on drawings, for two interventions, against the truth."""
+    summary = summary_of(file)
+    return markdown_table(
+        summary,
+        attributes=("factor_error",),
+        images=("truth_mae",),
+        dos=summary.dos[:2],
+        guidance=["none", *_cfg_and_fcfg(summary)],
+    )
+
+
+def radiographs_brief(file: Path = RESULTS / "nih-core.jsonl.gz") -> str:
+    """CFG beside FCFG on radiographs."""
+    summary = summary_of(file)
+    return markdown_table(summary, attributes=("delta",), guidance=_cfg_and_fcfg(summary))
+
+
+def claims_held(folder: Path = RESULTS) -> str:
+    """How often each claim holds: a row for each data set and pair of rules."""
+    found = [
+        (title, replace(check, claim=_DRIFT.get(check.claim, check.claim)))
+        for title, name in _CORE.items()
+        for check in checks(summary_of(folder / f"{name}-core.jsonl.gz"))
+    ]
+    claims = list(dict.fromkeys(check.claim for _, check in found))
+    rows = [["data", "factored against global", *claims]]
+    rows.append(["---"] * len(rows[0]))
+    for title, pair in dict.fromkeys((title, _rivals(check)) for title, check in found):
+        own = [check for data, check in found if (data, _rivals(check)) == (title, pair)]
+        rows.append([title, pair, *(_held(own, claim) for claim in claims)])
+    return "\n".join(map(table_row, rows))
+
+
+def _cfg_and_fcfg(summary: Summary) -> list[str]:
+    return [text for text in summary.settings if text.startswith(("cfg:", "fcfg:"))]
 
 
 def section(file: Path) -> str:
@@ -135,8 +177,8 @@ def _signs(summary: Summary) -> list[str]:
         return ["The paper has none of these settings.", ""]
     count = Counter(sign.agrees for sign in found)
     lines = [
-        f"**Signs.** Of {len(found)} Δ that the paper has, too, {count[True]} are of its sign, "
-        f"{count[False]} of the other, and {count[None]} cannot be told from 0.",
+        f"**Signs.** The paper has {len(found)} of these Δ. {count[True]} have the same sign, "
+        f"{count[False]} the opposite one, and {count[None]} are indistinguishable from 0.",
         "",
     ]
     lines += [
@@ -156,18 +198,18 @@ def _claims(found: list[Check]) -> list[str]:
     count = Counter(check.holds for check in found)
     claims = list(dict.fromkeys(check.claim for check in found))
     rivals = list(dict.fromkeys((check.factored, check.everywhere) for check in found))
-    heads = ["factored, beside global", *claims]
+    heads = ["factored against global", *claims]
     rows = [heads, ["---"] * len(heads)]
     for rival in rivals:
         theirs = [check for check in found if (check.factored, check.everywhere) == rival]
         rows.append([_rivals(theirs[0]), *(_held(theirs, claim) for claim in claims)])
     return [
-        f"**Claims.** {count[True]} hold, {count[False]} do not, and {count[None]} cannot be told "
-        "or demand nothing (–). In how many cases each holds:",
+        f"**Claims.** {count[True]} hold, {count[False]} do not, and {count[None]} are undecided "
+        "(–). The number of cases in which each holds:",
         "",
         *map(table_row, rows),
         "",
-        "<details><summary>All of them, with numbers</summary>",
+        "<details><summary>All claims, with numbers</summary>",
         "",
         *map(table_row, _every_claim(found)),
         "",
@@ -186,7 +228,7 @@ def _every_claim(found: list[Check]) -> list[list[str]]:
     heads = [
         "claim",
         "do",
-        "factored, beside global",
+        "factored against global",
         "attribute",
         "ours",
         "holds",

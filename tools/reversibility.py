@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -36,11 +35,10 @@ from torch import Tensor
 import fcfg
 from fcfg.evaluation import find_experiment
 from fcfg.evaluation.presets import experiments
-from fcfg.evaluation.provenance import collect_provenance, without_folders
 from fcfg.evaluation.subset import Subset, choose_subset, draw_targets
 from fcfg.metrics import Bootstrap, image_mae, mean
-from fcfg.support.files import write_atomically
 from fcfg.training.state import Checkpoints, under_prefix
+from study import intervention_arguments, provenance, write_json
 
 GUIDANCE = ("none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2")
 TIMES = (50, 150, 300, 500, 700, 900)  # at which the losses are measured
@@ -177,36 +175,15 @@ def measure(args: argparse.Namespace, write: Callable[[list[dict[str, Any]]], No
         add(state.to_json(), fast, args.steps[0], losses=True)
 
 
-def arguments(words: list[str]) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("model", help="folder of a run of 'fcfg train', checkpoints included")
-    add("--do", required=True, help="the attribute to intervene on, and back")
-    add("--images", type=int, default=64, help="at most so many, balanced")
-    add("--steps", type=int, nargs="+", default=[50, 25, 100, 200], help="the first is the usual")
-    add("--branch", nargs=2, action="append", default=[], metavar=("LABEL", "RUN"))
-    add("--data", type=Path, help="the data set, if it is not where it was in training")
-    add("--batch-size", type=int, default=4096, help="network rows at once")
-    add("--compile", action="store_true", help="compile the network, where it is worth it")
-    add("--commit", help="of the code, where git cannot be asked")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--out", type=Path, required=True, help="JSON file to write")
-    return parser.parse_args(words)
-
-
 def main(words: list[str]) -> None:
-    """Measure, and write after each row what is there."""
-    args = arguments(words)
-    about = collect_provenance(args.device, "", compiled=args.compile, commit=args.commit)
-    command = ["python", "tools/reversibility.py", *without_folders(words)]
-    result = {**about, "command": shlex.join(command), "do": args.do}
-
-    def write(rows: list[dict[str, Any]]) -> None:
-        data = json.dumps(result | {"rows": rows}, indent=1, allow_nan=False)
-        write_atomically(args.out, data.encode() + b"\n")
-
-    measure(args, write)
+    """Measure, and write the file after each row."""
+    parser = intervention_arguments(__doc__)
+    add = parser.add_argument
+    add("--steps", type=int, nargs="+", default=[50, 25, 100, 200], help="the default first")
+    add("--branch", nargs=2, action="append", default=[], metavar=("LABEL", "RUN"))
+    args = parser.parse_args(words)
+    result = {**provenance("reversibility", words, args), "do": args.do}
+    measure(args, lambda rows: write_json(args.out, result | {"rows": rows}))
 
 
 if __name__ == "__main__":

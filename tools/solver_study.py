@@ -17,22 +17,17 @@ What is done is kept under ``--work``; the same command goes on there.
 from __future__ import annotations
 
 import argparse
-import json
-import shlex
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import fcfg
 from fcfg.evaluation import Evaluation, Experiment, Summary, choose_subset, find_evaluators
-from fcfg.evaluation.provenance import collect_provenance, without_folders
 from fcfg.evaluation.summary import Cell, summarise
 from fcfg.metrics import Estimate
 from fcfg.sampling import PRESETS, SamplingConfig
-from fcfg.support.files import write_atomically
+from study import model_arguments, provenance, write_json
 
 GUIDANCE = ("cfg:3.0", "fcfg:affected=3.0,invariant=1.2")
 REFERENCE = str(PRESETS["paper"])
@@ -94,16 +89,13 @@ def row(way: SamplingConfig, cell: Cell, reference: Cell) -> dict[str, Any]:
 class Study:
     """All ways, on the same images of one model."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.args = args
+    def __init__(self, args: argparse.Namespace, about: dict[str, Any]) -> None:
+        self.args, self.about = args, about
         self.pipeline = fcfg.load(args.model).to(args.device)
         reference = self._experiment(SamplingConfig.parse(args.reference))
         self.subset = choose_subset(self.pipeline, reference, data=args.data)
         size = min(self.subset.images.shape[-2:])
         self.evaluators = find_evaluators(self.pipeline, None, None, fid=False, size=size)
-        self.about = collect_provenance(
-            args.device, args.precision, compiled=args.compile, commit=args.commit
-        )
         self.prepared = False
 
     def _experiment(self, way: SamplingConfig) -> Experiment:
@@ -141,33 +133,20 @@ class Study:
         return found
 
 
-def arguments(words: list[str]) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(words: list[str]) -> None:
+    """Evaluate every way, and write after each what is there."""
+    parser = model_arguments(__doc__)
     add = parser.add_argument
-    add("model", help="folder, or name of a shipped model")
     add("--do", nargs="+", help="attributes to intervene on; all by default")
-    add("--guidance", nargs="+", default=list(GUIDANCE), help="beside none")
+    add("--guidance", nargs="+", default=list(GUIDANCE), help="in addition to none")
     add("--images", type=int, default=1000)
-    add("--block", type=int, help="images finished together; 1,024 on a GPU, 32 on a CPU")
-    add("--data", type=Path, help="the data set, if it is not where it was in training")
+    add("--block", type=int, help="images per block; 1,024 on a GPU, 32 on a CPU")
     add("--reference", default=REFERENCE, metavar="'SOLVER GRID STEPS'")
     add("--sweep", nargs="+", default=list(SWEEP), metavar="'SOLVER GRID STEPS'")
     add("--precision", default="tf32")
-    add("--compile", action="store_true")
-    add("--batch-size", type=int, default=4096, help="network rows at once")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--work", type=Path, default=Path("runs/solvers"), help="where results are kept")
-    add("--commit", help="of the code, where git cannot be asked")
-    add("--out", type=Path, required=True, help="JSON file to write")
-    return parser.parse_args(words)
-
-
-def main(words: list[str]) -> None:
-    """Evaluate every way, and write after each what is there."""
-    args = arguments(words)
-    study = Study(args)
-    command = ["python", "tools/solver_study.py", *without_folders(words)]
+    add("--work", type=Path, default=Path("runs/solvers"), help="folder for the evaluations")
+    args = parser.parse_args(words)
+    study = Study(args, provenance("solver_study", words, args))
     ways = list(dict.fromkeys(map(SamplingConfig.parse, [args.reference, *args.sweep])))
     reference: Summary | None = None
     rows: list[dict[str, Any]] = []
@@ -177,7 +156,6 @@ def main(words: list[str]) -> None:
         rows += [row(way, cell, reference.cells[key]) for key, cell in found.cells.items()]
         result = {
             **study.about,
-            "command": shlex.join(command),
             "model": {"name": found.header["model"]["name"]},
             "digest": found.header["model"]["digest"],
             "data": found.header["data"],
@@ -185,8 +163,7 @@ def main(words: list[str]) -> None:
             "reference": str(ways[0]),
             "rows": rows,
         }
-        data = json.dumps(result, indent=1, allow_nan=False).encode() + b"\n"
-        write_atomically(args.out, data)
+        write_json(args.out, result)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fcfg.reports.axes import (
+from markupsafe import Markup
+
+from fcfg.reports.svg import (
     INK,
     PALE,
     RULE,
@@ -24,10 +26,10 @@ from fcfg.reports.axes import (
     drawing,
     stroke,
     symbol,
+    tag,
     write,
 )
-from fcfg.reports.html import Markup, tag
-from fcfg.reports.markdown import table_row
+from fcfg.reports.tables import table_row
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 _FACTORED = "fcfg:"
@@ -71,12 +73,12 @@ def study(name: str, folder: Path = RESULTS) -> str:
     """The table of one study."""
     file = folder / f"solvers-{name}.json"
     if not file.exists():
-        return "It has not been measured yet: `tools/solver_study.py` does."
+        return "This has not been measured yet. Run `tools/solver_study.py`."
     result = json.loads(file.read_text("utf-8"))
     lines = lines_of(result)
-    heads = ["way", "rows", "seconds", "target", "off target"]
+    heads = ["sampling", "rows", "seconds", "target", "off target"]
     heads += ["error of change"] if lines[0].truth is not None else []
-    heads += ["way back", "equal under"]
+    heads += ["reversal error", "equal under"]
     rows = [heads, ["---"] * len(heads)]
     for line in lines:
         truth = [] if line.truth is None else [f"{line.truth:.3f}"]
@@ -141,8 +143,8 @@ def _rule(row: dict[str, Any]) -> str:
 
 def _caption(result: dict[str, Any]) -> str:
     return (
-        f"{result['model']['name']}: {result['n']:,} images, FCFG 3.0 / 1.2; equal is what cannot "
-        f"be told from {result['reference']}."
+        f"{result['model']['name']}: {result['n']:,} images, FCFG 3.0 / 1.2; settings in bold "
+        f"equal {result['reference']}."
     )
 
 
@@ -151,7 +153,7 @@ def picture(file: Path) -> str:
     result = json.loads(file.read_text("utf-8"))
     lines = lines_of(result)
     truths = {line: line.truth for line in lines if line.truth is not None}
-    qualities = {"way back, mean absolute error": {line: line.reversal for line in lines}}
+    qualities = {"reversal error": {line: line.reversal for line in lines}}
     qualities |= {"error where it truly changes": truths} if truths else {}
     costs: list[tuple[str, Callable[[Line], float]]] = [
         ("network rows", lambda line: line.rows),
@@ -176,7 +178,7 @@ def _panel(title: str, unit: str, points: Sequence[tuple[Line, float, float]]) -
     across = _log_scale([x for _, x, _ in points], _LEFT, _WIDTH - _RIGHT)
     up = _log_scale([y for *_, y in points], _HEIGHT - _BOTTOM, _TOP)
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-    parts: list[object] = [write(_LEFT, 18, title, weight="600")]
+    parts: list[str] = [write(_LEFT, 18, title, weight="600")]
     for tick in _round(across):
         x = across(math.log10(tick))
         parts += [stroke(x, _TOP, x, bottom, RULE)]

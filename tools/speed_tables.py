@@ -1,7 +1,4 @@
-"""The parts of docs/speed.md: what ``fcfg bench`` and the scripts of tools/ measured.
-
-``tools/pages.py`` puts them into the page. Each is a function of a file under docs/results.
-"""
+"""Tables of speed, for docs/speed.md: results of ``fcfg bench`` and of studies."""
 
 from __future__ import annotations
 
@@ -11,47 +8,52 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.bench import heading, read_record, tables
-from fcfg.reports.markdown import table_row
+from fcfg.reports.tables import table_row
+from sampling_cost import cost_table
+from training_speed import training_table
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
 
 def bench(name: str, folder: Path = RESULTS) -> str:
-    """Every table of docs/results/bench-NAME.csv, which ``fcfg bench --out`` wrote."""
+    """Return all tables of docs/results/bench-NAME.csv."""
     record = read_record(folder / f"bench-{name}.csv")
+    found = tables(record)
+    found += [training_table(record)] if record.of("training") else []
+    found += [cost_table(record)] if record.of("exponent") else []
     parts = []
-    for found in tables(record):
-        rows = _table([found.columns, *found.rows], numbers=True)
-        notes = "".join(f"\n{note[:1].upper()}{note[1:]}.\n" for note in found.notes)
-        parts.append(f"*{found.title}*\n\n{rows}{notes}")
+    for table in found:
+        rows = _table([table.columns, *table.rows], numbers=True)
+        notes = "".join(f"\n{note[:1].upper()}{note[1:]}.\n" for note in table.notes)
+        parts.append(f"*{table.title}*\n\n{rows}{notes}")
     facts = record.facts
-    told = f"{heading(record)}. `{facts['command']}`, commit {facts['commit'][:12]}."
-    return "\n".join([*parts, told])
+    source = f"{heading(record)}. `{facts['command']}`, commit {facts['commit'][:12]}."
+    return "\n".join([*parts, source])
 
 
 def execution(folder: Path = RESULTS) -> str:
-    """What tools/execution_rates.py wrote."""
+    """Return the table of tools/execution_rates.py."""
     result = _read(folder / "execution-cpu.json")
     rates: dict[str, dict[str, float]] = result["rows_per_second"]
     ways = list(next(iter(rates.values())))
-    lines = [["rows a second, at once", *rates]]
+    lines = [["rows per second, by batch size", *rates]]
     lines += [
         [way, *(_rate(found[way], found[ways[0]]) for found in rates.values())] for way in ways
     ]
     return (
         _table(lines)
         + f"\n`{result['model']}` on {result['device']}, {result['threads']} thread(s), torch "
-        + f"{result['torch']}; in brackets, times the first line. Made by "
+        + f"{result['torch']}; in brackets, relative to the first line. Measured by "
         + f"`python tools/execution_rates.py --ways {' '.join(map(repr, ways))} --rows "
         + f"{' '.join(rates)} --threads {result['threads']}`.\n"
     )
 
 
 def recorded_steps(name: str, folder: Path = RESULTS) -> str:
-    """What tools/recorded_steps.py wrote of a model."""
+    """Return the table of tools/recorded_steps.py for a model."""
     result = _read(folder / f"recorded-steps-{name}.json")
     ways = list(result["rows"][0]["seconds"])  # kernel by kernel first, the step at once last
-    lines = [["images", "", *(f"{way}, seconds" for way in ways), "speed-up", "memory kept, more"]]
+    lines = [["images", "", *(f"{way}, seconds" for way in ways), "speed-up", "additional memory"]]
     for row in result["rows"]:
         plain, *_, step = found = [row["seconds"][way] for way in ways]
         kept = round((row["memory"][ways[-1]] - row["memory"][ways[0]]) / 2**30, 1)
@@ -68,12 +70,12 @@ def recorded_steps(name: str, folder: Path = RESULTS) -> str:
 
 
 def precision(folder: Path = RESULTS) -> str:
-    """What tools/precision.py wrote."""
+    """Return the table of tools/precision.py."""
     file = folder / "precision-celeba.json"
     if not file.exists():
-        return "It has not been measured yet: `tools/precision.py` does."
+        return "This has not been measured yet. Run `tools/precision.py`."
     result = _read(file)
-    lines = [["precision", "way", "mean difference", "largest", "way back"]]
+    lines = [["precision", "sampling", "mean difference", "largest", "reversal error"]]
     lines += [
         [
             row["precision"],
@@ -104,7 +106,7 @@ def _rate(rate: float, reference: float) -> str:
 
 
 def _table(lines: Iterable[Iterable[str]], *, numbers: bool = False) -> str:
-    """The first line is the head; numbers stand right of the first column."""
+    """Format Markdown; the first line is the head, and numbers are aligned right."""
     head, *rows = [list(line) for line in lines]
     rule = ["---", *["---:" if numbers else "---"] * (len(head) - 1)]
     return "".join(f"{table_row(line)}\n" for line in (head, rule, *rows))

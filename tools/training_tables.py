@@ -1,4 +1,4 @@
-"""The tables of docs/training.md: the presets, and what two studies measured."""
+"""Tables of training, for docs/training.md: presets, speed, and weight decay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRESETS = (
 
 
 def presets_table() -> str:
-    """One column for each preset."""
+    """Return a table with a column for each preset."""
     configs = {name: read_config(name) for name in PRESETS}
     columns = {name: _values(config) for name, config in configs.items()}
     keys = list(columns[PRESETS[0]])
@@ -58,7 +58,7 @@ def _values(config: TrainingConfig) -> dict[str, str]:
 
 
 def throughput_table() -> str:
-    """What tools/training_throughput.py wrote."""
+    """Return the table of tools/training_speed.py."""
     result = json.loads((RESULTS / "training-throughput.json").read_text("utf-8"))
     lines = [
         ["", "steps/s, median", "slowest to fastest", "images/s", "of the product", "ratio"],
@@ -90,7 +90,7 @@ def _rates(row: dict[str, Any]) -> list[str]:
 
 
 def weight_decay_table() -> str:
-    """What tools/weight_decay.py wrote."""
+    """Return the table of tools/weight_decay.py."""
     result = json.loads((RESULTS / "weight-decay.json").read_text("utf-8"))
     rows = result["rows"]
     steps = list(dict.fromkeys(row["step"] for row in rows))

@@ -1,12 +1,12 @@
-r"""What weight decay does to a condition: as a part of the loss, and decoupled from it.
+r"""What weight decay does to conditioning: as a part of the loss, and decoupled from it.
 
     python tools/weight_decay.py --out docs/results/weight-decay.json
 
-The paper trains with "Adam (wd 1e-4)". Adam divides a gradient by its own size, and so does it
-with a decay that is a part of the gradient: a weight whose gradient is smaller than 1e-4 times
-itself shrinks by the learning rate in every step. The loss is a mean over pixels, of which the
-condition changes little. Small networks are trained on drawings,
-alike but for that; of held-out drawings, at half the time:
+The paper trains with "Adam (wd 1e-4)". Adam divides gradients by their size, including weight
+decay that is a part of the gradient: a weight whose gradient is smaller than 1e-4 times itself
+shrinks by the learning rate in every step. The loss is a mean over pixels, and the condition
+changes few of them. Small networks are trained on drawings, with each kind of weight decay. Two
+numbers are measured on held-out drawings, at half the diffusion time:
 
 - ``effect``: root mean square of the noise predicted under the condition, minus that under none;
 - ``weights``: root mean square of the weights through which the condition enters.
@@ -26,7 +26,7 @@ from torch import Tensor
 import fcfg
 from fcfg.datasets import portraits
 from fcfg.evaluation.provenance import collect_provenance
-from fcfg.support.files import write_atomically
+from study import write_json
 
 OPTIMISERS = {
     "in the loss (Adam)": torch.optim.Adam,
@@ -36,7 +36,7 @@ SIZE, BATCH, DECAY = 8, 32, 1e-4
 
 
 def new_denoiser() -> fcfg.Denoiser:
-    """The same for every optimiser."""
+    """Build the same denoiser for every optimiser."""
     torch.manual_seed(0)
     embedder = fcfg.AttributeEmbedder(portraits.space())
     config = fcfg.UNetConfig(
@@ -47,7 +47,7 @@ def new_denoiser() -> fcfg.Denoiser:
 
 @torch.no_grad()
 def condition_state(denoiser: fcfg.Denoiser, images: Tensor, values: Tensor) -> dict[str, float]:
-    """How much the condition does."""
+    """Measure the effect of the condition."""
     width = denoiser.embedder.condition_width
     corruption = denoiser.draw(images.shape, torch.Generator().manual_seed(1))
     t = torch.full_like(corruption.t, denoiser.schedule.steps // 2)
@@ -67,8 +67,8 @@ def _rms(x: Tensor) -> float:
     return float(x.square().mean().sqrt())
 
 
-def course(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Train, and look every so often."""
+def train(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Train, and measure every `args.every` steps."""
     space = portraits.space()
     drawn, held_out = (portraits.sample(n, seed=s, size=SIZE) for n, s in ((4096, 0), (256, 1)))
     values, others = (
@@ -93,19 +93,19 @@ def course(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Train under both, and write what was seen."""
+    """Train with both, and write the measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--every", type=int, default=500, help="steps between two looks")
+    parser.add_argument("--every", type=int, default=500, help="steps between measurements")
     parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     args = parser.parse_args()
     about = collect_provenance("cpu", "float32")
     about["command"] = "python tools/weight_decay.py"
     settings = {"learning_rate": args.learning_rate, "decay": DECAY, "batch": BATCH, "size": SIZE}
-    rows = [row for name in OPTIMISERS for row in course(name, args)]
+    rows = [row for name in OPTIMISERS for row in train(name, args)]
     result = about | settings | {"rows": rows}
-    write_atomically(args.out, json.dumps(result, indent=1, allow_nan=False).encode() + b"\n")
+    write_json(args.out, result)
 
 
 if __name__ == "__main__":

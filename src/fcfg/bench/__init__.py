@@ -1,20 +1,17 @@
-"""How fast this machine trains and samples, beside what others would write, and what it can do."""
+"""Measure how fast this machine samples, beside baselines and the rate of its hardware."""
 
-from fcfg.bench.bench_model import Subject, preset_subject, stored_subject
-from fcfg.bench.record import Measurement, Record, read_record
-from fcfg.bench.run import PARTS, Bench, Scale
-from fcfg.bench.table import heading, tables
+from fcfg.bench.bench_model import BenchModel, Workload
+from fcfg.bench.record import Measurement, Record, heading, read_record, tables
+from fcfg.bench.run import PARTS, Bench
 
 __all__ = [
     "PARTS",
     "Bench",
+    "BenchModel",
     "Measurement",
     "Record",
-    "Scale",
-    "Subject",
+    "Workload",
     "heading",
-    "preset_subject",
     "read_record",
-    "stored_subject",
     "tables",
 ]

@@ -1,4 +1,4 @@
-"""What is measured: a model, and the question that every contestant answers."""
+"""The model that is measured, and the counterfactuals it computes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fcfg.bench.hardware import row_flops
+from fcfg.bench.timing import count_flops
 from fcfg.causal.attributes import AttributeSpace, Categorical, Column, Continuous, Table
 from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.causal.scm import StructuralCausalModel
@@ -27,79 +27,89 @@ from fcfg.training.workspace import new_denoiser
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """A model, which stays on the CPU, and the device that copies of it are measured on."""
+class BenchModel:
+    """A model, which stays on the CPU, and the device on which copies of it are measured."""
 
     name: str
     pipeline: CounterfactualPipeline
     device: torch.device
 
+    @classmethod
+    def load(cls, name: str, device: torch.device) -> BenchModel:
+        """Load a model.
+
+        Args:
+            name: Name of a shipped model, or a folder.
+            device: Device to measure on.
+        """
+        return cls(Path(name).name, load(name), device)
+
+    @classmethod
+    def from_preset(cls, name: str, device: torch.device) -> BenchModel:
+        """Build the network of a training preset, with random weights and a graph without edges.
+
+        Args:
+            name: Name of the preset.
+            device: Device to measure on.
+        """
+        check_among("--preset", name, presets())
+        config = read_config(name)
+        denoiser = new_denoiser(config)
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            randomise_zero_layers(denoiser.network)
+        graph = CausalGraph({attribute: [] for attribute in config.space.names})
+        scm = StructuralCausalModel(config.space, graph)
+        return cls(name, CounterfactualPipeline(denoiser, scm), device)
+
     @property
     def network(self) -> UNetConfig:
-        """The shape of its network."""
+        """Configuration of the network."""
         network = self.pipeline.denoiser.network
-        assert isinstance(network, UNet)  # all that can be loaded by name, or made of a preset
+        assert isinstance(network, UNet)  # so are all shipped networks and presets
         return network.config
 
     def fresh(self) -> CounterfactualPipeline:
-        """A copy on the device, to be changed at will."""
+        """Return a copy on the device, which the caller may change."""
         denoiser = copy.deepcopy(self.pipeline.denoiser).eval()
         return CounterfactualPipeline(denoiser, self.pipeline.scm).to(self.device)
 
-    def flops(self, size: int | None = None) -> int:
-        """Operations of one network row, at the size it was made for or another."""
-        return row_flops(self.network, size or self.network.size)
-
-    def question(
-        self, images: int, steps: int, *, groups: int | None = None, size: int | None = None
-    ) -> Question:
-        """Ask for counterfactuals of some images.
+    def workload(self, images: int, steps: int, *, size: int | None = None) -> Workload:
+        """Choose images, attributes and an intervention.
 
         Args:
-            images: How many.
-            steps: From image to noise, and back.
-            groups: By default those of the intervention, affected and invariant; or so many.
-            size: Of the images; the network's by default.
+            images: Number of images.
+            steps: Number of steps from image to noise, and back.
+            size: Height and width of the images; those of training by default.
         """
-        side, space = size or self.network.size, self.pipeline.space
-        pictures, attributes = _drawn(self, images, side)
+        pixels, attributes = _images(self, images, size or self.network.size)
         target = _target(self.pipeline.graph)
-        guidance, partition = DEFAULT_GUIDANCE, None
-        if groups is not None:
-            partition = _parts(space.names, groups)
-            guidance = Guidance.fcfg(**dict.fromkeys(partition, 1.5))
-        return Question(
-            self,
-            pictures,
-            attributes,
-            {target: attributes[target][::-1].copy()},
-            guidance,
-            partition,
-            steps,
-        )
+        do = {target: attributes[target][::-1].copy()}
+        return Workload(self, pixels, attributes, do, steps)
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """The same images, intervention, guidance and steps for everybody."""
+class Workload:
+    """The counterfactuals that every implementation computes."""
 
-    subject: Subject
+    model: BenchModel
     images: Float[Tensor, "batch channel height width"] = field(repr=False)
     attributes: Table = field(repr=False)
     do: Mapping[str, Column] = field(repr=False)
-    guidance: Guidance
-    partition: Partition | None
     steps: int
+    guidance: Guidance = DEFAULT_GUIDANCE
+    partition: Partition | None = None  #: affected and invariant attributes if None
 
     @property
-    def named(self) -> Partition:
-        """The groups that the guidance names; one may be empty."""
-        return self.guidance.partition(self.subject.pipeline.graph, self.do, self.partition)
+    def named_groups(self) -> Partition:
+        """The groups that the guidance names, including empty ones."""
+        return self.guidance.partition(self.model.pipeline.graph, self.do, self.partition)
 
     @property
     def groups(self) -> Partition:
-        """Those that are evaluated: empty ones are not."""
-        return Partition({name: members for name, members in self.named.groups.items() if members})
+        """The groups that are evaluated, without empty ones."""
+        groups = self.named_groups.groups.items()
+        return Partition({name: members for name, members in groups if members})
 
     @property
     def rows_at_once(self) -> int:
@@ -108,40 +118,31 @@ class Question:
 
     @property
     def evaluations(self) -> int:
-        """Network rows in all: one a step for the abduction, M + 1 for the prediction."""
+        """Network rows in all: one per abduction step, M + 1 per prediction step."""
         return len(self.images) * self.steps * (len(self.groups) + 2)
 
-
-def stored_subject(name: str, device: torch.device) -> Subject:
-    """A shipped model, or one in a folder.
-
-    Args:
-        name: Of either.
-        device: Where it is measured.
-    """
-    return Subject(Path(name).name, load(name), device)
+    @property
+    def row_flops(self) -> int:
+        """Operations of the network for one of the images."""
+        return row_flops(self.model.network, self.images.shape[-1])
 
 
-def preset_subject(name: str, device: torch.device) -> Subject:
-    """The network of a training preset with random weights, and a graph without arrows.
+def row_flops(config: UNetConfig, size: int) -> int:
+    """Count the operations of a network for one image, without computing any.
 
     Args:
-        name: Of the preset.
-        device: Where it is measured.
+        config: Configuration of the network.
+        size: Height and width of the image.
     """
-    check_among("--preset", name, presets())
-    config = read_config(name)
-    denoiser = new_denoiser(config)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        wake(denoiser.network)
-    graph = CausalGraph({attribute: [] for attribute in config.space.names})
-    scm = StructuralCausalModel(config.space, graph)
-    return Subject(name, CounterfactualPipeline(denoiser, scm), device)
+    with torch.device("meta"), torch.no_grad():
+        network = UNet(config).eval()
+        x, c = torch.empty(1, config.channels, size, size), torch.empty(1, config.condition)
+        t = torch.empty(1, dtype=torch.int64)
+        return count_flops(lambda: network(x, t, c))
 
 
 def random_table(space: AttributeSpace, count: int, seed: int = 0) -> Table:
-    """Legal values of every attribute.
+    """Draw legal values of every attribute.
 
     >>> from fcfg.causal.attributes import Binary
     >>> random_table(AttributeSpace([Binary("smiling")]), 4)
@@ -149,8 +150,8 @@ def random_table(space: AttributeSpace, count: int, seed: int = 0) -> Table:
 
     Args:
         space: The attributes.
-        count: How many of each.
-        seed: Of the draw.
+        count: Number of values of each.
+        seed: Seed for the values.
     """
     rng = np.random.default_rng(seed)
     table: Table = {}
@@ -163,42 +164,35 @@ def random_table(space: AttributeSpace, count: int, seed: int = 0) -> Table:
     return table
 
 
-def _drawn(subject: Subject, count: int, size: int) -> tuple[Tensor, Table]:
-    """Drawings for a model of the drawn world at its own size, else random pixels."""
-    space, shape = subject.pipeline.space, subject.network
-    if space == portraits.space() and shape.channels == 3 and size == shape.size:
-        record = portraits.sample(count, seed=portraits.EVALUATION_SEED, size=size)
-        return record.images, record.attributes
-    generator = torch.Generator().manual_seed(0)
-    pixels = torch.rand((count, shape.channels, size, size), generator=generator) * 2 - 1
-    return pixels, random_table(space, count)
+def randomise_zero_layers(network: nn.Module) -> None:
+    """Give layers that are initialised to zero the default weights of torch.
 
-
-def _target(graph: CausalGraph) -> str:
-    """An attribute whose change leaves others alone, where there is one: two groups."""
-    names = graph.nodes
-    return next((name for name in names if len(graph.affected({name})) < len(names)), names[0])
-
-
-def _parts(names: tuple[str, ...], count: int) -> Partition:
-    """The first attributes alone, the others together."""
-    rest = names[count - 1 :]
-    groups = [[name] for name in names[: count - 1]] + [list(rest)]
-    return Partition({f"group{number}": group for number, group in enumerate(groups, 1)})
-
-
-def wake(network: nn.Module) -> None:
-    """Give layers that begin at zero the weights that torch gives to others.
-
-    The last one gets a hundredth of them: from pure noise a DDIM step magnifies what the network
-    says 156 times, and images should stay images.
+    The last one gets a hundredth of them: the first DDIM step from pure noise multiplies the
+    output of the network by 156, and images should stay images.
     """
-    asleep = [
+    layers = [
         module
         for module in network.modules()
         if isinstance(module, nn.Conv2d) and not module.weight.any()
     ]
-    for module in asleep:
+    for module in layers:
         module.reset_parameters()
-    for parameter in asleep[-1].parameters():
+    for parameter in layers[-1].parameters():
         parameter.data *= 0.01
+
+
+def _images(model: BenchModel, count: int, size: int) -> tuple[Tensor, Table]:
+    """Draw portraits for a model of portraits at its own size, and random pixels otherwise."""
+    space, config = model.pipeline.space, model.network
+    if space == portraits.space() and config.channels == 3 and size == config.size:
+        record = portraits.sample(count, seed=portraits.EVALUATION_SEED, size=size)
+        return record.images, record.attributes
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.rand((count, config.channels, size, size), generator=generator) * 2 - 1
+    return pixels, random_table(space, count)
+
+
+def _target(graph: CausalGraph) -> str:
+    """Choose an attribute that does not affect all others, if there is one, for two groups."""
+    names = graph.nodes
+    return next((name for name in names if len(graph.affected({name})) < len(names)), names[0])

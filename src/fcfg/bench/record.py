@@ -1,153 +1,256 @@
-"""What was measured: rows with all that was counted, and a CSV file of them.
+"""Measurements: rows with rates, the CSV file that stores them, and tables that show them.
 
-Every line of the file says where it was measured, too, so that files of several machines can be
-put together.
+Every line of the file names the model, the machine and the code, so that files of several
+machines can be concatenated.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from fcfg.bench.timing import Timing
 from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One contestant, or one point of a sweep. What does not apply is None, or empty."""
+    """One measured implementation. Fields that do not apply are None or empty."""
 
-    part: str  #: 'sampling', 'single', 'training', 'cost' or 'exponent'
+    part: str  #: 'sampling' or 'single'; 'training', 'cost' or 'exponent' in studies
     name: str
-    note: str = ""  #: why there are no numbers
+    note: str = ""  #: reason for missing numbers
     precision: str = ""
-    images: int | None = None  #: in one call
+    images: int | None = None  #: per call
     groups: int | None = None  #: M
     steps: int | None = None
     size: int | None = None  #: height and width
-    seconds: float | None = None  #: of one call, the median
+    seconds: float | None = None  #: median of one call
     seconds_low: float | None = None
     seconds_high: float | None = None
     repetitions: int | None = None
-    cold_seconds: float | None = None  #: of the very first call
-    evaluations: int | None = None  #: network rows in one call
-    flops: int | None = None  #: of one call
+    cold_seconds: float | None = None  #: first call, including compilation
+    evaluations: int | None = None  #: network rows per call
+    flops: int | None = None  #: per call
     images_per_second: float | None = None
     evaluations_per_second: float | None = None
-    tflops: float | None = None  #: a second
-    share_of_chip: float | None = None  #: of the large matrix product
+    tflops: float | None = None  #: per second
+    share_of_chip: float | None = None  #: of the rate of a large matrix product
     peak_bytes: int | None = None
-    ratio: float | None = None  #: how much faster than the reference of its part
+    ratio: float | None = None  #: speed-up over the reference of its part
     largest_difference: float | None = None  #: of a pixel, to float32 eager
     mean_difference: float | None = None
-    value: float | None = None  #: where on its axis a point of a sweep lies
+    value: float | None = None  #: position on its axis, in a study of costs
     exponent: float | None = None
     exponent_error: float | None = None  #: standard error
 
-    def timed(self, timing: Timing) -> Measurement:
-        """The same with its times, and the rates that follow."""
-        seconds = timing.median
+    def timed(self, times: Sequence[float]) -> Measurement:
+        """Add times and rates.
+
+        Args:
+            times: Seconds of one call, once for each repetition.
+        """
+        seconds = statistics.median(times)
 
         def rate(count: int | None) -> float | None:
             return None if count is None else count / seconds
 
-        flops = rate(self.flops)
         return replace(
             self,
             seconds=seconds,
-            seconds_low=timing.low,
-            seconds_high=timing.high,
-            repetitions=len(timing.seconds),
+            seconds_low=min(times),
+            seconds_high=max(times),
+            repetitions=len(times),
             images_per_second=rate(self.images),
             evaluations_per_second=rate(self.evaluations),
-            tflops=None if flops is None else flops / 1e12,
+            tflops=None if self.flops is None else self.flops / seconds / 1e12,
         )
 
 
-_NUMBERS = {f.name: f.type for f in fields(Measurement) if "None" in str(f.type)}
+_TYPES = {f.name: str(f.type) for f in fields(Measurement)}
 
 
 @dataclass(frozen=True)
 class Record:
-    """A whole benchmark."""
+    """The result of a benchmark."""
 
-    facts: Mapping[str, str]  #: the model, the machine, the code
+    facts: Mapping[str, str]  #: model, machine and code
     rows: tuple[Measurement, ...] = field(repr=False)
 
     def of(self, part: str) -> list[Measurement]:
-        """The rows of a part."""
+        """Return the rows of a part."""
         return [row for row in self.rows if row.part == part]
 
     def write(self, path: Path) -> None:
-        """As a CSV file, whole or not at all.
+        """Write a CSV file atomically.
 
         Args:
-            path: In a folder that exists.
+            path: Path in an existing folder.
         """
         text = io.StringIO(newline="")
-        names = [f.name for f in fields(Measurement)]
         table = csv.writer(text, lineterminator="\n")
-        table.writerow([*names, *self.facts])
+        table.writerow([*_TYPES, *self.facts])
         for row in self.rows:
-            cells = [getattr(row, name) for name in names]
-            table.writerow(
-                ["" if cell is None else cell for cell in cells] + [*self.facts.values()]
-            )
+            table.writerow([*(getattr(row, name) for name in _TYPES), *self.facts.values()])
         write_atomically(path, text.getvalue().encode())
 
 
 def read_record(path: Path) -> Record:
-    """Read what :meth:`Record.write` wrote.
+    """Read a file that :meth:`Record.write` wrote.
 
     Args:
-        path: Of one benchmark.
+        path: CSV file of one benchmark.
     """
     with path.open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
-    names = {f.name for f in fields(Measurement)}
-    if not lines or not names <= set(lines[0]):
+    if not lines or not _TYPES.keys() <= lines[0].keys():
         raise InputError(
             f"benchmark {path}",
             expected="a CSV file that 'fcfg bench --out' wrote",
             got="another" if lines else "an empty one",
             do="write it again",
         )
-    facts = {name: text for name, text in lines[0].items() if name not in names}
-    return Record(facts, tuple(_row(line, names) for line in lines))
+    facts = {name: text for name, text in lines[0].items() if name not in _TYPES}
+    return Record(facts, tuple(map(_row, lines)))
 
 
-def against(rows: Iterable[Measurement], reference: str, chip: float) -> list[Measurement]:
-    """Fill in what follows from the reference and from the machine.
+def _row(line: Mapping[str, str]) -> Measurement:
+    values: dict[str, Any] = {}
+    for name, kind in _TYPES.items():
+        if kind == "str":
+            values[name] = line[name]
+        elif line[name]:
+            values[name] = int(line[name]) if "int" in kind else float(line[name])
+    return Measurement(**values)
+
+
+def compared(rows: Iterable[Measurement], reference: str, rate: float) -> list[Measurement]:
+    """Add speed-ups over a reference, and shares of the rate of the hardware.
 
     Args:
-        rows: Of one part.
-        reference: The name of the row that others are compared with.
-        chip: Operations a second of the large matrix product.
+        rows: Rows of one part.
+        reference: Name of the reference row.
+        rate: Operations per second of a large matrix product.
     """
     rows = list(rows)
     base = next((row.seconds for row in rows if row.name == reference), None)
 
-    def filled(row: Measurement) -> Measurement:
-        share = None if row.tflops is None else row.tflops * 1e12 / chip
+    def add(row: Measurement) -> Measurement:
+        share = None if row.tflops is None else row.tflops * 1e12 / rate
         row = replace(row, share_of_chip=share)
-        if base is None or row.seconds is None or row.images is None:  # other work, or none
+        if base is None or row.seconds is None or row.images is None:  # not a whole workload
             return row
         return replace(row, ratio=base / row.seconds)
 
-    return [filled(row) for row in rows]
+    return [add(row) for row in rows]
 
 
-def _row(line: Mapping[str, str], names: set[str]) -> Measurement:
-    values: dict[str, Any] = {}
-    for name in names:
-        text, kind = line[name], str(_NUMBERS.get(name, "str"))
-        if kind == "str":
-            values[name] = text
-        elif text:
-            values[name] = int(text) if "int" in kind else float(text)
-    return Measurement(**values)
+@dataclass(frozen=True)
+class Table:
+    """A table of formatted cells."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def heading(record: Record) -> str:
+    """Describe the model and the machine in one line."""
+    facts = record.facts
+    threads = f" with {facts['threads']} threads" if facts["threads"] else ""
+    return (
+        f"{facts['model']}: {int(facts['parameters']) / 1e6:.1f} M parameters, "
+        f"{facts['row_gflop']} GFLOP a network row; {facts['device']}{threads}, "
+        f"torch {facts['torch']}; a large {facts['chip_precision']} matrix product reaches "
+        f"{facts['chip_tflops']} TFLOP/s"
+    )
+
+
+def number(value: float | None, spec: str = "", unit: str = "") -> str:
+    """Format a number; with three digits and no exponent by default.
+
+    >>> number(14505.3), number(3.14159), number(0.01234), number(None)
+    ('14,505', '3.14', '0.0123', '–')
+    >>> number(2.5, ".2f", "×")
+    '2.50×'
+
+    Args:
+        value: The number, or None for a dash.
+        spec: Format specification.
+        unit: Text after the number.
+    """
+    if value is None:
+        return "–"
+    spec = spec or (",.0f" if abs(value) >= 1000 else ".3g")
+    return f"{value:{spec}}{unit}"
+
+
+def memory(row: Measurement) -> str:
+    """Format the peak memory of a row."""
+    return number(None if row.peak_bytes is None else row.peak_bytes / 2**30, ".2f", " GiB")
+
+
+#: Columns of a table: the text of each cell by the title of the column.
+Columns: TypeAlias = Mapping[str, Callable[[Measurement], str]]
+
+RATES: Columns = {
+    "TFLOP/s": lambda row: number(row.tflops),
+    "of chip": lambda row: number(row.share_of_chip, ".1%"),
+    "memory": memory,
+    "speed-up": lambda row: number(row.ratio, ".2f", "×"),
+}
+_SAMPLING: Columns = {
+    "precision": lambda row: row.precision,
+    "images/s": lambda row: number(row.images_per_second),
+    "rows/s": lambda row: number(row.evaluations_per_second),
+    **RATES,
+    "largest diff.": lambda row: number(row.largest_difference, ".1e"),
+    "mean diff.": lambda row: number(row.mean_difference, ".1e"),
+}
+_SINGLE: Columns = {
+    "precision": lambda row: row.precision,
+    "seconds, warm": lambda row: number(row.seconds),
+    "fastest": lambda row: number(row.seconds_low),
+    "slowest": lambda row: number(row.seconds_high),
+    "measured": lambda row: number(row.repetitions, "d", "×"),
+    "seconds, cold": lambda row: number(row.cold_seconds),
+    "rows": lambda row: str(row.evaluations),
+}
+
+
+def tables(record: Record) -> list[Table]:
+    """Return a table for each measured part of a benchmark."""
+    found: list[Table] = []
+    if rows := record.of("sampling"):
+        images, steps, groups = rows[0].images, rows[0].steps, rows[0].groups
+        title = (
+            f"Sampling: {images} counterfactuals, {steps} steps to noise and back, M = {groups}"
+        )
+        found.append(make_table(f"{title} groups", rows, _SAMPLING))
+    if rows := record.of("single"):
+        title = f"One counterfactual, end to end, {rows[0].steps} steps to noise and back"
+        found.append(make_table(title, rows, _SINGLE))
+    return found
+
+
+def make_table(title: str, rows: Sequence[Measurement], columns: Columns) -> Table:
+    """Format rows; rows without numbers become notes.
+
+    Args:
+        title: Title of the table.
+        rows: Rows of one part.
+        columns: Columns after the name.
+    """
+    blank = ("",) * len(columns)
+    cells = [
+        (row.name, *(blank if row.note else (cell(row) for cell in columns.values())))
+        for row in rows
+    ]
+    notes = tuple(f"{row.name}: {row.note}" for row in rows if row.note)
+    return Table(title, ("", *columns), tuple(cells), notes)

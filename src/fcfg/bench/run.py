@@ -1,215 +1,296 @@
-"""One run: every part in order, and where it was."""
+"""Run a benchmark: many counterfactuals beside baselines, and one counterfactual end to end."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 import torch
+from torch import Tensor
 
-from fcfg.bench import sampling
-from fcfg.bench import training as learning
-from fcfg.bench.bench_model import Subject
-from fcfg.bench.cost import cost, exponents, points
-from fcfg.bench.hardware import fast_precision, matrix_rate
-from fcfg.bench.record import Measurement, Record, against
-from fcfg.bench.single import single
-from fcfg.bench.training import Pace
+from fcfg.bench.baselines import (
+    Inputs,
+    batched_loop,
+    diffusers_loop,
+    diffusers_obstacle,
+    separate_loop,
+)
+from fcfg.bench.bench_model import BenchModel, Workload, row_flops
+from fcfg.bench.record import Measurement, Record, compared
+from fcfg.bench.timing import (
+    fast_precision,
+    isolated,
+    matrix_rate,
+    measure,
+    peak_bytes,
+    synchronise,
+)
 from fcfg.evaluation.provenance import collect_provenance
-from fcfg.sampling import time_grid
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.records import Counterfactual
+from fcfg.sampling import PRESETS, time_grid
 from fcfg.support.errors import check_among, check_integer
 from fcfg.version import __version__
 
-PARTS = ("sampling", "single", "training", "cost")
+PARTS = ("sampling", "single")
+REFERENCE = "reference: eager, one batched call"
+SEPARATE = "eager, M + 1 separate calls"
+DIFFUSERS = "diffusers' DDIM schedulers"
+EAGER = "ours, eager"
+COMPILED = "ours, compiled"
+ALONE = "ours, the network alone"
+
+#: Builds the function that computes the images of a workload.
+Prepare: TypeAlias = Callable[[], Callable[[], Tensor]]
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How much is measured; more is surer and takes longer."""
+class Bench:
+    """A benchmark of one model, which takes a few minutes by default.
 
-    images: int  #: that the contestants answer for at once
-    steps: int  #: from image to noise, and back
-    repetitions: int
-    singles: int  #: answers after the first
-    pace: Pace = field(repr=False)  #: of training
-    fewest_images: int  #: where the sweeps of the costs begin
-    fewest_steps: int
-    rows: int  #: for which the network is compiled
-    patience: float  #: seconds after which no repetition begins, outside training
+    Args:
+        model: Model and device.
+        parts: Parts to measure, of PARTS.
+        images: Number of images for sampling; by default as many as fill the device.
+        steps: Number of steps from image to noise, and back, for sampling.
+        rows: Batch size to compile for; the number of images by default.
+        quick: Whether to measure less.
+        compiled: Whether to measure the compiled pipeline, too.
+        commit: Commit of the code; read from git if None.
+    """
 
-    @classmethod
-    def fitting(
-        cls,
-        device: torch.device,
+    def __init__(
+        self,
+        model: BenchModel,
+        parts: tuple[str, ...] = PARTS,
         *,
-        quick: bool = False,
         images: int | None = None,
         steps: int | None = None,
         rows: int | None = None,
-    ) -> Scale:
-        """What takes some minutes on a GPU, two on a CPU; a part of that where it is quick.
+        quick: bool = False,
+        compiled: bool = False,
+        commit: str | None = None,
+    ) -> None:
+        on_gpu = model.device.type == "cuda"
+        for part in parts:
+            check_among("--only", part, PARTS)
+        if images is None:
+            images = (64 if quick else 512) if on_gpu else 4
+        if steps is None:
+            steps = 10 if on_gpu else 4
+        self.images = check_integer("--images", images, 1, 10**6, "512 fill a large GPU, 4 a CPU")
+        self.rows = (
+            images if rows is None else check_integer("--rows", rows, 1, 10**6, "leave it out")
+        )
+        self.steps = len(time_grid(model.pipeline.denoiser.schedule, steps)) - 1
+        self.repetitions, self.singles = (1, 1) if quick else (3, 5)
+        self.patience = 60.0 if on_gpu else 10.0  # seconds after which no repetition begins
+        self.model, self.parts, self.compiled, self.commit = model, parts, compiled, commit
+
+    def run(self, on_progress: Callable[[float], None] = lambda share: None) -> Record:
+        """Measure all parts.
 
         Args:
-            device: Where.
-            quick: Less of everything.
-            images: Others than the device suggests, and so the next ones.
-            steps: From image to noise.
-            rows: For which the network is compiled; the images by default.
+            on_progress: Callback invoked with the share of the work that is done.
         """
-        on_gpu = device.type == "cuda"
-        most = 10**6
-        images = images if images is not None else (64 if quick else 512) if on_gpu else 4
-        check_integer("--images", images, 1, most, do="512 fill a large GPU, 4 a CPU")
-        if rows is not None:
-            check_integer("--rows", rows, 1, most, do="leave it out")
-        pace = Pace(128, 15, 5, 20) if on_gpu else Pace(4, 1, 3, 1)
-        return cls(
-            images=images,
-            steps=steps if steps is not None else 10 if on_gpu else 4,
-            repetitions=1 if quick else 3,
-            singles=1 if quick else 5,
-            pace=Pace(pace.batch, 1, 1, pace.length) if quick else pace,
-            fewest_images=max(1, images // 4) if on_gpu else 1,
-            fewest_steps=1,
-            rows=rows if rows is not None else images,
-            patience=60 if on_gpu else 10,
-        )
+        rate = matrix_rate(self.model.device)
+        found: list[Measurement] = []
+        for number, part in enumerate(part for part in PARTS if part in self.parts):
+            rows: list[Measurement] = []
+            for row in self.sampling() if part == "sampling" else self.single():
+                rows.append(row)
+                on_progress((number + len(rows) / 6) / len(self.parts))
+            found += compared(rows, REFERENCE, rate)
+        facts = describe_run(self.model, rate, compiled=self.compiled, commit=self.commit)
+        return Record(facts, tuple(found))
+
+    def sampling(self) -> Iterator[Measurement]:
+        """Measure many counterfactuals, the reference first."""
+        workload = self.model.workload(self.images, self.steps)
+        exact = exact_images(workload)
+        eager = precision(workload, compiled=False)
+
+        def baseline(loop: Callable[[Inputs], Tensor]) -> Callable[[], Tensor]:
+            return partial(loop, Inputs.of(workload))
+
+        def ours(*, compiled: bool) -> Callable[[], Tensor]:
+            pipeline = prepared(workload, self.rows, compiled=compiled)
+            return lambda: compute(pipeline, workload).trajectory.x
+
+        add = partial(self.measure_images, workload, exact)
+        yield add(REFERENCE, eager, partial(baseline, batched_loop))
+        yield add(SEPARATE, eager, partial(baseline, separate_loop))
+        if why := diffusers_obstacle(self.steps, self.model.pipeline.denoiser.schedule):
+            yield Measurement("sampling", DIFFUSERS, note=why)
+        else:
+            yield add(DIFFUSERS, eager, partial(baseline, diffusers_loop))
+        yield add(EAGER, eager, partial(ours, compiled=False))
+        if self.compiled:
+            bf16 = precision(workload, compiled=True)
+            yield add(COMPILED, bf16, partial(ours, compiled=True))
+        else:
+            note = "takes minutes on a CPU: add --compile"
+            yield Measurement("sampling", COMPILED, note=note)
+        yield self.measure_network(workload)
+
+    def single(self) -> Iterator[Measurement]:
+        """Measure one counterfactual with default settings."""
+        if self.model.device.type == "cuda":
+            yield self.measure_single(compiled=False, cuda_graphs=False)
+        yield self.measure_single(compiled=False)
+        if self.compiled:
+            yield self.measure_single(compiled=True)
+
+    def measure_images(
+        self, workload: Workload, exact: Tensor, name: str, computed_in: str, prepare: Prepare
+    ) -> Measurement:
+        """Time a function after a first call, whose images are compared with the exact ones."""
+        device = self.model.device
+        with isolated(device):
+            call = prepare()
+            difference = (call() - exact).abs()
+            times = measure(call, device, repetitions=self.repetitions, patience=self.patience)
+            return replace(
+                describe(workload, name, computed_in),
+                peak_bytes=peak_bytes(device),
+                largest_difference=float(difference.max()),
+                mean_difference=float(difference.mean()),
+            ).timed(times)
+
+    def measure_network(self, workload: Workload) -> Measurement:
+        """Time our network without the sampling loop, whose overhead is the difference."""
+        device, compiled = self.model.device, self.compiled
+        rows = self.rows if compiled else workload.rows_at_once
+        with isolated(device), torch.no_grad():
+            denoiser = prepared(workload, rows, compiled=compiled).denoiser
+            x = torch.randn((rows, *workload.images.shape[1:]), device=device)
+            t = torch.full((rows,), 500, device=device)
+            c = torch.randn((rows, self.model.network.condition), device=device)
+            times = measure(
+                lambda: denoiser(x, t, c),
+                device,
+                warmup=1,
+                repetitions=self.repetitions,
+                length=2,
+            )
+            return replace(
+                describe(workload, ALONE, precision(workload, compiled=compiled)),
+                images=None,
+                steps=None,
+                evaluations=rows,
+                flops=rows * workload.row_flops,
+                peak_bytes=peak_bytes(device),
+            ).timed(times)
+
+    def measure_single(self, *, compiled: bool, cuda_graphs: bool = True) -> Measurement:
+        """Time the first call with default settings, and later ones."""
+        workload, device = self.model.workload(1, 1), self.model.device
+        rows = workload.rows_at_once
+        name = f"{PRESETS['default']}, {'compiled' if compiled else 'eager'}"
+        name += "" if cuda_graphs else ", kernel by kernel"
+        with isolated(device):
+            pipeline = prepared(workload, rows, compiled=compiled, cuda_graphs=cuda_graphs)
+
+            def call() -> Counterfactual:
+                return pipeline.counterfactual(workload.images, workload.attributes, workload.do)
+
+            start = time.perf_counter()
+            pair = call()
+            synchronise(device)
+            cold = time.perf_counter() - start
+            times = measure(call, device, repetitions=self.singles, patience=self.patience)
+            return replace(
+                describe(workload, name, precision(workload, compiled=compiled)),
+                part="single",
+                steps=len(pair.abduction.times) - 1,
+                cold_seconds=cold,
+                evaluations=pair.evaluations,
+                flops=pair.evaluations * workload.row_flops,
+                peak_bytes=peak_bytes(device),
+            ).timed(times)
 
 
-@dataclass(frozen=True, eq=False)
-class Bench:
-    """A benchmark that is about to be run.
+def precision(workload: Workload, *, compiled: bool) -> str:
+    """Return the precision to compute in: TF32 or, compiled, bf16 on a GPU; float32 on a CPU."""
+    on_gpu = workload.model.device.type == "cuda"
+    return ("bf16" if compiled else "tf32") if on_gpu else "float32"
+
+
+def prepared(
+    workload: Workload, rows: int, *, compiled: bool, cuda_graphs: bool = True
+) -> CounterfactualPipeline:
+    """Return a copy of the pipeline, prepared for batches of some rows."""
+    return workload.model.fresh().prepare(
+        precision(workload, compiled=compiled),
+        compile=compiled,
+        batch_size=rows,
+        cuda_graphs=cuda_graphs,
+    )
+
+
+def compute(
+    pipeline: CounterfactualPipeline, workload: Workload, *, batch_size: int | None = None
+) -> Counterfactual:
+    """Compute a workload with our pipeline, from arguments to images."""
+    return pipeline.counterfactual(
+        workload.images,
+        workload.attributes,
+        workload.do,
+        guidance=workload.guidance,
+        partition=workload.partition,
+        sampling=f"ddim uniform {workload.steps}",
+        any_size=True,  # costs are measured at several sizes
+        batch_size=batch_size or workload.rows_at_once,
+    )
+
+
+def exact_images(workload: Workload) -> Tensor:
+    """Compute the images that differences are measured from: float32, eager."""
+    with isolated(workload.model.device, tf32=False):
+        return batched_loop(Inputs.of(workload))
+
+
+def describe(workload: Workload, name: str, computed_in: str) -> Measurement:
+    """Return a row without times."""
+    return Measurement(
+        "sampling",
+        name,
+        precision=computed_in,
+        images=len(workload.images),
+        groups=len(workload.groups),
+        steps=workload.steps,
+        size=workload.images.shape[-1],
+        evaluations=workload.evaluations,
+        flops=workload.evaluations * workload.row_flops,
+    )
+
+
+def describe_run(
+    model: BenchModel, rate: float, *, compiled: bool = False, commit: str | None = None
+) -> dict[str, str]:
+    """Describe the model, the machine and the code.
 
     Args:
-        subject: The model and the device.
-        scale: How much is measured.
-        parts: Which of PARTS.
-        compiled: Whether ours is compiled, too.
-        commit: Of the code; git is asked where it is None.
+        model: Model and device.
+        rate: Operations per second of a large matrix product.
+        compiled: Whether the compiled pipeline is measured.
+        commit: Commit of the code; read from git if None.
     """
-
-    subject: Subject
-    scale: Scale
-    parts: tuple[str, ...] = PARTS
-    compiled: bool = False
-    commit: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse unknown parts and impossible steps before anything is measured."""
-        for part in self.parts:
-            check_among("--only", part, PARTS)
-        time_grid(self.subject.pipeline.denoiser.schedule, self.scale.steps)
-
-    def run(self, on_share: Callable[[float], None] = lambda share: None) -> Record:
-        """Measure everything.
-
-        Args:
-            on_share: Told which share of the work is done.
-        """
-        subject, rows = self.subject, list[Measurement]()
-        chip = matrix_rate(subject.device)
-        wanted = [part for part in PARTS if part in self.parts]
-        work = {
-            "sampling": self._sampling,
-            "single": self._single,
-            "training": self._training,
-            "cost": self._cost,
-        }
-        for done, part in enumerate(wanted):
-
-            def tell(share: float, done: int = done) -> None:
-                on_share((done + share) / len(wanted))
-
-            tell(0)
-            rows += work[part](tell)
-        references = {"sampling": sampling.REFERENCE, "training": learning.REFERENCE}
-        parts = {part: [row for row in rows if row.part == part] for part in (*PARTS, "exponent")}
-        filled = [
-            row
-            for part, found in parts.items()
-            for row in against(found, references.get(part, ""), chip)
-        ]
-        return Record(self.facts(chip), tuple(filled))
-
-    def facts(self, chip: float) -> dict[str, str]:
-        """Of the model, the machine and the code.
-
-        Args:
-            chip: Operations a second of the large matrix product.
-        """
-        subject = self.subject
-        kind, fast = subject.device.type, fast_precision(subject.device)
-        known = collect_provenance(
-            kind, str(fast).removeprefix("torch."), compiled=self.compiled, commit=self.commit
-        )
-        parameters = sum(p.numel() for p in subject.pipeline.denoiser.parameters())
-        return {
-            "model": subject.name,
-            "parameters": str(parameters),
-            "row_gflop": f"{subject.flops() / 1e9:.4g}",
-            "device": known["environment"]["device"],
-            "threads": str(torch.get_num_threads()) if kind == "cpu" else "",
-            "torch": known["environment"]["torch"],
-            "chip_precision": known["environment"]["precision"],
-            "chip_tflops": f"{chip / 1e12:.4g}",
-            "fcfg": __version__,
-            "commit": known["commit"] or "",
-            "command": known["command"],
-        }
-
-    def _sampling(self, tell: Callable[[float], None]) -> Iterator[Measurement]:
-        question, scale = self.subject.question(self.scale.images, self.scale.steps), self.scale
-        truth = sampling.exact(question)
-        for done, contestant in enumerate(
-            sampling.contestants(question, compiled=self.compiled, rows=scale.rows)
-        ):
-            tell((done + 0.5) / 6)
-            yield sampling.contest(
-                question,
-                contestant,
-                truth,
-                repetitions=scale.repetitions,
-                patience=scale.patience,
-            )
-        yield sampling.network_alone(
-            question,
-            compiled=self.compiled,
-            rows=scale.rows if self.compiled else question.rows_at_once,
-            repetitions=scale.repetitions,
-        )
-
-    def _single(self, tell: Callable[[float], None]) -> Iterator[Measurement]:
-        many, patience = self.scale.singles, self.scale.patience
-        ways = [(False, False)] if self.subject.device.type == "cuda" else []
-        ways += [(False, True), (True, True)] if self.compiled else [(False, True)]
-        for done, (compiled, graphs) in enumerate(ways):
-            tell(done / len(ways))
-            yield single(
-                self.subject,
-                compiled=compiled,
-                repetitions=many,
-                patience=patience,
-                cuda_graphs=graphs,
-            )
-
-    def _training(self, tell: Callable[[float], None]) -> list[Measurement]:
-        done = 0
-
-        def on_row() -> None:
-            nonlocal done
-            done += 1
-            tell(done / 4)
-
-        on_gpu = self.subject.device.type == "cuda"
-        return learning.training(
-            self.subject, self.scale.pace, compiled=self.compiled and on_gpu, on_row=on_row
-        )
-
-    def _cost(self, tell: Callable[[float], None]) -> list[Measurement]:
-        scale = self.scale
-        todo = points(self.subject, scale.fewest_images, scale.fewest_steps)
-        measured = []
-        for done, point in enumerate(todo):
-            tell(done / len(todo))
-            measured += cost(point, repetitions=scale.repetitions, patience=scale.patience)
-        return [*(row for row, _ in measured), *exponents(measured)]
+    device, network = model.device, model.network
+    computed_in = str(fast_precision(device)).removeprefix("torch.")
+    known = collect_provenance(device.type, computed_in, compiled=compiled, commit=commit)
+    return {
+        "model": model.name,
+        "parameters": str(sum(p.numel() for p in model.pipeline.denoiser.parameters())),
+        "row_gflop": f"{row_flops(network, network.size) / 1e9:.4g}",
+        "device": known["environment"]["device"],
+        "threads": str(torch.get_num_threads()) if device.type == "cpu" else "",
+        "torch": known["environment"]["torch"],
+        "chip_precision": known["environment"]["precision"],
+        "chip_tflops": f"{rate / 1e12:.4g}",
+        "fcfg": __version__,
+        "commit": known["commit"] or "",
+        "command": known["command"],
+    }

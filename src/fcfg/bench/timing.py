@@ -1,4 +1,4 @@
-"""How long something takes: medians over repetitions, after a warm-up, with the device at rest."""
+"""Measure time, memory and floating-point operations."""
 
 from __future__ import annotations
 
@@ -7,37 +7,10 @@ import statistics
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of one call, as often as it was measured.
-
-    >>> timing = Timing((3.0, 1.0, 2.0))
-    >>> timing.median, timing.low, timing.high
-    (2.0, 1.0, 3.0)
-    """
-
-    seconds: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        """The middle one, which a single disturbance does not move."""
-        return statistics.median(self.seconds)
-
-    @property
-    def low(self) -> float:
-        """The fastest."""
-        return min(self.seconds)
-
-    @property
-    def high(self) -> float:
-        """The slowest."""
-        return max(self.seconds)
+from torch.utils.flop_counter import FlopCounterMode
 
 
 def measure(
@@ -48,60 +21,94 @@ def measure(
     repetitions: int = 3,
     length: int = 1,
     patience: float = math.inf,
-) -> Timing:
-    """Time a call.
+) -> tuple[float, ...]:
+    """Return the seconds of one call, once for each repetition.
 
     Args:
-        call: What to do.
-        device: Whose work is waited for.
-        warmup: Calls that are not counted.
-        repetitions: Times it is measured.
-        length: Calls in each; the time is that of one.
+        call: Function to time.
+        device: Device to synchronise before and after each repetition.
+        warmup: Number of calls before the first repetition.
+        repetitions: Largest number of repetitions.
+        length: Calls per repetition, whose mean is taken.
         patience: Seconds after which no further repetition begins.
     """
     for _ in range(warmup):
         call()
     seconds: list[float] = []
     while len(seconds) < repetitions and length * sum(seconds) <= patience:
-        wait(device)
+        synchronise(device)
         start = time.perf_counter()
         for _ in range(length):
             call()
-        wait(device)
+        synchronise(device)
         seconds.append((time.perf_counter() - start) / length)
-    return Timing(tuple(seconds))
+    return tuple(seconds)
 
 
-def wait(device: torch.device) -> None:
-    """Until the device has done all it was asked for."""
+def synchronise(device: torch.device) -> None:
+    """Wait until a GPU has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def forget_peak(device: torch.device) -> None:
-    """Count the peak of the memory from here on."""
+def reset_peak(device: torch.device) -> None:
+    """Free cached memory, and measure the peak from now on."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def peak_bytes(device: torch.device) -> int | None:
-    """The most memory that tensors took since then; a CPU does not count it."""
+    """Return the peak memory of tensors since :func:`reset_peak`; None on a CPU."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
 @contextmanager
-def switches(*, tf32: bool) -> Generator[None]:
-    """Set what makes torch faster, and put back all that is set meanwhile.
+def isolated(device: torch.device, *, tf32: bool = True) -> Generator[None]:
+    """Reset torch's switches and the memory peak, and restore the switches afterwards.
 
     Args:
-        tf32: Whether float32 products may be computed in TF32, where the device has it.
+        device: Device to measure on.
+        tf32: Whether to compute float32 products in TF32, on a GPU that has it.
     """
     matmul: Any = torch.backends.cuda.matmul
     cudnn: Any = torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
     matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = tf32, tf32, False
+    reset_peak(device)
     try:
         yield
     finally:
         matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before
+
+
+def fast_precision(device: torch.device) -> torch.dtype:
+    """Return the precision of the matrix product: bf16 on a GPU, float32 on a CPU."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def matrix_rate(device: torch.device, *, size: int | None = None) -> float:
+    """Return the operations per second of a large matrix product, an upper bound for networks.
+
+    Args:
+        device: Device to measure on.
+        size: Rows and columns of the matrices; large enough for the device by default.
+    """
+    on_gpu = device.type == "cuda"
+    side, length = size or (8192 if on_gpu else 1024), 20 if on_gpu else 2
+    shape, precision = (side, side), fast_precision(device)
+    a, b = (torch.randn(shape, device=device, dtype=precision) for _ in range(2))
+    out = torch.empty_like(a)
+
+    def multiply() -> None:
+        torch.mm(a, b, out=out)
+
+    seconds = measure(multiply, device, warmup=length, repetitions=5, length=length)
+    return 2 * side**3 / statistics.median(seconds)
+
+
+def count_flops(call: Callable[[], object]) -> int:
+    """Count the operations of matrix products and convolutions in an eager call."""
+    with FlopCounterMode(display=False) as counter:
+        call()
+    return counter.get_total_flops()

@@ -1,4 +1,4 @@
-"""``fcfg bench``: how fast this machine is, beside named references."""
+"""``fcfg bench``: how fast this machine samples, beside baselines."""
 
 from __future__ import annotations
 
@@ -8,80 +8,83 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fcfg.cli import options
 from fcfg.support.errors import InputError
 from fcfg.support.outputs import make_folder
 
 if TYPE_CHECKING:
     import torch
 
-    from fcfg.bench import Record, Subject
+    from fcfg.bench import BenchModel, Record
 
 
 def bench(
-    model: Annotated[
-        str, typer.Argument(help="Folder of a model, or the name of a shipped one.")
-    ] = "",
+    model: options.Model = "",
     preset: Annotated[
         str,
-        typer.Option(metavar="NAME", help="The network of a training preset, random weights."),
+        typer.Option(metavar="NAME", help="Network of a training preset, with random weights."),
     ] = "",
     images: Annotated[
-        int | None, typer.Option(metavar="N", help="Counterfactuals at once in sampling.")
+        int | None, typer.Option(metavar="N", help="Number of counterfactuals for sampling.")
     ] = None,
     rows: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Network rows to compile for; as many as images."),
+        typer.Option(metavar="N", help="Batch size to compile for; by default --images."),
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="N", help="From image to noise, and back, in sampling.")
-    ] = None,
+    steps: options.Steps = None,
     only: Annotated[
-        str, typer.Option(metavar="PART,…", help="Of sampling, single, training, cost.")
+        str, typer.Option(metavar="PART,…", help="Parts to measure: sampling, single.")
     ] = "",
     compile: Annotated[
-        bool | None, typer.Option(help="Whether to compile ours, too; by default on a GPU.")
+        bool | None,
+        typer.Option(help="Whether to measure the compiled pipeline, too; by default on a GPU."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer images and repetitions: a first look.")
+        bool, typer.Option("--quick", help="Measure fewer images, fewer times.")
     ] = False,
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to run.")] = "auto",
+    device: options.Device = "auto",
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Write every row to this file, too.")
+        Path | None, typer.Option(metavar="FILE.csv", help="Write all rows to this file.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file of --out where it exists.")
+        bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")
     ] = False,
-    commit: Annotated[
-        str | None, typer.Option(metavar="HASH", help="Of the code, where git cannot be asked.")
-    ] = None,
+    commit: options.Commit = None,
 ) -> None:
-    """Measure how fast this machine samples and trains, beside what others would write.
+    """Measure how fast this machine samples, beside baselines.
 
-    One process, one model, the same images for everybody: a straight eager loop first, the same
-    with separate calls, the schedulers of diffusers where they are installed, and ours. Rates are
-    also given as a share of a large matrix product, measured here. Without MODEL, the shipped
-    portraits on a CPU (some minutes), the paper's network with random weights on a GPU.
+    All implementations compute the same images with the same model in one process: a plain eager
+    loop, the same with separate network calls, the schedulers of diffusers if installed, and ours.
+    Rates are also given as a share of the rate of a large matrix product on this machine. Without
+    MODEL, it measures the shipped portraits on a CPU, in some minutes, or the paper's network on a
+    GPU, with random weights.
 
     Examples:
       fcfg bench
-      fcfg bench --quick --only sampling,single
+      fcfg bench --quick --only single
       fcfg bench --preset celeba-hq --images 1024 --steps 20 --out bench.csv
-      fcfg bench runs/faces --only cost
+      fcfg bench runs/faces
     """
     import torch
 
-    from fcfg.bench import PARTS, Bench, Scale
+    from fcfg.bench import PARTS, Bench
     from fcfg.cli.computing import chosen_device
     from fcfg.cli.progress import share_bar
 
-    place = torch.device(chosen_device(device))
+    target = torch.device(chosen_device(device))
     _check(model, preset, out, overwrite=overwrite)
-    asked = tuple(part.strip() for part in only.split(",")) if only else PARTS
-    scale = Scale.fitting(place, quick=quick, images=images, steps=steps, rows=rows)
-    compiled = place.type == "cuda" if compile is None else compile
-    benchmark = Bench(_subject(model, preset, place), scale, asked, compiled, commit)
-    with share_bar() as share:
-        record = benchmark.run(share)
+    benchmark = Bench(
+        _bench_model(model, preset, target),
+        tuple(part.strip() for part in only.split(",")) if only else PARTS,
+        images=images,
+        steps=steps,
+        rows=rows,
+        quick=quick,
+        compiled=target.type == "cuda" if compile is None else compile,
+        commit=commit,
+    )
+    with share_bar() as on_progress:
+        record = benchmark.run(on_progress)
     if out is not None:
         record.write(out)
     _show(record)
@@ -108,12 +111,12 @@ def _check(model: str, preset: str, out: Path | None, *, overwrite: bool) -> Non
         make_folder(out.parent)
 
 
-def _subject(model: str, preset: str, place: torch.device) -> Subject:
-    from fcfg.bench import preset_subject, stored_subject
+def _bench_model(model: str, preset: str, device: torch.device) -> BenchModel:
+    from fcfg.bench import BenchModel
 
-    if not model and place.type == "cuda":
-        preset = preset or "celeba-hq"
-    return preset_subject(preset, place) if preset else stored_subject(model or "portraits", place)
+    if preset or (device.type == "cuda" and not model):
+        return BenchModel.from_preset(preset or "celeba-hq", device)
+    return BenchModel.load(model or "portraits", device)
 
 
 def _show(record: Record) -> None:
@@ -123,15 +126,15 @@ def _show(record: Record) -> None:
 
     from fcfg.bench import heading, tables
 
-    width = None if sys.stdout.isatty() else 140  # in a file, no terminal bounds a line
+    width = None if sys.stdout.isatty() else 140  # long lines in a file
     console = Console(highlight=False, markup=False, emoji=False, width=width)
     console.print(heading(record))
-    for found in tables(record):
-        table = Table(title=found.title, box=box.SIMPLE_HEAD, title_justify="left")
-        for number, name in enumerate(found.columns):
+    for part in tables(record):
+        table = Table(title=part.title, box=box.SIMPLE_HEAD, title_justify="left")
+        for number, name in enumerate(part.columns):
             table.add_column(name, justify="right" if number else "left")
-        for cells in found.rows:
+        for cells in part.rows:
             table.add_row(*cells)
         console.print(table)
-        for note in found.notes:
+        for note in part.notes:
             console.print(f"  {note}")

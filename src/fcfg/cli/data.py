@@ -1,4 +1,4 @@
-"""``fcfg data``: looks at data before anything is trained on it."""
+"""``fcfg data``: check a folder of images before training, or draw an example."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from rich.markup import escape
 from fcfg.support.errors import InputError
 from fcfg.support.outputs import Outputs
 
-if TYPE_CHECKING:  # both are heavy, and --help needs neither
+if TYPE_CHECKING:  # slow imports that --help does not need
     from fcfg.causal.attributes import AttributeSpace
-    from fcfg.datasets.check import Report
+    from fcfg.datasets.check import FolderReport
     from fcfg.datasets.folder import FolderData
 
 data = typer.Typer(no_args_is_help=True)
 
 _SHEET, _CORRELATIONS = _PICTURES = ("sheet.png", "correlations.png")
 _MULTIPLIERS = (1, 2, 2)  # of the network in a first configuration
-_SMALLEST, _LARGEST = 8, 64  # images of a first configuration
+_SMALLEST, _LARGEST = 8, 64  # image sizes of a first configuration
 _STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
 @data.callback()
 def _group() -> None:
-    """Look at data before training on it."""
+    """Check data before training."""
 
 
 @data.command("check")
@@ -37,7 +37,7 @@ def check(
         Path, typer.Argument(metavar="DIR", help="Folder with metadata.csv and images.")
     ],
     config: Annotated[
-        Path | None, typer.Option(help="Training configuration: its data and attributes.")
+        Path | None, typer.Option(help="Training configuration with data and attributes.")
     ] = None,
     group: Annotated[str | None, typer.Option(help="Column with the patient or person.")] = None,
     split: Annotated[
@@ -48,17 +48,17 @@ def check(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where sheet.png and correlations.png go. [DIR/.fcfg-check]"),
+        typer.Option(help="Folder for sheet.png and correlations.png. [DIR/.fcfg-check]"),
     ] = None,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace pictures that are not of an earlier check."),
+        typer.Option("--overwrite", help="Replace pictures that no earlier check wrote."),
     ] = False,
 ) -> None:
-    """List everything that is wrong with a folder of images, at once.
+    """List all problems of a folder of images.
 
-    Exits with 0 if training could begin, with 1 if it could not, with 2 if there was nothing to
-    look at. A sheet of some images and a picture of the correlations show the rest.
+    Also draws a sheet of some images and the correlations of the attributes. Exits with 0 if
+    training could begin, with 1 if it could not, with 2 if there was nothing to check.
 
     Example:
         fcfg data check faces/ --group person --init faces.yaml
@@ -72,9 +72,9 @@ def check(
             got=f"'{init}'",
             do="choose another name, or remove it",
         )
-    place = folder / ".fcfg-check" if out is None else out
-    subject = os.path.relpath(folder.resolve(), place.resolve())  # both may move
-    outputs = Outputs(place, "data check", subject, overwrite)
+    target = folder / ".fcfg-check" if out is None else out
+    subject = os.path.relpath(folder.resolve(), target.resolve())  # both may be moved together
+    outputs = Outputs(target, "data check", subject, overwrite)
     outputs.check(_PICTURES)
     options, space = _options(config, group, split)
     console = Console(highlight=False, soft_wrap=True)
@@ -99,11 +99,11 @@ def check(
 def example(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write.")],
     count: Annotated[int, typer.Option(metavar="N", help="Number of pictures.")] = 1000,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed; another draws others.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed for sampling the shapes.")] = 0,
 ) -> None:
-    """Draw a folder of grey shapes to try the other commands on.
+    """Draw a folder of grey shapes as an example for the other commands.
 
-    Each picture shows a disc or a square; metadata.csv says its radius, its brightness, which
+    Each picture shows a disc or a square. metadata.csv holds its radius, its brightness, which
     grows with the radius, and whether it is a square.
 
     Example:
@@ -111,8 +111,8 @@ def example(
     """
     from fcfg.datasets.shapes import write_shapes
 
-    place = write_shapes(folder, count, seed)
-    print(f"Wrote {count} pictures and metadata.csv to {place}; next: fcfg data check {place}")
+    path = write_shapes(folder, count, seed)
+    print(f"Wrote {count} pictures and metadata.csv to {path}; next: fcfg data check {path}")
 
 
 def _options(
@@ -129,18 +129,18 @@ def _options(
         data: FolderData = FolderData()
         attributes: dict[str, dict[str, Any]] | None = None
 
-    written: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if config is not None:
         expected, advice = "a training configuration", "write one with --init"
-        written = read_yaml(config, str(config), expected=expected, do=advice)
-    sections = validate(Sections, written, str(config))
-    attributes, options = sections.attributes, sections.data
+        values = read_yaml(config, str(config), expected=expected, do=advice)
+    sections = validate(Sections, values, str(config))
+    attributes = sections.attributes
     space = None if attributes is None else AttributeSpace.from_config(attributes)
-    said = {name: value for name, value in (("group", group), ("split", split)) if value}
-    return options.model_copy(update=said), space
+    flags = {name: value for name, value in (("group", group), ("split", split)) if value}
+    return sections.data.model_copy(update=flags), space
 
 
-def _print(report: Report, console: Console) -> None:
+def _print(report: FolderReport, console: Console) -> None:
     for finding in report.findings:
         names = escape(", ".join(finding.names))
         more = f" and {finding.count - len(finding.names)} more"
@@ -160,7 +160,7 @@ def _print(report: Report, console: Console) -> None:
     console.print(verdict)
 
 
-def _write_pictures(report: Report, outputs: Outputs, console: Console) -> None:
+def _write_pictures(report: FolderReport, outputs: Outputs, console: Console) -> None:
     import torch
 
     from fcfg.cli.heatmap import heatmap
@@ -180,15 +180,15 @@ def _write_pictures(report: Report, outputs: Outputs, console: Console) -> None:
         console.print(f"Wrote {escape(str(path))}")
 
 
-def proposed_size(report: Report, options: FolderData) -> tuple[int, str]:
-    """Height and width of images for a first configuration, and why.
+def proposed_size(report: FolderReport, options: FolderData) -> tuple[int, str]:
+    """Propose an image size for a first configuration, with the reason.
 
-    Never more than the images have, nor more than a first look needs; a size that the network
-    can halve at each of its levels.
+    It is at most the size of the images, small enough for a first look, and can be halved at
+    every level of the network.
 
     Args:
-        report: Findings of the check.
-        options: Options that the folder was read with.
+        report: Report on the folder.
+        options: Options of the folder.
     """
     if "size" in options.model_fields_set:
         return options.size, "as configured"
@@ -207,49 +207,49 @@ def proposed_size(report: Report, options: FolderData) -> tuple[int, str]:
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """A path as it is written in a file of a folder: absolute where they share no folder."""
-    place, start = path.resolve(), folder.resolve()
-    if os.path.commonpath([place, start]) == place.anchor:
-        return str(place)
-    return Path(os.path.relpath(place, start)).as_posix()
+    """Express a path relative to a folder; absolute if they only share the root."""
+    path, start = path.resolve(), folder.resolve()
+    if os.path.commonpath([path, start]) == path.anchor:
+        return str(path)
+    return Path(os.path.relpath(path, start)).as_posix()
 
 
-def starting_config(report: Report, options: FolderData, folder: Path) -> str:
-    """A first training configuration, with comments on what to correct.
+def starting_config(report: FolderReport, options: FolderData, folder: Path) -> str:
+    """Write a first training configuration, with comments on what to correct.
 
     Args:
-        report: What was found.
-        options: How the folder was read.
-        folder: Folder of the configuration, at which its paths start.
+        report: Report on the folder.
+        options: Options of the folder.
+        folder: Folder of the configuration; its paths are relative to it.
     """
     space = report.space
     assert space is not None
-    guess = report.grey and "channels" not in options.model_fields_set
-    said = options.model_dump(mode="json", exclude_defaults=True) | {
+    grey = report.grey and "channels" not in options.model_fields_set
+    section = options.model_dump(mode="json", exclude_defaults=True) | {
         "format": "folder",
         "path": _relative(report.path, folder),
         "size": proposed_size(report, options)[0],
-        "channels": 1 if guess else options.channels,
+        "channels": 1 if grey else options.channels,
     }
     order = ("format", "path", "size", "channels", "split", "group")
-    keys = dict.fromkeys([key for key in (*order, *sorted(said)) if key in said])
+    keys = dict.fromkeys([key for key in (*order, *sorted(section)) if key in section])
     notes = {"size": "  # height and width", "channels": "  # 3: colour, 1: grey"}
     lines = [
-        "# A start, made by fcfg data check --init from what the folder holds.",
+        "# A first configuration, written by fcfg data check --init.",
         "data:",
-        *(f"  {key}: {_yaml(said[key])}{notes.get(key, '')}" for key in keys),
+        *(f"  {key}: {_yaml(section[key])}{notes.get(key, '')}" for key in keys),
         "",
-        "# Kinds were guessed from the values. Remove what the model should not know of, add",
-        "# levels that may occur later, and give continuous attributes the range they can have.",
+        "# Kinds were guessed from the values. Remove attributes that the model should not use,",
+        "# add levels that may occur later, and set the full range of continuous attributes.",
         "attributes:",
         *(f"  {_yaml(name)}: {_yaml(kind)}" for name, kind in space.to_config().items()),
         "",
-        "# Which attributes cause which: for every attribute the list of its causes. Nothing",
-        "# causes anything yet. If age causes glasses, write   glasses: [age]",
+        "# The causes of every attribute. There are no arrows yet; if age causes glasses, write",
+        "#   glasses: [age]",
         "graph:",
         *(f"  {_yaml(name)}: []" for name in space.names),
         "",
-        "# Small and short enough for a first look on a CPU. Good pictures want a GPU, a network",
+        "# Small and short enough for a first look on a CPU. Good images need a GPU, a network",
         "# of base 64 with multipliers [1, 2, 4, 8], and tens of thousands of steps.",
         f"network: {_yaml({'base': 16, 'multipliers': list(_MULTIPLIERS)})}",
         "diffusion: {batch: 32, steps: 1500, learning_rate: 1.0e-3, ema: 0.99}",

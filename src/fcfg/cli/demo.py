@@ -51,7 +51,7 @@ def demo(
     from fcfg.evaluation.summary import summarise
     from fcfg.pipeline.checkpoint import load
     from fcfg.reports import reading, write_report
-    from fcfg.reports.failures import failures
+    from fcfg.reports.verdict import failures
 
     target = chosen_device(device)
     experiment = find_experiment(f"{_MODEL}/core" if full else f"{_MODEL}/demo")

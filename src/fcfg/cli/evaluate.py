@@ -157,7 +157,7 @@ def evaluate(
     pipeline = load(model).to(target).prepare(precision)
     judge_of(pipeline)  # refuses a model without a judge before images are read
     with ProgressReporter(quiet=not is_first) as reporter:
-        subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.counted)
+        subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name
     height, width = subset.images.shape[-2:]
     evaluation = Evaluation(
@@ -190,7 +190,7 @@ def evaluate(
 
 def _announce(evaluation: Evaluation, device: str) -> None:
     from fcfg.metrics import MIN_IMAGES
-    from fcfg.reports.texts import too_few
+    from fcfg.reports.wording import too_few
 
     experiment, subset = evaluation.experiment, evaluation.subset
     print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)

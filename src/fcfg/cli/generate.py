@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fcfg.cli import options
+
 if TYPE_CHECKING:  # torch is not needed for help
     from fcfg.generation import Question, Result
 
@@ -67,16 +69,9 @@ def generate(
     quality: Annotated[
         str | None, typer.Option(metavar="default|paper", help="The same, by name alone.")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="N", help="Number of steps, there and back.")
-    ] = None,
-    solver: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
-    ] = None,
-    grid: Annotated[
-        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Spacing of the steps.")
-    ] = None,
+    steps: options.Steps = None,
+    solver: options.Solver = None,
+    grid: options.Grid = None,
     seed: Annotated[
         int, typer.Option(metavar="N", help="Of what discrete attributes leave open.")
     ] = 0,
@@ -87,34 +82,14 @@ def generate(
         bool,
         typer.Option(help="Go back to the factual attributes, too, and say what was lost."),
     ] = True,
-    batch_size: Annotated[
-        str,
-        typer.Option(
-            metavar="N|auto",
-            help="The most network rows at once, or as many as fit; pictures are finished so many "
-            "at a time.",
-        ),
-    ] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|float32|tf32|bf16",
-            help="Of the network, tf32 on a GPU by default; the sampler has float32.",
-        ),
-    ] = "auto",
+    batch_size: options.BatchSize = "auto",
+    precision: options.Precision = "auto",
     compile: Annotated[
         bool,
         typer.Option("--compile", help="Compile the network first; worth it on a GPU, for many."),
     ] = False,
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to run.")] = "auto",
-    shard: Annotated[
-        str,
-        typer.Option(
-            metavar="I/N",
-            help="Work on part I of N, counted from 0, of the pictures; by default on that of "
-            "this process, under 'accelerate launch' or torchrun.",
-        ),
-    ] = "",
+    device: options.Device = "auto",
+    shard: options.Shard = "",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace outputs that exist.")
     ] = False,

@@ -1,4 +1,4 @@
-"""A matrix of correlations as a picture: labelled rows and columns, a number in every cell."""
+"""A matrix of correlations as a picture with labels and numbers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from fcfg.support.fonts import Font, font_for, legible
 
 _CELL, _FONT, _MARGIN = 52, 13, 14
 _LONGEST = 60  # letters of a label
-_COLD, _HOT = (59, 104, 178), (190, 64, 54)  # of -1 and 1; white is 0
+_COLD, _HOT = (59, 104, 178), (190, 64, 54)  # -1 and 1; 0 is white
 
 
 def heatmap(labels: Sequence[str], matrix: NDArray[np.float64]) -> Image.Image:
-    """Draw a matrix of numbers from -1 to 1; what is not a number stays grey.
+    """Draw a matrix of numbers from -1 to 1; cells that are not a number stay grey.
 
     >>> heatmap(["age", "sex"], np.array([[1.0, -0.2], [-0.2, 1.0]])).mode
     'RGB'
 
     Args:
-        labels: Of the rows, and of the columns.
-        matrix: As many rows and columns as labels.
+        labels: Labels of rows and columns.
+        matrix: Square matrix with a row for each label.
     """
     font = font_for(labels, _FONT)
     labels = [legible(_short(label), font) for label in labels]
@@ -63,7 +63,7 @@ def _draw_cell(
 
 
 def _colour(value: float) -> tuple[int, int, int]:
-    """From white towards red for positive numbers, towards blue for negative ones."""
+    """Red for positive numbers, blue for negative ones, white for 0."""
     share = min(1.0, abs(value))
     red, green, blue = (round(255 + share * (end - 255)) for end in (_HOT if value > 0 else _COLD))
     return red, green, blue

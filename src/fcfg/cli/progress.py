@@ -108,8 +108,7 @@ class ProgressReporter(AbstractReporter):
             console=self.console,
             disable=quiet or not self.console.is_terminal,
         )
-        self._task = self._bar.add_task("", start=False, visible=False, note="")
-        self._activity, self._total = "", 0
+        self._activity, self._task = "", self._bar.add_task("", visible=False, note="")
         self._first, self._start, self._last = 0, 0.0, 0.0
 
     def __enter__(self) -> ProgressReporter:
@@ -121,36 +120,20 @@ class ProgressReporter(AbstractReporter):
         if not self._bar.disable:
             self._bar.stop()
 
-    def begin(self, part: str, done: int, total: int) -> None:
-        """Show a new bar."""
-        self._new_bar(part, done, total)
-        if done:
-            self.say(f"{part}: going on at step {done} of {total}")
-
-    def progress(self, part: str, done: int, loss: float) -> None:
-        """Move the bar, or print a line if one is due."""
-        self._move(f"{part}: step {done} of {self._total}", done, f"loss {loss:.4f}")
-
-    def counted(self, activity: str, done: int, total: int) -> None:
-        """Move a bar of images, or print a line if one is due."""
-        if self._activity != activity:
-            self._new_bar(activity, done, total)
-        self._move(f"{activity}: {done} of {total}", done, "")
-
-    def _new_bar(self, activity: str, done: int, total: int) -> None:
-        self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(activity, total=total, completed=done, note="")
-        self._activity, self._total = activity, total
-        self._first, self._start = done, time.monotonic()
-        self._last = self._start
-
-    def _move(self, line: str, done: int, note: str) -> None:
+    def progress(self, activity: str, done: int, total: int, loss: float | None = None) -> None:
+        """Move the bar, or print a line if one is due; begin a new bar for a new activity."""
+        now = time.monotonic()
+        if activity != self._activity:
+            self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(activity, total=total, completed=done, note="")
+            self._activity, self._first, self._start, self._last = activity, done, now, now
+        note = "" if loss is None else f"loss {loss:.4f}"
         self._bar.update(self._task, completed=done, note=note)
-        now, speed = time.monotonic(), ""
-        if not self.console.is_terminal and (now - self._last > SECONDS or done == self._total):
-            if self._first < done < self._total:
+        if not self.console.is_terminal and (now - self._last > SECONDS or done == total):
+            line, speed = f"{activity}: {'step ' if note else ''}{done} of {total}", ""
+            if self._first < done < total:
                 rate = (done - self._first) / (now - self._start)
-                speed = f"{pace(rate)}, {time_left((self._total - done) / rate)}"
+                speed = f"{pace(rate)}, {time_left((total - done) / rate)}"
             self.say(", ".join(filter(None, (line, note, speed))))
             self._last = now
 

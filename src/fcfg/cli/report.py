@@ -1,4 +1,4 @@
-"""``fcfg report``: a page to look at, from result files alone."""
+"""``fcfg report``: a page, figures and tables from result files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def report(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Where to write; by default a folder 'report' beside the result files.",
+            help="Folder to write to; by default 'report' beside the result files.",
             show_default=False,
         ),
     ] = None,
@@ -30,9 +30,9 @@ def report(
         typer.Option("--overwrite", help="Replace files that are not the report of this run."),
     ] = False,
 ) -> None:
-    """Make a report of an evaluation: a page to look at, figures and tables.
+    """Write a report of an evaluation: a page, figures and tables.
 
-    The folder gets report.html, one file that needs no other and no network; figures/, every
+    The folder gets report.html, a page that needs no other file and no network; figures/, every
     figure as SVG or PNG; table.csv and table.tex. The model is not needed.
 
     Examples:
@@ -41,6 +41,6 @@ def report(
     """
     from fcfg.reports import reading, write_report
 
-    made = write_report(results, out, overwrite=overwrite)
-    print(*reading(made.summary), sep="\n")
-    print(f"Written to {made.page}, with {len(made.paths) - 1} figures and tables beside it")
+    written = write_report(results, out, overwrite=overwrite)
+    print(*reading(written.summary), sep="\n")
+    print(f"Written to {written.page}, with {len(written.paths) - 1} figures and tables beside it")

@@ -1,96 +1,83 @@
-"""Numbers on a terminal."""
+"""The numbers of a run on a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fcfg.evaluation.metric_table import Metric
     from fcfg.evaluation.summary import Cell, Summary
-    from fcfg.metrics import Estimate
-
-_Column: TypeAlias = "tuple[str, int, bool, Callable[[Cell], Estimate | None]]"
 
 
 def print_summary(summary: Summary) -> None:
-    """A table for each intervention: what changed, what should not have, and what is lost.
+    """Print a table for each intervention.
 
-    Where the model fails without guidance, that is said first.
-
-    Args:
-        summary: Of a whole run.
+    If the model fails without guidance, the verdict comes first.
     """
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from fcfg.reports.failures import failures
+    from fcfg.evaluation.metric_table import METRICS, drift_metric
     from fcfg.reports.numbers import named
     from fcfg.reports.rule_styles import setting
-    from fcfg.reports.texts import in_words
-    from fcfg.reports.verdict import reading
+    from fcfg.reports.verdict import failures, reading
+    from fcfg.reports.wording import in_words
 
     if failures(summary):
         print(*reading(summary), sep="\n")
     console = Console(highlight=False, markup=False, soft_wrap=False)
+    columns = [(drift_metric(summary), name) for name in summary.space.names]
+    columns += [(METRICS["truth_changed"], ""), (METRICS["reversal_mae"], "")]
     for do in summary.dos:
-        cells = [cell for cell in summary.cells.values() if cell.do == do]
-        columns = [column for column in _columns(cells[0]) if any(map(column[3], cells))]
+        cells = summary.cells_of(do)
+        shown = [
+            (metric, name)
+            for metric, name in columns
+            if any(metric.value(summary, cell, name) is not None for cell in cells)
+        ]
         title = f"{named(do)}: {in_words(summary, do)}"
         table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
         table.add_column("guidance", no_wrap=True)
-        for title, *_ in columns:
-            table.add_column(title, justify="right")
+        for metric, name in shown:
+            target = " (target)" if name in cells[0].targets else ""
+            heading = f"{name}{target}" if name else f"{metric.group}\n{metric.heading}"
+            table.add_column(heading, justify="right")
         for cell in cells:
-            found = [_text(find(cell), digits, signed) for _, digits, signed, find in columns]
-            table.add_row(setting(cell.guidance).label, *found)
+            texts = [_text(summary, cell, metric, name) for metric, name in shown]
+            table.add_row(setting(cell.guidance).label, *texts)
         console.print(table)
     print(_legend(summary))
 
 
-def _columns(cell: Cell) -> list[_Column]:
-    """Title, digits, whether signed, and where the number is."""
-    drifts: list[_Column] = [
-        (
-            f"{name}{' (target)' if name in cell.targets else ''}",
-            2,
-            True,
-            lambda cell, name=name: cell.drift.get(name),
-        )
-        for name in cell.attributes
-    ]
-    return [
-        *drifts,
-        ("error of change", 2, False, lambda cell: cell.truth_changed),
-        ("way back", 3, False, lambda cell: cell.reversal_mae),
-    ]
-
-
-def _text(estimate: Estimate | None, digits: int, signed: bool) -> str:
+def _text(summary: Summary, cell: Cell, metric: Metric, name: str) -> str:
+    from fcfg.metrics import Estimate
     from fcfg.reports.numbers import number
 
-    if estimate is None:
+    estimate = metric.value(summary, cell, name)
+    if not isinstance(estimate, Estimate):
         return ""
-    spread = (estimate.high - estimate.low) / 2
-    return f"{number(estimate.value, digits, signed=signed)} ±{spread:.{digits}f}"
+    margin = number((estimate.high - estimate.low) / 2, metric.digits)
+    return f"{number(estimate.value, metric.digits, signed=metric.signed)} ±{margin}"
 
 
 def _legend(summary: Summary) -> str:
-    from fcfg.reports.numbers import SD, drift_units, knows_truth, listed
+    from fcfg.evaluation.metric_table import SD, drift_units
+    from fcfg.reports.numbers import listed
 
-    is_true, units = knows_truth(summary), drift_units(summary)
+    is_true, units = summary.knows_truth, drift_units(summary)
     against = "in the true counterfactual" if is_true else "without guidance"
-    sd = f"standard deviations of the {'factor' if is_true else 'factual values'} (sd)"
-    of = {unit: f" for {listed(names)}" if len(units) > 1 else "" for unit, names in units.items()}
-    said = listed(f"in {sd if unit == SD else unit}{of[unit]}" for unit in units)
+    sd = f"standard deviations of the {'factor' if is_true else 'original values'} (sd)"
+    said = listed(
+        f"in {sd if unit == SD else unit}" + (f" for {listed(names)}" if len(units) > 1 else "")
+        for unit, names in units.items()
+    )
     lines = [
         f"Under each attribute: how much more of it the judge reads than {against}, {said}",
         "(positive is amplification, negative attenuation), with half of the 95 % interval.",
     ]
     if is_true:
-        lines.append(
-            "Error of change: on pixels that truly change; 1 is nothing done, 0 the truth."
-        )
+        lines.append("Error to the truth, on changed pixels: 1 means no change was made.")
     if summary.header["reverse"]:
-        lines.append("Way back: mean absolute error after reversing, pixels in [-1, 1].")
+        lines.append("Reversibility: mean absolute error after reversal, pixels in [-1, 1].")
     return "\n".join(lines)

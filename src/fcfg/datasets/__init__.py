@@ -1,4 +1,4 @@
-"""Data: drawn worlds, data sets on disk, and your own folder of images."""
+"""Data sets: drawn worlds, data sets on disk, and your own folder of images."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fcfg.datasets import base as base
     from fcfg.datasets import check as check
-    from fcfg.datasets import examples as examples
     from fcfg.datasets import folder as folder
     from fcfg.datasets import portraits as portraits
     from fcfg.datasets import registry as registry
 
-__all__ = ["check", "examples", "folder", "portraits", "registry"]
+__all__ = ["base", "check", "folder", "portraits", "registry"]
 
 
 def __getattr__(name: str) -> object:
-    """Import a room when it is first used (PEP 562)."""
+    """Import a submodule when it is first used (PEP 562)."""
     if name in __all__:
         return import_module(f"fcfg.datasets.{name}")
     raise AttributeError(f"module 'fcfg.datasets' has no attribute '{name}'")

@@ -1,6 +1,6 @@
-"""A look at a folder of images before training: everything that is wrong with it, at once.
+"""Check a folder of images before training, and collect everything that is wrong with it.
 
-Loading refuses the first thing that is wrong; this collects all of them, and never refuses.
+Loading raises the first error that it meets; this check reports all of them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.datasets.columns import missing_column
-from fcfg.datasets.examples import SPLITS, OnProgress
+from fcfg.datasets.base import SPLITS, OnProgress, existing_folder
+from fcfg.datasets.columns import guess_attribute
 from fcfg.datasets.findings import (
     MOST_LABELS,
     Finding,
@@ -30,35 +30,31 @@ from fcfg.datasets.findings import (
     check_splits,
     correlations,
 )
-from fcfg.datasets.folder import METADATA, FolderData
-from fcfg.datasets.infer import inferred, inferred_space
-from fcfg.datasets.listing import Source
-from fcfg.datasets.reading import read_all
-from fcfg.datasets.tables import folder_of, read_columns
-from fcfg.support.errors import InputError
+from fcfg.datasets.folder import METADATA, FolderData, read_metadata
+from fcfg.datasets.pixels import Source, read_all
 from fcfg.support.fonts import font_for, missing_letters
 
-_SAMPLE = 8  # images of each split to show
+_SAMPLE = 8  # images of each split in the sample
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
-    """What was found in a folder."""
+class FolderReport:
+    """Result of checking a folder."""
 
     path: Path
     findings: tuple[Finding, ...]
-    images: int = 0  #: rows of the table
-    space: AttributeSpace | None = None  #: as given, or as guessed from the columns
-    splits: dict[str, int] = field(default_factory=dict)  #: rows of each
-    labels: tuple[str, ...] = ()  #: of the correlations
+    images: int = 0  #: number of rows of the table
+    space: AttributeSpace | None = None  #: attributes, given or guessed from the columns
+    splits: dict[str, int] = field(default_factory=dict)  #: number of rows by split
+    labels: tuple[str, ...] = ()  #: labels of the correlations
     correlations: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
     sample: dict[str, UInt8[np.ndarray, "example channel height width"]] = field(
         default_factory=dict, repr=False
     )
-    """A few images of each split, as many of each."""
-    grey: bool = False  #: whether no image has colour
-    side: int | None = None  #: the shortest of any image, where one could be measured
-    reasons: dict[str, str] = field(default_factory=dict)  #: for guesses, column by column
+    """A few images of each split, the same number of each."""
+    grey: bool = False  #: whether all images are grey
+    side: int | None = None  #: shortest side of any image; None if no image could be measured
+    reasons: dict[str, str] = field(default_factory=dict)  #: reason for each guess, by column
 
     @property
     def ok(self) -> bool:
@@ -71,76 +67,87 @@ def check_folder(
     config: FolderData | None = None,
     space: AttributeSpace | None = None,
     on_progress: OnProgress | None = None,
-) -> Report:
-    """Look at every label and every image of a folder.
+) -> FolderReport:
+    """Check every label and every image of a folder.
 
     Args:
-        path: The folder; that it does not exist is the one thing that is refused.
-        config: How it would be loaded; the default options otherwise.
-        space: The attributes; guessed from the columns otherwise, see :mod:`fcfg.datasets.infer`.
-        on_progress: Called with 'reading images', how many are read, of how many.
+        path: Folder to check; it must exist.
+        config: Options to load it with; defaults otherwise.
+        space: Attributes; guessed from the columns otherwise.
+        on_progress: Callback with 'reading images', the number of images read, and the total.
     """
-    root = folder_of(path)
+    root = existing_folder(path)
     config = (config or FolderData()).model_copy(update={"path": root})
     findings = Findings()
-    table = _table(root, findings)
+    table = _read_table(root, findings)
     if table is None:
-        return Report(root, tuple(findings.all))
+        return FolderReport(root, tuple(findings))
     names = table["file_name"]
     check_files(root, names, findings)
     splits = check_splits(config, table, findings)
     reasons: dict[str, str] = {}
     if space is None:
-        space, reasons = _guessed(config, table, findings)
-    labels: tuple[str, ...] = ()
-    matrix = np.zeros((0, 0))
+        space, reasons = _guess_space(config, table, findings)
+    labels, matrix = (), np.zeros((0, 0))
     if space is None:
         findings.add("error", f"{METADATA} has no column that looks like an attribute", [*table])
     else:
-        whole = check_attributes(config, table, space, findings)
-        if whole.any():
-            labels, matrix = correlations(config, table, space, whole)
+        complete = check_attributes(config, table, space, findings)
+        if complete.any():
+            labels, matrix = correlations(config, table, space, complete)
             _check_labels(labels, space, findings)
     grey, side = _check_kinds([root / name for name in names], findings)
     sample = _check_images(root, config, names, splits, findings, on_progress)
     counts = Counter(splits or ())
-    return Report(
+    return FolderReport(
         root,
-        tuple(findings.all),
-        len(names),
-        space,
-        {split: counts[split] for split in SPLITS if counts[split]},
-        labels,
-        matrix,
-        sample,
-        grey,
-        side,
-        reasons,
+        tuple(findings),
+        images=len(names),
+        space=space,
+        splits={split: counts[split] for split in SPLITS if counts[split]},
+        labels=labels,
+        correlations=matrix,
+        sample=sample,
+        grey=grey,
+        side=side,
+        reasons=reasons,
     )
 
 
-def _guessed(
+def _read_table(root: Path, findings: Findings) -> Labels | None:
+    with findings.catching():
+        table = read_metadata(root)
+        if table["file_name"]:
+            return table
+        findings.append(Finding("error", f"{METADATA} lists no image"))
+    return None
+
+
+def _guess_space(
     config: FolderData, table: Labels, findings: Findings
 ) -> tuple[AttributeSpace | None, dict[str, str]]:
-    """Attributes that the columns look like, and why; the other columns are findings."""
+    """Guess the attributes, with reasons; columns that are not attributes become findings."""
     others = ("file_name", config.split, config.group)
-    guesses = {name: inferred(name, c) for name, c in table.items() if name not in others}
-    aside = {name: guess for name, guess in guesses.items() if guess.attribute is None}
+    guesses = {n: guess_attribute(n, texts) for n, texts in table.items() if n not in others}
+    ignored = [(name, guess) for name, guess in guesses.items() if guess.attribute is None]
     findings.add(
         "info",
-        "columns that look like no attribute",
-        [f"{name} ({guess.why})" for name, guess in aside.items() if guess.named],
+        "columns that do not look like attributes",
+        [f"{name} ({guess.why})" for name, guess in ignored if guess.legal_name],
     )
     findings.add(
         "warning",
-        "columns left aside: no attribute may have their names; rename them, or use data.rename",
-        [f"{name} ({guess.why})" for name, guess in aside.items() if not guess.named],
+        "ignored columns, since no attribute may have their names; rename them, or use "
+        "data.rename",
+        [f"{name} ({guess.why})" for name, guess in ignored if not guess.legal_name],
     )
-    return inferred_space(guesses), {name: guess.why for name, guess in guesses.items()}
+    attributes = [guess.attribute for guess in guesses.values() if guess.attribute is not None]
+    space = AttributeSpace(attributes) if attributes else None
+    return space, {name: guess.why for name, guess in guesses.items()}
 
 
 def _check_labels(labels: Sequence[str], space: AttributeSpace, findings: Findings) -> None:
-    """What the picture of the correlations does not show as it is."""
+    """Find attributes and letters that the picture of the correlations cannot show."""
     shown = {label.split(":")[0] for label in labels}  # no name has a colon
     findings.add(
         "info",
@@ -155,27 +162,6 @@ def _check_labels(labels: Sequence[str], space: AttributeSpace, findings: Findin
     )
 
 
-def _table(root: Path, findings: Findings) -> Labels | None:
-    try:
-        if not (root / METADATA).is_file():
-            raise InputError(
-                f"data in {root}",
-                expected=f"a file '{METADATA}' with a column 'file_name'",
-                got="none",
-                do="list the images and their attributes in it",
-            )
-        table = read_columns(root / METADATA)
-        if "file_name" not in table:
-            raise missing_column(METADATA, "file_name", table)
-    except InputError as error:
-        findings.add("error", str(error), [METADATA])
-        return None
-    if not table["file_name"]:
-        findings.add("error", f"{METADATA} lists no image", [METADATA])
-        return None
-    return table
-
-
 def _check_images(
     root: Path,
     config: FolderData,
@@ -184,43 +170,36 @@ def _check_images(
     findings: Findings,
     on_progress: OnProgress | None,
 ) -> dict[str, UInt8[np.ndarray, "example channel height width"]]:
+    """Find images that are unreadable or identical; return a sample of each split."""
     present = [row for row, name in enumerate(names) if (root / name).is_file()]
-    sources = [Source(root / names[row]) for row in present]
+    results = read_all([Source(root / names[row]) for row in present], config.pixels)
     bad: list[str] = []
     several: list[str] = []
     digests: dict[bytes, list[int]] = {}
     shown: dict[str, list[UInt8[np.ndarray, "channel height width"]]] = {}
-    with warnings.catch_warnings():  # Pillow warns of what is reported here
-        warnings.simplefilter("ignore")
-        try:
-            for done, (row, result) in enumerate(
-                zip(present, read_all(sources, config.pixels), strict=True), start=1
-            ):
-                if on_progress is not None:
-                    on_progress("reading images", done, len(present))
-                if isinstance(result, str):
-                    bad.append(f"{names[row]} ({result})")
-                    continue
-                several.extend([names[row]] if result.several else [])
-                digests.setdefault(_digest(result.pixels), []).append(row)
-                split = splits[row] if splits is not None else "all"
-                if len(shown.setdefault(split, [])) < _SAMPLE:
-                    shown[split].append(result.pixels)
-        except InputError as error:  # no reader for this kind of image
-            findings.add("error", str(error), [METADATA])
+    with warnings.catch_warnings(), findings.catching():  # no reader for this kind of image
+        warnings.simplefilter("ignore")  # Pillow warns of what is reported here
+        for done, (row, result) in enumerate(zip(present, results, strict=True), start=1):
+            if on_progress is not None:
+                on_progress("reading images", done, len(present))
+            if isinstance(result, str):
+                bad.append(f"{names[row]} ({result})")
+                continue
+            several.extend([names[row]] if result.several_frames else [])
+            digest = hashlib.blake2b(result.pixels.tobytes(), digest_size=16).digest()
+            digests.setdefault(digest, []).append(row)
+            sample = shown.setdefault(splits[row] if splits is not None else "all", [])
+            if len(sample) < _SAMPLE:
+                sample.append(result.pixels)
     findings.add("error", "images that cannot be read", bad)
-    findings.add("warning", "files of several frames, of which the first is used", several)
-    _check_doubles(digests, names, splits, findings)
+    findings.add("warning", "files with several frames (only the first is used)", several)
+    _check_duplicates(digests, names, splits, findings)
     fewest = min((len(images) for images in shown.values()), default=0)
     order = sorted(shown, key=lambda split: (*SPLITS, split).index(split))
     return {split: np.stack(shown[split][:fewest]) for split in order}
 
 
-def _digest(image: UInt8[np.ndarray, "channel height width"]) -> bytes:
-    return hashlib.blake2b(image.tobytes(), digest_size=16).digest()
-
-
-def _check_doubles(
+def _check_duplicates(
     digests: dict[bytes, list[int]],
     names: Sequence[str],
     splits: Sequence[str] | None,
@@ -230,14 +209,14 @@ def _check_doubles(
     across: list[str] = []
     for rows in digests.values():
         if len({names[row] for row in rows}) > 1:
-            several = splits is not None and len({splits[row] for row in rows}) > 1
-            (across if several else within).append(" = ".join(names[row] for row in rows[:3]))
+            leaks = splits is not None and len({splits[row] for row in rows}) > 1
+            (across if leaks else within).append(" = ".join(names[row] for row in rows[:3]))
     findings.add("warning", "same image in more than one split", across)
     findings.add("info", "same image more than once in a split", within)
 
 
 def _check_kinds(paths: Sequence[Path], findings: Findings) -> tuple[bool, int | None]:
-    """Sizes and modes, from the beginning of each file: whether all are grey, shortest side."""
+    """Read sizes and modes from file headers: whether all are grey, and the shortest side."""
     kinds: Counter[tuple[tuple[int, int], str]] = Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -245,10 +224,10 @@ def _check_kinds(paths: Sequence[Path], findings: Findings) -> tuple[bool, int |
             try:
                 with Image.open(path) as picture:
                     kinds[picture.size, picture.mode] += 1
-            except Exception:  # reported where it is read whole; DICOM has no such beginning
+            except Exception:  # reported by the full read; Pillow has no DICOM headers
                 continue
     if len(kinds) > 1:
         several = [f"{w}x{h} {mode}: {count}" for ((w, h), mode), count in kinds.most_common()]
-        findings.add("info", "kinds of images, all brought to one", several)
+        findings.add("info", "sizes and modes, all converted to one", several)
     grey = bool(kinds) and all(mode[0] in "1LIF" for _, mode in kinds)
     return grey, min((min(size) for size, _ in kinds), default=None)

@@ -1,21 +1,23 @@
-"""From texts in a label file to columns of attributes, or to a refusal that names the files.
+"""Columns of a label file: parse their strings, or guess what kind of attribute they hold.
 
 ======================= ==================================================================
-kind                    texts
+kind                    strings
 ======================= ==================================================================
 binary                  ``0`` and ``1``, also ``0.0``, ``1.0``, and in any case ``false``,
                         ``true``, ``no``, ``yes``
-categorical             the names of the levels, exactly
+categorical             names of the levels, exactly
 continuous              numbers in the range of the attribute
 ======================= ==================================================================
 
-An empty text and ``nan`` mean that the value is missing, which is never legal.
+An empty string or ``nan`` is a missing value, which is never valid.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,15 +29,20 @@ from fcfg.causal.attributes import (
     Column,
     Continuous,
     Table,
+    attribute_from_config,
 )
 from fcfg.causal.codes import BINARY_TEXTS, number
-from fcfg.datasets.listing import listed
-from fcfg.support.errors import InputError, nearest, quoted
+from fcfg.support.csv_files import check_columns
+from fcfg.support.errors import InputError, listed, quoted
+
+_LEVELS = 20  # a column with more distinct strings holds names, not levels
+_INTEGERS = 10  # a column with more distinct integers holds a quantity, not levels
+_ROWS_EACH = 5  # fewest rows per integer, on average, for integers to be levels
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
-    """What the texts of one attribute say; rows that are wrong hold 0."""
+class ParsedColumn:
+    """Values of one attribute; invalid rows hold 0."""
 
     column: Column
     missing: list[int]  #: rows without a value
@@ -43,7 +50,7 @@ class Reading:
 
 
 def is_missing(text: str) -> bool:
-    """Whether a text means that there is no value.
+    """Whether a string stands for a missing value.
 
     >>> is_missing(" "), is_missing("NaN"), is_missing("0")
     (True, True, False)
@@ -51,28 +58,26 @@ def is_missing(text: str) -> bool:
     return text.strip().lower() in {"", "nan"}
 
 
-def read_column(attribute: AbstractAttribute, texts: Sequence[str]) -> Reading:
-    """Read the texts of an attribute without refusing any.
+def parse_column(attribute: AbstractAttribute, texts: Sequence[str]) -> ParsedColumn:
+    """Parse the strings of an attribute, and report the rows that are invalid.
 
-    >>> read_column(Binary("smiling"), ["1", "False", "", "2"])
-    Reading(column=array([1, 0, 0, 0]), missing=[2], illegal=[3])
+    >>> parse_column(Binary("smiling"), ["1", "False", "", "2"])
+    ParsedColumn(column=array([1, 0, 0, 0]), missing=[2], illegal=[3])
     """
-    meaning = _meaning(attribute)
-    known = {text: None if is_missing(text) else meaning(text.strip()) for text in set(texts)}
+    parse = _parser(attribute)
+    values = {text: None if is_missing(text) else parse(text.strip()) for text in set(texts)}
     missing = [row for row, text in enumerate(texts) if is_missing(text)]
-    illegal = [row for row, text in enumerate(texts) if known[text] is None]
-    illegal = sorted(set(illegal) - set(missing))
-    kind = np.float64 if isinstance(attribute, Continuous) else np.int64
-    values = np.array([known[text] or 0 for text in texts], dtype=kind)
-    return Reading(attribute.column(values), missing, illegal)
+    invalid = [row for row, text in enumerate(texts) if values[text] is None]
+    dtype = np.float64 if isinstance(attribute, Continuous) else np.int64
+    column = attribute.column(np.array([values[text] or 0 for text in texts], dtype=dtype))
+    return ParsedColumn(column, missing, sorted(set(invalid) - set(missing)))
 
 
-def _meaning(attribute: AbstractAttribute) -> Callable[[str], float | None]:
+def _parser(attribute: AbstractAttribute) -> Callable[[str], float | None]:
     if isinstance(attribute, Binary):
         return lambda text: BINARY_TEXTS.get(text.lower())
     if isinstance(attribute, Categorical):
-        codes = {level: code for code, level in enumerate(attribute.levels)}
-        return codes.get
+        return {level: code for code, level in enumerate(attribute.levels)}.get
     assert isinstance(attribute, Continuous)
     low, high = attribute.low, attribute.high
 
@@ -84,7 +89,7 @@ def _meaning(attribute: AbstractAttribute) -> Callable[[str], float | None]:
 
 
 def legal_values(attribute: AbstractAttribute) -> str:
-    """What may stand in a label file, for a message."""
+    """Describe the values that a label file may hold, for messages."""
     if isinstance(attribute, Binary):
         return "0 or 1 (or true, false, yes, no)"
     if isinstance(attribute, Categorical):
@@ -93,51 +98,113 @@ def legal_values(attribute: AbstractAttribute) -> str:
     return f"a number from {attribute.low:g} to {attribute.high:g}"
 
 
-def read_table(
-    space: AttributeSpace,
-    columns: Mapping[str, Sequence[str]],
-    names: Sequence[str],
-    where: str,
+def parse_table(
+    space: AttributeSpace, columns: Mapping[str, Sequence[str]], names: Sequence[str], where: str
 ) -> Table:
-    """Read the columns of all attributes, or refuse them by attribute and file.
+    """Parse the columns of all attributes, or refuse them by attribute and file.
 
     Args:
-        space: The attributes.
-        columns: Texts by the name of the attribute.
-        names: Of the files, for messages.
-        where: The label file, for messages.
+        space: Attributes to parse.
+        columns: Strings by name of the attribute.
+        names: File names, for messages.
+        where: Name of the label file, for messages.
     """
+    check_columns(where, space.names, columns)
     table: Table = {}
     for attribute in space:
-        if attribute.name not in columns:
-            raise missing_column(where, attribute.name, columns)
         texts = columns[attribute.name]
-        reading = read_column(attribute, texts)
-        if reading.missing:
+        parsed = parse_column(attribute, texts)
+        if parsed.missing:
             raise InputError(
                 f"attribute '{attribute.name}' in {where}",
                 expected="a value for every image",
-                got=f"none for {listed([names[row] for row in reading.missing])}",
+                got=f"none for {listed([names[row] for row in parsed.missing])}",
                 do="fill in the values, or remove the rows",
             )
-        if reading.illegal:
-            first = reading.illegal[0]
+        if parsed.illegal:
+            first = parsed.illegal[0]
             raise InputError(
                 f"attribute '{attribute.name}' in {where}",
                 expected=legal_values(attribute),
                 got=f"'{texts[first]}' for '{names[first]}'"
-                + (f" and {len(reading.illegal) - 1} more" if reading.illegal[1:] else ""),
+                + (f" and {len(parsed.illegal) - 1} more" if parsed.illegal[1:] else ""),
                 do="correct the values, or the declaration of the attribute",
             )
-        table[attribute.name] = reading.column
+        table[attribute.name] = parsed.column
     return table
 
 
-def missing_column(where: str, name: str, columns: Mapping[str, object]) -> InputError:
-    """The refusal of a column that is not there."""
-    return InputError(
-        where,
-        expected=f"a column '{name}'",
-        got=f"columns {quoted(columns)}",
-        do=nearest(name, columns),
+@dataclass(frozen=True)
+class Guess:
+    """The attribute that a column seems to hold, and the reason."""
+
+    attribute: AbstractAttribute | None  #: None if the column does not look like an attribute
+    why: str
+    legal_name: bool = True  #: whether an attribute may have the name of the column
+
+
+def guess_attribute(name: str, texts: Sequence[str]) -> Guess:
+    """Guess the attribute in a column, as a start for the user to correct.
+
+    0 and 1 are binary, a few recurring integers categorical, other numbers continuous, a few
+    recurring strings categorical. Identifiers and free text are not attributes.
+
+    >>> guess_attribute("hair", ["dark", "fair", "dark"]).attribute
+    Categorical(name='hair', levels=('dark', 'fair'))
+    >>> guess_attribute("age", ["21", "60.5"])
+    Guess(attribute=Continuous(name='age', low=19.0, high=63.0), why='2 different numbers from 21
+    to 60.5', legal_name=True)
+    >>> guess_attribute("stars", ["1", "3", "2"] * 5).attribute
+    Categorical(name='stars', levels=('1', '2', '3'))
+    >>> guess_attribute("patient_id", ["7", "8"])
+    Guess(attribute=None, why='an identifier, by its name', legal_name=True)
+    """
+    present = [text.strip() for text in texts if not is_missing(text)]
+    if name.lower() == "id" or name.lower().endswith("_id"):
+        return Guess(None, "an identifier, by its name")
+    kind, why = _guess_kind(sorted(set(present)), len(present))
+    try:
+        return Guess(None if kind is None else attribute_from_config(name, kind), why)
+    except InputError as error:  # a name that no attribute may have
+        return Guess(None, f"expected {error.expected}", legal_name=False)
+
+
+def _guess_kind(values: Sequence[str], rows: int) -> tuple[dict[str, Any] | None, str]:
+    """Guess the configuration of an attribute from its distinct values; also give the reason."""
+    if not values:
+        return None, "no values"
+    if not parse_column(Binary("0 or 1"), values).illegal:
+        return {"kind": "binary"}, f"only {' and '.join(values)}"
+    numbers = {text: value for text in values if (value := number(text)) is not None}
+    if len(numbers) == len(values):
+        return _guess_numeric(numbers, rows)
+    if len(values) == 1:
+        return None, "always the same text"
+    few = len(values) <= min(_LEVELS, max(2, rows // 2))
+    levels = {"kind": "categorical", "levels": list(values)}
+    return levels if few else None, f"{len(values)} different texts in {rows} rows"
+
+
+def _guess_numeric(numbers: Mapping[str, float], rows: int) -> tuple[dict[str, Any] | None, str]:
+    distinct = sorted(set(numbers.values()))
+    integers = all(value.is_integer() for value in distinct)
+    if integers and 1 < len(distinct) == len(numbers) <= min(_INTEGERS, rows // _ROWS_EACH):
+        levels = sorted(numbers, key=lambda text: numbers[text])
+        why = f"{len(levels)} different integers in {rows} rows"
+        return {"kind": "categorical", "levels": levels}, why
+    why = f"{len(distinct)} different numbers from {distinct[0]:g} to {distinct[-1]:g}"
+    try:
+        low, high = _padded(distinct[0], distinct[-1])
+    except (ValueError, OverflowError):  # too large, or too close to each other
+        return None, why
+    return {"kind": "continuous", "low": low, "high": high} if low < high else None, why
+
+
+def _padded(low: float, high: float) -> tuple[float, float]:
+    """Widen a range by a twentieth on both sides, to round numbers."""
+    span = (high - low) or 2 * max(1.0, abs(low))
+    step = 10.0 ** math.floor(math.log10(span / 20))
+    return (
+        round(math.floor((low - span / 20) / step) * step, 12),
+        round(math.ceil((high + span / 20) / step) * step, 12),
     )

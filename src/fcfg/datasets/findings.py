@@ -1,9 +1,10 @@
-"""What can be wrong with the labels of a folder, found all at once."""
+"""Problems with the labels of a folder, collected instead of raised."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -12,28 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Categorical, Continuous
-from fcfg.datasets.columns import is_missing, legal_values, missing_column, read_column
-from fcfg.datasets.examples import SPLITS
-from fcfg.datasets.folder import METADATA, FolderData, column_names, leaves_folder
-from fcfg.datasets.listing import leaking
+from fcfg.datasets.base import SPLITS, leaking_groups, repeated, split_by_group
+from fcfg.datasets.columns import is_missing, legal_values, parse_column
+from fcfg.datasets.folder import METADATA, FolderData, leaves_folder
 from fcfg.datasets.pixels import SUFFIXES
-from fcfg.datasets.splitting import drawn_splits
+from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 Labels: TypeAlias = Mapping[str, Sequence[str]]
 
-_SHOWN = 10  # names of a finding
-_RARE = 10  # fewer examples than these say little of a level
-_BLOCK = 2**16  # rows that are looked at together
-MOST_LABELS = 60  #: rows and columns of the correlations
+_SHOWN = 10  # names per finding
+_RARE = 10  # a level with fewer examples is rare
+_BLOCK = 2**16  # rows per block of the correlations
+MOST_LABELS = 60  #: largest number of rows and columns of the correlations
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found, with the first of its files or values.
+    """A problem, with the first files or values that have it.
 
-    An error stops training from beginning; a warning does not, but its result may disappoint.
+    Training cannot start with an error. It can start with a warning, but may give poor results.
     """
 
     severity: Severity
@@ -42,94 +42,91 @@ class Finding:
     names: tuple[str, ...] = ()  #: the first ten
 
 
-class Findings:
+class Findings(list[Finding]):
     """A growing list of findings."""
 
-    def __init__(self) -> None:
-        self.all: list[Finding] = []
-
     def add(self, severity: Severity, what: str, names: Sequence[str]) -> None:
-        """Add what holds of some names; nothing where it holds of none."""
+        """Add a problem of some files or values, if there are any."""
         if names:
-            self.all.append(Finding(severity, what, len(names), tuple(names[:_SHOWN])))
+            self.append(Finding(severity, what, len(names), tuple(names[:_SHOWN])))
 
-    def attempt(self, work: Callable[[], list[str]]) -> list[str] | None:
-        """Do what may be refused, and make a finding of the refusal."""
+    @contextmanager
+    def catching(self) -> Generator[None]:
+        """Turn an ``InputError`` into a finding."""
         try:
-            return work()
+            yield
         except InputError as error:
-            self.all.append(Finding("error", str(error)))
-            return None
+            self.append(Finding("error", str(error)))
 
 
 def check_files(root: Path, names: Sequence[str], findings: Findings) -> None:
-    """Files that leave the folder, occur twice, do not exist, or are not listed."""
+    """Find files that are outside of the folder, listed twice, missing, or not listed."""
     outside = [name for name in names if leaves_folder(name)]
     findings.add("error", "paths that leave the folder", outside)
-    doubled = [name for name, count in Counter(names).items() if count > 1]
-    findings.add("error", "files listed more than once", doubled)
+    findings.add("error", "files listed more than once", repeated(names))
     inside = [name for name in dict.fromkeys(names) if not leaves_folder(name)]
     absent = [name for name in inside if not (root / name).is_file()]
     findings.add("error", "files that do not exist", absent)
-    found = sorted(
-        path.relative_to(root).as_posix()
-        for path in root.rglob("*")
+    known = {Path(name).as_posix() for name in inside}
+    paths = [path.relative_to(root) for path in root.rglob("*")]
+    unlisted = sorted(
+        path.as_posix()
+        for path in paths
         if path.suffix.lower() in SUFFIXES
-        and not any(part.startswith(".") for part in path.relative_to(root).parts)
+        and not any(part.startswith(".") for part in path.parts)
+        and path.as_posix() not in known
     )
-    listed = {Path(name).as_posix() for name in inside}
-    unlisted = [name for name in found if name not in listed]
     findings.add("warning", f"images that {METADATA} does not list", unlisted)
 
 
-def check_splits(config: FolderData, table: Labels, findings: Findings) -> list[str] | None:
-    """Splits that are illegal, empty or leak; gives the split of every row, where there is one."""
+def check_splits(config: FolderData, table: Labels, findings: Findings) -> Sequence[str] | None:
+    """Find invalid and empty splits, and groups in several; return the split of every row."""
     names = table["file_name"]
     for column in (config.split, config.group):
-        if column is not None and column not in table:
-            findings.add("error", str(missing_column(METADATA, column, table)), [column])
-    groups = table.get(config.group or "")
+        with findings.catching():
+            check_columns(METADATA, [] if column is None else [column], table)
+    groups = None if config.group is None else table.get(config.group)
     if groups is not None:
-        nobody = [n for n, group in zip(names, groups, strict=True) if is_missing(group)]
-        findings.add("error", f"no value for group '{config.group}'", nobody)
+        without = [name for name, group in zip(names, groups, strict=True) if is_missing(group)]
+        findings.add("error", f"no value for group '{config.group}'", without)
     if config.split is None:
-        return findings.attempt(
-            lambda: drawn_splits(groups or names, config.fractions, config.split_seed)
-        )
-    if config.split not in table:
+        with findings.catching():
+            return split_by_group(groups or names, config.fractions, config.split_seed)
         return None
-    splits = list(table[config.split])
-    illegal = sorted({split for split in splits if split not in SPLITS})
-    findings.add("error", f"splits other than {', '.join(SPLITS)}", illegal)
-    findings.add(
-        "error", "splits without images", [s for s in ("train", "val") if s not in splits]
-    )
-    if groups is not None:
-        findings.add("error", "groups in more than one split", leaking(groups, splits))
+    splits = table.get(config.split)
+    if splits is not None:
+        illegal = sorted(set(splits) - set(SPLITS))
+        findings.add("error", f"splits other than {', '.join(SPLITS)}", illegal)
+        empty = [split for split in ("train", "val") if split not in splits]
+        findings.add("error", "splits without images", empty)
+        if groups is not None:
+            leaking = leaking_groups(groups, splits)
+            findings.add("error", "groups in more than one split", leaking)
     return splits
 
 
 def check_attributes(
     config: FolderData, table: Labels, space: AttributeSpace, findings: Findings
 ) -> NDArray[np.bool_]:
-    """Values that are missing, illegal, rare or always the same; tells which rows are whole."""
+    """Find missing, invalid, rare and constant values; return which rows are complete."""
     names = table["file_name"]
-    whole = np.ones(len(names), dtype=bool)
+    complete = np.ones(len(names), dtype=bool)
     for attribute in space:
-        column = column_names(config, (attribute.name,))[attribute.name]
+        column = config.column_of(attribute.name)
         if column not in table:
-            findings.add("error", str(missing_column(METADATA, column, table)), [column])
-            whole[:] = False
+            with findings.catching():
+                check_columns(METADATA, [column], table)
+            complete[:] = False
             continue
-        reading = read_column(attribute, table[column])
+        parsed = parse_column(attribute, table[column])
         label = f"attribute '{attribute.name}'"
-        findings.add("error", f"{label}: no value", [names[row] for row in reading.missing])
-        wrong = [f"{names[row]}: {table[column][row]}" for row in reading.illegal]
-        findings.add("error", f"{label}: not {legal_values(attribute)}", wrong)
-        whole[reading.missing + reading.illegal] = False
-        kept = np.delete(reading.column, reading.missing + reading.illegal)
-        _check_levels(attribute, kept.tolist(), findings)
-    return whole
+        findings.add("error", f"{label}: no value", [names[row] for row in parsed.missing])
+        illegal = [f"{names[row]}: {table[column][row]}" for row in parsed.illegal]
+        findings.add("error", f"{label}: not {legal_values(attribute)}", illegal)
+        invalid = parsed.missing + parsed.illegal
+        complete[invalid] = False
+        _check_levels(attribute, np.delete(parsed.column, invalid).tolist(), findings)
+    return complete
 
 
 def _check_levels(attribute: AbstractAttribute, values: list[float], findings: Findings) -> None:
@@ -146,21 +143,24 @@ def _check_levels(attribute: AbstractAttribute, values: list[float], findings: F
 
 
 def correlations(
-    config: FolderData, table: Labels, space: AttributeSpace, whole: NDArray[np.bool_]
+    config: FolderData, table: Labels, space: AttributeSpace, complete: NDArray[np.bool_]
 ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """Pearson's correlation of the first attributes over the rows that are whole.
+    """Pearson correlations of the attributes over the complete rows.
 
-    A categorical attribute stands for as many numbers as it has levels, each 0 or 1. What never
-    varies has no correlation: nan. Attributes follow each other as long as there are at most
-    :data:`MOST_LABELS` numbers, so that memory stays small, and a picture can be looked at.
+    A categorical attribute counts as one 0-1 variable per level. Constant variables have the
+    correlation NaN. Only the first attributes with at most :data:`MOST_LABELS` variables in total
+    are included, which bounds memory and keeps the picture legible.
 
     Returns:
-        Labels, and a matrix of as many rows and columns.
+        Labels of the variables, and the square matrix of their correlations.
     """
     fitting = np.cumsum(space.widths) <= MOST_LABELS
     chosen = [attribute for attribute, fits in zip(space, fitting, strict=True) if fits]
-    names = column_names(config, tuple(attribute.name for attribute in chosen))
-    columns = {n: read_column(space[n], table[c]).column[whole] for n, c in names.items()}
+    if not chosen:
+        return (), np.zeros((0, 0))
+    columns = {
+        a.name: parse_column(a, table[config.column_of(a.name)]).column[complete] for a in chosen
+    }
     labels = [
         f"{attribute.name}: {level}" if level else attribute.name
         for attribute in chosen
@@ -168,13 +168,11 @@ def correlations(
     ]
 
     def blocks() -> Iterator[NDArray[np.float64]]:
-        for first in range(0, int(whole.sum()), _BLOCK):
+        for first in range(0, int(complete.sum()), _BLOCK):
             rows = slice(first, first + _BLOCK)
             yield np.concatenate([a.encode(columns[a.name][rows]) for a in chosen], axis=1)
 
-    if not chosen:
-        return (), np.zeros((0, 0))
-    mean = sum(block.sum(axis=0) for block in blocks()) / whole.sum()
+    mean = sum(block.sum(axis=0) for block in blocks()) / complete.sum()
     products = sum((block - mean).T @ (block - mean) for block in blocks())
     spread = np.sqrt(np.diag(products))
     spread[spread < 1e-12] = np.nan

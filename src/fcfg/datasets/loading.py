@@ -1,19 +1,42 @@
-"""From a listing to splits: the one way every data set on disk takes."""
+"""Load the images of a listing, through a cache of decoded pixels.
+
+Images are decoded once, into one file that later runs map into memory. A cache is ``NAME.npy``,
+bytes of shape (image, channel, height, width) in the order of the listing, and its index
+``NAME.json``, which is written last: pixels without an index are ignored. The name contains a
+digest of everything that the pixels depend on (options, and paths, sizes and modification times of
+the source files), so a changed data set gets a new cache.
+
+Caches are kept in ``.fcfg-cache`` in the folder of the data set or, if that is not writable, in
+``$XDG_CACHE_HOME/fcfg`` (``~/.cache/fcfg`` by default). The option ``cache`` names another folder.
+Caches can be deleted at any time.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import cache as memoize
 from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from jaxtyping import UInt8
+from numpy.lib import format as npy
 
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.datasets.cache import Cached, cached_images
-from fcfg.datasets.columns import read_table
-from fcfg.datasets.examples import SPLITS, Examples, OnProgress, Splits
-from fcfg.datasets.listing import Listing, listed
-from fcfg.datasets.pixels import Pixels
-from fcfg.support.errors import InputError
+from fcfg.datasets.base import SPLITS, Examples, Listing, OnProgress, Splits
+from fcfg.datasets.columns import parse_table
+from fcfg.datasets.pixels import Pixels, read_all
+from fcfg.support.errors import InputError, listed
+from fcfg.support.files import write_atomically
+
+_VERSION = 2  # of the decoding; increase it when the same file gives other pixels
 
 
 def load_listing(
@@ -25,32 +48,36 @@ def load_listing(
     skip_bad: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Splits:
-    """Make splits of a listing, with images mapped from one cached file.
+    """Load the splits of a listing, with images mapped from one cached file.
 
-    Labels are read first: what is wrong with them is refused before any image is opened.
+    Labels are checked first, before any image is opened.
 
     Args:
-        listing: What a loader gave.
-        space: The attributes; columns of others are left aside.
-        pixels: The shape of the images.
-        cache: Where the cached file lies; see :mod:`fcfg.datasets.cache`.
-        skip_bad: Leave images out that cannot be read, with a warning, instead of refusing all.
-        on_progress: Called with 'reading images', how many are read, of how many.
+        listing: Images and labels of a data set.
+        space: Attributes to load; other columns are ignored.
+        pixels: Common format of the images.
+        cache: Folder of the cache; see :mod:`fcfg.datasets.loading` for the default.
+        skip_bad: Whether to skip unreadable images with a warning instead of refusing all.
+        on_progress: Callback with 'reading images', the number of images read, and the total.
     """
     listing = listing.by_split()
-    table = read_table(space, listing.columns, listing.names, f"the labels of {listing.root}")
-    progress = _named("reading images", on_progress)
-    cached = cached_images(listing, pixels, cache, progress)
+    table = parse_table(space, listing.columns, listing.names, f"the labels of {listing.root}")
+    cached = _cached_images(
+        listing,
+        pixels,
+        cache_folder(listing.root, cache),
+        lambda done, total: on_progress and on_progress("reading images", done, total),
+    )
     if cached.bad:
-        _bad(listing, cached, skip_bad=skip_bad)
+        _report_bad(listing, cached.bad, skip_bad=skip_bad)
         rows = [row for row, name in enumerate(listing.names) if name not in cached.bad]
         listing = listing.take(rows)
         table = {name: column[rows] for name, column in table.items()}
-    if cached.several:
+    if cached.several_frames:
         warnings.warn(
-            f"{len(cached.several)} of {len(listing)} images in {listing.root} are the first of "
-            f"several frames: {listed(cached.several)}",
-            stacklevel=3,  # whoever called load_data
+            f"{len(cached.several_frames)} of {len(listing)} images in {listing.root} are the "
+            f"first of several frames: {listed(cached.several_frames)}",
+            stacklevel=3,  # the caller of load_data
         )
     splits: Splits = {}
     start, counts = 0, Counter(listing.splits)
@@ -62,22 +89,132 @@ def load_listing(
     return splits
 
 
-def _named(what: str, on_progress: OnProgress | None) -> Callable[[int, int], None] | None:
-    return None if on_progress is None else lambda done, total: on_progress(what, done, total)
-
-
-def _bad(listing: Listing, cached: Cached, *, skip_bad: bool) -> None:
-    names = list(cached.bad)
-    first = f"{listed(names)} (the first: {cached.bad[names[0]]})"
+def _report_bad(listing: Listing, bad: dict[str, str], *, skip_bad: bool) -> None:
+    names = list(bad)
+    first = f"{listed(names)} (the first: {bad[names[0]]})"
     if not skip_bad or len(names) == len(listing):
         raise InputError(
             f"images in {listing.root}",
             expected=f"{len(listing)} images that can be read",
             got=f"{len(names)} that cannot: {first}",
-            do="repair or remove them, or leave them out with --skip-bad (skip_bad=True)",
+            do="repair or remove them, or skip them with --skip-bad (skip_bad=True)",
         )
     warnings.warn(
-        f"{len(names)} of {len(listing)} images in {listing.root} cannot be read and are left "
-        f"out: {first}",
-        stacklevel=4,  # whoever called load_data
+        f"{len(names)} of {len(listing)} images in {listing.root} cannot be read and are skipped: "
+        f"{first}",
+        stacklevel=4,  # the caller of load_data
     )
+
+
+def cache_folder(root: Path, folder: Path | None = None) -> Path:
+    """Return a writable folder for caches, created if it is missing.
+
+    Args:
+        root: Folder of the data set.
+        folder: Folder chosen by the user, with no alternative.
+    """
+    own = root / ".fcfg-cache"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fcfg"
+    for candidate in [own, home] if folder is None else [folder]:
+        try:
+            candidate.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=candidate):
+                return candidate
+        except OSError:
+            continue
+    raise InputError(
+        "data, cache",
+        expected="a folder that can be written",
+        got=f"'{folder or home}'",
+        do="give another folder as 'cache'",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Cached:
+    """The readable images of a listing."""
+
+    images: UInt8[np.ndarray, "example channel height width"] = field(repr=False)
+    bad: dict[str, str]  # names of unreadable images, with the reason
+    several_frames: tuple[str, ...] = ()  # names of images with further frames
+
+
+def _cached_images(
+    listing: Listing, pixels: Pixels, folder: Path, on_progress: Callable[[int, int], object]
+) -> _Cached:
+    name = f"{pixels.size}x{pixels.size}x{pixels.channels}-{_key(listing, pixels)}"
+    images, index = folder / f"{name}.npy", folder / f"{name}.json"
+    cached = _open(images, index)
+    if cached is None:
+        _write(images, index, listing, pixels, on_progress)
+        cached = _open(images, index)
+        assert cached is not None, "a cache that was just written opens"
+    return cached
+
+
+def _key(listing: Listing, pixels: Pixels) -> str:
+    @memoize
+    def stamp(path: Path) -> tuple[str, int, int]:
+        try:
+            state = path.stat()
+        except OSError:  # reported by name when the image is read
+            return os.path.relpath(path, listing.root), -1, -1
+        return os.path.relpath(path, listing.root), state.st_size, state.st_mtime_ns
+
+    digest = hashlib.blake2b(digest_size=10)
+    digest.update(json.dumps([_VERSION, asdict(pixels)]).encode())
+    for name, source in zip(listing.names, listing.sources, strict=True):
+        digest.update(repr((name, stamp(source.path), source.member, source.box)).encode())
+    return digest.hexdigest()
+
+
+def _open(images: Path, index: Path) -> _Cached | None:
+    try:
+        record: dict[str, Any] = json.loads(index.read_bytes())
+        if not record["images"]:  # an empty file cannot be mapped
+            return _Cached(np.zeros((0, 1, 1, 1), np.uint8), record["bad"])
+        array = np.load(images, mmap_mode="r")
+    except (OSError, ValueError, KeyError, EOFError):
+        return None
+    complete = len(array) == record["images"] and record["version"] == _VERSION
+    return _Cached(array, record["bad"], tuple(record["several"])) if complete else None
+
+
+def _write(
+    images: Path,
+    index: Path,
+    listing: Listing,
+    pixels: Pixels,
+    on_progress: Callable[[int, int], object],
+) -> None:
+    bad: dict[str, str] = {}
+    several: list[str] = []
+
+    def write(file: BinaryIO) -> None:
+        start = _write_header(file, len(listing), pixels)
+        on_progress(0, len(listing))
+        results = read_all(listing.sources, pixels)
+        for done, (name, result) in enumerate(zip(listing.names, results, strict=True), start=1):
+            if isinstance(result, str):
+                bad[name] = result
+            else:
+                file.write(result.pixels.tobytes())
+                several.extend([name] if result.several_frames else [])
+            on_progress(done, len(listing))
+        if bad:
+            file.seek(0)
+            end = _write_header(file, len(listing) - len(bad), pixels)
+            assert end == start, "NumPy reserves space for any number of images in its header"
+
+    with warnings.catch_warnings():  # Pillow warns of what is refused or harmless here
+        warnings.simplefilter("ignore")
+        write_atomically(images, write)
+    count = len(listing) - len(bad)
+    record = {"version": _VERSION, "images": count, "bad": bad, "several": several}
+    write_atomically(index, json.dumps(record, indent=1).encode())
+
+
+def _write_header(file: BinaryIO, count: int, pixels: Pixels) -> int:
+    shape = (count, pixels.channels, pixels.size, pixels.size)
+    npy.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return file.tell()

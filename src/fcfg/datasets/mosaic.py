@@ -9,8 +9,8 @@
 
 Row i of ``labels.csv`` is cell i mod 1000 of mosaic i div 1000. The format is this project's own
 (verified on its files: 24,183 training, 2,993 validation and 2,824 test images, CelebA's official
-partition, in which no identity lies in two splits). Say "CelebA, 64×64 crop" of results, not
-CelebA-HQ.
+partition, in which no identity is in two splits). Call the data "CelebA, 64×64 crop" in results,
+not CelebA-HQ.
 
 Attributes are CelebA's forty, in lower case: ``smiling``, ``male``, ``young``, ``eyeglasses``, …
 
@@ -24,13 +24,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.datasets.celeba import named_attributes
-from fcfg.datasets.listing import Listing, Source
-from fcfg.datasets.pixels import Pixels
-from fcfg.datasets.tables import found, read_columns
+from fcfg.causal.graph import CausalGraph
+from fcfg.datasets.base import AbstractDiskData, Listing, find_file
+from fcfg.datasets.celeba import celeba_attributes, celeba_columns
+from fcfg.datasets.pixels import Source
+from fcfg.support.csv_files import read_columns
 
 _SOURCE = (
     "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, and pack it as fcfg.datasets.mosaic says"
@@ -38,45 +37,36 @@ _SOURCE = (
 _CELL, _ACROSS, _CELLS = 64, 40, 1000
 
 
-class MosaicData(BaseModel):
-    """Options of CelebA in mosaics."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class MosaicData(AbstractDiskData, frozen=True):
+    """Options of CelebA in mosaics; ``path`` has labels.csv and the mosaics."""
 
     format: Literal["celeba-mosaic"] = "celeba-mosaic"
-    path: Path | None = None  #: the folder with labels.csv and the mosaics
-    size: int = Field(default=64, ge=8, le=2048)  #: height and width of the images
-    channels: Literal[1, 3] = 3  #: grey or RGB
-    cache: Path | None = None  #: where decoded images are kept, see :mod:`fcfg.datasets.cache`
 
-    @property
-    def pixels(self) -> Pixels:
-        """The shape of the images."""
-        return Pixels(self.size, self.channels)
+    def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
+        """Smiling, male, young, as for CelebA-HQ."""
+        return celeba_attributes()
 
-
-def listing(config: MosaicData, space: AttributeSpace) -> Listing:
-    """Read ``labels.csv``, open no image."""
-    labels = found(config.path, ["labels.csv"], _SOURCE)
-    root = labels.parent
-    table = read_columns(labels)
-    count = len(table["file"]) if "file" in table else 0
-    mosaics = [
-        found(root, [f"mosaic_{number:02d}.jpg"], _SOURCE) for number in range(-(-count // _CELLS))
-    ]
-    kept = ("file", "split", "identity")
-    columns = named_attributes(str(labels), table, space, kept)
-    return Listing(
-        root,
-        tuple(_cell(mosaics, row) for row in range(count)),
-        tuple(table["file"]),
-        columns,
-        tuple(table["split"]),
-        tuple(table["identity"]),
-    )
+    def listing(self, space: AttributeSpace) -> Listing:
+        """Read ``labels.csv`` without opening an image."""
+        labels = find_file(self.path, ["labels.csv"], _SOURCE)
+        table = read_columns(labels)
+        count = len(table["file"]) if "file" in table else 0
+        mosaics = [
+            find_file(self.path, [f"mosaic_{number:02d}.jpg"], _SOURCE)
+            for number in range(-(-count // _CELLS))
+        ]
+        columns = celeba_columns(str(labels), table, space, ("file", "split", "identity"))
+        return Listing(
+            labels.parent,
+            tuple(_cell(mosaics, row) for row in range(count)),
+            tuple(table["file"]),
+            columns,
+            tuple(table["split"]),
+            tuple(table["identity"]),
+        )
 
 
 def _cell(mosaics: list[Path], row: int) -> Source:
     mosaic, cell = divmod(row, _CELLS)
-    upper, left = (place * _CELL for place in divmod(cell, _ACROSS))
+    upper, left = (index * _CELL for index in divmod(cell, _ACROSS))
     return Source(mosaics[mosaic], box=(left, upper, left + _CELL, upper + _CELL))

@@ -1,36 +1,42 @@
-"""One image, from its file to bytes of one size.
+"""Images from files: one picture as bytes of a given size, or many in parallel.
 
-Turned as its EXIF entry says, made square, resized with Lanczos's filter, grey or RGB. Pixels of
-more than 8 bits are resized as floating-point numbers and rounded last.
+A picture is turned as its EXIF entry says, made square, resized with a Lanczos filter and
+converted to grey or RGB. Pixels of more than 8 bits are resized as floats and rounded last.
 
 ==============  ======================================================================
-``intensity``   pixels of more than 8 bits (16-bit PNG and TIFF; those of 8 bits stay)
+``intensity``   pixels of more than 8 bits (16-bit PNG and TIFF); 8-bit pixels stay
 ==============  ======================================================================
-``full``        0 to 65535 becomes 0 to 255. For images whose values mean the same
-                everywhere: exported with one window, or using the whole range.
+``full``        0 to 65535 becomes 0 to 255. For images on a common scale: exported
+                with one window, or using the whole range.
 ``minmax``      Each image's own range becomes 0 to 255. For raw detector values (12
                 bits in a 16-bit file look black under ``full``); brightness between
                 images is lost, and one bright pixel darkens the rest.
 ==============  ======================================================================
 
-Whatever the option, a pixel that is NaN or infinite is refused. Of several frames or pages the
-first is read, and it is said.
+NaN and infinite pixels are always refused. Of several frames or pages only the first is read.
 
 DICOM files (``.dcm``, ``.dicom``) bring their own window: the modality and VOI transformations
-of the file are applied, its window becomes 0 to 255 (where it has none: its range), and
-MONOCHROME1 is inverted, so that bright is dense in all.
+of the file are applied, its window (or its range, if it has none) becomes 0 to 255, and
+MONOCHROME1 is inverted, so that dense tissue is always bright.
 
 ===========  ====================================================
 ``fit``      how a picture becomes square
 ===========  ====================================================
-``crop``     its centre is kept, what protrudes is cut
-``pad``      nothing is cut, black is added on both sides
-``stretch``  nothing is cut or added, proportions change
+``crop``     keep the centre and cut the rest
+``pad``      add black on both sides
+``stretch``  change the proportions
 ===========  ====================================================
 """
 
 from __future__ import annotations
 
+import io
+import itertools
+import os
+import zipfile
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -47,13 +53,16 @@ Intensity: TypeAlias = Literal["full", "minmax"]
 Fit: TypeAlias = Literal["crop", "pad", "stretch"]
 
 DICOM = (".dcm", ".dicom")
-#: What is taken for an image where a folder is searched.
+#: Suffixes of image files.
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", *DICOM)
+
+
+_GROUP = 256  # members of an archive that one thread reads, to open it less often
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """How images are brought to one shape."""
+    """Common format of the images of a data set."""
 
     size: int
     channels: int
@@ -61,81 +70,170 @@ class Pixels:
     fit: Fit = "crop"
 
 
+@dataclass(frozen=True)
+class Source:
+    """Location of an image: a file, a member of a zip archive, or a part of a large picture."""
+
+    path: Path
+    member: str | None = None  #: name inside a zip archive
+    box: tuple[int, int, int, int] | None = None  #: left, upper, right, lower, in a large picture
+
+
 @dataclass(frozen=True, eq=False)
-class Opened:
-    """An image as its file has it."""
+class OpenedImage:
+    """An image as stored in its file."""
 
     picture: Image.Image  #: mode L or RGB for 8 bits, F (0 to 255) for more
-    several: bool = False  #: whether it is the first of several frames or pages
+    several_frames: bool = False  #: whether the file has more frames or pages than this
 
 
 @dataclass(frozen=True, eq=False)
-class Decoded:
-    """An image in the shape that was wanted."""
+class DecodedImage:
+    """An image in the common format."""
 
     pixels: UInt8[np.ndarray, "channel height width"]
-    several: bool = False  #: whether it is the first of several frames or pages
+    several_frames: bool = False  #: whether the file has more frames or pages than this
+
+
+#: An image, or the reason why it cannot be read.
+Result: TypeAlias = DecodedImage | str
 
 
 class UnreadableError(Exception):
-    """A file is not the image it should be; the message says why, in a few words."""
+    """A file that is not a usable image; the message gives the reason in a few words."""
 
 
-def read_picture(path: Path, wanted: Pixels) -> Decoded:
+def read_all(sources: Sequence[Source], wanted: Pixels) -> Iterator[Result]:
+    """Read images with several threads: one result per source, in order.
+
+    Pillow releases the interpreter lock while it decodes and resizes. Few groups are in flight at
+    a time, so memory does not grow with the number of images.
+    """
+    if any((source.member or source.path.name).lower().endswith(DICOM) for source in sources):
+        pydicom()  # fails once here instead of once per file
+    threads = min(32, (os.cpu_count() or 1) + 2)
+    groups = _groups(sources)
+    waiting: deque[Future[list[Result]]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="fcfg-reading")
+    try:
+        for group in itertools.islice(groups, 2 * threads):
+            waiting.append(pool.submit(_read_group, group, wanted))
+        while waiting:
+            yield from waiting.popleft().result()
+            for group in itertools.islice(groups, 1):
+                waiting.append(pool.submit(_read_group, group, wanted))
+    finally:  # also when the caller stops early
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _groups(sources: Sequence[Source]) -> Iterator[list[Source]]:
+    """Group neighbours in the same file, so that a large picture is decoded once."""
+    for _, same in itertools.groupby(sources, key=lambda source: source.path):
+        members = list(same)
+        together = len(members) if members[0].member is None else _GROUP
+        for start in range(0, len(members), together):
+            yield members[start : start + together]
+
+
+def _read_group(group: list[Source], wanted: Pixels) -> list[Result]:
+    """Read sources in the same file."""
+    first = group[0]
+    try:
+        if first.member is not None:
+            return _from_archive(group, wanted)
+        if first.box is not None:
+            return _from_mosaic(group, wanted)
+    except (OSError, zipfile.BadZipFile, UnreadableError) as error:
+        return [f"{first.path.name}: {error}"] * len(group)
+    try:
+        return [read_picture(first.path, wanted)] * len(group)
+    except UnreadableError as error:
+        return [str(error)] * len(group)
+
+
+def _from_archive(group: list[Source], wanted: Pixels) -> list[Result]:
+    results: list[Result] = []
+    with zipfile.ZipFile(group[0].path) as archive:
+        for source in group:
+            member = source.member or ""
+            try:
+                results.append(_decode(io.BytesIO(archive.read(member)), member, wanted))
+            except (KeyError, zipfile.BadZipFile, UnreadableError) as error:
+                results.append(str(error).strip("\"'"))
+    return results
+
+
+def _from_mosaic(group: list[Source], wanted: Pixels) -> list[Result]:
+    with group[0].path.open("rb") as file:
+        image = open_image(file, group[0].path.name, wanted.intensity)
+    large = image.picture
+    results: list[Result] = []
+    for source in group:
+        left, upper, right, lower = source.box or (0, 0, 0, 0)
+        if right > large.width or lower > large.height:
+            results.append(f"outside of the {large.width} by {large.height} pixels of its file")
+        else:
+            part = to_bytes(large.crop((left, upper, right, lower)), wanted)
+            results.append(DecodedImage(part, image.several_frames))
+    return results
+
+
+def read_picture(path: Path, wanted: Pixels) -> DecodedImage:
     """Read one image file.
 
     Raises:
-        UnreadableError: The file is missing, broken, or of a kind that has no one meaning.
+        UnreadableError: The file is missing or broken, or its pixels are ambiguous.
     """
     try:
         with path.open("rb") as file:
-            return decoded(file, path.name, wanted)
+            return _decode(file, path.name, wanted)
     except OSError as error:
-        raise UnreadableError(_why(error)) from error
+        raise UnreadableError(_reason(error)) from error
 
 
-def decoded(file: BinaryIO, name: str, wanted: Pixels) -> Decoded:
-    """Read one image from the contents of its file."""
-    image = opened(file, name, wanted.intensity, 2 * wanted.size)
-    return Decoded(to_bytes(image.picture, wanted), image.several)
+def _decode(file: BinaryIO, name: str, wanted: Pixels) -> DecodedImage:
+    image = open_image(file, name, wanted.intensity, 2 * wanted.size)
+    return DecodedImage(to_bytes(image.picture, wanted), image.several_frames)
 
 
-def opened(file: BinaryIO, name: str, intensity: Intensity, enough: int | None = None) -> Opened:
-    """Open an image of any readable kind; of several frames or pages the first.
+def open_image(
+    file: BinaryIO, name: str, intensity: Intensity, enough: int | None = None
+) -> OpenedImage:
+    """Open an image of any supported kind, or the first of its frames or pages.
 
     Args:
-        file: Its contents.
-        name: How it ends says whether it is DICOM.
-        intensity: For more than 8 bits.
-        enough: Height and width at which decoding a JPEG may stop: several times faster, and
-            twice the wanted size is enough for the filter that follows.
+        file: Open image file.
+        name: Name of the file; its suffix tells DICOM from other kinds.
+        intensity: Scaling of pixels of more than 8 bits.
+        enough: Height and width to which a JPEG may be reduced while decoding. This is several
+            times faster; twice the final size is enough for the filter that follows.
     """
     try:
         if name.lower().endswith(DICOM):
-            return Opened(Image.fromarray(_dicom(file)))
+            return OpenedImage(Image.fromarray(_dicom(file)))
         picture = Image.open(file)
         several = has_several_frames(picture)
         if enough is not None:
             picture.draft(None, (enough, enough))
         picture.load()
-        return Opened(_meaningful(ImageOps.exif_transpose(picture), intensity), several)
+        return OpenedImage(_grey_or_rgb(ImageOps.exif_transpose(picture), intensity), several)
     except UnreadableError:
         raise
-    except Exception as error:  # Pillow and pydicom raise whatever a broken file provokes
-        raise UnreadableError(_why(error)) from error
+    except Exception as error:  # Pillow and pydicom raise many kinds for broken files
+        raise UnreadableError(_reason(error)) from error
 
 
 def has_several_frames(picture: Image.Image) -> bool:
-    """Whether a picture that was just opened is animated, or the first of several pages."""
+    """Whether a picture is animated or has several pages."""
     return bool(getattr(picture, "is_animated", False))
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:120] if text else type(error).__name__
 
 
-def _meaningful(picture: Image.Image, intensity: Intensity) -> Image.Image:
+def _grey_or_rgb(picture: Image.Image, intensity: Intensity) -> Image.Image:
     mode = picture.mode
     if mode == "F" or mode.startswith("I"):
         return Image.fromarray(_scaled(np.asarray(picture, dtype=np.float64), mode, intensity))
@@ -160,21 +258,21 @@ def _scaled(deep: NDArray[np.float64], mode: str, intensity: Intensity) -> NDArr
 
 
 def _check_finite(values: NDArray[np.float64]) -> None:
-    """Refuse pixels without a number: resizing would spread them over the image."""
+    """Refuse NaN and infinity, which resizing would spread over the image."""
     if not np.isfinite(values).all():
         raise UnreadableError("it has pixels that are NaN or infinite; give each a number")
 
 
 def _between(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float32]:
     scale = 255 / (high - low) if high > low else 0.0
-    with np.errstate(all="ignore"):  # what has no number afterwards is refused
+    with np.errstate(all="ignore"):  # NaN is refused below
         scaled = (values - low) * scale
     _check_finite(scaled)
     return scaled.astype(np.float32)
 
 
 def pydicom() -> ModuleType:
-    """The reader of DICOM files, or a refusal that says how to get it."""
+    """Import the reader of DICOM files, or say how to install it."""
     try:
         import pydicom as module
     except ImportError as error:
@@ -200,7 +298,7 @@ def _dicom(file: BinaryIO) -> NDArray[np.float32]:
     ends = np.array([values.min(), values.max()])
     if "WindowWidth" in record or "VOILUTSequence" in record:
         values = apply_voi_lut(values, record)
-        # What the window gives far outside is the range it maps to.
+        # Values far outside of the window give the range that it maps to.
         ends = apply_voi_lut(np.array([-(2**31), 2**31 - 1]), record)
     grey = _between(values.astype(np.float64), float(ends.min()), float(ends.max()))
     return 255 - grey if kind == "MONOCHROME1" else grey
@@ -210,12 +308,12 @@ def to_bytes(picture: Image.Image, wanted: Pixels) -> UInt8[np.ndarray, "channel
     """Make a picture square, resize it, and convert it to the wanted channels.
 
     Args:
-        picture: Mode L or RGB, or F with values from 0 to 255.
-        wanted: Grey becomes RGB by repetition, RGB grey by its luma (ITU-R 601).
+        picture: Picture of mode L or RGB, or F with values from 0 to 255.
+        wanted: Format of the result. Grey is repeated to RGB; RGB becomes its luma (ITU-R 601).
     """
     if wanted.channels == 1 and picture.mode == "RGB":
         picture = picture.convert("L")
-    square = _squared(picture, wanted.fit)
+    square = _make_square(picture, wanted.fit)
     small = square.resize((wanted.size, wanted.size), Image.Resampling.LANCZOS)
     values = np.asarray(small)
     if small.mode == "F":
@@ -224,7 +322,7 @@ def to_bytes(picture: Image.Image, wanted: Pixels) -> UInt8[np.ndarray, "channel
     return np.ascontiguousarray(np.broadcast_to(planes, (wanted.channels, *planes.shape[1:])))
 
 
-def _squared(picture: Image.Image, fit: Fit) -> Image.Image:
+def _make_square(picture: Image.Image, fit: Fit) -> Image.Image:
     width, height = picture.size
     if fit == "stretch" or width == height:
         return picture

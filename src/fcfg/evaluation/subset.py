@@ -16,9 +16,9 @@ from torch import Tensor
 
 from fcfg.causal.attributes import AttributeSpace, Categorical, Column, Continuous, Table
 from fcfg.datasets import portraits
-from fcfg.datasets.examples import Examples, OnProgress
+from fcfg.datasets.base import Examples, OnProgress
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
-from fcfg.datasets.portraits.data import DrawnData
+from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.datasets.registry import DataConfig, load_data
 from fcfg.evaluation.experiment import Experiment
 from fcfg.evaluation.result_schema import JSON
@@ -77,7 +77,7 @@ def choose_subset(
     space = pipeline.space
     space.check_known(experiment.targets, f"experiment '{experiment.name}'")
     config = _data_of(pipeline, data)
-    if isinstance(config, DrawnData):
+    if isinstance(config, PortraitsData):
         return _drawn(space, experiment, config)
     if config.path is None or not config.path.is_dir():
         raise InputError(
@@ -118,7 +118,7 @@ def _data_of(pipeline: CounterfactualPipeline, data: Path | None) -> DataConfig:
             got="no such record",
             do="train it with 'fcfg train', or give fcfg.evaluation.Evaluation your own Subset",
         ) from error
-    if not isinstance(config, DrawnData):
+    if not isinstance(config, PortraitsData):
         folders = _folders(pipeline, config.path) if data is None else {"path": data.absolute()}
         return config.model_copy(update=folders)
     if data is not None:
@@ -148,7 +148,7 @@ def _folders(pipeline: CounterfactualPipeline, path: Path | None) -> dict[str, P
     return {key: Path(str(values[key])) if key in values else None for key in keys}
 
 
-def _drawn(space: AttributeSpace, experiment: Experiment, config: DrawnData) -> Subset:
+def _drawn(space: AttributeSpace, experiment: Experiment, config: PortraitsData) -> Subset:
     """Return the first drawings of the seed that is reserved for evaluation."""
     if space != portraits.space(config.format) or experiment.balance:
         raise InputError(

@@ -1,7 +1,6 @@
-"""From rows to numbers with intervals: one cell for each intervention and guidance.
+"""Summaries of results: numbers with intervals for each intervention and guidance.
 
-All cells of a run use the same resamples of its images, so that differences between them are
-paired.
+All cells of a run use the same resamples of its images, so differences between them are paired.
 """
 
 from __future__ import annotations
@@ -45,47 +44,48 @@ Estimates: TypeAlias = dict[str, Estimate]  # by attribute
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One intervention under one guidance. What could not be measured is None, or missing."""
+    """One intervention under one guidance. Numbers that were not measured are None or missing."""
 
     do: str
     guidance: str
     n: int
-    attributes: tuple[str, ...]  #: all of them
-    targets: tuple[str, ...]  #: those intervened on
-    affected: tuple[str, ...]  #: they, and what they cause
+    attributes: tuple[str, ...]  #: of the run
+    targets: tuple[str, ...]  #: attributes that the intervention sets
+    affected: tuple[str, ...]  #: the targets and their descendants
     effectiveness: Estimates = field(repr=False)
-    """AUROC × 100 of the judge against the attributes asked for; mean absolute error of a
-    continuous attribute, in its own unit. Not from fewer than 200 images."""
+    """AUROC × 100 of the judge's scores against the requested attributes, from at least 200
+    images; mean absolute error of a continuous attribute, in its own unit."""
     delta: Estimates = field(repr=False)  #: against no guidance
-    delta_real: Estimates = field(repr=False)  #: against factual images and their attributes
-    shift: Estimates = field(repr=False)  #: of what the judge reads, against no guidance
-    factor_error: Estimates = field(repr=False)  #: against the true counterfactual, drawn worlds
+    delta_real: Estimates = field(repr=False)  #: against the original images and their attributes
+    shift: Estimates = field(repr=False)  #: of the judge's scores, against no guidance
+    factor_error: Estimates = field(repr=False)  #: against the true counterfactual
     correlation: Estimates = field(repr=False)
-    """Of what the judge reads with the attributes asked for, from any number of images."""
+    """Of the judge's scores with the requested attributes, from any number of images."""
     moved: Estimates = field(repr=False)
-    """Of targets: how far the judge's reading moved from the factual image to the value asked for,
-    in the unit of a shift."""
-    values: dict[str, tuple[Any, ...]] = field(repr=False)  #: that targets are set to, sorted
-    change_mae: Estimate | None = field(repr=False)  #: counterfactual to factual image
+    """How far the judge's score of a target moved from the original image towards the requested
+    value, in the unit of a shift."""
+    values: dict[str, tuple[Any, ...]] = field(repr=False)  #: requested of the targets, sorted
+    change_mae: Estimate | None = field(repr=False)  #: from original image to counterfactual
     change_lpips: Estimate | None = field(repr=False)
-    reversal_mae: Estimate | None = field(repr=False)  #: factual image to the way back
+    reversal_mae: Estimate | None = field(repr=False)  #: from original image to reversal
     reversal_lpips: Estimate | None = field(repr=False)
     truth_mae: Estimate | None = field(repr=False)  #: to the true counterfactual
     truth_changed: Estimate | None = field(repr=False)
-    """Error on the pixels that truly change, over the change itself: 1 is nothing done."""
+    """Error on the pixels that change in the truth, relative to that change: 1 if nothing was
+    done."""
     fd_judge: float | None
     fid: float | None
-    evaluations: float  #: network rows for one counterfactual, abduction included
-    seconds: float  #: for one, on the hardware of the header
+    evaluations: float  #: network rows for one counterfactual, including abduction
+    seconds: float  #: for one counterfactual, on the hardware in the header
 
     @property
     def drift(self) -> Estimates:
-        """Signed shift of every attribute: against the truth where it is known."""
+        """Signed shift of every attribute, against the truth if it is known."""
         return self.factor_error or self.shift
 
     @property
     def invariant(self) -> tuple[str, ...]:
-        """The attributes that should stay put."""
+        """Attributes that should not change."""
         return tuple(name for name in self.attributes if name not in self.affected)
 
 
@@ -96,12 +96,11 @@ class Summary:
     header: JSON = field(repr=False)
     space: AttributeSpace
     cells: dict[Key, Cell] = field(repr=False)  #: in the order of the header
-    composition: Cell | None = field(repr=False)  #: the null intervention, unguided
-    real: Estimates = field(repr=False)  #: effectiveness on factual images
-    real_correlation: Estimates = field(repr=False)  #: of the judge with factual attributes
+    composition: Cell | None = field(repr=False)  #: null intervention without guidance
+    real: Estimates = field(repr=False)  #: effectiveness on the original images
+    real_correlation: Estimates = field(repr=False)  #: of the judge's scores on them
     unrelated: Estimate | None = field(repr=False)
-    """Mean absolute error between factual images that have nothing to do with each other; None
-    of runs that did not measure it."""
+    """Mean absolute error between unrelated original images, if the run measured it."""
     n: int
 
     @property
@@ -111,17 +110,26 @@ class Summary:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Guidances, in order; not every one need be there for every intervention."""
+        """Guidances, in order; an intervention need not have all of them."""
         return tuple(dict.fromkeys(guidance for _, guidance in self.cells))
+
+    @property
+    def knows_truth(self) -> bool:
+        """Whether true counterfactuals are known."""
+        return any(cell.factor_error for cell in self.cells.values())
+
+    def cells_of(self, do: str) -> list[Cell]:
+        """Cells of one intervention, in order."""
+        return [cell for cell in self.cells.values() if cell.do == do]
 
 
 def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summary:
-    """Compute everything that tables and figures show.
+    """Compute all numbers of tables and figures.
 
     Args:
         result: A whole run.
-        resamples: Of the images, for the intervals.
-        seed: Of the resamples.
+        resamples: Number of bootstrap resamples of the images.
+        seed: Seed of the resamples.
     """
     header = result.header
     if not result.rows:
@@ -154,12 +162,12 @@ def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summar
 
 
 def rows_text(result: Result) -> str:
-    """How many rows a whole run has."""
+    """Number of rows of a whole run."""
     return f"{len(result.rows) + result.missing:,}"
 
 
 class _Builder:
-    """Columns of a result, in the order of its images."""
+    """The columns of a result, in the order of its images."""
 
     def __init__(self, result: Result, bootstrap: Bootstrap) -> None:
         header = result.header
@@ -173,7 +181,7 @@ class _Builder:
         self.distances = {
             (entry["do"], entry["guidance"], entry["metric"]): entry["value"]
             for entry in result.distances
-            if entry["n"] >= MIN_IMAGES  # of fewer, it speaks of their number more than of them
+            if entry["n"] >= MIN_IMAGES  # a distance between few images depends on their number
         }
         self.factual = [result.real[image] for image in self.images]
         self.real = self._effectiveness(self.factual, "attributes")
@@ -213,12 +221,12 @@ class _Builder:
             seconds=float(np.mean([row["seconds"] for row in rows])),
         )
 
-    def _effectiveness(self, entries: list[JSON], asked: str) -> Estimates:
+    def _effectiveness(self, entries: list[JSON], key: str) -> Estimates:
         estimates: Estimates = {}
         for attribute in self.space:
             name = attribute.name
             scores = np.array([entry["scores"][name] for entry in entries], dtype=np.float64)
-            wanted = self._column(attribute, (entry[asked][name] for entry in entries))
+            wanted = self._column(attribute, (entry[key][name] for entry in entries))
             if isinstance(attribute, Continuous):
                 estimates[name] = mean_absolute_error(scores, wanted, self.bootstrap)
             elif self.n >= MIN_IMAGES and len(np.unique(wanted)) > 1:
@@ -226,12 +234,12 @@ class _Builder:
                 estimates[name] = measure(scores, wanted, self.bootstrap).scaled(100)
         return estimates
 
-    def correlation(self, entries: list[JSON], asked: str) -> Estimates:
+    def correlation(self, entries: list[JSON], key: str) -> Estimates:
         estimates: Estimates = {}
         for attribute in self.space:
             name = attribute.name
             scores = [entry["scores"][name] for entry in entries]
-            wanted = self._column(attribute, (entry[asked][name] for entry in entries))
+            wanted = self._column(attribute, (entry[key][name] for entry in entries))
             if isinstance(attribute, Categorical):
                 wanted = np.eye(len(attribute.levels))[wanted]
             found = correlation(scores, wanted, self.bootstrap)
@@ -251,7 +259,7 @@ class _Builder:
     def _signed(
         self, attribute: AbstractAttribute, rows: list[JSON], base: list[JSON], toward: Column
     ) -> Estimate:
-        """How far the judge's reading is from another one, in the direction of some values."""
+        """Distance between two sets of the judge's scores, in the direction of given values."""
         wanted, factual = self._wanted(attribute, rows), self._own(attribute)
         scale = float(factual.std()) or 1.0 if isinstance(attribute, Continuous) else 1.0
         sign = directions(attribute.to_config()["kind"], toward, factual)
@@ -260,14 +268,14 @@ class _Builder:
 
     def _moved(self, attribute: AbstractAttribute, rows: list[JSON]) -> Estimate:
         toward, factual = self._wanted(attribute, rows), self._own(attribute)
-        if isinstance(attribute, Continuous):  # from its own value on, not from their mean
+        if isinstance(attribute, Continuous):  # from its own value, not from the mean
             toward = factual.mean() + toward - factual
         return self._signed(attribute, rows, self.factual, toward)
 
     def _seen(
         self, attribute: AbstractAttribute, entries: list[JSON], wanted: Column
     ) -> NDArray[np.float64]:
-        """The judge's score; of a categorical attribute, for the level that was asked for."""
+        """The judge's scores; for a categorical attribute, those of the requested level."""
         scores = np.array([entry["scores"][attribute.name] for entry in entries], np.float64)
         return level_scores(scores, wanted) if isinstance(attribute, Categorical) else scores
 
@@ -279,7 +287,7 @@ class _Builder:
         return self._column(attribute, values)
 
     def _factor_error(self, rows: list[JSON]) -> Estimates:
-        """Of binary attributes: a factor of another kind has no direction toward its value."""
+        """Factor errors of binary attributes; other factors have no direction towards a value."""
         if any(row["truth"] is None for row in rows):
             return {}
         estimates: Estimates = {}

@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike
 from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Table
 from fcfg.causal.codes import BINARY_TEXTS
 from fcfg.causal.intervention import Intervention, from_text, intervened
-from fcfg.datasets.columns import missing_column, read_table
-from fcfg.datasets.listing import listed
-from fcfg.datasets.tables import read_columns
+from fcfg.datasets.columns import parse_table
 from fcfg.judge import Reading
-from fcfg.support.errors import InputError, check_is
+from fcfg.support.csv_files import check_columns, read_columns
+from fcfg.support.errors import InputError, check_is, listed
+from fcfg.support.parsing import parse_pairs
 
 AUTO = "auto"
 JUDGE = "judge"
@@ -131,12 +131,10 @@ def _from_table(
 ) -> Factual:
     table = read_columns(path)
     columns = {name: rename[name] if rename.get(name) in table else name for name in space.names}
-    for column in (FILE, *columns.values()):
-        if column not in table:
-            raise missing_column(str(path), column, table)
+    check_columns(str(path), (FILE, *columns.values()), table)
     rows = _matching(path, table[FILE], files)
     texts = {name: [table[column][row] for row in rows] for name, column in columns.items()}
-    values = read_table(space, texts, [str(file) for file in files], str(path))
+    values = parse_table(space, texts, [str(file) for file in files], str(path))
     return Factual(values, str(path), f"the attributes are those of {path}")
 
 
@@ -177,19 +175,8 @@ def _matching(path: Path, names: Sequence[str], files: Sequence[Path]) -> list[i
 
 
 def _pairs(subject: str, texts: Iterable[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        for part in _SEPARATOR.split(text):
-            name, equals, value = (piece.strip() for piece in part.partition("="))
-            if not (name and equals and value) or name in pairs:
-                raise InputError(
-                    subject,
-                    expected="name=value, every name once",
-                    got=repr(part),
-                    do="write for example smiling=1,male=0",
-                )
-            pairs[name] = value
-    return pairs
+    parts = [part for text in texts for part in _SEPARATOR.split(text)]
+    return parse_pairs(parts, subject, example="smiling=1,male=0")
 
 
 def _value(attribute: AbstractAttribute, text: str) -> float | str:

@@ -26,7 +26,7 @@ from fcfg.datasets.pixels import (
     Pixels,
     UnreadableError,
     has_several_frames,
-    opened,
+    open_image,
     to_bytes,
 )
 from fcfg.diffusion.networks import UNet
@@ -149,7 +149,7 @@ def read_files(paths: Sequence[Path], wanted: Pixels) -> list[Picture]:
 
 def _read(path: Path, wanted: Pixels) -> Picture:
     with path.open("rb") as file:
-        picture = opened(file, path.name, wanted.intensity, 2 * wanted.size).picture
+        picture = open_image(file, path.name, wanted.intensity, 2 * wanted.size).picture
     if path.suffix.lower() in DICOM:
         (width, height), notes = picture.size, ["window of the DICOM file applied"]
     else:

@@ -33,10 +33,11 @@ from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
 from fcfg.pipeline.records import Action, Counterfactual
-from fcfg.sampling import OnStep, SamplingLike, SamplingParts, StepRecord, sampling_of
+from fcfg.sampling import SamplingLike, SamplingParts, StepRecord, sampling_of
 from fcfg.support.files import single_writer
 from fcfg.support.images import image_keys, to_pictures
 from fcfg.support.outputs import make_folder
+from fcfg.support.progress import Progress
 
 
 def generate(
@@ -118,10 +119,13 @@ def run(
         known, size = finished_before(question)
         mine, results = question.mine, dict(known)
         write_record(question, list(results.values()), size)
+        cost = (1 + question.rows) * (2 if question.reverse else 1)  # in network rows
+        progress = Progress(len(mine), cost, on_progress)
         for first in range(mine.start, mine.stop, size):
             rows = range(first, min(first + size, mine.stop))
+            progress.begin_block(len(rows))
             if not known.keys() >= set(rows):
-                results |= _answer(question, slice(rows.start, rows.stop), on_progress, known)
+                results |= _answer(question, slice(rows.start, rows.stop), progress, known)
                 write_record(question, [results[row] for row in mine if row in results], size)
             if on_chunk is not None:
                 on_chunk([results[row] for row in rows])
@@ -131,20 +135,20 @@ def run(
 def _answer(
     question: Question,
     rows: slice,
-    on_progress: Callable[[float], None] | None,
+    progress: Progress,
     known: Mapping[int, Result],
 ) -> dict[int, Result]:
     """Work on some of the pictures together, and write the files of those that are not known."""
     pipeline, images = question.pipeline, question.images[rows]
-    work = _Progress(question, rows, on_progress)
     with files_say_their_range():
         abduction = pipeline.abduct(
             images,
             rows_of(question.factual.attributes, rows),
             sampling=question.sampling,
             batch_size=question.batch_size,
-            on_step=work.phase(0, 1),
+            on_step=progress.phase(1),
         )
+    progress.advance(1)
     action = question.action
     pair = pipeline.predict(
         abduction,
@@ -152,38 +156,18 @@ def _answer(
         question.guidance,
         partition=question.partition if question.guidance.factored else None,
         batch_size=question.batch_size,
-        on_step=work.phase(1, question.rows),
+        on_step=progress.phase(question.rows),
     )
     back = None
+    progress.advance(question.rows)
     if question.reverse:
-        offset = 1 + question.rows
+        abducting, predicting = progress.phase(1), progress.phase(question.rows, after=1)
 
         def on_step(step: StepRecord) -> None:
-            place, cost = (offset, 1) if step.ascending else (offset + 1, question.rows)
-            work.phase(place, cost)(step)
+            (abducting if step.ascending else predicting)(step)
 
         back = pipeline.reverse(pair, batch_size=question.batch_size, on_step=on_step)
     return _write(question, rows, pair, back, known)
-
-
-class _Progress:
-    """The share of the whole work, in network rows, from the shares of its phases."""
-
-    def __init__(
-        self, question: Question, rows: slice, told: Callable[[float], None] | None
-    ) -> None:
-        self.total = (1 + question.rows) * (2 if question.reverse else 1)
-        mine = question.mine
-        self.first, self.count = rows.start - mine.start, rows.stop - rows.start
-        self.all, self.told = len(mine), told
-
-    def phase(self, before: int, cost: int) -> OnStep:
-        def on_step(step: StepRecord) -> None:
-            if self.told is not None:
-                share = (before + cost * step.share) / self.total
-                self.told((self.first + self.count * share) / self.all)
-
-        return on_step
 
 
 def _write(

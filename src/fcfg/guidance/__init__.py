@@ -1,22 +1,22 @@
-"""Guidance: three rules (CFG, CFG++, APG), factored by a partition, and their text form."""
+"""Guidance (Sec. 3): the rules CFG, CFG++ and APG, factored by a partition of the attributes."""
 
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
-from fcfg.guidance.early_stopping import SettlingPredictor
+from fcfg.guidance.early_stopping import EarlyStoppingPredictor
 from fcfg.guidance.guided import GuidedPredictor
-from fcfg.guidance.rule import AbstractRule
-from fcfg.guidance.rules import register_rule
+from fcfg.guidance.rule import RULES, AbstractRule, register_rule
 from fcfg.guidance.spec import Guidance, WeightTable
 
 __all__ = [
     "APG",
     "CFG",
+    "RULES",
     "AbstractRule",
     "CFGPlusPlus",
+    "EarlyStoppingPredictor",
     "Guidance",
     "GuidedPredictor",
-    "SettlingPredictor",
     "WeightTable",
     "register_rule",
 ]

@@ -16,35 +16,42 @@ from torch import Tensor
 
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import clean_image
-from fcfg.guidance.rule import AbstractRule, along_groups, check_option, is_number
+from fcfg.guidance.rule import (
+    AbstractRule,
+    check_option,
+    is_number,
+    register_rule,
+    weighted_sum,
+)
 
 
+@register_rule
 @dataclass(frozen=True)
 class APG(AbstractRule):
-    r"""Guide in image space, without what would only saturate the picture.
+    r"""Guide in image space, without the component that would only saturate the image.
 
-    For every group, with :math:`\Delta_m = \hat x_0^{(m)} - \hat x_0^\varnothing`: momentum
-    :math:`M_m \leftarrow \Delta_m + \beta M_m`, shortened to a norm of at most r, and split
-    into the parts parallel and orthogonal to :math:`\hat x_0^{(m)}`:
+    For every group, :math:`\Delta_m = \hat x_0^{(m)} - \hat x_0^\varnothing` enters the momentum
+    :math:`M_m \leftarrow \Delta_m + \beta M_m`, which is shortened to a norm of at most r and
+    split into the parts parallel and orthogonal to :math:`\hat x_0^{(m)}`:
 
     .. math:: \hat x_0 = \hat x_0^\varnothing
         + \sum_m \omega_m (\Delta_m^\perp + \eta\, \Delta_m^\parallel)
 
-    Momentum belongs to one step: with few steps a difference changes so much from one to the next
-    that a negative β turns it round, and the guidance away from what was asked for. β is therefore
-    stated for unit steps, as in the paper's 1,000, and a step over k of them is what they come to
-    together: :math:`M_m \leftarrow \frac{1 - \beta^k}{1 - \beta} \Delta_m + \beta^k M_m`.
+    With few steps, differences change so much between steps that a negative β would reverse the
+    guidance. β is therefore defined for unit steps, as in the paper's 1,000. A step of length k
+    does what k unit steps would do together:
+    :math:`M_m \leftarrow \frac{1 - \beta^k}{1 - \beta} \Delta_m + \beta^k M_m`.
 
-    The paper leaves the formulas of momentum and radius to Sadat et al.; one momentum for each
-    group is our reading. With η = 1, no momentum and an infinite radius this is CFG. It starts
-    from the unconditional image, as in the paper; with η = 0 the weight 1 is therefore *not* the
+    The paper refers to Sadat et al. for momentum and radius; one momentum per group is our
+    reading. With η = 1, no momentum and an infinite radius this is CFG. As in the paper, it
+    starts from the unconditional image; with η = 0, weight 1 is therefore *not* the plain
     conditional model.
 
     Args:
         eta: Share η of the parallel part that is kept.
-        momentum: β; 0 is none.
-        radius: r, over all pixels of an image; infinity is none.
-        raw: Use β as it is, whatever the grid.
+        momentum: Momentum β; 0 for none.
+        radius: Largest norm r over all pixels of an image; infinity for no limit.
+        raw: Whether to use the same β for every step length.
     """
 
     name = "apg"
@@ -54,20 +61,16 @@ class APG(AbstractRule):
     raw: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse options that mean nothing."""
-        eta, momentum, radius = (
-            value if is_number(value) else math.nan
-            for value in (self.eta, self.momentum, self.radius)
-        )
-        legal = 0 <= eta <= 1
-        check_option("eta", self.eta, "a number from 0 to 1", is_legal=legal)
-        legal = -1 < momentum < 1
-        check_option("momentum", self.momentum, "a number between -1 and 1", is_legal=legal)
-        expected = "a number above 0 (inf is none)"
-        check_option("radius", self.radius, expected, is_legal=radius > 0)
+        """Refuse illegal options."""
+        eta, beta, radius = self.eta, self.momentum, self.radius
+        check_option("eta", eta, "a number from 0 to 1", is_number(eta) and 0 <= eta <= 1)
+        legal = is_number(beta) and -1 < beta < 1
+        check_option("momentum", beta, "a number between -1 and 1", legal)
+        legal = is_number(radius) and radius > 0
+        check_option("radius", radius, "a number above 0 (inf for no limit)", legal)
 
     def init(self, x: Images, groups: int) -> State:
-        """One momentum buffer for each group, zero."""
+        """Return one momentum of zeros per group."""
         return (torch.zeros(groups, *x.shape, dtype=x.dtype, device=x.device),)
 
     def combine(
@@ -79,32 +82,31 @@ class APG(AbstractRule):
         weights: Float[Tensor, "groups"],
         state: State,
     ) -> tuple[Prediction, State]:
-        """Guide one step: one noise for both uses, and the new momentum."""
-        (buffer,) = state
+        """Guide one step, with one noise for both uses; the state is the new momentum."""
+        (momentum,) = state
         ratio = step.noise_t / step.signal_t
         image = clean_image(x_t, groups, step.signal_t, step.noise_t)
-        # Δ in image space, straight from the noises: x0_m - x0_∅ = ratio · (ε_∅ - ε_m).
+        # Δ in image space, directly from the noises: x0_m - x0_∅ = ratio · (ε_∅ - ε_m).
         delta = ratio * (null - groups)
         if self.raw:
-            buffer = delta + self.momentum * buffer
+            momentum = delta + self.momentum * momentum
         else:
-            kept = self.momentum ** (step.t - step.s).abs().to(buffer.dtype)
-            buffer = (1 - kept) / (1 - self.momentum) * delta + kept * buffer
-        delta = project(_shorten(buffer.double(), self.radius), image.double(), self.eta)
-        shift = (along_groups(weights) * delta.to(null.dtype)).sum(dim=0)
-        eps = null - shift / ratio
-        return Prediction(clean=eps, renoise=eps), (buffer,)
+            kept = self.momentum ** (step.t - step.s).abs().to(momentum.dtype)
+            momentum = (1 - kept) / (1 - self.momentum) * delta + kept * momentum
+        delta = project(_shorten(momentum.double(), self.radius), image.double(), self.eta)
+        eps = null - weighted_sum(weights, delta.to(null.dtype)) / ratio
+        return Prediction(clean=eps, renoise=eps), (momentum,)
 
 
 _PIXELS = (-3, -2, -1)
 
 
 def project(delta: Tensor, image: Tensor, eta: float) -> Tensor:
-    r"""Keep the part of ``delta`` orthogonal to ``image``, and η of the parallel part.
+    r"""Keep the part of ``delta`` orthogonal to ``image``, and a share η of the parallel part.
 
     .. math:: \Delta^\parallel = \frac{\langle \Delta, x \rangle}{\lVert x \rVert^2}\, x
 
-    Computed per image, over its channels and pixels; a black image (x = 0) has no parallel part.
+    Computed per image, over its channels and pixels. An image of zeros has no parallel part.
     """
     square = image.square().sum(dim=_PIXELS, keepdim=True)
     overlap = (delta * image).sum(dim=_PIXELS, keepdim=True)

@@ -12,12 +12,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
-from fcfg.guidance.rule import AbstractRule, pushed
+from fcfg.guidance.rule import AbstractRule, register_rule, weighted_sum
 
 
+@register_rule
 @dataclass(frozen=True)
 class CFG(AbstractRule):
-    r"""Push the prediction along every group's difference.
+    r"""Move the prediction along the difference that each group makes.
 
     .. math:: \epsilon = \epsilon_\varnothing
         + \sum_m \omega_m (\epsilon_m - \epsilon_\varnothing)
@@ -28,10 +29,6 @@ class CFG(AbstractRule):
     name = "cfg"
     plain_at_one = True
 
-    def init(self, x: Images, groups: int) -> State:
-        """No state."""
-        return ()
-
     def combine(
         self,
         x_t: Images,
@@ -41,6 +38,6 @@ class CFG(AbstractRule):
         weights: Float[Tensor, "groups"],
         state: State,
     ) -> tuple[Prediction, State]:
-        """Guide one step: one noise for both uses."""
-        eps = pushed(null, groups, weights)
+        """Guide one step, with one noise for both uses."""
+        eps = null + weighted_sum(weights, groups - null)
         return Prediction(clean=eps, renoise=eps), state

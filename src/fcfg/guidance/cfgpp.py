@@ -13,9 +13,10 @@ from torch import Tensor
 
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance.rule import AbstractRule, pushed
+from fcfg.guidance.rule import AbstractRule, register_rule, weighted_sum
 
 
+@register_rule
 @dataclass(frozen=True)
 class CFGPlusPlus(AbstractRule):
     r"""Guide the clean estimate only; add noise again with the unconditional prediction.
@@ -25,23 +26,20 @@ class CFGPlusPlus(AbstractRule):
         \qquad \epsilon_\text{renoise} = \epsilon_\varnothing
 
     Under DDIM this is CFG with the weight :math:`\omega_t = \lambda\, r_t / (r_t - r_s)`,
-    :math:`r = \sqrt{1 - \alpha} / \sqrt{\alpha}`, so the same λ is weaker the fewer steps there
-    are. λ is therefore stated for unit steps, as in the paper's 1,000, and a longer step t → s
-    uses :math:`\lambda\, (r_t - r_s) / (r_t - r_{t-1})`: then :math:`\omega_t` does not depend
-    on the grid.
+    :math:`r = \sqrt{1 - \alpha} / \sqrt{\alpha}`, so the same λ is weaker with fewer steps. λ is
+    therefore defined for unit steps, as in the paper's 1,000. A longer step t → s uses
+    :math:`\lambda\, (r_t - r_s) / (r_t - r_{t-1})`, which makes :math:`\omega_t` independent of
+    the grid.
 
     Args:
-        raw: Use λ as it is, whatever the grid.
+        raw: Whether to use the same λ for every step length.
     """
 
     name = "cfg++"
     largest_weight = 1.0
-    weight_words = ("a λ from 0 to 1", "0.02 is about as strong as CFG at 3.0")
+    weight_range = "a λ from 0 to 1"
+    weight_advice = "0.02 is about as strong as CFG at 3.0"
     raw: bool = False
-
-    def init(self, x: Images, groups: int) -> State:
-        """No state."""
-        return ()
 
     def combine(
         self,
@@ -52,8 +50,8 @@ class CFGPlusPlus(AbstractRule):
         weights: Float[Tensor, "groups"],
         state: State,
     ) -> tuple[Prediction, State]:
-        """Guide one step: two noises."""
-        eps = pushed(null, groups, weights)
+        """Guide one step, with two different noises."""
+        eps = null + weighted_sum(weights, groups - null)
         return Prediction(clean=eps, renoise=null), state
 
     def weights_on_grid(

@@ -1,4 +1,4 @@
-"""From a rule to a predictor: one network call for all conditions of a step."""
+"""The guided predictor: one network call evaluates all conditions of a step (Sec. 3.2)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fcfg.guidance.rule import AbstractRule
 
 
 class GuidedPredictor(AbstractPredictor):
-    """Evaluates the M + 1 conditions of a step in one batch and lets the rule combine them.
+    """Evaluates the M + 1 conditions of a step in one batch; a rule combines them.
 
-    Where a step is not guided (outside the start and stop of the guidance), one row under the
-    whole condition is evaluated, and the state of the rule stays as it is.
+    Outside the start and stop of the guidance, it evaluates one row under the whole condition and
+    leaves the state of the rule unchanged.
 
     Args:
-        denoiser: The model.
-        condition: (batch, K·d), of the images that will be asked about.
-        keep: Which attributes each group keeps.
-        rule: How predictions are combined.
+        denoiser: The denoiser.
+        condition: Conditions of the images, (batch, K·d).
+        keep: Attributes that each group keeps.
+        rule: Rule that combines the predictions.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class GuidedPredictor(AbstractPredictor):
         self.kind = (GuidedPredictor, rule, self.groups)
         masked = [denoiser.embedder.masked(condition, row[None]) for row in keep]
         null = torch.zeros_like(condition)
-        # The whole one, and those of a guided step group by group: ((M + 1)·batch, K·d).
+        # The whole condition, and those of a guided step: ((M + 1)·batch, K·d), null first.
         self.conditions = (condition, torch.cat([null, *masked]))
 
     def init(self, x: Images) -> State:
-        """State of the rule."""
+        """Return the state of the rule."""
         return self.rule.init(x, self.groups)
 
     def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
-        """Evaluate and combine."""
+        """Evaluate all conditions and combine them."""
         whole, masked = self.conditions
         if not step.guided:
             eps = self.denoiser(x, step.t.expand(len(x)), whole)

@@ -1,43 +1,45 @@
-"""What a guidance rule is: a pure formula over predictions, with explicit state."""
+r"""What a guidance rule is: a pure formula over predictions, with explicit state (Sec. 3.2).
+
+A rule combines the unconditional prediction :math:`\epsilon_\theta(x_t, t, \varnothing)` with one
+prediction :math:`\epsilon_\theta(x_t, t, c^{(m)})` per group of attributes. With one group it is
+the ordinary rule (CFG, CFG++, APG), with several the factored one (FCFG, FCFG++, FAPG).
+
+One file defines one rule: its name, its options, the legal weights and the formula.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import ClassVar
+from typing import Any, ClassVar, Self, TypeGuard, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.support.errors import InputError
+from fcfg.support.errors import InputError, quoted, short
+
+#: Rules by name; :func:`register_rule` adds to them.
+RULES: dict[str, type[AbstractRule]] = {}
+UNGUIDED = "none"  # the name of the plain conditional model
+COMMON_OPTIONS = ("start", "stop", "tolerance")  # options that every rule has
 
 
 @dataclass(frozen=True)
 class AbstractRule(ABC):
-    """Combines the unconditional prediction with one prediction for each group.
+    """A guidance rule: a frozen dataclass whose fields are its options.
 
-    Factoring is not the rule's business: with one group a rule is the ordinary one (CFG, CFG++,
-    APG), with several the factored one (FCFG, FCFG++, FAPG).
-
-    A rule is a frozen dataclass. Its fields are its options, numbers or truth values with a
-    default; :func:`fcfg.guidance.register_rule` gives it a text form.
+    A subclass sets ``name`` and defines :meth:`combine`. Everything else has a default.
     """
 
-    name: ClassVar[str]  #: in texts, where a factored rule has an f before it
+    name: ClassVar[str]  #: in the text form, where the factored rule has an f before it
     largest_weight: ClassVar[float] = 1e6
-    weight_words: ClassVar[tuple[str, str]] = (
-        "a number, 0 or more",
-        "1 is the plain conditional model, 3 is strong",
-    )
-    """What a weight is, and advice on how large it should be."""
+    weight_range: ClassVar[str] = "a number, 0 or more"  #: the legal weights, for messages
+    weight_advice: ClassVar[str] = "1 is the plain conditional model, 3 is strong"
     plain_at_one: ClassVar[bool] = False  #: whether one group at weight 1 is the plain model
-
-    @abstractmethod
-    def init(self, x: Images, groups: int) -> State:
-        """State before the first guided step."""
 
     @abstractmethod
     def combine(
@@ -49,16 +51,20 @@ class AbstractRule(ABC):
         weights: Float[Tensor, "groups"],
         state: State,
     ) -> tuple[Prediction, State]:
-        r"""Guide one step.
+        r"""Guide one step and return the new state.
 
         Args:
-            x_t: The noisy images.
-            step: Where we are.
+            x_t: Noisy images.
+            step: The step.
             null: :math:`\epsilon_\theta(x_t, t, \varnothing)`.
             groups: :math:`\epsilon_\theta(x_t, t, c^{(m)})` for every group m.
             weights: :math:`\omega_m`, or :math:`\lambda_m` for CFG++.
-            state: What :meth:`init` or the last guided step gave.
+            state: State returned by :meth:`init` or by the previous guided step.
         """
+
+    def init(self, x: Images, groups: int) -> State:
+        """Return the state before the first guided step; by default there is none."""
+        return ()
 
     def weights_on_grid(
         self,
@@ -67,42 +73,83 @@ class AbstractRule(ABC):
         s: Int[Tensor, "steps"],
         schedule: NoiseSchedule,
     ) -> Float[Tensor, "steps groups"]:
-        """Turn the weights a user states into those of the steps t → s: the same, usually."""
+        """Convert the user's weights to those of the steps t → s; by default they are equal."""
         return weights
 
+    def check_weight(self, subject: str, weight: object) -> float:
+        """Return a legal weight as a float, or refuse it."""
+        if is_number(weight) and 0 <= weight <= self.largest_weight:
+            return float(weight)
+        raise InputError(
+            subject, expected=self.weight_range, got=short(weight), do=self.weight_advice
+        )
 
-def is_number(value: object) -> bool:
-    """Whether something is a real number, NumPy's included, and not a truth value."""
-    return isinstance(value, Real) and value is not True and value is not False
+    def with_options(self, **options: Any) -> Self:
+        """Return a copy with other options; numbers become floats."""
+        for option in fields(self):
+            value = options.get(option.name, option.default)
+            if isinstance(option.default, bool):
+                check_option(option.name, value, "true or false", isinstance(value, bool))
+        floats = {name: float(value) for name, value in options.items() if is_number(value)}
+        return replace(self, **(options | floats))
 
 
-def check_option(name: str, value: object, expected: str, *, is_legal: bool) -> None:
-    """Refuse an option of a rule.
+Rule = TypeVar("Rule", bound=AbstractRule)
+
+
+def register_rule(rule: type[Rule]) -> type[Rule]:
+    """Class decorator that gives a rule its text form.
 
     Args:
-        name: Name of the option.
-        value: What the user gave.
-        expected: What is legal, in words.
-        is_legal: Whether the value is.
+        rule: A frozen dataclass with a ``name`` and an option in each field.
     """
+    name, subject = getattr(rule, "name", None), f"rule {rule.__name__}"
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9+_-]*", name):
+        raise InputError(
+            subject,
+            expected="a name of lower-case letters, digits, +, - and _",
+            got=short(name),
+            do="set it in the class, such as name = 'mine'",
+        )
+    taken = {f + known for known in (UNGUIDED, *RULES) for f in ("", "f")}
+    if RULES.get(name) is not rule and {name, f"f{name}"} & taken:
+        raise InputError(
+            subject,
+            expected="a name that is not taken, with or without an f before it",
+            got=f"'{name}', and there are {quoted(sorted(taken))}",
+            do="choose another name",
+        )
+    options, is_dataclass = fields(rule), "__dataclass_fields__" in vars(rule)
+    illegal = [f.name for f in options if not isinstance(f.default, bool | int | float)]
+    illegal += [f.name for f in options if f.name in COMMON_OPTIONS]
+    if not is_dataclass or illegal:
+        raise InputError(
+            subject,
+            expected="a frozen dataclass whose fields have numbers as defaults, none of them "
+            f"called {quoted(COMMON_OPTIONS)}",
+            got=quoted(illegal) if illegal else "another class",
+            do="put @dataclass(frozen=True) before it, and give its options defaults",
+        )
+    RULES[name] = rule
+    return rule
+
+
+def weighted_sum(
+    weights: Float[Tensor, "groups"],
+    differences: Float[Tensor, "groups batch channel height width"],
+) -> Images:
+    r"""Sum one difference per group: :math:`\sum_m \omega_m \Delta_m`."""
+    return (weights.view(-1, 1, 1, 1, 1) * differences).sum(dim=0)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a real number, NumPy's included, and not a boolean."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_option(name: str, value: object, expected: str, is_legal: bool) -> None:
+    """Refuse an illegal value of an option."""
     if not is_legal:
         raise InputError(
             f"guidance option {name}", expected=expected, got=repr(value), do="change it"
         )
-
-
-def pushed(
-    null: Images,
-    groups: Float[Tensor, "groups batch channel height width"],
-    weights: Float[Tensor, "groups"],
-) -> Images:
-    r"""Noise pushed along the difference that each group makes.
-
-    .. math:: \epsilon_\varnothing + \sum_m \omega_m (\epsilon_m - \epsilon_\varnothing)
-    """
-    return null + (along_groups(weights) * (groups - null)).sum(dim=0)
-
-
-def along_groups(weights: Float[Tensor, "groups"]) -> Float[Tensor, "groups 1 1 1 1"]:
-    """Weights in the shape that multiplies one prediction for each group."""
-    return weights.view(-1, 1, 1, 1, 1)

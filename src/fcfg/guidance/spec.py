@@ -1,27 +1,37 @@
-"""What a user writes to choose a guidance, in Python or as text.
+"""Guidance as users write it: a rule, its weights and its options, in Python or as text.
 
-Text form: ``none | RULE:NUMBER | RULE:group=w[,group=w…][;option=value…]`` with RULE one of
-cfg, fcfg, cfg++, fcfg++, apg, fapg, or one that :func:`~fcfg.guidance.register_rule` was given. It
-is what ``repr`` gives and the command line takes.
+The text form is ``none | RULE:NUMBER | RULE:group=w[,group=w…][;option=value…]``, where RULE is
+cfg, fcfg, cfg++, fcfg++, apg, fapg or a rule added with :func:`~fcfg.guidance.register_rule`. It
+is the ``repr`` of a guidance, and the command line reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeAlias, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from fcfg.causal.graph import CausalGraph, Partition
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.prediction import AbstractPredictor, ConditionalPredictor
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
-from fcfg.guidance.rule import AbstractRule, check_option, is_number
-from fcfg.guidance.rules import NONE, RULES, rule_options
+from fcfg.guidance.early_stopping import EarlyStoppingPredictor
+from fcfg.guidance.guided import GuidedPredictor
+from fcfg.guidance.rule import (
+    COMMON_OPTIONS,
+    RULES,
+    UNGUIDED,
+    AbstractRule,
+    check_option,
+    is_number,
+)
 from fcfg.guidance.text import GLOBAL, read_text, value_text
 from fcfg.support.errors import (
     InputError,
@@ -36,29 +46,22 @@ from fcfg.support.names import RESERVED, check_name
 
 Weight: TypeAlias = float | Callable[[float], float]
 
-# Options of every rule, in words and as a test; the others are the fields of the rule.
-_LEGAL: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "start": ("a share from 0 to below 1", lambda x: is_number(x) and 0 <= x < 1),
-    "stop": ("a share above 0, up to 1", lambda x: is_number(x) and 0 < x <= 1),
-    "tolerance": ("a number, 0 or more", lambda x: is_number(x) and x >= 0),
-}
-
 
 @dataclass(frozen=True, eq=False)
 class WeightTable:
-    """Weights of a run, step by step, without the groups that can have no effect."""
+    """Weights of a run, step by step, without the groups that have no effect."""
 
-    groups: tuple[str, ...]  #: those that must be evaluated
+    groups: tuple[str, ...]  #: groups that are evaluated
     weights: Float[Tensor, "steps groups"]
-    guided: tuple[bool, ...]  #: false where the plain model is asked
+    guided: tuple[bool, ...]  #: false for steps of the plain conditional model
 
     @property
     def rows(self) -> int:
-        """The most network rows that a step needs for one image."""
+        """Largest number of network rows that a step needs per image."""
         return len(self.groups) + 1 if any(self.guided) else 1
 
     def check_batch(self, batch_size: int) -> None:
-        """Refuse a number of network rows at once that has no room for one image."""
+        """Refuse a number of network rows that is too small for one image."""
         size = check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
         if size < self.rows:
             raise InputError(
@@ -71,7 +74,7 @@ class WeightTable:
 
 @dataclass(frozen=True, repr=False)
 class Guidance:
-    """A guidance rule with its weights; made by one of the seven constructors.
+    """A guidance rule with its weights; use one of the constructors below.
 
     >>> Guidance.fcfg(affected=3.0, invariant=1.2)
     fcfg:affected=3.0,invariant=1.2
@@ -81,93 +84,108 @@ class Guidance:
     cfg:3.0;start=0.2
 
     A weight is a number, or a function of the share (T - t) / T of the way from noise to image.
-    ``start`` and ``stop`` are such shares too; outside them the model is asked unguided. With a
-    ``tolerance``, so is every image once guidance moves its pixels by less than that. (A
-    function has no text form, so the ``repr`` of a guidance that holds one does not parse.)
+    (A function has no text form, so the ``repr`` of such a guidance does not parse.)
+
+    Args:
+        rule: Rule with its own options; None for the plain conditional model.
+        factored: Whether groups have weights of their own.
+        weights: Pairs of group and weight.
+        start: Share of the way at which guidance starts.
+        stop: Share of the way at which guidance stops.
+        tolerance: Change of the pixels below which the guidance of an image stops early.
     """
 
-    rule: str
+    rule: AbstractRule | None
     factored: bool
     weights: tuple[tuple[str, Weight], ...]
     start: float = 0.0
     stop: float = 1.0
     tolerance: float = 0.0
-    formula: AbstractRule = field(default_factory=CFG)
-    """The rule with its own options; for 'none' any will do, since no step is guided."""
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing, and make numbers floats."""
-        if self.rule not in (NONE, self.formula.name):
+        """Refuse illegal weights and options, and convert numbers to floats."""
+        if not isinstance(self.rule, AbstractRule | None) or (self.rule is None and self.weights):
             raise InputError(
                 "guidance",
-                expected=f"a rule among {quoted([NONE, *RULES])}, with its formula",
-                got=repr(self.rule),
+                expected="a rule with weights, or None without",
+                got=f"{short(self.rule)} with {len(self.weights)} weights",
                 do="use one of the constructors, such as Guidance.fcfg",
             )
-        weights = tuple((check_name(group), self._weight(group, w)) for group, w in self.weights)
+        weights = tuple(
+            (check_name(group), weight if callable(weight) else self._weight(group, weight))
+            for group, weight in self.weights
+        )
         object.__setattr__(self, "weights", weights)
-        for name, (expected, is_legal) in _LEGAL.items():
-            value = getattr(self, name)
-            check_option(name, value, expected, is_legal=is_legal(value))
-            object.__setattr__(self, name, float(value))
-        if not self.start < self.stop:
+        start, stop, tolerance = self.start, self.stop, self.tolerance
+        legal = is_number(start) and 0 <= start < 1
+        check_option("start", start, "a share from 0 to below 1", legal)
+        legal = is_number(stop) and 0 < stop <= 1
+        check_option("stop", stop, "a share above 0, up to 1", legal)
+        legal = is_number(tolerance) and tolerance >= 0
+        check_option("tolerance", tolerance, "a number, 0 or more", legal)
+        for name in COMMON_OPTIONS:
+            object.__setattr__(self, name, float(getattr(self, name)))
+        if not start < stop:
             raise InputError(
                 "guidance option start",
-                expected=f"less than stop, {self.stop}",
-                got=self.start,
+                expected=f"less than stop, {stop}",
+                got=start,
                 do="widen the interval",
             )
 
+    @property
+    def name(self) -> str:
+        """Name of the rule, with an f before it if it is factored; 'none' without a rule."""
+        return UNGUIDED if self.rule is None else "f" * self.factored + self.rule.name
+
+    def _weight(self, group: str, weight: Weight, share: float = 0.0) -> float:
+        assert self.rule is not None
+        number = weight(share) if callable(weight) else weight
+        return self.rule.check_weight(f"guidance {self.name}, weight of '{group}'", number)
+
     def __getattr__(self, name: str) -> Any:
-        """The options of the rule, such as ``radius`` of APG."""
-        formula = self.__dict__.get("formula")
-        if formula is not None and name in rule_options(formula):
-            return getattr(formula, name)
+        """Return an option of the rule, such as ``radius`` of APG."""
+        rule = self.__dict__.get("rule")
+        if rule is not None and name in {option.name for option in fields(rule)}:
+            return getattr(rule, name)
         raise AttributeError(f"'Guidance' object has no attribute '{name}'")
-
-    def _weight(self, group: str, weight: Weight) -> Weight:
-        return weight if callable(weight) else self._number(group, weight)
-
-    def _number(self, group: str, weight: object) -> float:
-        expected, advice = self.formula.weight_words
-        if not (is_number(weight) and 0 <= cast(float, weight) <= self.formula.largest_weight):
-            raise InputError(
-                f"guidance {self._rule_name}, weight of '{group}'",
-                expected=expected,
-                got=short(weight),
-                do=advice,
-            )
-        return float(cast(float, weight))
 
     @classmethod
     def none(cls) -> Guidance:
         """The plain conditional model, the paper's ω = 1."""
-        return cls(NONE, factored=False, weights=())
+        return cls(None, factored=False, weights=())
 
     @classmethod
     def of(
         cls, rule: AbstractRule, weight: Weight | None = None, /, **weights: Weight
     ) -> Guidance:
-        """A rule of your own, with one weight for all attributes or one for each group.
+        """Any rule, with one weight for all attributes or one for each group.
 
         Args:
-            rule: The rule with its options.
-            weight: The weight of all attributes.
-            **weights: Or the weights of the groups, as in :meth:`fcfg`.
+            rule: Rule with its options.
+            weight: Weight of all attributes.
+            **weights: Weights of the groups, as in :meth:`fcfg`.
         """
         check_is(
             "guidance", rule, AbstractRule, "a rule", do="pass one such as fcfg.guidance.CFG()"
         )
-        if weight is None:
-            return cls._factored(rule, weights)
-        if weights:
+        if weight is not None and weights:
             raise InputError(
                 f"guidance {rule.name}",
                 expected="one weight, or a weight for every group",
                 got=f"both {short(weight)} and {quoted(weights)}",
                 do="leave one out",
             )
-        return cls(rule.name, factored=False, weights=((GLOBAL, weight),), formula=rule)
+        if weight is not None:
+            return cls(rule, factored=False, weights=((GLOBAL, weight),))
+        if not weights:
+            raise InputError(
+                f"guidance f{rule.name}",
+                expected="a weight for every group",
+                got="none",
+                do="for example affected=3.0, invariant=1.2",
+            )
+        return cls(rule, factored=True, weights=tuple(weights.items()))
 
     @classmethod
     def cfg(cls, weight: Weight) -> Guidance:
@@ -176,10 +194,10 @@ class Guidance:
 
     @classmethod
     def cfgpp(cls, weight: Weight) -> Guidance:
-        """CFG++: one λ for all attributes, stated for unit steps.
+        """CFG++: one λ for all attributes, defined for unit steps.
 
-        A longer step is given a larger λ, so that the strength does not depend on the number of
-        steps; ``.replace(raw=True)`` takes λ as it is. At 1,000 steps both are the paper's.
+        Longer steps use a larger λ, so that the strength does not depend on the number of steps;
+        ``.replace(raw=True)`` uses λ unchanged. With 1,000 steps both are the paper's rule.
         """
         return cls.of(CFGPlusPlus(), weight)
 
@@ -192,105 +210,78 @@ class Guidance:
     def fcfg(cls, /, **weights: Weight) -> Guidance:
         """Factored CFG: a weight for each group.
 
-        Groups named affected and invariant follow from the intervention; groups named like all
-        the attributes stand for them; any others need a ``partition``.
+        Groups named affected and invariant follow from the intervention. Groups can also be named
+        like all the attributes; other groups need a ``partition``.
         """
-        return cls._factored(CFG(), weights)
+        return cls.of(CFG(), **weights)
 
     @classmethod
     def fcfgpp(cls, /, **weights: Weight) -> Guidance:
-        """Factored CFG++: a λ for each group, stated for unit steps as in :meth:`cfgpp`."""
-        return cls._factored(CFGPlusPlus(), weights)
+        """Factored CFG++: a λ for each group, defined for unit steps as in :meth:`cfgpp`."""
+        return cls.of(CFGPlusPlus(), **weights)
 
     @classmethod
     def fapg(cls, /, **weights: Weight) -> Guidance:
         """Factored APG: a weight for each group."""
-        return cls._factored(APG(), weights)
-
-    @classmethod
-    def _factored(cls, rule: AbstractRule, weights: dict[str, Weight]) -> Guidance:
-        if not weights:
-            raise InputError(
-                f"guidance f{rule.name}",
-                expected="a weight for every group",
-                got="none",
-                do="for example affected=3.0, invariant=1.2",
-            )
-        return cls(rule.name, factored=True, weights=tuple(weights.items()), formula=rule)
+        return cls.of(APG(), **weights)
 
     def replace(self, **options: Any) -> Guidance:
-        """A copy with other options.
+        """Return a copy with other options.
 
         Args:
             **options: start, stop, tolerance; raw (CFG++ and APG); eta, momentum, radius (APG);
-                or the fields of a rule of your own.
+                or the fields of your own rule.
         """
-        legal = self._legal
+        legal = (
+            [] if self.rule is None else [*COMMON_OPTIONS, *(f.name for f in fields(self.rule))]
+        )
         for name in options:
             if name not in legal:
                 raise InputError(
-                    f"guidance {self._rule_name}",
+                    f"guidance {self.name}",
                     expected=f"options among {quoted(legal)}",
                     got=repr(name),
                     do=nearest(name, legal) if legal else "leave it out",
                 )
-        own = {name: options.pop(name) for name in _LEGAL if name in options}
-        numbers = {
-            name: float(value) if is_number(value) else value for name, value in options.items()
-        }
-        for option in fields(self.formula):
-            if isinstance(option.default, bool) and option.name in numbers:
-                value = numbers[option.name]
-                check_option(option.name, value, "true or false", is_legal=isinstance(value, bool))
-        return replace(self, **own, formula=replace(self.formula, **numbers))
-
-    @property
-    def _legal(self) -> tuple[str, ...]:
-        """Names of the options, in the order of the text form."""
-        return () if self.rule == NONE else (*_LEGAL, *rule_options(self.formula))
+        common = {name: options.pop(name) for name in COMMON_OPTIONS if name in options}
+        return replace(self, **common, rule=self.rule and self.rule.with_options(**options))
 
     @classmethod
     def parse(cls, text: str) -> Guidance:
         """Read the text form."""
-        if isinstance(text, str) and text.strip() == NONE:
+        if isinstance(text, str) and text.strip() == UNGUIDED:
             return cls.none()
-        name, factored, weights, options = read_text(text, RULES)
-        made = cls(name, factored, tuple(weights.items()), formula=RULES[name]())
-        return made.replace(**options)
+        name, factored, weights, options = read_text(text)
+        return cls(RULES[name](), factored, tuple(weights.items())).replace(**options)
 
     def __repr__(self) -> str:
-        if self.rule == NONE:
-            return NONE
+        if self.rule is None:
+            return UNGUIDED
         pairs = [f"{group}={value_text(weight)}" for group, weight in self.weights]
         weights = ",".join(pairs) if self.factored else value_text(self.weights[0][1])
-        default = type(self)(self.rule, self.factored, self.weights, formula=type(self.formula)())
-        changed = {
-            name: getattr(self, name)
-            for name in self._legal
-            if getattr(self, name) != getattr(default, name)
-        }
-        options = "".join(f";{name}={value_text(value)}" for name, value in changed.items())
-        return f"{self._rule_name}:{weights}{options}"
-
-    @property
-    def _rule_name(self) -> str:
-        return ("f" if self.factored else "") + self.rule
+        common = [option for option in fields(self) if option.name in COMMON_OPTIONS]
+        options = "".join(
+            f";{option.name}={value_text(getattr(self, option.name))}"
+            for option in (*common, *fields(self.rule))
+            if getattr(self, option.name) != option.default
+        )
+        return f"{self.name}:{weights}{options}"
 
     def partition(
         self, graph: CausalGraph, targets: Iterable[str], given: Partition | None = None
     ) -> Partition:
-        """The groups that the weights name, for an intervention on ``targets``.
+        """Return the groups named by the weights, for an intervention on ``targets``.
 
         Args:
-            graph: Over the attributes of the model.
-            targets: The attributes intervened on.
-            given: The groups, where their names do not say.
+            graph: Causal graph over the attributes of the model.
+            targets: Attributes intervened on.
+            given: Groups, if they do not follow from their names.
         """
         if not self.factored:
             if given is not None:
                 raise InputError(
                     "partition",
-                    expected=f"none, since {self._rule_name} has no groups",
+                    expected=f"none, since {self.name} has no groups",
                     got=repr(given),
                     do="use a factored rule such as fcfg, or leave the partition out",
                 )
@@ -305,7 +296,7 @@ class Guidance:
                 f"guidance {self!r}",
                 expected="groups named affected and invariant, or like all the attributes",
                 got=quoted(group for group, _ in self.weights),
-                do="pass partition= to say what is in these groups",
+                do="pass partition= with the attributes of these groups",
             )
         given.check_covers(graph.nodes)
         missing = [group for group in given if group not in names]
@@ -322,40 +313,55 @@ class Guidance:
     def table(
         self, partition: Partition, times: Sequence[int], schedule: NoiseSchedule
     ) -> WeightTable:
-        """Weights on a descending grid of times.
+        """Return the weights on a descending grid of times.
 
         Groups that are empty, or whose weight is 0 at every step, are left out: they have no
-        effect, and need no evaluation. Where CFG has one group, at weight 1, it is the plain
-        conditional model, which takes one row.
+        effect and need no evaluation. A step of CFG with one group at weight 1 is a step of the
+        plain conditional model, which takes one row.
         """
-        share = [(schedule.steps - t) / schedule.steps for t in times[:-1]]
-        if self.rule == NONE:
-            return WeightTable((), torch.zeros(len(share), 0), (False,) * len(share))
-        guided = tuple(self.start <= u < self.stop for u in share)
+        shares = [(schedule.steps - t) / schedule.steps for t in times[:-1]]
+        if self.rule is None:
+            return WeightTable((), torch.zeros(len(shares), 0), (False,) * len(shares))
+        guided = tuple(self.start <= share < self.stop for share in shares)
         if not any(guided):
             raise InputError(
                 f"guidance {self!r}",
                 expected="at least one step between start and stop",
-                got=f"none among {len(share)} steps",
+                got=f"none among {len(shares)} steps",
                 do="use more steps or a wider interval",
             )
         chosen = dict(self.weights)
-        stated = {
+        columns = {
             group: [
-                self._at(group, chosen[group], u) if on else 0.0
-                for u, on in zip(share, guided, strict=True)
+                self._weight(group, chosen[group], share) if on else 0.0
+                for share, on in zip(shares, guided, strict=True)
             ]
             for group in partition
             if partition[group]
         }
-        if self.formula.plain_at_one and len(stated) == 1:
-            (column,) = stated.values()
+        if self.rule.plain_at_one and len(columns) == 1:
+            (column,) = columns.values()
             guided = tuple(on and weight != 1 for on, weight in zip(guided, column, strict=True))
-        active = tuple(group for group, column in stated.items() if any(column))
-        weights = torch.tensor([stated[group] for group in active], dtype=torch.float64)
+        active = tuple(group for group, column in columns.items() if any(column))
+        weights = torch.tensor([columns[group] for group in active], dtype=torch.float64)
+        weights = weights.view(len(active), len(shares)).T
         t, s = torch.tensor(times[:-1]), torch.tensor(times[1:])
-        weights = weights.view(len(active), len(share)).T
-        return WeightTable(active, self.formula.weights_on_grid(weights, t, s, schedule), guided)
+        return WeightTable(active, self.rule.weights_on_grid(weights, t, s, schedule), guided)
 
-    def _at(self, group: str, weight: Weight, share: float) -> float:
-        return self._number(group, weight(share)) if callable(weight) else weight
+    def predictor(
+        self,
+        denoiser: Denoiser,
+        condition: Float[Tensor, "batch condition"],
+        keep: Bool[Tensor, "groups attributes"],
+    ) -> AbstractPredictor:
+        """Return the predictor of this guidance.
+
+        Args:
+            denoiser: The denoiser.
+            condition: Conditions of the images, (batch, K·d).
+            keep: Attributes that each group of the :meth:`table` keeps.
+        """
+        if self.rule is None:
+            return ConditionalPredictor(denoiser, condition)
+        guided = GuidedPredictor(denoiser, condition, keep, self.rule)
+        return EarlyStoppingPredictor(guided, self.tolerance) if self.tolerance else guided

@@ -1,72 +1,59 @@
-"""The text form of guidance: ``RULE:NUMBER`` or ``RULE:group=w[,group=w…]``, then options."""
+"""The text form of a guidance: ``RULE:NUMBER`` or ``RULE:group=w[,group=w…]``, then options."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fcfg.guidance.rule import RULES, UNGUIDED
 from fcfg.support.errors import InputError, check_is, nearest, quoted
+from fcfg.support.parsing import parse_pairs
 
-GLOBAL = "all"  # the one group of a rule that is not factored
+GLOBAL = "all"  # the only group of a rule that is not factored
 
 
-def read_text(
-    text: str, names: Iterable[str]
-) -> tuple[str, bool, dict[str, float], dict[str, float | bool]]:
-    """Split a text into rule, whether it is factored, weights and options.
+def read_text(text: str) -> tuple[str, bool, dict[str, float], dict[str, float | bool]]:
+    """Read the rule, whether it is factored, the weights and the options.
 
-    >>> read_text("fcfg:affected=3,invariant=1.2;start=0.1", ["cfg"])
+    >>> read_text("fcfg:affected=3,invariant=1.2;start=0.1")
     ('cfg', True, {'affected': 3.0, 'invariant': 1.2}, {'start': 0.1})
-
-    Args:
-        text: What the user wrote.
-        names: Names of the rules; with an f before it, a rule names its groups.
     """
     check_is("guidance", text, str, "a string", do="write it as fcfg:affected=3,invariant=1.2")
     head, _, tail = text.partition(":")
-    rule, known = head.strip(), list(names)
-    rules = [prefix + name for name in known for prefix in ("", "f")]
+    rule = head.strip()
+    rules = [prefix + name for name in RULES for prefix in ("", "f")]
     if rule not in rules:
         raise InputError(
             f"guidance '{text}'",
-            expected=f"'none' or a rule among {quoted(rules)}, a colon and weights",
+            expected=f"'{UNGUIDED}' or a rule among {quoted(rules)}, a colon and weights",
             got=repr(rule),
-            do=nearest(rule.replace("pp", "++"), rules) if rule != "none" else "write none alone",
+            do=nearest(rule.replace("pp", "++"), rules)
+            if rule != UNGUIDED
+            else "write none alone",
         )
-    stated, *options = tail.split(";")
-    factored = rule not in known
-    if factored:
-        weights = {g: _number(text, w) for g, w in _pairs(text, stated.split(",")).items()}
-    else:
-        weights = {GLOBAL: _number(text, stated)}
-    chosen = {name: _option(text, value) for name, value in _pairs(text, options).items()}
-    return rule.removeprefix("f") if factored else rule, factored, weights, chosen
+    weights, *options = tail.split(";")
+    factored = rule not in RULES
+    groups = _pairs(text, weights.split(",")) if factored else {GLOBAL: weights}
+    return (
+        rule.removeprefix("f") if factored else rule,
+        factored,
+        {group: _number(text, weight) for group, weight in groups.items()},
+        {
+            name: value == "true" if value in ("true", "false") else _number(text, value)
+            for name, value in _pairs(text, options).items()
+        },
+    )
 
 
 def value_text(value: object) -> str:
-    """How a weight or an option is written."""
+    """Write a weight or the value of an option."""
     if callable(value):
         return f"<{getattr(value, '__name__', type(value).__name__)}>"
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _pairs(text: str, parts: Iterable[str]) -> dict[str, str]:
-    """Read ``name=value`` parts, every name once."""
-    pairs: dict[str, str] = {}
-    for part in parts:
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and value) or name in pairs:
-            raise InputError(
-                f"guidance '{text}'",
-                expected="name=value, every name once",
-                got=repr(part),
-                do="write for example fcfg:affected=3,invariant=1.2;start=0.1",
-            )
-        pairs[name] = value
-    return pairs
-
-
-def _option(text: str, value: str) -> float | bool:
-    return value == "true" if value in ("true", "false") else _number(text, value)
+    example = "fcfg:affected=3,invariant=1.2;start=0.1"
+    return parse_pairs(parts, f"guidance '{text}'", example=example)
 
 
 def _number(text: str, value: str) -> float:

@@ -1,4 +1,4 @@
-"""Metrics: tensors and columns in, numbers with their intervals out; they know no model."""
+"""Metrics of images and attributes, with bootstrap intervals; none of them needs a model."""
 
 from fcfg.metrics.effectiveness import (
     MIN_IMAGES,
@@ -7,13 +7,12 @@ from fcfg.metrics.effectiveness import (
     macro_auroc,
     mean_absolute_error,
 )
-from fcfg.metrics.frechet import Inception, frechet_distance
+from fcfg.metrics.frechet import Inception, find_inception, frechet_distance
 from fcfg.metrics.intervals import Bootstrap, Estimate, mean, ratio
-from fcfg.metrics.lpips import LPIPS
-from fcfg.metrics.pixels import PIXEL_RANGE, image_mae
+from fcfg.metrics.lpips import LPIPS, find_lpips
+from fcfg.metrics.pixels import PIXEL_RANGE, ImageErrors, image_errors, image_mae
 from fcfg.metrics.shift import amplification, attenuation, directions, level_scores, signed_shift
-from fcfg.metrics.truth import ImageErrors, image_errors
-from fcfg.metrics.weights import Missing, find_inception, find_lpips
+from fcfg.metrics.weights import Missing
 
 __all__ = [
     "LPIPS",

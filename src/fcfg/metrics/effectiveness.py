@@ -1,8 +1,8 @@
-r"""Effectiveness: does the image show what the intervention asked for (method, §5)?
+r"""Effectiveness: whether images show the values that the intervention set (method, §5).
 
-The judge's scores on counterfactual images are held against the *counterfactual* attributes. For
-classes the measure is the area under the ROC curve, the share of pairs (one image with the class,
-one without) whose scores are in order, ties counted half:
+The judge's scores on counterfactual images are compared with the *counterfactual* attributes. For
+classes the measure is the area under the ROC curve: the probability that an image with the class
+has a higher score than an image without it, with ties counted half:
 
 .. math:: \mathrm{AUROC} = P(s_1 > s_0) + \tfrac12 P(s_1 = s_0).
 """
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fcfg.metrics.intervals import Bootstrap, Estimate, check_column, mean
 from fcfg.support.errors import InputError
 
-#: Fewer images than this give an AUROC whose interval says nothing.
+#: Smallest number of images for an AUROC; its interval is too wide for fewer.
 MIN_IMAGES = 200
 
 
@@ -28,10 +28,10 @@ def auroc(
     0.875
 
     Args:
-        scores: Higher where the label is likelier 1, (n,).
-        labels: 0 or 1, (n,), of both kinds.
-        bootstrap: Of the same images.
-        few: Allow fewer than :data:`MIN_IMAGES`.
+        scores: Scores that rise with the probability of label 1, (n,).
+        labels: 0 or 1, (n,); both must occur.
+        bootstrap: Bootstrap over the same images.
+        few: Whether to allow fewer than :data:`MIN_IMAGES`.
     """
     _check_number(bootstrap, few)
     score = check_column("scores", scores, bootstrap)
@@ -44,23 +44,19 @@ def auroc(
             got=f"{kinds[:5].tolist()}",
             do="an AUROC of one class has no value; choose images of both",
         )
-    value, replicates = (
-        _areas(score, label == 1, weights)
-        for weights in (np.ones((1, bootstrap.n)), bootstrap.counts)
-    )
-    return Estimate(float(value[0]), replicates, bootstrap.n)
+    return bootstrap.estimate(lambda weights: _areas(score, label == 1, weights))
 
 
 def macro_auroc(
     scores: ArrayLike, labels: ArrayLike, bootstrap: Bootstrap, *, few: bool = False
 ) -> Estimate:
-    """AUROC of each level against the rest, averaged over the levels that occur.
+    """AUROC of each level against the others, averaged over the levels that occur.
 
     Args:
-        scores: Of every level, (n, levels).
-        labels: Which level it is, 0 to levels - 1, (n,), of at least two kinds.
-        bootstrap: Of the same images.
-        few: Allow fewer than :data:`MIN_IMAGES`.
+        scores: Score of every level, (n, levels).
+        labels: Level of each image, 0 to levels - 1, (n,); at least two must occur.
+        bootstrap: Bootstrap over the same images.
+        few: Whether to allow fewer than :data:`MIN_IMAGES`.
     """
     _check_number(bootstrap, few)
     columns = np.asarray(scores, dtype=np.float64)
@@ -82,68 +78,59 @@ def macro_auroc(
             got=f"{levels[:5].tolist()}",
             do="an AUROC of one class has no value; choose images of several",
         )
-    value, replicates = (
-        _macro(columns, label, weights)
-        for weights in (np.ones((1, bootstrap.n)), bootstrap.counts)
-    )
-    return Estimate(float(value[0]), replicates, bootstrap.n)
+    return bootstrap.estimate(lambda weights: _macro(columns, label, weights))
 
 
 def mean_absolute_error(values: ArrayLike, targets: ArrayLike, bootstrap: Bootstrap) -> Estimate:
-    """Mean distance of what the judge reads from the counterfactual value, in its own unit.
+    """Mean absolute error of the judge's predictions, in the unit of the attribute.
 
     Args:
-        values: What is read, (n,).
-        targets: What was asked for, (n,).
-        bootstrap: Of the same images.
+        values: Values predicted by the judge, (n,).
+        targets: Counterfactual values, (n,).
+        bootstrap: Bootstrap over the same images.
     """
-    read, asked = (
-        check_column(name, column, bootstrap)
-        for name, column in (("values", values), ("targets", targets))
-    )
-    return mean(np.abs(read - asked), bootstrap)
+    predicted = check_column("values", values, bootstrap)
+    target = check_column("targets", targets, bootstrap)
+    return mean(np.abs(predicted - target), bootstrap)
 
 
 def correlation(scores: ArrayLike, values: ArrayLike, bootstrap: Bootstrap) -> Estimate | None:
-    r"""How scores rise with what they are scores of, from -1 to 1; 0 is chance, None is no spread.
+    r"""Rank correlation of scores with values, from -1 to 1; None if either is constant.
 
     .. math:: r = \frac{\sum_l \mathrm{cov}(s_l, v_l)}
         {\sqrt{\sum_l \mathrm{var}(s_l) \sum_l \mathrm{var}(v_l)}}
 
-    Scores count by their ranks :math:`s_l`, as in an AUROC; unlike that, it says something of few
-    images, and of attributes of all kinds.
+    :math:`s_l` are the ranks of the scores, as in an AUROC. Unlike an AUROC it is meaningful for
+    few images and for attributes of every kind.
 
     >>> correlation([0.1, 0.1, 0.9], [0, 0, 1], Bootstrap(3)).value
     1.0
 
     Args:
-        scores: One for each image, (n,), or one for each of its levels, (n, levels).
-        values: Of the same shape: what the attribute is, or 1 for the level that it is, else 0.
-        bootstrap: Of the same images.
+        scores: Score of each image, (n,), or of each level, (n, levels).
+        values: Values of the attribute, or indicators of its levels, in the same shape.
+        bootstrap: Bootstrap over the same images.
     """
     s, v = (np.asarray(c, dtype=np.float64).reshape(bootstrap.n, -1) for c in (scores, values))
     if any(np.ptp(columns, axis=0).max() == 0 for columns in (s, v)):
         return None
     s, v = ((columns - columns.mean(axis=0)) / np.ptp(columns) for columns in (_ranks(s), v))
-    one, replicates = (
-        _correlations(s, v, weights) for weights in (np.ones((1, bootstrap.n)), bootstrap.counts)
-    )
-    return Estimate(float(one[0]), replicates, bootstrap.n)
+    return bootstrap.estimate(lambda weights: _correlations(s, v, weights))
 
 
 def _ranks(columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Places in order, column by column; equal numbers share theirs."""
+    """Ranks within each column; ties share their mean rank."""
     ranks = np.empty_like(columns)
     for level, column in enumerate(columns.T):
-        _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
-        ranks[:, level] = (counts.cumsum() - counts / 2)[place]
+        _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
+        ranks[:, level] = (counts.cumsum() - counts / 2)[inverse]
     return ranks
 
 
 def _correlations(
     scores: NDArray[np.float64], values: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """One for each row of weights (rows, n); NaN where a row has no spread."""
+    """Correlation for each row of weights (rows, n); NaN where a row has no spread."""
     share = weights / weights.sum(axis=1, keepdims=True)
 
     def covariance(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -166,10 +153,10 @@ def _check_number(bootstrap: Bootstrap, few: bool) -> None:
 def _areas(
     scores: NDArray[np.float64], is_one: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """AUROC for each row of weights (rows, n); NaN where a row has one class."""
+    """AUROC for each row of weights (rows, n); NaN where a row has a single class."""
     order = np.argsort(scores, kind="stable")
     ranked, is_one, weights = scores[order], is_one[order], weights[:, order]
-    starts = np.flatnonzero(np.r_[True, ranked[1:] > ranked[:-1]])  # of runs of equal scores
+    starts = np.flatnonzero(np.r_[True, ranked[1:] > ranked[:-1]])  # of equal scores
     ones, zeros = (np.add.reduceat(weights * kind, starts, axis=1) for kind in (is_one, ~is_one))
     below = zeros.cumsum(axis=1) - zeros / 2
     with np.errstate(invalid="ignore"):
@@ -179,7 +166,7 @@ def _areas(
 def _macro(
     scores: NDArray[np.float64], labels: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Mean of the levels' areas for each row of weights; NaN where a row has one level."""
+    """Mean AUROC of the levels for each row of weights; NaN where a row has a single level."""
     areas = np.stack(
         [_areas(column, labels == level, weights) for level, column in enumerate(scores.T)]
     )

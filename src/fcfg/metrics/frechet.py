@@ -1,11 +1,11 @@
-r"""Fréchet distance between two sets of features, as if both were Gaussian.
+r"""Fréchet distance between two sets of features, both modelled as Gaussian.
 
 .. math:: d^2 = \|\mu - \nu\|^2 + \operatorname{tr}\big(S + T - 2 (S T)^{1/2}\big)
 
-With centred features :math:`X` and :math:`Y`, :math:`S = X^\top X / (n-1)` and so on, the
-eigenvalues of :math:`(S T)^{1/2}` are the singular values of :math:`X Y^\top`, over
-:math:`\sqrt{(n-1)(m-1)}`: no root of a matrix is taken, and none can be negative. Over Inception
-features the distance is called FID; over a judge's features it is not, and must not be.
+With centred features :math:`X` and :math:`Y`, :math:`S = X^\top X / (n-1)` and
+:math:`T = Y^\top Y / (m-1)`, the eigenvalues of :math:`(S T)^{1/2}` are the singular values of
+:math:`X Y^\top`, divided by :math:`\sqrt{(n-1)(m-1)}`. This needs no matrix root, and none of them
+is negative. The distance is called FID only with Inception features, not with those of a judge.
 
 References:
     GANs trained by a two time-scale update rule converge to a local Nash equilibrium (Heusel et
@@ -27,8 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.metrics.pixels import PIXEL_RANGE, checked
-from fcfg.metrics.weight_files import read_stored
+from fcfg.metrics.pixels import PIXEL_RANGE, check_images
+from fcfg.metrics.weights import VARIABLE, Missing, find_weights, read_weights
 from fcfg.support.errors import InputError, check_integer
 
 _SIZE = 299
@@ -37,15 +37,15 @@ _SIZE = 299
 def frechet_distance(features: ArrayLike, others: ArrayLike) -> float:
     """Squared Fréchet distance of the Gaussians with the same means and covariances.
 
-    It is 0 for equal features, and larger for fewer images: compare only distances of equal n.
+    It is 0 for equal features and grows as n shrinks: compare only distances of equal n.
 
     >>> square = [[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]
     >>> round(frechet_distance(square, [[x + 3, y] for x, y in square]), 9)
     9.0
 
     Args:
-        features: One row an image, (n, d), at least two.
-        others: (m, d), at least two.
+        features: Features of at least two images, (n, d).
+        others: Features of at least two other images, (m, d).
     """
     (mu, x), (nu, y) = (
         _moments(name, rows) for name, rows in (("features", features), ("others", others))
@@ -53,7 +53,7 @@ def frechet_distance(features: ArrayLike, others: ArrayLike) -> float:
     if len(mu) != len(nu):
         raise InputError(
             "features",
-            expected="as many numbers a row on both sides",
+            expected="equally many features on both sides",
             got=f"{len(mu)} and {len(nu)}",
             do="compute both with one network",
         )
@@ -63,7 +63,7 @@ def frechet_distance(features: ArrayLike, others: ArrayLike) -> float:
 
 
 def _moments(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The mean, and a factor whose square is the covariance."""
+    """Mean, and a factor of the covariance."""
     features = np.asarray(rows, dtype=np.float64)
     if features.ndim != 2 or len(features) < 2 or not np.isfinite(features).all():
         raise InputError(
@@ -71,7 +71,7 @@ def _moments(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], NDArray[n
             expected="finite numbers, one row for each of at least 2 images",
             got=f"shape {features.shape}"
             + ("" if np.isfinite(features).all() else " with NaN or infinity"),
-            do="use more images: hundreds say something, 10,000 are customary",
+            do="use more images, at least hundreds; 10,000 are customary",
         )
     mean = features.mean(axis=0)
     factor = np.linalg.qr(features - mean, mode="r")
@@ -79,17 +79,17 @@ def _moments(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], NDArray[n
 
 
 class Inception(nn.Module):
-    """The network of FID, as a TorchScript file has it.
+    """The network of FID.
 
     Args:
-        network: From (n, 3, 299, 299), bytes as (byte - 128) / 128, to (n, 2048).
-        stored: How records name the weights.
+        network: Network from images (n, 3, 299, 299), scaled as (byte - 128) / 128, to (n, 2048).
+        stored: Description of the weights, for records.
     """
 
     def __init__(self, network: nn.Module, stored: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self.network = network.float().eval()
-        self.about: dict[str, Any] = {  #: what a record says of it
+        self.about: dict[str, Any] = {  #: description, for records
             "name": "FID",
             "network": "Inception 2015",
             **(stored or {}),
@@ -99,23 +99,23 @@ class Inception(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path) -> Inception:
-        """Read a TorchScript file, stored in half or single precision."""
-        network, digest = read_stored(
+        """Read a TorchScript file in half or single precision."""
+        network, digest = read_weights(
             Path(path), _script, name="Inception weights", expected="a TorchScript file"
         )
         return cls(network, {"weights": Path(path).name, "sha256": digest})
 
     @torch.no_grad()
     def features(self, images: Tensor, *, batch_size: int = 64) -> Float[np.ndarray, "n features"]:
-        """Features of images, one row each, on the device of the network.
+        """Compute the features of images on the device of the network.
 
         Args:
-            images: In [-1, 1], (n, channel, height, width), of any size; grey ones are repeated
-                to three channels. They are rounded to bytes first, as their files are.
-            batch_size: Images at once.
+            images: Images in [-1, 1], (n, channel, height, width), of any size. They are rounded
+                to bytes as in a file; grey images are repeated to three channels.
+            batch_size: Number of images per call.
         """
         check_integer("batch_size", batch_size, 1, 10**9, do="64 is the default")
-        x = checked("images", images)
+        x = check_images("images", images)
         if x.shape[1] not in (1, 3):
             raise InputError(
                 "images",
@@ -128,6 +128,23 @@ class Inception(nn.Module):
         return torch.cat(pieces).double().cpu().numpy()
 
 
+def find_inception(path: str | Path | None = None) -> Inception | Missing:
+    """Load the network of FID if its weights are found.
+
+    Args:
+        path: TorchScript file, or folder to search; it is refused if it has none.
+    """
+    candidates = [("inception_fid.pt",), ("inception_fid_fp16storage.pt",)]
+    files = find_weights(path, candidates, "Inception weights")
+    if files is not None:
+        return Inception.load(*files)
+    return Missing(
+        "FID",
+        f"set {VARIABLE} to a folder with inception_fid.pt, the 2015 Inception network as "
+        "TorchScript from (n, 3, 299, 299) in [-1, 1] to 2048 features",
+    )
+
+
 def _prepared(images: Tensor) -> Float[Tensor, "n 3 299 299"]:
     pixels = ((images.clamp(-1, 1) + 1) * 127.5).round().expand(-1, 3, -1, -1)
     large = functional.interpolate(pixels, size=(_SIZE, _SIZE), mode="bilinear")
@@ -135,6 +152,6 @@ def _prepared(images: Tensor) -> Float[Tensor, "n 3 299 299"]:
 
 
 def _script(file: BytesIO) -> nn.Module:
-    with warnings.catch_warnings():  # TorchScript is deprecated, but what FID's weights come in
+    with warnings.catch_warnings():  # TorchScript is deprecated, but FID's weights use it
         warnings.simplefilter("ignore", DeprecationWarning)
         return cast(nn.Module, torch.jit.load(file, map_location="cpu"))

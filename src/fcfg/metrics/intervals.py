@@ -1,9 +1,9 @@
 r"""Estimates over images, with bootstrap intervals (method, §5).
 
-Images are drawn with replacement, as many as there are, :math:`R` times; the 2.5 % and 97.5 %
-quantiles of the statistic over the draws bound its interval. One :class:`Bootstrap` serves every
-statistic on the same images, so that a difference is *paired*: each draw sees the same images on
-both sides, and what they have in common cancels.
+The :math:`n` images are resampled with replacement :math:`R` times; the 2.5 % and 97.5 % quantiles
+of the statistic over the resamples bound its interval. One :class:`Bootstrap` serves all
+statistics on the same images, which makes differences *paired*: both sides see the same images in
+every resample, and their common variation cancels.
 
 References:
     An introduction to the bootstrap (Efron and Tibshirani, 1993).
@@ -11,6 +11,7 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 
@@ -22,15 +23,15 @@ from fcfg.support.errors import InputError, check_integer, check_is
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """Which images are drawn: made once, and shared by all statistics on the same images.
+    """Resamples of images, shared by all statistics on the same images.
 
     >>> Bootstrap(3, resamples=2).counts.sum(axis=1)
     array([3., 3.])
 
     Args:
         n: Number of images.
-        resamples: Number of draws.
-        seed: Of the draws.
+        resamples: Number of resamples.
+        seed: Seed for resampling.
     """
 
     n: int
@@ -45,15 +46,26 @@ class Bootstrap:
 
     @cached_property
     def counts(self) -> NDArray[np.float64]:
-        """How often each image is drawn, (resamples, n)."""
+        """Number of times each image occurs in each resample, (resamples, n)."""
         rng = np.random.default_rng(self.seed)
         drawn = rng.multinomial(self.n, np.full(self.n, 1 / self.n), size=self.resamples)
         return drawn.astype(np.float64)
 
+    def estimate(
+        self, statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    ) -> Estimate:
+        """Evaluate a statistic on the images and on all resamples.
+
+        Args:
+            statistic: Function from weights of images, (rows, n), to one value per row.
+        """
+        value = statistic(np.ones((1, self.n)))
+        return Estimate(float(value[0]), statistic(self.counts), self.n)
+
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A statistic of images, and what it would have been on other draws of them.
+    """A statistic of images, with its values on bootstrap resamples.
 
     >>> bootstrap = Bootstrap(4, resamples=100)
     >>> ours, theirs = mean([1, 2, 3, 4], bootstrap), mean([0, 1, 2, 3], bootstrap)
@@ -62,10 +74,10 @@ class Estimate:
     (1.0, 1.0, 1.0, True)
     """
 
-    value: float  #: on the images themselves
+    value: float  #: value on the images themselves
     replicates: NDArray[np.float64] = field(repr=False)
-    """On each draw, (resamples,); NaN where a draw has none, such as an AUROC of one class."""
-    n: int  #: images
+    """Value on each resample, (resamples,); NaN if undefined, such as an AUROC of one class."""
+    n: int  #: number of images
 
     @cached_property
     def _bounds(self) -> tuple[float, float]:
@@ -88,7 +100,7 @@ class Estimate:
         return self.low > 0 or self.high < 0
 
     def __sub__(self, other: Estimate) -> Estimate:
-        """The paired difference: both must come from one bootstrap on the same images."""
+        """The paired difference of two estimates from the same bootstrap."""
         check_is("difference", other, Estimate, "an Estimate on both sides")
         ours, theirs = (f"{len(e.replicates)} draws of {e.n} images" for e in (self, other))
         if ours != theirs:
@@ -101,7 +113,7 @@ class Estimate:
         return Estimate(self.value - other.value, self.replicates - other.replicates, self.n)
 
     def scaled(self, factor: float) -> Estimate:
-        """The same in another unit, such as 100 for an AUROC in percent."""
+        """Multiply by a factor, such as 100 for an AUROC in percent."""
         return Estimate(self.value * factor, self.replicates * factor, self.n)
 
     def to_json(self) -> dict[str, float | int]:
@@ -113,27 +125,25 @@ def mean(values: ArrayLike, bootstrap: Bootstrap) -> Estimate:
     """The mean over images.
 
     Args:
-        values: One for each image, (n,).
-        bootstrap: Of the same images.
+        values: Value of each image, (n,).
+        bootstrap: Bootstrap over the same images.
     """
     return ratio(values, np.ones(bootstrap.n), bootstrap)
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike, bootstrap: Bootstrap) -> Estimate:
-    """A ratio of sums over images, such as the error of all changed pixels over their change.
+    """A ratio of sums over images, such as the error on changed pixels over their change.
 
     >>> ratio([1.0, 3.0], [2.0, 6.0], Bootstrap(2)).value
     0.5
 
     Args:
-        numerators: One for each image, (n,).
-        denominators: One for each image, (n,), none negative and not all 0.
-        bootstrap: Of the same images.
+        numerators: Numerator of each image, (n,).
+        denominators: Denominator of each image, (n,); not negative and not all 0.
+        bootstrap: Bootstrap over the same images.
     """
-    over, under = (
-        check_column(name, column, bootstrap)
-        for name, column in (("values", numerators), ("denominators", denominators))
-    )
+    over = check_column("values", numerators, bootstrap)
+    under = check_column("denominators", denominators, bootstrap)
     if under.min() < 0 or under.sum() == 0:
         raise InputError(
             "denominators",
@@ -141,13 +151,13 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, bootstrap: Bootstrap) 
             got=f"{under.min():g} to {under.max():g}",
             do="a ratio of nothing has no value; leave it out",
         )
-    with np.errstate(invalid="ignore"):  # a draw of zeros alone is NaN, and ignored
+    with np.errstate(invalid="ignore"):  # a resample of zeros only is NaN, and ignored
         replicates = (bootstrap.counts @ over) / (bootstrap.counts @ under)
     return Estimate(float(over.sum() / under.sum()), replicates, bootstrap.n)
 
 
 def check_column(name: str, values: ArrayLike, bootstrap: Bootstrap) -> NDArray[np.float64]:
-    """Return one finite number for each image of a bootstrap, or refuse."""
+    """Return finite numbers, one for each image of a bootstrap, or refuse them."""
     column = np.asarray(values, dtype=np.float64)
     if column.shape != (bootstrap.n,):
         raise InputError(
@@ -161,6 +171,6 @@ def check_column(name: str, values: ArrayLike, bootstrap: Bootstrap) -> NDArray[
             name,
             expected="finite numbers",
             got=f"{int((~np.isfinite(column)).sum())} of {bootstrap.n} NaN or infinite",
-            do="look for images that overflowed, and leave them out of both sides",
+            do="look for images that overflowed, and exclude them from both sides",
         )
     return column

@@ -1,10 +1,11 @@
-r"""LPIPS: distance between images as a network sees them.
+r"""LPIPS: distance between the features of two images in a network.
 
 .. math:: d(x, y) = \sum_\ell \frac{1}{H_\ell W_\ell} \sum_{h,w}
     \big\| w_\ell \odot (\hat\phi_\ell(x)_{hw} - \hat\phi_\ell(y)_{hw}) \big\|_2^2
 
-:math:`\hat\phi_\ell` is AlexNet after its :math:`\ell`-th ReLU, of unit length over channels;
-:math:`w_\ell^2`, what the linear layers store, was fitted to human judgements. Version 0.1.
+:math:`\hat\phi_\ell` are the features of AlexNet after its :math:`\ell`-th ReLU, normalised over
+channels. The weights :math:`w_\ell^2`, stored in linear layers, were fitted to human judgements.
+This is version 0.1.
 
 References:
     The unreasonable effectiveness of deep features as a perceptual metric (Zhang et al., 2018).
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -22,22 +24,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fcfg.metrics.pixels import PIXEL_RANGE, checked_alike
-from fcfg.metrics.weight_files import read_stored
+from fcfg.metrics.pixels import PIXEL_RANGE, check_alike
+from fcfg.metrics.weights import VARIABLE, Missing, find_weights, read_weights
 from fcfg.support.errors import InputError, quoted
 
 _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
 _WIDTHS = (64, 192, 384, 256, 256)
-SMALLEST = 32  #: height and width of which AlexNet leaves one pixel
+SMALLEST = 32  #: smallest height and width that AlexNet accepts
+_ALEXNET, _LINEAR = "alexnet-owt-7be5be79.pth", "alex.pth"
 
 
 class LPIPS(nn.Module):
-    """AlexNet, tapped after each ReLU, and a weight for each of its channels.
+    """AlexNet's features after each ReLU, and a weight for each of their channels.
 
     Args:
         weights: Tensors named as published: ``features.{0,3,6,8,10}.{weight,bias}`` and
-            ``lin{0..4}.model.1.weight``; others, such as AlexNet's classifier, are left aside.
-        stored: How records name the weights.
+            ``lin{0..4}.model.1.weight``; others, such as AlexNet's classifier, are ignored.
+        stored: Description of the weights, for records.
     """
 
     shift: Tensor
@@ -60,7 +63,7 @@ class LPIPS(nn.Module):
         for name, values in (("shift", _SHIFT), ("scale", _SCALE)):
             self.register_buffer(name, torch.tensor(values)[:, None, None])
         self.eval().requires_grad_(False)
-        self.about: dict[str, Any] = {  #: what a record says of it
+        self.about: dict[str, Any] = {  #: description, for records
             "name": "LPIPS",
             "network": "AlexNet v0.1",
             **(stored or {}),
@@ -69,17 +72,17 @@ class LPIPS(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path, linear: str | Path | None = None) -> LPIPS:
-        """Read the weights from one file with everything, or from two.
+        """Read the weights from one file or from two.
 
         Args:
-            path: Backbone and linear layers; or torchvision's AlexNet alone.
-            linear: The linear layers, ``alex.pth`` of the lpips package, where they are apart.
+            path: File with backbone and linear layers, or with torchvision's AlexNet alone.
+            linear: File with the linear layers, ``alex.pth`` of the lpips package.
         """
         paths = [Path(path)] + ([] if linear is None else [Path(linear)])
         weights: dict[str, Tensor] = {}
         digests: list[str] = []
         for file in paths:
-            tensors, digest = read_stored(
+            tensors, digest = read_weights(
                 file, _tensors, name="LPIPS weights", expected="a file of tensors, by torch.save"
             )
             weights |= tensors
@@ -88,14 +91,14 @@ class LPIPS(nn.Module):
         return cls(weights, {"weights": names, "sha256": " + ".join(digests)})
 
     def forward(self, images: Tensor, others: Tensor) -> Float[Tensor, "n"]:
-        """Distance of each image from the other: 0 for equal ones, larger is farther.
+        """Distance of each pair of images; 0 if they are equal.
 
         Args:
-            images: In [-1, 1], (n, channel, height, width), used at the size they have, at least
-                32 by 32; grey ones are repeated to three channels.
-            others: Of the same shape.
+            images: Images in [-1, 1], (n, channel, height, width), of at least 32 by 32 pixels.
+                They are not resized; grey images are repeated to three channels.
+            others: Images of the same shape.
         """
-        x, y = (self._scaled(z) for z in checked_alike(images=images, others=others))
+        x, y = (self._scaled(z) for z in check_alike(images=images, others=others))
         total = x.new_zeros(len(x))
         for a, b, weight in zip(self._taps(x), self._taps(y), self.linear, strict=True):
             total = total + ((a - b) ** 2 * weight).sum(dim=1).mean(dim=(1, 2))
@@ -120,13 +123,36 @@ class LPIPS(nn.Module):
                 yield x / (x.square().sum(dim=1, keepdim=True).sqrt() + 1e-10)
 
 
+def find_lpips(path: str | Path | None = None) -> LPIPS | Missing:
+    """Load LPIPS if its weights are found.
+
+    Args:
+        path: File with all weights, or folder to search; it is refused if it has none.
+    """
+    package = find_spec("lpips")  # not imported, since it imports torchvision
+    inside = [] if package is None else package.submodule_search_locations or []
+    candidates = [
+        ("lpips_alex_full.pt",),
+        (_ALEXNET, _LINEAR),
+        *((_ALEXNET, Path(folder).absolute() / "weights" / "v0.1" / _LINEAR) for folder in inside),
+    ]
+    files = find_weights(path, candidates, "LPIPS weights")
+    if files is not None:
+        return LPIPS.load(*files)
+    return Missing(
+        "LPIPS",
+        f"set {VARIABLE} to a folder with lpips_alex_full.pt, or with torchvision's {_ALEXNET} "
+        f"and {_LINEAR} of the lpips package (weights/v0.1)",
+    )
+
+
 def _tensors(file: BytesIO) -> dict[str, Tensor]:
-    found = torch.load(file, map_location="cpu", weights_only=True)
-    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+    values = torch.load(file, map_location="cpu", weights_only=True)
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
 def _named(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Take the wanted tensors from those published, or say which are missing."""
+    """Select the published tensors by our names, or refuse weights that lack some."""
     published = {re.sub(r"linear\.(\d)", r"lin\1.model.1.weight", name): name for name in wanted}
     wrong = [
         name

@@ -1,13 +1,26 @@
-r"""Distance between images, pixel by pixel, and the door for images that metrics share.
+r"""Distances between images, pixel by pixel, in the range [-1, 1].
 
-The mean absolute error :math:`\frac1P \sum_p |x_p - y_p|` in the range [-1, 1]: 2 at most, and
-twice what it would be in [0, 1]. Between an image and the image after an intervention and back it
-is *reversibility*; under the null intervention, unguided, *composition*; between an image and its
-counterfactual the *change*.
+The mean absolute error of an image,
+
+.. math:: \frac1P \sum_p |x_p - y_p|,
+
+is at most 2, and twice its value in [0, 1]. Between an image and the image after an intervention
+and back it is *reversibility*; under the null intervention, unguided, *composition*; between an
+image and its counterfactual the *change*.
+
+Most pixels of a true counterfactual equal those of the image, so that doing nothing already has a
+small error. The error *on truly changed pixels*,
+
+.. math:: \frac{\sum_{p \in C} |\tilde x_p - x^*_p|}{\sum_{p \in C} |x^*_p - x_p|},
+    \qquad C = \{p : |x^*_p - x_p| > 0.05\},
+
+is 1 for doing nothing and 0 for the truth. Its sums run over all images, so that images that
+hardly change hardly count.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -18,33 +31,66 @@ from torch import Tensor
 
 from fcfg.support.errors import InputError, check_is
 
-PIXEL_RANGE = "[-1, 1]"  #: of every metric, as records name it
+PIXEL_RANGE = "[-1, 1]"  #: range of pixels in all metrics, for records
 
 
 def image_mae(images: Tensor, others: Tensor) -> NDArray[np.float64]:
-    """Mean absolute error of each image, (n,), in units of a range from -1 to 1.
+    """Mean absolute error of each image, (n,).
 
     >>> image_mae(torch.zeros(2, 3, 8, 8), torch.full((2, 3, 8, 8), -0.5))
     array([0.5, 0.5])
 
     Args:
-        images: Floating-point, in [-1, 1], (n, channel, height, width).
-        others: Of the same shape.
+        images: Floating-point images in [-1, 1], (n, channel, height, width).
+        others: Images of the same shape.
     """
-    x, y = checked_alike(images=images, others=others)
-    return per_image((x - y).abs(), "mean")
+    x, y = check_alike(images=images, others=others)
+    return _flat((x - y).abs()).mean(dim=1).cpu().numpy()
 
 
-def per_image(values: Float[Tensor, "n *rest"], how: str) -> NDArray[np.float64]:
-    """Sum or mean over each image, in double precision, (n,)."""
-    flat = values.double().flatten(1)
-    return (flat.mean(dim=1) if how == "mean" else flat.sum(dim=1)).cpu().numpy()
+@dataclass(frozen=True, eq=False)
+class ImageErrors:
+    """Errors of each image, (n,); ``missed.sum() / changed.sum()`` is that on changed pixels."""
+
+    mae: NDArray[np.float64] = field(repr=False)  #: mean distance from the truth, all pixels
+    missed: NDArray[np.float64] = field(repr=False)  #: sum of distances on truly changed pixels
+    changed: NDArray[np.float64] = field(repr=False)  #: sum of the true changes on them
 
 
-def checked_alike(**images: Tensor) -> list[Float[Tensor, "n channel height width"]]:
+def image_errors(
+    generated: Tensor, truth: Tensor, factual: Tensor, threshold: float = 0.05
+) -> ImageErrors:
+    """Compare generated images with the true counterfactuals.
+
+    >>> factual, truth = torch.zeros(1, 1, 8, 8), torch.ones(1, 1, 8, 8)
+    >>> errors = image_errors(factual, truth, factual)
+    >>> float(errors.missed.sum() / errors.changed.sum())
+    1.0
+
+    Args:
+        generated: Generated counterfactuals in [-1, 1], (n, channel, height, width).
+        truth: True counterfactuals of the same images.
+        factual: Factual images.
+        threshold: Smallest difference of truth and factual image in a truly changed pixel.
+    """
+    made, true, before = check_alike(generated=generated, truth=truth, factual=factual)
+    error, change = (made - true).abs(), (true - before).abs()
+    changed = change > threshold
+    return ImageErrors(
+        mae=_flat(error).mean(dim=1).cpu().numpy(),
+        missed=_flat(error * changed).sum(dim=1).cpu().numpy(),
+        changed=_flat(change * changed).sum(dim=1).cpu().numpy(),
+    )
+
+
+def _flat(values: Float[Tensor, "n *rest"]) -> Float[Tensor, "n pixels"]:
+    return values.double().flatten(1)
+
+
+def check_alike(**images: Tensor) -> list[Float[Tensor, "n channel height width"]]:
     """Return images of one shape, on the device of the first, or refuse them."""
-    found = [checked(name, tensor) for name, tensor in images.items()]
-    shapes = [tuple(tensor.shape) for tensor in found]
+    tensors = [check_images(name, tensor) for name, tensor in images.items()]
+    shapes = [tuple(tensor.shape) for tensor in tensors]
     if len(set(shapes)) > 1:
         raise InputError(
             " and ".join(images),
@@ -52,11 +98,11 @@ def checked_alike(**images: Tensor) -> list[Float[Tensor, "n channel height widt
             got=" and ".join(map(str, shapes)),
             do="compare images one by one, all of the same size",
         )
-    return [tensor.to(found[0].device) for tensor in found]
+    return [tensor.to(tensors[0].device) for tensor in tensors]
 
 
-def checked(name: str, images: Tensor) -> Float[Tensor, "n channel height width"]:
-    """Return images in single precision, or refuse what is not in [-1, 1]."""
+def check_images(name: str, images: Tensor) -> Float[Tensor, "n channel height width"]:
+    """Return images in single precision, or refuse images that are not in [-1, 1]."""
     check_is(name, images, Tensor, "a tensor of images")
     if not images.is_floating_point():
         raise InputError(
@@ -73,11 +119,11 @@ def checked(name: str, images: Tensor) -> Float[Tensor, "n channel height width"
             do="add a batch axis to a single image",
         )
     low, high = (cast(float, x.item()) for x in images.detach().aminmax())
-    if not (low >= -1 - 1e-4 and high <= 1 + 1e-4):  # NaN is neither
+    if not (low >= -1 - 1e-4 and high <= 1 + 1e-4):  # also true of NaN
         raise InputError(
             name,
             expected=f"pixels in {PIXEL_RANGE}",
             got=f"values from {low:.4g} to {high:.4g}",
-            do="clamp what was generated, as its file would be",
+            do="clamp generated images, as their files would be",
         )
     return images.detach().to(torch.float32)

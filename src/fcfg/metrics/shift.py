@@ -3,10 +3,10 @@ r"""Signed shift: how much stronger or weaker an attribute appears than it shoul
 .. math:: \mathrm{shift}_k = \frac1n \sum_i d_{ik} \,
     \frac{s_k(\tilde x_i) - s_k(\text{reference}_i)}{\text{scale}}
 
-The reference is the unguided counterfactual of the same image or, where the world is known, the
-true one. :math:`d` points toward the counterfactual value, so that a positive shift means *more
-of what the attribute already is*. On attributes that nobody intervened on its positive part is
-**amplification**, its negative part **attenuation**.
+The reference is the unguided counterfactual of the same image or, in a known world, the true one.
+:math:`d` points toward the counterfactual value, so that a positive shift means *more of what the
+attribute already is*. For attributes without an intervention, the positive part is
+**amplification** and the negative part **attenuation**.
 """
 
 from __future__ import annotations
@@ -36,25 +36,20 @@ def signed_shift(
     0.2
 
     Args:
-        score: What the judge reads from the images, (n,).
-        reference: What it reads from the reference images, (n,).
-        direction: Of each image, (n,); see :func:`directions`.
-        bootstrap: Of the same images.
+        score: Judge's score of each image, (n,).
+        reference: Judge's score of each reference image, (n,).
+        direction: Direction of each image, (n,); see :func:`directions`.
+        bootstrap: Bootstrap over the same images.
         scale: Unit of the result, such as the standard deviation of a factor.
     """
     if not (np.isfinite(scale) and scale > 0):
         raise InputError(
             "shift, scale", expected="a number above 0", got=scale, do="1 keeps the judge's unit"
         )
-    seen, wanted, toward = (
-        check_column(name, column, bootstrap)
-        for name, column in (
-            ("score", score),
-            ("reference", reference),
-            ("direction", direction),
-        )
-    )
-    return mean(toward * (seen - wanted) / scale, bootstrap)
+    s = check_column("score", score, bootstrap)
+    r = check_column("reference", reference, bootstrap)
+    d = check_column("direction", direction, bootstrap)
+    return mean(d * (s - r) / scale, bootstrap)
 
 
 def amplification(shift: Estimate) -> float:
@@ -70,7 +65,7 @@ def attenuation(shift: Estimate) -> float:
 def directions(
     kind: Kind, values: ArrayLike, factual: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    r"""Which way the counterfactual value of each image lies, (n,).
+    r"""Direction of each image's counterfactual value, (n,).
 
     ===============  =============================================================
     ``binary``       :math:`2a - 1`
@@ -82,9 +77,9 @@ def directions(
     (array([-1.,  1.]), array([-1.,  1.]))
 
     Args:
-        kind: Of the attribute.
-        values: Counterfactual ones, (n,).
-        factual: The factual column, for a continuous attribute.
+        kind: Kind of the attribute.
+        values: Counterfactual values, (n,).
+        factual: Factual values, for a continuous attribute.
     """
     check_among("attribute kind", kind, ("binary", "categorical", "continuous"))
     if kind == "categorical":
@@ -109,8 +104,8 @@ def level_scores(scores: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
     array([0.9, 0.7])
 
     Args:
-        scores: Of every level, (n, levels).
-        levels: Which one each image has, (n,).
+        scores: Score of every level, (n, levels).
+        levels: Level of each image, (n,).
     """
     columns = np.asarray(scores, dtype=np.float64)
     return np.take_along_axis(columns, np.asarray(levels, dtype=np.int64)[:, None], axis=1)[:, 0]

@@ -1,25 +1,26 @@
-"""Where the weights of metrics are looked for. Nothing is downloaded.
+"""Weights of networks that metrics use: where to look for them, and how to read them.
 
-First the path one gives, then the folder that ``FCFG_WEIGHTS`` names, then the checkpoints of
-torch's hub. Where nothing is found, a column of a table says what is missing.
+Files are searched in the given path, then in the folder that ``FCFG_WEIGHTS`` names, then in the
+checkpoints of torch's hub. Nothing is downloaded. A metric without weights is :class:`Missing`;
+tables then say how to get them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
-from fcfg.metrics.frechet import Inception
-from fcfg.metrics.lpips import LPIPS
 from fcfg.support.errors import InputError
 
-VARIABLE = "FCFG_WEIGHTS"  #: names a folder with weights of metrics
-_ALEXNET, _LINEAR = "alexnet-owt-7be5be79.pth", "alex.pth"
+VARIABLE = "FCFG_WEIGHTS"  #: environment variable that names a folder with weights
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,58 +31,33 @@ class Missing:
     no weights for LPIPS: put alex.pth there
     """
 
-    name: str  #: of the metric
-    how: str  #: to get them, in a sentence
+    name: str  #: name of the metric
+    how: str  #: how to get the weights, in a sentence
 
     def __str__(self) -> str:
         return f"no weights for {self.name}: {self.how}"
 
 
-def find_lpips(path: str | Path | None = None) -> LPIPS | Missing:
-    """LPIPS, if its weights are here.
-
-    Args:
-        path: A file with everything, or a folder that is searched; missing, it is refused.
-    """
-    files = _found(path, _lpips_files, "LPIPS weights")
-    if files is not None:
-        return LPIPS.load(*files)
-    return Missing(
-        "LPIPS",
-        f"set {VARIABLE} to a folder with lpips_alex_full.pt, or with torchvision's {_ALEXNET} "
-        f"and {_LINEAR} of the lpips package (weights/v0.1)",
-    )
-
-
-def find_inception(path: str | Path | None = None) -> Inception | Missing:
-    """The network of FID, if its weights are here.
-
-    Args:
-        path: A TorchScript file, or a folder that is searched; missing, it is refused.
-    """
-    files = _found(path, _inception_files, "Inception weights")
-    if files is not None:
-        return Inception.load(*files)
-    return Missing(
-        "FID",
-        f"set {VARIABLE} to a folder with inception_fid.pt, the 2015 Inception network as "
-        "TorchScript from (n, 3, 299, 299) in [-1, 1] to 2048 features",
-    )
-
-
-def _found(
-    path: str | Path | None, candidates: Callable[[Path], list[tuple[Path, ...]]], name: str
+def find_weights(
+    path: str | Path | None, candidates: Sequence[tuple[str | Path, ...]], name: str
 ) -> tuple[Path, ...] | None:
-    """The first set of files of which all exist, or None."""
+    """Return the first set of files that all exist; None if there is none.
+
+    Args:
+        path: File to use, or folder to search; it is refused if it has no weights.
+        candidates: Sets of file names, relative to a folder or absolute.
+        name: Name of the weights in messages.
+    """
     if path is not None and not Path(path).is_dir():
         return (Path(path),)
     for folder in _folders() if path is None else [Path(path)]:
-        for files in candidates(folder):
+        for names in candidates:
+            files = tuple(folder / name for name in names)
             if all(file.is_file() for file in files):
                 return files
     if path is None:
         return None
-    wanted = " or ".join(" with ".join(f.name for f in files) for files in candidates(Path(path)))
+    wanted = " or ".join(" with ".join(Path(n).name for n in names) for names in candidates)
     raise InputError(
         f"{name} {path}", expected=wanted, got="none of them", do="name another folder"
     )
@@ -98,15 +74,25 @@ def _folders() -> Iterator[Path]:
     yield Path(torch.hub.get_dir()) / "checkpoints"
 
 
-def _lpips_files(folder: Path) -> list[tuple[Path, ...]]:
-    package = find_spec("lpips")  # not imported: it would bring torchvision along
-    inside = [] if package is None else package.submodule_search_locations or []
-    return [
-        (folder / "lpips_alex_full.pt",),
-        (folder / _ALEXNET, folder / _LINEAR),
-        *((folder / _ALEXNET, Path(place) / "weights" / "v0.1" / _LINEAR) for place in inside),
-    ]
+def read_weights(
+    path: Path, read: Callable[[BytesIO], T], *, name: str, expected: str
+) -> tuple[T, str]:
+    """Return the contents of a file and its SHA-256.
 
-
-def _inception_files(folder: Path) -> list[tuple[Path, ...]]:
-    return [(folder / "inception_fid.pt",), (folder / "inception_fid_fp16storage.pt",)]
+    Args:
+        path: File to read.
+        read: Function that parses the file.
+        name: Name of the weights in messages.
+        expected: Kind of file, for messages.
+    """
+    try:
+        data = path.read_bytes()
+        return read(BytesIO(data)), hashlib.sha256(data).hexdigest()
+    except Exception as error:  # torch raises many kinds for broken files
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise InputError(
+            f"{name} {path}",
+            expected=expected,
+            got=reason or type(error).__name__,
+            do="check the path, and fetch the file again if it is broken",
+        ) from error

@@ -24,7 +24,7 @@ from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import AbstractPredictor, ConditionalPredictor
-from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor, WeightTable
+from fcfg.guidance import Guidance, WeightTable
 from fcfg.pipeline.batching import evaluating, integrate_chunks
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
@@ -353,13 +353,9 @@ class CounterfactualPipeline:
             dtype=torch.bool,
             device=denoiser.device,
         ).view(len(table.groups), len(self.space))
-        rule, tolerance = guidance.formula, guidance.tolerance
 
         def predictor(rows: slice) -> AbstractPredictor:
-            condition = self._condition(action.attributes, rows)
-            if tolerance:
-                return SettlingPredictor(denoiser, condition, keep, rule, tolerance)
-            return GuidedPredictor(denoiser, condition, keep, rule)
+            return guidance.predictor(denoiser, self._condition(action.attributes, rows), keep)
 
         plan, size = self._plan(abduction.times[::-1], table), batch_size // table.rows
         start, solver = abduction.trajectory, abduction.solver

@@ -1,4 +1,4 @@
-"""Numbers as a reader meets them: signed, with the interval, in as many digits as it bears out."""
+"""Numbers and names as text, and means of estimates."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from fcfg.causal.attributes import Continuous
-from fcfg.evaluation.summary import Cell, Summary
+from fcfg.evaluation.summary import Cell
 from fcfg.metrics import Estimate
 
-#: Units of a drift: the judge's score of a discrete attribute, and whatever is on a scale.
-PROBABILITY, SD = "probability", "sd"
 
-
-def number(value: float, digits: int, *, signed: bool = False) -> str:
-    """A number with a true minus, and no sign at nothing.
+def number(value: float, digits: int, *, signed: bool = False, ascii_only: bool = False) -> str:
+    """A number with a true minus sign, and no sign at zero.
 
     >>> number(-0.126, 2), number(0.5, 1, signed=True), number(-0.001, 2, signed=True)
     ('−0.13', '+0.5', '0.00')
+    >>> number(-0.126, 2, ascii_only=True), number(0, 1, signed=True, ascii_only=True)
+    ('-0.13', '+0.0')
+
+    Args:
+        value: The number.
+        digits: Decimal places.
+        signed: Whether to write the sign of positive numbers.
+        ascii_only: Whether to write a hyphen for the minus sign, as Markdown and LaTeX tables do.
+            Then a signed zero keeps its plus.
     """
-    text = f"{value:{'+' if signed else ''}.{digits}f}"
-    return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
+    text = f"{value:{'+' if signed else ''}z.{digits}f}"
+    if ascii_only:
+        return text
+    return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")
 
 
 def interval(low: float, high: float, digits: int, *, signed: bool = False) -> str:
@@ -37,7 +44,7 @@ def with_interval(estimate: Estimate, digits: int, *, signed: bool = False) -> s
 
 
 def average(estimates: Iterable[Estimate]) -> Estimate | None:
-    """The mean of estimates on the same images; None of none."""
+    """Mean of estimates on the same images; None if there are none."""
     given = list(estimates)
     if not given:
         return None
@@ -47,107 +54,37 @@ def average(estimates: Iterable[Estimate]) -> Estimate | None:
 
 
 def distance(estimate: Estimate) -> Estimate:
-    """How far from 0, whatever the side."""
+    """Absolute value of an estimate."""
     return Estimate(abs(estimate.value), np.abs(estimate.replicates), estimate.n)
 
 
 def off_target(cells: Iterable[Cell], names: Collection[str]) -> Estimate | None:
-    """Mean drift over attributes that should stay put: positive is amplification.
+    """Mean drift over attributes that should not change: positive is amplification.
 
     Args:
-        cells: Of one guidance; every intervention counts as often as it has such attributes.
-        names: Attributes of one unit (see :func:`drift_units`): there is no mean over several.
+        cells: Cells of one guidance. An intervention counts as often as it has such attributes.
+        names: Attributes of one unit (see :func:`fcfg.evaluation.metric_table.drift_units`).
     """
-    return average(
-        cell.drift[name]
-        for cell in cells
-        for name in cell.invariant
-        if name in cell.drift and name in names
-    )
+    return _mean_drift((cell, [n for n in cell.invariant if n in names]) for cell in cells)
 
 
 def on_target(cells: Iterable[Cell], names: Collection[str]) -> Estimate | None:
-    """Mean drift over attributes intervened on.
+    """Mean drift over the targets of interventions; arguments as in :func:`off_target`."""
+    return _mean_drift((cell, [n for n in cell.targets if n in names]) for cell in cells)
 
-    Args:
-        cells: Of one guidance.
-        names: Attributes of one unit.
+
+def _mean_drift(chosen: Iterable[tuple[Cell, list[str]]]) -> Estimate | None:
+    return average(c.drift[name] for c, names in chosen for name in names if name in c.drift)
+
+
+def listed(texts: Iterable[str], last: str = "and") -> str:
+    """Words as a list in a sentence.
+
+    >>> listed(["a", "b", "c"]), listed(["a"]), listed(["a", "b"], "or")
+    ('a, b and c', 'a', 'a or b')
     """
-    return average(
-        cell.drift[name]
-        for cell in cells
-        for name in cell.targets
-        if name in cell.drift and name in names
-    )
-
-
-def shift_unit(summary: Summary, attribute: str) -> str:
-    """What the shift of an attribute is measured in.
-
-    Args:
-        summary: Of a run.
-        attribute: Its name.
-    """
-    return SD if isinstance(summary.space[attribute], Continuous) else PROBABILITY
-
-
-def drift_unit(summary: Summary, attribute: str) -> str:
-    """What the drift of an attribute is measured in.
-
-    Where the world is drawn the drift is the signed factor error, in standard deviations; else
-    the signed shift.
-
-    Args:
-        summary: Of a run.
-        attribute: Its name.
-    """
-    return SD if knows_truth(summary) else shift_unit(summary, attribute)
-
-
-def drift_units(summary: Summary) -> dict[str, tuple[str, ...]]:
-    """Units of drift, each with its attributes.
-
-    Args:
-        summary: Of a run.
-    """
-    units: dict[str, tuple[str, ...]] = {}
-    for name in summary.space.names:
-        unit = drift_unit(summary, name)
-        units[unit] = (*units.get(unit, ()), name)
-    return units
-
-
-def drift_words(summary: Summary) -> str:
-    """What a drift is, in a sentence.
-
-    Args:
-        summary: Of a run.
-    """
-    if knows_truth(summary):
-        return (
-            "how far the judge's reading of an attribute's factor lies from its reading of the "
-            "true counterfactual, in standard deviations of the factor; positive is too strong"
-        )
-    return (
-        "how far the judge's score of an attribute moved from the unguided counterfactual "
-        "towards (positive) or away from (negative) the attribute's value: a probability, or for "
-        "a continuous attribute standard deviations of the factual values (sd)"
-    )
-
-
-def knows_truth(summary: Summary) -> bool:
-    """Whether the world is drawn, so that true counterfactuals are known."""
-    return any(cell.factor_error for cell in summary.cells.values())
-
-
-def listed(texts: Iterable[str]) -> str:
-    """Words in a sentence.
-
-    >>> listed(["a", "b", "c"]), listed(["a"])
-    ('a, b and c', 'a')
-    """
-    *most, last = texts
-    return f"{', '.join(most)} and {last}" if most else last
+    *most, final = texts
+    return f"{', '.join(most)} {last} {final}" if most else final
 
 
 def named(do: str) -> str:

@@ -1,7 +1,7 @@
-"""What the paper reports: every row of its result tables, to stand beside ours.
+"""The numbers of the paper: every row of its result tables.
 
-``paper.json`` was read from the paper's TeX by a script; no digit was typed. Where the paper
-contradicts itself, or a caption says more than its numbers, the row has a note.
+``paper.json`` was extracted from the paper's TeX by a script; no digit was typed. A row has a note
+where the paper contradicts itself, or where a caption claims more than the numbers show.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.guidance import Guidance
-from fcfg.reports.rule_styles import FAMILIES, setting
+from fcfg.reports.rule_styles import setting
 
-# The data set of the paper that a format of ours holds.
+# Data set of the paper, by the format of our data.
 _FORMATS = {
     "celeba-hq": "celeba-hq",
     "celeba-mosaic": "celeba-hq",
@@ -29,28 +29,28 @@ _FORMATS = {
 class PaperRow:
     """One row of a table of the paper.
 
-    A setting that this package has, too, is named by ``guidance``, anything else by ``method``.
-    What the paper does not say is None, or missing.
+    ``guidance`` names a setting that this package has, ``method`` anything else. Numbers that the
+    paper does not report are None, or missing.
     """
 
     table: str  #: its label in the paper's TeX
     dataset: str
     do: str  #: targets, joined by "+"
-    guidance: str | None = None  #: the text form; "none" is the paper's ω = 1
+    guidance: str | None = None  #: text form; "none" is the paper's ω = 1
     method: str | None = None
     auroc: Mapping[str, float] = field(default_factory=dict[str, float])  #: × 100
     delta: Mapping[str, float] = field(default_factory=dict[str, float])  #: against ω = 1
-    off_target: float | None = None  #: Δ of attributes that are not named
-    mae: float | None = None  #: of the way back, in units of [-1, 1]
-    lpips: float | None = None  #: of the way back
+    off_target: float | None = None  #: Δ of attributes that the paper does not name
+    mae: float | None = None  #: after reversal, in units of [-1, 1]
+    lpips: float | None = None  #: after reversal
     fid: float | None = None
     parameters: int | None = None
     seconds: float | None = None  #: for one counterfactual
-    note: str | None = None  #: what is wrong with it
+    note: str | None = None  #: what is inconsistent
 
 
 def paper_rows(dataset: str) -> tuple[PaperRow, ...]:
-    """All rows on a data set, main tables first; none where the paper does not have it.
+    """All rows on a data set, main tables first; none if the paper does not have the data set.
 
     >>> [row.fid for row in paper_rows("celeba-hq") if row.fid and row.do == "smiling"]
     [19.0, 18.3, 21.3, 19.6]
@@ -59,7 +59,7 @@ def paper_rows(dataset: str) -> tuple[PaperRow, ...]:
 
 
 def paper_tables() -> dict[str, str]:
-    """For each table, by its label, what it shows."""
+    """Contents of each table, by its label."""
     return dict(_read()["tables"])
 
 
@@ -69,17 +69,17 @@ def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
     >>> match("celeba-hq", "smiling", "cfg:3").delta["young"]
     11.7
 
-    Weights are compared as numbers, targets and groups in any order. Where several tables have
-    the setting, the first one speaks, and its note says what the others have; the FID, which has
-    a table of its own, is added.
+    Weights are compared as numbers, targets and groups in any order. If several tables have the
+    setting, the first one is taken; its note says how the others differ. The FID comes from a
+    table of its own.
 
     Args:
-        dataset: As in :func:`paper_rows`; None has no rows.
+        dataset: A data set as in :func:`paper_rows`; None has no rows.
         do: Targets, joined by "+".
-        guidance: The text form of :class:`fcfg.Guidance`.
+        guidance: Text form of :class:`fcfg.Guidance`.
     """
-    if dataset is None or setting(guidance).family not in FAMILIES:
-        return None  # a rule that the paper does not have
+    if dataset is None or setting(guidance).family not in _families():
+        return None  # the rule need not be registered here
     found = _by_setting().get((dataset, frozenset(do.split("+")), meaning(guidance)), ())
     if not found:
         return None
@@ -88,16 +88,16 @@ def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
 
 
 def dataset_of(header: Mapping[str, Any]) -> str | None:
-    """The data set of the paper that a run was made on.
+    """Data set of the paper that a run was made on, or None.
 
     Args:
-        header: Of a result file.
+        header: Header of a result file.
     """
     return _FORMATS.get(header["data"]["format"])
 
 
 def meaning(text: str) -> Guidance:
-    """A guidance, the same one for texts that mean the same.
+    """A guidance in a normal form, equal for texts that mean the same.
 
     >>> meaning("fcfg:invariant=1,affected=3")
     fcfg:affected=3.0,invariant=1.0
@@ -105,7 +105,7 @@ def meaning(text: str) -> Guidance:
     none
     """
     guidance = Guidance.parse(text)
-    if guidance.rule == "cfg" and not guidance.factored and guidance.weights[0][1] == 1:
+    if guidance.name == "cfg" and guidance.weights[0][1] == 1:
         return Guidance.none()
     return replace(guidance, weights=tuple(sorted(guidance.weights, key=lambda pair: pair[0])))
 
@@ -118,6 +118,11 @@ def _read() -> dict[str, Any]:
 @cache
 def _rows() -> tuple[PaperRow, ...]:
     return tuple(PaperRow(**row) for row in _read()["rows"])
+
+
+@cache
+def _families() -> frozenset[str]:
+    return frozenset(setting(row.guidance).family for row in _rows() if row.guidance is not None)
 
 
 @cache

@@ -1,28 +1,42 @@
-"""Rules of guidance as a reader meets them: a name, a colour and a mark for every family.
+"""Names, colours and marks of guidance rules.
 
-Colours are those of Okabe and Ito, which the colour-blind can tell apart, made darker on light
-paper and lighter on dark. Global rules are warm and hollow, factored ones cool and filled; the
-shape of the mark says which rule it is.
+Colours are those of Okabe and Ito, which colour-blind readers can tell apart, darker on light
+paper and lighter on dark. Global rules are warm and hollow, factored rules cool and filled. The
+shape of the mark tells the rules apart. A rule without a style of its own gets a default one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-#: For every family its name, its colour on light and on dark paper, and the shape of its mark.
-FAMILIES: dict[str, tuple[str, str, str, str]] = {
-    "none": ("unguided", "#5d656e", "#a3abb3", "diamond"),
-    "cfg": ("CFG", "#b64900", "#f08a4b", "circle"),
-    "fcfg": ("FCFG", "#0068a6", "#5cb0ee", "circle"),
-    "cfg++": ("CFG++", "#8a5c00", "#e6ac2e", "square"),
-    "fcfg++": ("FCFG++", "#007a8a", "#5fd0de", "square"),
-    "apg": ("APG", "#a1447c", "#e294bf", "triangle"),
-    "fapg": ("FAPG", "#00714f", "#3fc79b", "triangle"),
-    "own": ("", "#74530f", "#d8b36a", "wedge"),  # rules of others, which have names already
-    "fown": ("", "#5b3fa8", "#b9a2f2", "wedge"),
+from fcfg.evaluation.result_files import BASELINE
+
+
+class Style(NamedTuple):
+    """Appearance of a family of settings: one rule, global or factored."""
+
+    name: str  #: "" for the name in the text form
+    light: str  #: colour on light paper
+    dark: str  #: colour on dark paper
+    mark: str
+    letter: str = r"\omega"  #: weight in LaTeX
+
+
+#: By the name of the rule in the text form; a factored rule has an f in front.
+STYLES: dict[str, Style] = {
+    BASELINE: Style("unguided", "#5d656e", "#a3abb3", "diamond"),
+    "cfg": Style("CFG", "#b64900", "#f08a4b", "circle"),
+    "fcfg": Style("FCFG", "#0068a6", "#5cb0ee", "circle"),
+    "cfg++": Style("CFG++", "#8a5c00", "#e6ac2e", "square", r"\lambda"),
+    "fcfg++": Style("FCFG++", "#007a8a", "#5fd0de", "square", r"\lambda"),
+    "apg": Style("APG", "#a1447c", "#e294bf", "triangle"),
+    "fapg": Style("FAPG", "#00714f", "#3fc79b", "triangle"),
+    "own": Style("", "#74530f", "#d8b36a", "wedge"),  # any other rule
+    "fown": Style("", "#5b3fa8", "#b9a2f2", "wedge"),  # any other rule, factored
 }
-#: What else has a colour: paper, ink, small print, hairlines, the ground of a target, bold marks.
+#: Colours of the page on light and on dark paper; "focus" is behind a target.
 PAPER: dict[str, tuple[str, str]] = {
     "paper": ("#ffffff", "#14171a"),
     "ground": ("#f5f6f7", "#1d2125"),
@@ -35,23 +49,27 @@ PAPER: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A guidance, as tables and figures call it."""
+    """A guidance as tables and figures show it."""
 
-    text: str  #: as the result files have it
-    family: str
+    text: str  #: its text form, as in result files
+    family: str  #: name of the rule in the text form
     weights: tuple[tuple[str, float], ...]
     options: str
     factored: bool  #: whether groups have weights of their own
 
     @property
-    def style(self) -> str:
-        """The entry of FAMILIES that says how it looks."""
-        return self.family if self.family in FAMILIES else "fown" if self.factored else "own"
+    def _key(self) -> str:
+        return self.family if self.family in STYLES else "fown" if self.factored else "own"
+
+    @property
+    def style(self) -> Style:
+        """Its appearance."""
+        return STYLES[self._key]
 
     @property
     def family_name(self) -> str:
-        """The name of its family, for people."""
-        return FAMILIES[self.style][0] or self.family
+        """Name of its family for readers."""
+        return self.style.name or self.family
 
     @property
     def label(self) -> str:
@@ -60,11 +78,11 @@ class Setting:
         >>> setting("fcfg:affected=3,invariant=1.2").label, setting("none").label
         ('FCFG 3.0 / 1.2', 'unguided')
         """
-        return " ".join(part for part in (self.family_name, self.numbers) if part)
+        return f"{self.family_name} {self.numbers}".strip()
 
     @property
     def numbers(self) -> str:
-        """Its weights, and its options where they are not the usual ones.
+        """Its weights, and its options unless they are the defaults.
 
         >>> setting("apg:3;eta=0.5").numbers, setting("fcfg:male=2,young=1").numbers
         ('3.0 eta=0.5', 'male 2.0, young 1.0')
@@ -83,23 +101,18 @@ class Setting:
 
     @property
     def colour(self) -> str:
-        """For SVG and CSS."""
-        return variable(self.style)
-
-    @property
-    def mark(self) -> str:
-        """The shape that stands for its family."""
-        return FAMILIES[self.style][3]
+        """Its colour for SVG and CSS."""
+        return variable(self._key)
 
 
 def setting(text: str) -> Setting:
-    """Read the text form of a guidance, also of a rule that this process does not know.
+    """Read the text form of a guidance, whether or not its rule is registered.
 
     >>> setting("fmine:affected=3;power=2.0").label
     'fmine 3.0 power=2.0'
 
     Args:
-        text: As in :class:`fcfg.guidance.Guidance`.
+        text: Text form of :class:`fcfg.guidance.Guidance`.
     """
     family, _, rest = text.partition(":")
     stated, *options = rest.split(";")
@@ -114,7 +127,7 @@ def setting(text: str) -> Setting:
 
 
 def _number(text: str) -> float | None:
-    """A weight; None for a function, which has no number."""
+    """A weight; None for a function of the step, which has no number."""
     try:
         return float(text)
     except ValueError:
@@ -122,22 +135,25 @@ def _number(text: str) -> float | None:
 
 
 def variable(name: str) -> str:
-    """The colour of a family, or of paper and ink, as a variable of the style sheet.
+    """A colour as a variable of the style sheet.
 
     >>> variable("fcfg++")
     'var(--fcfgpp)'
+
+    Args:
+        name: A key of STYLES or PAPER.
     """
     return f"var(--{name.replace('+', 'p')})"
 
 
 def colours(dark: bool) -> dict[str, str]:
-    """Every variable with its colour, on light or on dark paper."""
-    families = {name: (light, night) for name, (_, light, night, _) in FAMILIES.items()}
-    return {variable(name): both[dark] for name, both in (families | PAPER).items()}
+    """Value of every colour variable, on light or on dark paper."""
+    styles = {name: (style.light, style.dark) for name, style in STYLES.items()}
+    return {variable(name): both[dark] for name, both in (styles | PAPER).items()}
 
 
 def palette_css() -> str:
-    """The variables for a page that follows the reader's choice of light or dark."""
+    """Style sheet with the colour variables, for light and for dark paper."""
     light, night = (
         ";".join(f"{name[4:-1]}:{colour}" for name, colour in colours(dark).items())
         for dark in (False, True)
@@ -146,23 +162,24 @@ def palette_css() -> str:
 
 
 def strongest(settings: Sequence[Setting]) -> tuple[Setting | None, Setting | None]:
-    """The strongest global guidance, and the factored one to set beside it.
+    """The strongest global setting and the factored setting to compare it with.
 
-    CFG where it was run, else the first global rule. Beside it, the same rule factored: of those
-    whose largest weight is the same, the first in the order of the run; else the strongest.
+    Both are of the first rule that was run globally and factored, or else of the first one that
+    was run globally. Of its factored settings with the same largest weight, the first in the order
+    of the run is taken; if there is none, the strongest.
+
+    Args:
+        settings: Settings of a run, in order.
     """
-    guided = [s for s in settings if s.family != "none"]
-    run = [s.family.removeprefix("f") if s.factored else s.family for s in guided]
-    every = dict.fromkeys(["cfg", "cfg++", "apg", *run])
-    rules = [rule for rule in every if _family(settings, rule)]
-    pairs = [rule for rule in rules if _family(settings, f"f{rule}")]
-    lonely = [rule for rule in every if _family(settings, f"f{rule}")]
-    rule = next(iter([*pairs, *rules, *lonely]), "cfg")
-    everywhere = max(_family(settings, rule), key=lambda s: s.strength, default=None)
-    factored = _family(settings, f"f{rule}")
-    beside = [s for s in factored if everywhere and s.strength == everywhere.strength]
-    return everywhere, next(iter(beside), max(factored, key=lambda s: s.strength, default=None))
-
-
-def _family(settings: Sequence[Setting], family: str) -> list[Setting]:
-    return [s for s in settings if s.family == family]
+    families: dict[str, list[Setting]] = {}
+    for chosen in settings:
+        if chosen.family != BASELINE:
+            families.setdefault(chosen.family, []).append(chosen)
+    plain = [family for family, (first, *_) in families.items() if not first.factored]
+    pairs = [family for family in plain if f"f{family}" in families]
+    lonely = [family[1:] for family in families if family not in plain]
+    rule = next(iter([*pairs, *plain, *lonely]), "")
+    one = max(families.get(rule, []), key=lambda s: s.strength, default=None)
+    factored = families.get(f"f{rule}", [])
+    same = [s for s in factored if one and s.strength == one.strength]
+    return one, next(iter(same), max(factored, key=lambda s: s.strength, default=None))

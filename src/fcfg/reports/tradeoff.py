@@ -1,16 +1,19 @@
-"""Curves: how far the target moved, against what else moved with it."""
+"""Trade-off curves: how far the target moved, against what else moved with it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from fcfg.evaluation.summary import Cell, Summary
+from markupsafe import Markup
+
+from fcfg.evaluation.metric_table import drift_metric, drift_units
+from fcfg.evaluation.result_files import BASELINE
+from fcfg.evaluation.summary import Summary
 from fcfg.metrics import Estimate
-from fcfg.reports.axes import (
-    INK,
+from fcfg.reports.numbers import named, number, off_target, on_target, with_interval
+from fcfg.reports.rule_styles import STYLES, Setting, setting
+from fcfg.reports.svg import (
     PALE,
     RULE,
     Panel,
@@ -20,58 +23,43 @@ from fcfg.reports.axes import (
     drawing,
     mark,
     stroke,
+    tag,
     write,
 )
-from fcfg.reports.html import Markup, tag
-from fcfg.reports.numbers import drift_units, named, number, off_target, on_target, with_interval
-from fcfg.reports.rule_styles import FAMILIES, Setting, setting
 
-_WIDTH, _HEIGHT = 360.0, 330.0
+_WIDTH, _HEIGHT = 360.0, 330.0  # without the legend
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 10.0, 34.0, 44.0
-_LETTER, _LINE = 5.9, 13.0  # about the size of a letter
+_LINE, _LONGEST = 17.0, 46  # height and letters of a line of the legend
 
 
 @dataclass(frozen=True)
 class Point:
-    """One setting of one intervention."""
+    """One setting under one intervention."""
 
     setting: Setting
     x: Estimate  #: drift of the target
-    y: Estimate  #: mean drift of what should stay put
+    y: Estimate  #: mean drift of attributes that should not change
 
 
 def tradeoff_panels(summary: Summary) -> list[Panel]:
-    """One drawing for each intervention that leaves something to stay put, on the same scales.
-
-    Args:
-        summary: Of a run.
-    """
-    names = drift_units(summary)
+    """One drawing for each intervention and pair of units, on shared scales."""
+    names, digits = drift_units(summary), drift_metric(summary).digits
     pairs = [(x, y) for x in names for y in names]
+    panels: list[Panel] = []
     points = {
-        (do, units): points_of(summary, do, names[units[0]], names[units[1]])
+        (do, units): points_of(summary, do, *(names[unit] for unit in units))
         for do in summary.dos
         for units in pairs
     }
-    scales = {
-        units: _scales([p for (_, u), some in points.items() if u == units for p in some])
-        for units in pairs
-    }
-    return [
-        Panel(
-            "-".join(["tradeoff", do, *(units if len(pairs) > 1 else ())]),
-            _panel(do, some, units, *scales[units]),
-        )
-        for (do, units), some in points.items()
-        if some
-    ]
-
-
-def _scales(points: Sequence[Point]) -> tuple[Scale, Scale]:
-    """Of the target and of the rest, for all panels of their units."""
-    x = [end for p in points for end in (p.x.low, p.x.high)]
-    y = [end for p in points for end in (p.y.low, p.y.high)]
-    return around(x, _LEFT, _WIDTH - _RIGHT), around(y, _HEIGHT - _BOTTOM, _TOP)
+    for (do, units), own in points.items():
+        shared = [p for (_, other), some in points.items() if other == units for p in some]
+        x = [end for p in shared for end in (p.x.low, p.x.high)]
+        y = [end for p in shared for end in (p.y.low, p.y.high)]
+        across, up = around(x, _LEFT, _WIDTH - _RIGHT), around(y, _HEIGHT - _BOTTOM, _TOP)
+        if own:
+            name = "-".join(["tradeoff", do, *(units if len(pairs) > 1 else ())])
+            panels.append(Panel(name, _Chart(do, own, units, digits, across, up).svg()))
+    return panels
 
 
 def points_of(
@@ -80,27 +68,26 @@ def points_of(
     """The points of one intervention, in the order of the run.
 
     Args:
-        summary: Of a run.
+        summary: Summary of a run.
         do: The intervention.
-        targets: Attributes of one unit, of which targets count.
-        rest: Attributes of one unit, of which those that should stay put count.
+        targets: Attributes of one unit; those that are targets give x.
+        rest: Attributes of one unit; those that should not change give y.
     """
-    cells: list[Cell] = [cell for cell in summary.cells.values() if cell.do == do]
     measured = [
         (setting(cell.guidance), on_target([cell], targets), off_target([cell], rest))
-        for cell in cells
+        for cell in summary.cells_of(do)
     ]
     return [Point(s, x, y) for s, x, y in measured if x is not None and y is not None]
 
 
 def lines(points: Sequence[Point]) -> list[list[Point]]:
-    """Points to join: of one family, along the weight that takes most values.
+    """Points to join: those of one family that differ in one weight, in its order.
 
     Args:
-        points: Of one intervention.
+        points: Points of one intervention.
     """
     joined: list[list[Point]] = []
-    for family in dict.fromkeys([*FAMILIES, *(point.setting.family for point in points)]):
+    for family in dict.fromkeys([*STYLES, *(point.setting.family for point in points)]):
         some = [point for point in points if point.setting.family == family]
         names = sorted({name for point in some for name, _ in point.setting.weights})
         values = {name: {dict(p.setting.weights).get(name, 0.0) for p in some} for name in names}
@@ -116,158 +103,88 @@ def lines(points: Sequence[Point]) -> list[list[Point]]:
     return joined
 
 
-def _panel(
-    do: str, points: list[Point], units: tuple[str, str], across: Scale, up: Scale
-) -> Markup:
-    title = f"{named(do)}: target ({units[0]}) against what should stay put ({units[1]})"
-    words = "; ".join(
-        f"{p.setting.label}: target {number(p.x.value, 2, signed=True)}, "
-        f"off target {number(p.y.value, 2, signed=True)}"
-        for p in points
-    )
-    parts: list[object] = [
-        _frame(units, across, up),
-        write(8, 18, named(do), size=13, weight="600"),
-    ]
-    origin = next((p for p in points if p.setting.family == "none"), None)
-    for line in lines(points):
-        parts.append(_line(line, origin, across, up))
-    parts += [_point(do, point, across, up) for point in points]
-    parts += _labels(points, across, up)
-    return drawing(_WIDTH, _HEIGHT, title, words, parts)
-
-
-def _frame(units: tuple[str, str], across: Scale, up: Scale) -> Markup:
-    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-    parts: list[Markup] = []
-    for tick in across.ticks:
-        x, text = across(tick), number(tick, across.digits, signed=True)
-        parts.append(stroke(x, _TOP, x, bottom, RULE))
-        parts.append(write(x, bottom + 15, text, fill=PALE, anchor="middle", size=10.5))
-    for tick in up.ticks:
-        y, text = up(tick), number(tick, up.digits, signed=True)
-        parts.append(stroke(_LEFT, y, right, y, PALE if tick == 0 else RULE))
-        parts.append(write(_LEFT - 7, y + 4, text, fill=PALE, anchor="end", size=10.5))
-    target, rest = f"target, {units[0]} →", f"↑ off target, mean, {units[1]}"
-    parts.append(write(right, bottom + 33, target, fill=PALE, anchor="end", size=11))
-    parts.append(write(right, 18, rest, fill=PALE, anchor="end", size=11))
-    return tag("g", *parts)
-
-
-def _line(line: list[Point], origin: Point | None, across: Scale, up: Scale) -> Markup:
-    """Through the points, and faintly from where no guidance is."""
-    places = [(across(p.x.value), up(p.y.value)) for p in line]
-    colour, parts = line[0].setting.colour, list[Markup]()
-    if origin is not None and line[0].setting.family != "none":
-        x, y = across(origin.x.value), up(origin.y.value)
-        look = {"stroke_dasharray": "2 4", "stroke_opacity": 0.7}
-        parts.append(stroke(x, y, *places[0], colour, **look))
-    if len(places) > 1:
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        look = {"fill": "none", "stroke": colour, "stroke_width": 1.8}
-        parts.append(tag("polyline", points=path, **look))
-    return tag("g", *parts)
-
-
-def _point(do: str, point: Point, across: Scale, up: Scale) -> Markup:
-    x, y = across(point.x.value), up(point.y.value)
-    faint = {"stroke_opacity": 0.55}
-    shape = tag(
-        "g",
-        stroke(across(point.x.low), y, across(point.x.high), y, point.setting.colour, **faint),
-        stroke(x, up(point.y.low), x, up(point.y.high), point.setting.colour, **faint),
-        mark(point.setting, x, y),
-    )
-    target, rest = (with_interval(e, 2, signed=True) for e in (point.x, point.y))
-    return described(
-        shape,
-        f"{named(do)}, {point.setting.label}: target {target}, off target {rest}",
-        data_guidance=point.setting.text,
-        data_x=repr(point.x.value),
-        data_y=repr(point.y.value),
-    )
-
-
 @dataclass(frozen=True)
-class _Box:
-    left: float
-    top: float
-    right: float
-    bottom: float
+class _Chart:
+    do: str
+    points: list[Point]
+    units: tuple[str, str]  #: of the target and of the rest
+    digits: int
+    across: Scale
+    up: Scale
 
-    def overlap(self, other: _Box) -> float:
-        wide = min(self.right, other.right) - max(self.left, other.left)
-        high = min(self.bottom, other.bottom) - max(self.top, other.top)
-        return max(wide, 0.0) * max(high, 0.0)
-
-    def distance(self, x: float, y: float) -> float:
-        across = max(self.left - x, x - self.right, 0.0)
-        return math.hypot(across, max(self.top - y, y - self.bottom, 0.0))
-
-
-def _labels(points: list[Point], across: Scale, up: Scale) -> list[Markup]:
-    """A name beside every point, where it covers least; the last of a line has its family's."""
-    last = {line[-1].setting.text for line in lines(points)}
-    taken = [_Box(*_square(across(p.x.value), up(p.y.value), 6)) for p in points]
-    faint = [_Box(*_square(x, y, 2)) for x, y in _ink(points, across, up)]
-    inside = _Box(_LEFT, _TOP - 10, _WIDTH, _HEIGHT - _BOTTOM)
-    labels: list[Markup] = []
-    for point in points:
-        is_last = point.setting.text in last
-        text = point.setting.label if is_last else point.setting.numbers
-        x, y = across(point.x.value), up(point.y.value)
-        wide = len(text) * _LETTER
-        box, anchor = min(
-            _places(x, y, wide),
-            key=lambda place: (
-                sum(place[0].overlap(other) for other in (*taken, *faint))
-                + 3 * (wide * _LINE - place[0].overlap(inside))
-                + 3 * place[0].distance(x, y)
-            ),
+    def svg(self) -> Markup:
+        target, rest = self.units
+        joined = lines(self.points)
+        words = "; ".join(
+            f"{p.setting.label}: target {number(p.x.value, self.digits, signed=True)}, "
+            f"off target {number(p.y.value, self.digits, signed=True)}"
+            for p in self.points
         )
-        taken.append(box)
-        place = {"start": box.left, "end": box.right, "middle": (box.left + box.right) / 2}[anchor]
-        labels.append(
-            write(
-                place,
-                box.bottom - 3,
-                text,
-                fill=point.setting.colour if is_last else INK,
-                anchor=anchor,
-                size=10.5,
-                weight="600" if is_last else None,
-                halo=True,
-            )
+        return drawing(
+            *(_WIDTH, _HEIGHT + _LINE * len(joined)),
+            f"{named(self.do)}: target ({target}) against attributes that should not change "
+            f"({rest})",
+            words,
+            self._frame(),
+            *(self._line(line) for line in joined),
+            *(self._point(point) for point in self.points),
+            *(self._legend(line, row) for row, line in enumerate(joined)),
         )
-    return labels
 
+    def _frame(self) -> Markup:
+        bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+        parts = [write(8, 18, named(self.do), size=13, weight="600")]
+        for tick in self.across.ticks:
+            x, text = self.across(tick), number(tick, self.across.digits, signed=True)
+            parts.append(stroke(x, _TOP, x, bottom, RULE))
+            parts.append(write(x, bottom + 15, text, PALE, anchor="middle", size=10.5))
+        for tick in self.up.ticks:
+            y, text = self.up(tick), number(tick, self.up.digits, signed=True)
+            parts.append(stroke(_LEFT, y, right, y, PALE if tick == 0 else RULE))
+            parts.append(write(_LEFT - 7, y + 4, text, PALE, anchor="end", size=10.5))
+        target, rest = f"target, {self.units[0]} →", f"↑ off target, mean, {self.units[1]}"
+        parts.append(write(right, bottom + 33, target, PALE, anchor="end", size=11))
+        parts.append(write(right, 18, rest, PALE, anchor="end", size=11))
+        return tag("g", *parts)
 
-def _ink(points: list[Point], across: Scale, up: Scale) -> list[tuple[float, float]]:
-    """Places on lines, where a label is hard to read: the axis, and those between points."""
-    origin = [p for p in points if p.setting.family == "none"][:1]
-    ends = [((_LEFT, up(0)), (_WIDTH - _RIGHT, up(0)))]
-    for line in lines(points):
-        places = [(across(p.x.value), up(p.y.value)) for p in (*origin, *line)]
-        ends += list(pairwise(places))
-    return [
-        (x0 + share / 40 * (x1 - x0), y0 + share / 40 * (y1 - y0))
-        for (x0, y0), (x1, y1) in ends
-        for share in range(41)
-    ]
+    def _position(self, point: Point) -> tuple[float, float]:
+        return self.across(point.x.value), self.up(point.y.value)
 
+    def _line(self, line: list[Point]) -> Markup:
+        """A line through the points, dotted from the point without guidance to the first."""
+        path = " ".join("{:.1f},{:.1f}".format(*self._position(point)) for point in line)
+        colour, parts = line[0].setting.colour, list[Markup]()
+        for origin in (p for p in self.points if p.setting.family == BASELINE):
+            ends = (*self._position(origin), *self._position(line[0]))
+            parts.append(stroke(*ends, colour, stroke_dasharray="2 4", stroke_opacity=0.7))
+        if len(line) > 1:
+            look = {"fill": "none", "stroke": colour, "stroke_width": 1.8}
+            parts.append(tag("polyline", points=path, **look))
+        return tag("g", *parts)
 
-def _square(x: float, y: float, half: float) -> tuple[float, float, float, float]:
-    return x - half, y - half, x + half, y + half
+    def _point(self, point: Point) -> Markup:
+        x, y = self._position(point)
+        across, up, colour = self.across, self.up, point.setting.colour
+        shape = tag(
+            "g",
+            stroke(across(point.x.low), y, across(point.x.high), y, colour, stroke_opacity=0.55),
+            stroke(x, up(point.y.low), x, up(point.y.high), colour, stroke_opacity=0.55),
+            mark(point.setting, x, y),
+        )
+        target, rest = (with_interval(e, self.digits, signed=True) for e in (point.x, point.y))
+        return described(
+            shape,
+            f"{named(self.do)}, {point.setting.label}: target {target}, off target {rest}",
+            data_guidance=point.setting.text,
+            data_x=repr(point.x.value),
+            data_y=repr(point.y.value),
+        )
 
-
-def _places(x: float, y: float, wide: float) -> list[tuple[_Box, str]]:
-    """Where a label may stand, the best first."""
-    found: list[tuple[_Box, str]] = []
-    for gap in (9.0, 18.0, 30.0):
-        for dy in (0.0, -gap, gap):
-            top = y + dy - _LINE / 2
-            found.append((_Box(x + gap, top, x + gap + wide, top + _LINE), "start"))
-            found.append((_Box(x - gap - wide, top, x - gap, top + _LINE), "end"))
-        for top in (y - gap - _LINE, y + gap):
-            found.append((_Box(x - wide / 2, top, x + wide / 2, top + _LINE), "middle"))
-    return found
+    def _legend(self, line: list[Point], row: int) -> Markup:
+        """The settings of a line, in order; the first and the last if they are many."""
+        first, y = line[0].setting, _HEIGHT + _LINE * row + 6
+        others = [point.setting.numbers for point in line[1:]]
+        text = " → ".join([first.label, *others])
+        if len(text) > _LONGEST:
+            text = " → … → ".join([first.label, *others[-1:]])
+        return tag("g", mark(first, _LEFT, y), write(_LEFT + 12, y + 4, text, first.colour))

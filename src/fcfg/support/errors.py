@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from numbers import Integral
 
@@ -120,5 +120,15 @@ def complaint(*parts: tuple[str, Iterable[str]]) -> str:
     >>> complaint(("none for", ["age"]), ("one for", ["aeg"]))
     "none for 'age' and one for 'aeg'"
     """
-    listed = [(text, list(names)) for text, names in parts]
-    return " and ".join(f"{text} {quoted(names)}" for text, names in listed if names)
+    lists = [(text, list(names)) for text, names in parts]
+    return " and ".join(f"{text} {quoted(names)}" for text, names in lists if names)
+
+
+def listed(names: Sequence[str], shown: int = 10) -> str:
+    """Quote the first names for a message, and count the others.
+
+    >>> listed(["a", "b", "c"], shown=2)
+    "'a', 'b' and 1 more"
+    """
+    rest = len(names) - shown
+    return quoted(names[:shown]) + (f" and {rest} more" if rest > 0 else "")

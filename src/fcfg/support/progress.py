@@ -19,25 +19,33 @@ class HasShare(Protocol):
 
 
 class Progress:
-    """The share of some work that is done, computed from the costs of its phases.
+    """The share of the work on some images that is done.
 
-    >>> progress = Progress(4, print)
-    >>> progress.advance(1)
+    Images are worked on in blocks, and each block goes through phases. Costs are per image.
+
+    >>> progress = Progress(images=4, cost=3, on_progress=print)
+    >>> progress.begin_block(2)
+    >>> progress.advance(1.5)
     0.25
 
     Args:
-        total: Cost of the whole work.
+        images: Number of all images.
+        cost: Cost of all phases.
         on_progress: Callback invoked with the share.
     """
 
-    def __init__(self, total: float, on_progress: OnProgress | None) -> None:
-        self._total, self._on_progress = total, on_progress
-        self.done = 0.0  #: cost of the phases that are over
+    def __init__(self, images: int, cost: float, on_progress: OnProgress | None) -> None:
+        self._images, self._cost, self._on_progress = images, cost, on_progress
+        self._finished, self._block, self._done = 0, 0, 0.0
+
+    def begin_block(self, images: int) -> None:
+        """Begin a block of images."""
+        self._finished, self._block, self._done = self._finished + self._block, images, 0.0
 
     def advance(self, cost: float) -> None:
-        """Count a phase that is over."""
-        self.done += cost
-        self._report(self.done)
+        """Count phases that are over, or not needed."""
+        self._done += cost
+        self._report(self._done)
 
     def phase(self, cost: float, after: float = 0.0) -> Callable[[HasShare], None]:
         """Return a callback for the steps of a phase.
@@ -46,43 +54,37 @@ class Progress:
             cost: Cost of the phase.
             after: Cost of phases before it that are not counted yet.
         """
-        return lambda step: self._report(self.done + after + cost * step.share)
+        return lambda step: self._report(self._done + after + cost * step.share)
 
     def _report(self, done: float) -> None:
         if self._on_progress is not None:
-            self._on_progress(min(1.0, done / self._total))
+            share = (self._finished + self._block * done / self._cost) / self._images
+            self._on_progress(min(1.0, share))
 
 
 class AbstractReporter(ABC):
-    """A receiver of the progress of a training run, such as a progress bar."""
+    """A receiver of the progress of several activities, such as a progress bar."""
 
     @abstractmethod
-    def begin(self, part: str, done: int, total: int) -> None:
-        """Begin a part, or resume it at ``done`` of ``total`` steps."""
+    def progress(self, activity: str, done: int, total: int, loss: float | None = None) -> None:
+        """Report the progress of an activity.
 
-    @abstractmethod
-    def progress(self, part: str, done: int, loss: float) -> None:
-        """Report the number of steps taken, and the mean loss since the last report."""
-
-    @abstractmethod
-    def counted(self, activity: str, done: int, total: int) -> None:
-        """Report the number of images prepared before the training."""
+        Args:
+            activity: Part of a training run, or a task such as reading images.
+            done: Number of steps or images that are done.
+            total: Number of all of them.
+            loss: Mean loss since the last report, after steps of a training.
+        """
 
     @abstractmethod
     def say(self, text: str) -> None:
-        """Report an event, as text."""
+        """Report an event."""
 
 
 class Quiet(AbstractReporter):
     """A reporter that ignores everything."""
 
-    def begin(self, part: str, done: int, total: int) -> None:
-        """Do nothing."""
-
-    def progress(self, part: str, done: int, loss: float) -> None:
-        """Do nothing."""
-
-    def counted(self, activity: str, done: int, total: int) -> None:
+    def progress(self, activity: str, done: int, total: int, loss: float | None = None) -> None:
         """Do nothing."""
 
     def say(self, text: str) -> None:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fcfg.datasets.portraits.data import DrawnData
-from fcfg.datasets.registry import list_data
+from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.diffusion.networks import Judge
 from fcfg.training.config import TrainingConfig
 from fcfg.training.objectives import DenoisingObjective
@@ -58,10 +57,10 @@ class Description:
 
 def training_images(config: TrainingConfig) -> int | None:
     """Return the number of training images, from the labels or from the preset."""
-    if isinstance(config.data, DrawnData):
+    if isinstance(config.data, PortraitsData):
         return config.data.count
     if config.data.path is not None:
-        return list_data(config.data, config.space).splits.count("train")
+        return config.data.listing(config.space).splits.count("train")
     return None if config.promise is None else config.promise.images
 
 

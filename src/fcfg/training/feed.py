@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.datasets.examples import Examples
+from fcfg.datasets.base import Examples
 from fcfg.support.hashing import stream_seed
 
 _AHEAD = 4  # batches to prepare in advance

@@ -205,7 +205,9 @@ class Loop:
             on_sheet: Callback of the main process to draw the sheet of a step.
         """
         course, settings, main = self.course, self.run_settings, self.accelerator.is_main_process
-        self.reporter.begin(course.part, self.step, course.steps)
+        self.reporter.progress(course.part, self.step, course.steps)
+        if self.step:
+            self.reporter.say(f"{course.part}: going on at step {self.step} of {course.steps}")
         self._wrapped.train()
         total = torch.zeros((), device=self.accelerator.device)
         logged, began, waited = self.step, time.perf_counter(), self.feed.waited
@@ -220,7 +222,7 @@ class Loop:
                     share = (self.feed.waited - waited) / seconds
                     rate = (done - logged) / seconds
                     self.log.write(course.part, done, loss=loss, rate=rate, data_wait=share)
-                self.reporter.progress(course.part, done, loss)
+                self.reporter.progress(course.part, done, course.steps, loss)
                 total.zero_()
                 logged, began, waited = done, time.perf_counter(), self.feed.waited
             improved = validates and self._validate()

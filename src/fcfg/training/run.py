@@ -20,9 +20,9 @@ from PIL import Image
 from torch import Tensor
 
 from fcfg.causal.attributes import AbstractAttribute, Column, Continuous
-from fcfg.datasets.examples import Examples, Splits
-from fcfg.datasets.portraits.data import DrawnData
-from fcfg.datasets.registry import list_data, load_data
+from fcfg.datasets.base import Examples, Splits
+from fcfg.datasets.portraits.data import PortraitsData
+from fcfg.datasets.registry import load_data
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sheet import sheet
@@ -80,15 +80,16 @@ def train(
 
         def counted(activity: str, done: int, total: int) -> None:
             stop.check(activity)
-            reporter.counted(activity, done, total)
+            reporter.progress(activity, done, total)
 
         with accelerator.main_process_first():  # it fills the cache of images
             splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=counted)
         counts = ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
-        if main and not isinstance(config.data, DrawnData):  # these follow from the configuration
+        # Drawn portraits follow from the configuration.
+        if main and not isinstance(config.data, PortraitsData):
             if not workspace.check_data(digest_data(splits, partial(counted, "hashing images"))):
                 reporter.say("the run began without a digest of its data; it has one from now on")
-            excluded = list_data(config.data, config.space).excluded
+            excluded = config.data.listing(config.space).excluded
             reasons = [f"{count} ({reason})" for reason, count in excluded.items()]
             counts += f"; left out: {', '.join(reasons)}" if reasons else ""
         reporter.say(f"images: {counts}")
@@ -166,14 +167,14 @@ class Session:
         total = self.steps["scm"]
         self.log.rewind("scm", 0)
         if children:
-            self.reporter.begin("scm", 0, total)
+            self.reporter.progress("scm", 0, total)
 
         def on_step(node: str, step: int, loss: float) -> None:
             self.stop.check("scm")
             done = children.index(node) * settings.steps + step + 1
             if done % self.config.run.log_steps == 0 or done == total:
                 self.log.write("scm", done, loss=loss)
-                self.reporter.progress("scm", done, loss)
+                self.reporter.progress("scm", done, total, loss)
 
         scm.fit(
             self.splits["train"].attributes,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fcfg.causal.scm import StructuralCausalModel
-from fcfg.datasets.examples import Splits
+from fcfg.datasets.base import Splits
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import Judge, UNet

@@ -1,8 +1,8 @@
-"""Drawn worlds as data: portraits with everything known, drawn when they are needed.
+"""Portraits as a data set for training, drawn when they are needed.
 
 Training and validation portraits have seeds below
-:data:`~fcfg.datasets.portraits.EVALUATION_SEED`; there is no test split, for evaluation draws its
-own above it, with their true counterfactuals.
+:data:`~fcfg.datasets.portraits.EVALUATION_SEED`. There is no test split: evaluation draws its own
+portraits from there on, with their true counterfactuals.
 """
 
 from __future__ import annotations
@@ -14,29 +14,28 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 from torch import Tensor
 
 from fcfg.causal.attributes import AttributeSpace, Table
+from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
-from fcfg.datasets.examples import Examples, OnProgress, Splits
+from fcfg.datasets.base import Examples, OnProgress, Splits
 from fcfg.support.errors import InputError
 
-#: Validation portraits have this seed, whatever that of training.
+#: Seed for validation portraits, with any seed for training.
 VALIDATION_SEED = portraits.EVALUATION_SEED - 1
 
 
-class DrawnData(BaseModel):
-    """Options of a drawn world."""
+class PortraitsData(BaseModel, frozen=True, extra="forbid"):
+    """Options of drawn portraits."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    format: Literal["portraits", "portraits-causal"] = "portraits"  #: which world
+    format: Literal["portraits", "portraits-causal"] = "portraits"  #: variant of the world
     size: int = Field(default=32, ge=8, le=1024)  #: height and width of the images
     channels: Literal[3] = 3  #: always RGB
-    count: int = Field(default=100_000, ge=1, le=10**8)  #: drawings for training
-    val: int = Field(default=2_000, ge=1, le=10**8)  #: drawings for validation
-    seed: int = 0  #: of the training drawings
+    count: int = Field(default=100_000, ge=1, le=10**8)  #: portraits for training
+    val: int = Field(default=2_000, ge=1, le=10**8)  #: portraits for validation
+    seed: int = 0  #: seed for training portraits
 
     @field_validator("seed")
     @classmethod
@@ -50,39 +49,47 @@ class DrawnData(BaseModel):
             )
         return seed
 
+    def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
+        """Attributes and graph of the variant."""
+        return portraits.space(self.format), portraits.graph(self.format)
 
-def load_drawn(
-    config: DrawnData, space: AttributeSpace, on_progress: OnProgress | None = None
+
+def draw_splits(
+    config: PortraitsData, space: AttributeSpace, on_progress: OnProgress | None = None
 ) -> Splits:
-    """Draw a world, on the GPU where there is one.
+    """Draw portraits for training and validation, on the GPU if there is one.
 
-    Images are rounded to bytes as files would hold them. The pixels of the whole set are never
-    in memory as floating-point numbers.
+    Images are rounded to bytes as in a file, chunk by chunk: the float pixels of the whole set
+    are never in memory.
 
     Args:
-        config: The options.
-        space: Attributes of the world, some or all, as it declares them.
-        on_progress: Called with 'drawing portraits', how many are drawn, of how many.
+        config: Options.
+        space: Some or all attributes of the world, as it declares them.
+        on_progress: Callback with 'drawing portraits', the number drawn, and the total.
     """
     _check_attributes(config.format, space)
     total = config.count + config.val
     _check_memory(config, total)
 
-    def tell(done: int) -> None:
+    def report(done: int) -> None:
         if on_progress is not None:
             on_progress("drawing portraits", done, total)
 
-    tell(0)
+    report(0)
     return {
-        "train": _draw(config, space, config.count, config.seed, tell),
+        "train": _draw(config, space, config.count, config.seed, report),
         "val": _draw(
-            config, space, config.val, VALIDATION_SEED, lambda done: tell(config.count + done)
+            config, space, config.val, VALIDATION_SEED, lambda done: report(config.count + done)
         ),
     }
 
 
 def _draw(
-    config: DrawnData, space: AttributeSpace, count: int, seed: int, tell: Callable[[int], None]
+    config: PortraitsData,
+    space: AttributeSpace,
+    count: int,
+    seed: int,
+    report: Callable[[int], None],
 ) -> Examples:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     images = np.empty((count, 3, config.size, config.size), dtype=np.uint8)
@@ -94,7 +101,7 @@ def _draw(
         done += len(part.images)
         attributes.append(part.attributes)
         factors.append(part.factors)
-        tell(done)
+        report(done)
     return Examples(
         images,
         {name: np.concatenate([table[name] for table in attributes]) for name in space.names},
@@ -106,32 +113,32 @@ def _draw(
 def to_bytes(
     images: Float[Tensor, "batch 3 height width"],
 ) -> UInt8[np.ndarray, "batch 3 height width"]:
-    """Pixels as an 8-bit file would hold them."""
+    """Round pixels in [-1, 1] to bytes."""
     return ((images + 1) * 127.5).round().to(torch.uint8).numpy()
 
 
-def _check_memory(config: DrawnData, total: int) -> None:
-    """Refuse more images than the machine can hold, which all lie in its memory as bytes."""
-    each, has = 3 * config.size**2, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if total * each > has:
+def _check_memory(config: PortraitsData, total: int) -> None:
+    """Refuse more images than fit into memory as bytes."""
+    each, memory = 3 * config.size**2, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if total * each > memory:
         raise InputError(
             "data, count",
-            expected=f"at most {has // each:,} images of {config.size} × {config.size} pixels, "
+            expected=f"at most {memory // each:,} images of {config.size} × {config.size} pixels, "
             "which fit into the memory of this machine",
             got=f"{total:,} with those of validation",
             do="draw fewer, or smaller ones",
         )
 
 
-def _check_attributes(world: str, space: AttributeSpace) -> None:
-    """Refuse attributes that the world does not have, or has otherwise."""
-    drawn = portraits.space(world)
-    drawn.check_known(space.names, f"attributes of '{world}'")
+def _check_attributes(variant: str, space: AttributeSpace) -> None:
+    """Refuse attributes that the world does not have, or declares otherwise."""
+    known = portraits.space(variant)
+    known.check_known(space.names, f"attributes of '{variant}'")
     for attribute in space:
-        if attribute != drawn[attribute.name]:
+        if attribute != known[attribute.name]:
             raise InputError(
-                f"attribute '{attribute.name}' of '{world}'",
-                expected=f"{drawn[attribute.name].to_config()}",
+                f"attribute '{attribute.name}' of '{variant}'",
+                expected=f"{known[attribute.name].to_config()}",
                 got=f"{attribute.to_config()}",
-                do="declare it as the world has it",
+                do="declare it as the world does",
             )

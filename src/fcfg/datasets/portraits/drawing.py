@@ -1,7 +1,7 @@
-"""A portrait drawn from numbers: every feature is a smooth function of its factors.
+"""Draw portraits from numbers: every feature is a smooth function of its factors.
 
-Shapes are signed distances on a grid, painted one over the other with soft edges, at twice the
-resolution and averaged down. All of it is vectorised over the drawings.
+Shapes are signed distances on a grid. They are painted over each other with soft edges, at twice
+the resolution, and averaged down. Everything is vectorised over the drawings.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch.nn import functional
 
 
 def draw_portraits(factors: Mapping[str, Tensor], size: int) -> Float[Tensor, "batch 3 size size"]:
-    """Draw one portrait for each row.
+    """Draw one portrait per row.
 
     Args:
-        factors: The columns listed in :mod:`fcfg.datasets.portraits`, roughly standard normal.
+        factors: Columns of factors, roughly standard normal; see :mod:`fcfg.datasets.portraits`.
         size: Height and width.
 
     Returns:
-        Float in [-1, 1].
+        Images in [-1, 1].
     """
     canvas = _Canvas({name: f[:, None, None] for name, f in factors.items()}, 2 * size)
     for layer in (
@@ -49,20 +49,20 @@ Number: TypeAlias = Tensor | float
 
 
 class _Canvas:
-    """Pixels in [0, 1], coordinates that follow the pose, and the factors to draw by."""
+    """Pixels in [0, 1], coordinates that follow the pose, and the factors."""
 
     def __init__(self, factors: dict[str, Tensor], size: int) -> None:
         self.factors = factors
         like = next(iter(factors.values()))
         axis = (torch.arange(size, device=like.device, dtype=like.dtype) + 0.5) / size * 2 - 1
         self.pixel = 2 / size
-        self.still_y, self.still_x = axis[None, :, None], axis[None, None, :]  # of the room
+        self.still_y, self.still_x = axis[None, :, None], axis[None, None, :]  # background
         zoom = 0.88 + 0.035 * self("zoom")
         tilt = 0.05 * self("tilt")
         x, y = self.still_x - 0.05 * self("shift"), self.still_y + 0.0
-        self.x = (x + tilt * y) * zoom  # of the head
+        self.x = (x + tilt * y) * zoom  # head
         self.y = (y - tilt * x) * zoom
-        self.zero = torch.zeros_like(like)  # added to numbers, it makes columns of them
+        self.zero = torch.zeros_like(like)  # added to floats to make columns
         self.pixels = torch.zeros(len(like), 3, size, size, device=like.device, dtype=like.dtype)
 
     def __call__(self, name: str) -> Tensor:
@@ -70,11 +70,11 @@ class _Canvas:
         return self.factors[name]
 
     def soft(self, name: str, sharpness: float = 1.0) -> Tensor:
-        """A factor squashed to between 0 and 1."""
+        """A factor mapped to (0, 1)."""
         return torch.sigmoid(sharpness * self(name))
 
     def paint(self, distance: Tensor, colour: Tensor, strength: Number = 1.0) -> None:
-        """Cover what is inside a shape (negative distances) with a colour."""
+        """Fill the inside of a shape (negative distances) with a colour."""
         self.shade((0.5 - distance / self.pixel).clamp(0, 1) * strength, colour)
 
     def shade(self, cover: Tensor, colour: Tensor) -> None:
@@ -82,12 +82,12 @@ class _Canvas:
         self.pixels = torch.lerp(self.pixels, colour, cover[:, None].expand_as(self.pixels))
 
     def ellipse(self, x: Number, y: Number, a: Number, b: Number) -> Tensor:
-        """Distance to an ellipse, about right near its edge."""
+        """Distance to an ellipse, accurate near its edge."""
         u, v = (self.x - x) / a, (self.y - y) / b
         return ((u**2 + v**2).sqrt() - 1) * torch.minimum(a + self.zero, b + self.zero)
 
     def stroke(self, x: Number, height: Number, half: Number, width: Number) -> Tensor:
-        """Distance to a line along ``height`` (a curve over x), of a half length and width."""
+        """Distance to a line along the curve ``height``, with a half length and a width."""
         beyond = ((self.x - x).abs() - half).clamp(min=0)
         return (beyond**2 + (self.y - height) ** 2).sqrt() - width
 
@@ -118,7 +118,7 @@ def _hair_colour(canvas: _Canvas) -> Tensor:
     )
     grey = torch.sigmoid(1.6 * (canvas("grey") - 0.9))
     colour = _mix(colour, _colour(canvas, 0.78, 0.78, 0.80), grey)
-    fade = canvas.soft("fade", 2.0)  # added, so that all hair changes alike, whatever its colour
+    fade = canvas.soft("fade", 2.0)  # added, so that hair of every colour changes alike
     return colour + _colour(canvas, 0.23 * fade, 0.34 * fade, 0.45 * fade)
 
 
@@ -144,14 +144,14 @@ def _clothes(canvas: _Canvas) -> None:
 
 
 def _face_shape(canvas: _Canvas) -> tuple[Tensor, Tensor]:
-    """Half width and half height; the young are rounder, the male broader."""
+    """Half width and half height; young faces are rounder, male faces broader."""
     width = 0.43 + 0.025 * canvas("face") + 0.022 * canvas("male") + 0.008 * canvas("young")
     height = 0.56 + 0.02 * canvas("face_long") - 0.014 * canvas("young")
     return width, height
 
 
 def _head(canvas: _Canvas) -> Tensor:
-    """Distance to the head: an ellipse with a jaw that maleness makes square."""
+    """Distance to the head: an ellipse whose jaw is square in male faces."""
     width, height = _face_shape(canvas)
     below = (canvas.y / height).clamp(0, 1)
     jaw = 0.10 * torch.tanh(0.7 * canvas("male")) - 0.06 - 0.04 * torch.tanh(canvas("young"))
@@ -192,7 +192,7 @@ def _neck_and_face(canvas: _Canvas) -> None:
 
 
 def _age_lines(canvas: _Canvas) -> None:
-    """Lines of the forehead, around the mouth and below the eyes; a sagging, darker lower face."""
+    """Lines on the forehead, beside the mouth and below the eyes; a darker lower face."""
     old = torch.sigmoid(-1.6 * canvas("young"))
     dark = 0.62 * _skin(canvas)
     for row, height in enumerate((-0.34, -0.27)):
@@ -251,7 +251,7 @@ def _nose(canvas: _Canvas) -> None:
 
 def _mouth(canvas: _Canvas) -> None:
     bent, male = torch.tanh(0.55 * canvas("smiling")), canvas("male")
-    smile = torch.where(bent > 0, bent, 0.45 * bent)  # few frown as much as others smile
+    smile = torch.where(bent > 0, bent, 0.45 * bent)  # frowns are weaker than smiles
     half = 0.14 + 0.055 * smile
     curve = 0.335 - (0.9) * 1.9 * smile * (canvas.x**2 - half**2 / 2)
     full = (0.020 + 0.008 * bent - 0.003 * male + 0.003 * canvas("lips")).clamp(min=0.009)
@@ -267,7 +267,7 @@ def _mouth(canvas: _Canvas) -> None:
 
 
 def _beard(canvas: _Canvas) -> None:
-    """A shadow over the lower face that deepens with maleness, greyer in the old."""
+    """A shadow over the lower face that deepens in male faces."""
     dark = torch.sigmoid(2.0 * canvas("male") - 0.9)
     head = _head(canvas)
     below = torch.sigmoid((canvas.y - 0.24 + 0.5 * canvas.x**2) * 26)

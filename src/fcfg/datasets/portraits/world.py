@@ -1,18 +1,18 @@
 """Portraits: a world of drawn faces in which every counterfactual is known.
 
-All noise is explicit, so what a face would have looked like under an intervention can be drawn:
-the same noise, other attributes. Two variants:
+All noise is explicit. A counterfactual is therefore a drawing with the same noise and other
+attributes. Two variants:
 
 ``portraits``
-    Binary ``smiling``, ``male``, ``young``, no arrows between them; ``male`` and ``young`` go
-    together as seldom as in CelebA (correlation about -0.3), for reasons outside the world.
+    Binary ``smiling``, ``male`` and ``young`` without arrows. An unobserved cause makes ``male``
+    and ``young`` correlated as in CelebA, at about -0.3.
 ``portraits-causal``
     ``age`` (20 to 80) causes ``glasses`` (binary) and ``hair`` (dark, fair, red, grey); ``sex``
     and ``smiling`` are roots.
 
-Each attribute shows through a continuous *factor*, its value plus noise, so that even a perfect
-reader of drawings mistakes some: AUROC 0.95 for a binary attribute. Another dozen of factors make
-the person: skin, hair, face, background, light, pose.
+Each attribute is drawn through a continuous *factor*, its value plus noise, so that even a perfect
+classifier errs: its AUROC for a binary attribute is 0.95. Twenty further factors make the person:
+skin, hair, face, background, light, pose.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ from fcfg.support.errors import check_among, check_integer, check_is
 
 Columns: TypeAlias = dict[str, NDArray[np.float64]]
 
-#: Drawings with this seed or a larger one are for evaluation: nothing is trained on them.
+#: Drawings with this seed or a larger one are reserved for evaluation.
 EVALUATION_SEED = 1_000_000
 
-# Half the distance of a binary attribute's two factors, in units of its noise: AUROC 0.95.
+# Half the distance between the means of a binary factor, in units of its noise: AUROC 0.95.
 _OFFSET = 1.163
 _PERSON = (
     *("skin", "warmth", "face", "face_long", "eyes", "nose", "lips"),
     *("hair_light", "hair_red", "hair_length", "grey", "fringe", "parting"),
     *("background", "clothes", "light", "exposure", "zoom", "tilt", "shift"),
 )
-_CHUNK = 1024  # drawings at once
+_CHUNK = 1024  # drawings per call
 
 
 @dataclass(frozen=True, eq=False)
 class Portraits:
-    """Drawings with everything that is behind them."""
+    """Drawings with their attributes, factors and noise."""
 
     images: Float[Tensor, "batch 3 size size"] = field(repr=False)  #: in [-1, 1]
-    attributes: Table = field(repr=False)  #: what a model is told
-    factors: Columns = field(repr=False)  #: what the drawing shows of each attribute
-    noise: Columns = field(repr=False)  #: what a counterfactual keeps
+    attributes: Table = field(repr=False)  #: values that a model is trained on
+    factors: Columns = field(repr=False)  #: continuous strength of each attribute in the drawing
+    noise: Columns = field(repr=False)  #: exogenous noise, kept by a counterfactual
     variant: str
     size: int
 
 
 def space(variant: str = "portraits") -> AttributeSpace:
-    """The attributes of a variant."""
+    """Attributes of a variant."""
     return AttributeSpace(_world(variant).attributes)
 
 
 def graph(variant: str = "portraits") -> CausalGraph:
-    """Their causal graph."""
+    """Causal graph of a variant."""
     return CausalGraph(_world(variant).parents)
 
 
@@ -77,21 +77,21 @@ def sample(
     variant: str = "portraits",
     device: torch.device | str = "cpu",
 ) -> Portraits:
-    """Draw portraits; the first ones are the same however many are drawn.
+    """Draw portraits; the first n do not depend on the number drawn.
 
     >>> sample(2, seed=7).images.shape
     torch.Size([2, 3, 32, 32])
 
     Args:
-        n: How many.
-        seed: Of all noise. See :data:`EVALUATION_SEED`.
+        n: Number of portraits.
+        seed: Seed for all noise; see :data:`EVALUATION_SEED`.
         size: Height and width.
         variant: 'portraits' or 'portraits-causal'.
-        device: Where pixels are computed; the result lies on the CPU. Another device rounds
-            differently, by about 1e-6.
+        device: Device that computes the pixels; the result is on the CPU. Devices differ in
+            rounding, by about 1e-6.
     """
     noise = _noise(n, seed, size, variant)
-    return _drawn(_world(variant), noise, {}, variant, size, device)
+    return _draw(noise, {}, variant, size, device)
 
 
 def sample_in_chunks(
@@ -101,22 +101,15 @@ def sample_in_chunks(
     variant: str = "portraits",
     device: torch.device | str = "cpu",
 ) -> Iterator[Portraits]:
-    """The same portraits as :func:`sample` draws, a thousand at a time.
+    """Draw the same portraits as :func:`sample`, with the same arguments, 1024 at a time.
 
     >>> [len(some.images) for some in sample_in_chunks(1500, size=8)]
     [1024, 476]
-
-    Args:
-        n: How many in all.
-        seed: Of all noise.
-        size: Height and width.
-        variant: 'portraits' or 'portraits-causal'.
-        device: Where pixels are computed.
     """
     noise = _noise(n, seed, size, variant)
     for i in range(0, n, _CHUNK):
-        some = {name: column[i : i + _CHUNK] for name, column in noise.items()}
-        yield _drawn(_world(variant), some, {}, variant, size, device)
+        chunk = {name: column[i : i + _CHUNK] for name, column in noise.items()}
+        yield _draw(chunk, {}, variant, size, device)
 
 
 def _noise(n: int, seed: int, size: int, variant: str) -> Columns:
@@ -129,7 +122,7 @@ def _noise(n: int, seed: int, size: int, variant: str) -> Columns:
 
 
 def counterfactual(record: Portraits, do: Mapping[str, Intervention]) -> Portraits:
-    """The true counterfactual: the same noise under an intervention.
+    """Draw the true counterfactual: the same noise under an intervention.
 
     >>> faces = sample(4)
     >>> smiles = counterfactual(faces, {"smiling": 1})
@@ -137,29 +130,29 @@ def counterfactual(record: Portraits, do: Mapping[str, Intervention]) -> Portrai
     array([1, 1, 1, 1])
 
     Args:
-        record: What :func:`sample` gave.
-        do: For every target a value, a column, a function of the factual column, or a text, see
-            :mod:`fcfg.causal.intervention`.
+        record: Portraits from :func:`sample`.
+        do: Intervention on every target: a value, a column, a function of the factual column, or
+            a string; see :mod:`fcfg.causal.intervention`.
     """
     check_is("intervention", do, Mapping, "a mapping from names to values")
-    world, attributes = _world(record.variant), space(record.variant)
+    attributes = space(record.variant)
     attributes.check_known(do, "intervention")
     targets: Table = {
         name: intervened(attributes[name], value, record.attributes[name])
         for name, value in do.items()
     }
-    return _drawn(world, record.noise, targets, record.variant, record.size)
+    return _draw(record.noise, targets, record.variant, record.size)
 
 
 @dataclass(frozen=True)
 class _World:
-    """Attributes, their structural assignments, and what the drawing shows of them."""
+    """Attributes, their structural assignments, and the factors that are drawn."""
 
     attributes: tuple[Binary | Categorical | Continuous, ...]
     parents: dict[str, tuple[str, ...]]
     noise: tuple[str, ...]  # of attributes and factors, each standard normal
     assign: dict[str, Callable[[Columns, Table], Column]]  # causes before effects
-    show: Callable[[Columns, Table], tuple[Columns, Columns]]  # to factors, and to what is drawn
+    show: Callable[[Columns, Table], tuple[Columns, Columns]]  # factors, and inputs of drawing
 
 
 def _world(variant: str) -> _World:
@@ -167,22 +160,17 @@ def _world(variant: str) -> _World:
     return _WORLDS[variant]
 
 
-def _drawn(
-    world: _World,
-    noise: Columns,
-    do: Table,
-    variant: str,
-    size: int,
-    device: torch.device | str = "cpu",
+def _draw(
+    noise: Columns, do: Table, variant: str, size: int, device: torch.device | str = "cpu"
 ) -> Portraits:
+    world = _world(variant)
     table: Table = {}
     for name, assignment in world.assign.items():
         table[name] = do[name] if name in do else assignment(noise, table)
     table = {attribute.name: table[attribute.name] for attribute in world.attributes}
     factors, shown = world.show(noise, table)
     person = {name: noise[name] for name in _PERSON}
-    columns = {name: torch.from_numpy(c).float() for name, c in (person | shown).items()}
-    columns = {name: column.to(device) for name, column in columns.items()}
+    columns = {n: torch.from_numpy(c).float().to(device) for n, c in (person | shown).items()}
     count = len(next(iter(columns.values())))
     images = [
         draw_portraits({name: c[i : i + _CHUNK] for name, c in columns.items()}, size).cpu()
@@ -191,8 +179,8 @@ def _drawn(
     return Portraits(torch.cat(images), table, factors, noise, variant, size)
 
 
-def _binary_factor(name: str) -> Callable[[Columns, Table], NDArray[np.float64]]:
-    return lambda noise, table: _OFFSET * (2 * table[name] - 1) + noise[f"show_{name}"]
+def _binary_factor(name: str, noise: Columns, table: Table) -> NDArray[np.float64]:
+    return _OFFSET * (2 * table[name] - 1) + noise[f"show_{name}"]
 
 
 def _coin(name: str) -> Callable[[Columns, Table], Column]:
@@ -200,13 +188,13 @@ def _coin(name: str) -> Callable[[Columns, Table], Column]:
 
 
 def _young(noise: Columns, table: Table) -> Column:
-    """Less often where the common cause made the person male; no arrow from male itself."""
+    """Shares a cause with male; there is no arrow from male itself."""
     together = -0.454 * noise["cause_male"] + np.sqrt(1 - 0.454**2) * noise["cause_young"]
     return (together > 0).astype(np.int64)
 
 
 def _show_portraits(noise: Columns, table: Table) -> tuple[Columns, Columns]:
-    factors = {name: _binary_factor(name)(noise, table) for name in ("smiling", "male", "young")}
+    factors = {name: _binary_factor(name, noise, table) for name in ("smiling", "male", "young")}
     shown = {
         "fade": 0.25 * noise["grey"] - factors["young"],
         "grey": np.full_like(noise["grey"], -9.0),
@@ -216,26 +204,29 @@ def _show_portraits(noise: Columns, table: Table) -> tuple[Columns, Columns]:
 
 
 def _uniform(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard normal to uniform."""
+    """Map standard normal to uniform noise."""
     return torch.special.ndtr(torch.from_numpy(z)).numpy()
 
 
 def _gumbel(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard normal to Gumbel."""
+    """Map standard normal to Gumbel noise."""
     return -torch.special.log_ndtr(torch.from_numpy(z)).neg().log().numpy()
 
 
+def _level(name: str, logits: list[NDArray[np.float64]], noise: Columns) -> Column:
+    """Sample a level by the Gumbel-max trick."""
+    gumbel = [_gumbel(noise[f"cause_{name}_{level}"]) for level in range(len(logits))]
+    return (np.stack(logits, axis=1) + np.stack(gumbel, axis=1)).argmax(axis=1)
+
+
 def _glasses(noise: Columns, table: Table) -> Column:
-    logits = np.stack([np.zeros_like(table["age"]), (table["age"] - 50) / 10], axis=1)
-    gumbel = np.stack([_gumbel(noise[f"cause_glasses_{level}"]) for level in range(2)], axis=1)
-    return (logits + gumbel).argmax(axis=1)
+    age = table["age"]
+    return _level("glasses", [np.zeros_like(age), (age - 50) / 10], noise)
 
 
 def _hair(noise: Columns, table: Table) -> Column:
     age = table["age"]
-    logits = np.stack([0 * age + 0.6, 0 * age + 0.3, 0 * age - 0.6, (age - 55) / 6], axis=1)
-    gumbel = np.stack([_gumbel(noise[f"cause_hair_{level}"]) for level in range(4)], axis=1)
-    return (logits + gumbel).argmax(axis=1)
+    return _level("hair", [0 * age + 0.6, 0 * age + 0.3, 0 * age - 0.6, (age - 55) / 6], noise)
 
 
 # Lightness, redness and greyness of dark, fair, red and grey hair.
@@ -243,7 +234,7 @@ _HAIR = np.array([[-1.6, -1.6, -2.0], [1.6, -1.0, -2.0], [-0.2, 2.0, -2.0], [0.0
 
 
 def _show_causal(noise: Columns, table: Table) -> tuple[Columns, Columns]:
-    factors = {name: _binary_factor(name)(noise, table) for name in ("glasses", "sex", "smiling")}
+    factors = {name: _binary_factor(name, noise, table) for name in ("glasses", "sex", "smiling")}
     factors["age"] = (table["age"] - 50) / 17.3 + 0.25 * noise["show_age"]
     light, red, grey = _HAIR[table["hair"]].T
     factors["hair"] = light + 0.3 * noise["show_hair"]

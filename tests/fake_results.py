@@ -1,13 +1,15 @@
-"""Results that nobody computed: seeded numbers in the schema of result files, drawn pictures.
+"""Fake results: seeded numbers in the schema of result files, and drawn pictures.
 
 The effects are those of the paper, and larger than their noise: global guidance pushes every
-attribute, factored guidance the target alone. ``swapped`` exchanges the two.
+attribute, factored guidance the target alone. :func:`make_results` writes a whole run of a world
+with pictures, :func:`known_results` one file in which each attribute has a given strength.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,13 @@ from torch import Tensor
 
 from fcfg.datasets import portraits
 from fcfg.evaluation.pictures import PictureFiles
+from fcfg.evaluation.result_files import read_results
+from fcfg.evaluation.summary import Summary, summarise
+
+CFG, FCFG = "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"
 
 CORE = (
-    *("none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"),
+    *("none", CFG, FCFG),
     *("cfg++:0.02", "fcfg++:affected=0.02,invariant=0.008"),
     *("apg:3.0", "fapg:affected=3.0,invariant=1.2"),
 )
@@ -30,6 +36,7 @@ SWEEP = (
     *(f"fcfg:affected={weight},invariant=1.0" for weight in (2.0, 3.0)),
 )
 DOS = ("smiling", "male", "young")
+BINARY = {name: {"kind": "binary"} for name in DOS}
 MISSING = "no weights for LPIPS: put lpips_alex_full.pt into a folder named in FCFG_WEIGHTS"
 MIXED = {
     "sex": {"kind": "binary"},
@@ -61,28 +68,38 @@ def make_results(
     """Write a run and return its folder.
 
     Args:
-        folder: Where.
-        n: Images.
-        swapped: Whether global guidance does what factored guidance should, and the reverse.
-        effect: By how much all effects are larger; 0 is none.
+        folder: Folder to write to.
+        n: Number of images.
+        swapped: Whether to exchange the effects of global and factored guidance.
+        effect: Factor on all effects; 0 for none.
         settings: Guidances of every intervention.
         dos: Interventions.
-        also: Further guidances of some.
-        rename: Other names of the attributes.
-        mixed: Attributes of all kinds in a world that nobody can draw.
+        also: Further guidances of single interventions.
+        rename: New names of attributes.
+        mixed: Whether to use attributes of all kinds, in a world that cannot be drawn.
         truth: Whether true counterfactuals are known.
-        reverse: Whether the way back was gone.
+        reverse: Whether to add reversals.
         lpips: Whether LPIPS was measured.
-        pictures: How many images are shown; 0 for none.
-        header: What else the header says.
-        noise: Whether all answers are noise, as those of a model that nobody trained.
-        unrelated: How far unrelated images are, as newer runs have it.
+        pictures: Number of images with pictures.
+        header: Further entries of the header.
+        noise: Whether all counterfactuals are noise, as from an untrained model.
+        unrelated: Distance between unrelated images, which older runs do not have.
     """
     rename = rename or {}
     world = _Mixed(n) if mixed else _Drawn(n, rename)
     swap = _swap(settings, also or {}) if swapped else {}
     questions = [(do, text) for do in dos for text in (*settings, *(also or {}).get(do, ()))]
-    top = _header(world, [("", "none"), *questions], truth, reverse, lpips) | dict(header or {})
+    known = {"name": "LPIPS", "network": "AlexNet v0.1", "sha256": "ab12", "range": "[-1, 1]"}
+    top = _header(
+        world.name,
+        world.images,
+        attributes=world.attributes,
+        graph=world.graph,
+        questions=[["", "none"], *map(list, questions)],
+        reverse=reverse,
+        threshold=0.05 if truth else None,
+        metrics=_instruments(known if lpips else {"missing": MISSING}),
+    ) | dict(header or {})
     entries = [top, *world.real()]
     for do, text in [("", "none"), *questions]:
         push = _push(swap.get(text, text), effect)
@@ -106,7 +123,7 @@ def make_results(
 
 
 def _swap(settings: Sequence[str], also: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Each setting for the one of its rule that is factored, or global."""
+    """For each setting, the factored or global one of the same rule."""
     every = dict.fromkeys((*settings, *(text for some in also.values() for text in some)))
     other: dict[str, str] = {}
     for text in every:
@@ -117,7 +134,7 @@ def _swap(settings: Sequence[str], also: Mapping[str, Sequence[str]]) -> dict[st
 
 
 def _push(text: str, effect: float) -> dict[str, float]:
-    """What a setting does to the target, to the rest, and to the way back; in sd."""
+    """Effect of a setting on the target, on the rest, and on the reversal, in sd."""
     rule, _, tail = text.partition(":")
     if rule == "none":
         return {"target": -0.1 * effect, "off": 0.0, "back": 0.02}
@@ -134,52 +151,42 @@ def _push(text: str, effect: float) -> dict[str, float]:
     return {"target": 0.5 * strong * effect, "off": 0.45 * strong * effect, "back": 0.12 * strong}
 
 
-def _header(
-    world: _Drawn | _Mixed,
-    questions: Sequence[tuple[str, str]],
-    truth: bool,
-    reverse: bool,
-    lpips: bool,
-) -> dict[str, Any]:
-    missing = {"missing": MISSING}
-    known = {"name": "LPIPS", "network": "AlexNet v0.1", "sha256": "ab12", "range": "[-1, 1]"}
+def _header(name: str, images: Sequence[str], **more: Any) -> dict[str, Any]:
+    """The header of a run; ``more`` replaces or adds entries."""
     return {
         "kind": "run",
         "schema": 1,
-        "experiment": f"{world.name}/core",
+        "experiment": f"{name}/core",
         "title": "No guidance, and each rule, global and factored, at its strongest",
         "model": {
-            "name": world.name,
+            "name": name,
             "digest": "93b1e183a5a5",
             "provenance": {"training": {"seed": 0, "commit": "56aa2e024386"}},
             "parameters": 4_400_000,
         },
-        "data": {"format": world.name, "split": "evaluation", "seed": 1_000_000},
-        "images": world.images,
-        "attributes": world.attributes,
-        "graph": world.graph,
-        "questions": [list(question) for question in questions],
+        "data": {"format": name, "split": "evaluation", "seed": 1_000_000},
+        "images": images,
         "steps": 100,
         "solver": "DDIM()",
         "seed": 0,
-        "reverse": reverse,
-        "threshold": 0.05 if truth else None,
-        "metrics": {
-            "mae": {"range": "[-1, 1]"},
-            "lpips": known if lpips else missing,
-            "judge": {"name": "judge", "width": 24, "sha256": "cd34"},
-        },
+        "threshold": 0.05,
         "shard": [0, 1],
         "block": 32,
         "version": "0.1.0",
-        "command": f"fcfg evaluate {world.name} {world.name}/core",
+        "command": f"fcfg evaluate {name} {name}/core",
         "commit": "b219736deadbeef0",
         "environment": {"device": "CPU", "torch": "2.13.0", "precision": "float32"},
+        **more,
     }
 
 
+def _instruments(lpips: Mapping[str, str]) -> dict[str, Any]:
+    judge = {"name": "judge", "width": 24, "sha256": "cd34"}
+    return {"mae": {"range": "[-1, 1]"}, "lpips": dict(lpips), "judge": judge}
+
+
 def _static(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What is measured where the answer is noise, whatever was asked."""
+    """Measurements on noise."""
     rng = np.random.default_rng(list(repr([row["do"], row["guidance"], row["image"]]).encode()))
 
     def unsure(score: Any) -> Any:
@@ -202,7 +209,7 @@ def _round(values: Mapping[str, Any], row: int) -> dict[str, Any]:
 
 
 def _noise(n: int, rng: np.random.Generator) -> Any:
-    """Whose mean is 0, so that no effect is none."""
+    """Noise whose mean is exactly 0."""
     noise = 0.3 * rng.standard_normal(n)
     return noise - noise.mean()
 
@@ -210,7 +217,7 @@ def _noise(n: int, rng: np.random.Generator) -> Any:
 def _extras(
     push: Mapping[str, float], rng: np.random.Generator, text: str, reverse: bool, lpips: bool
 ) -> dict[str, Any]:
-    """Distances between images, and the cost."""
+    """Distances between images, and cost."""
     size = abs(push["target"]) + abs(push["off"])
     change, back = 0.05 + 0.03 * size + 0.01 * rng.random(), push["back"] + 0.01 * rng.random()
     groups = 1 if text == "none" else 3 if text.startswith("f") else 2
@@ -223,7 +230,7 @@ def _extras(
 
 
 class _Drawn:
-    """Portraits, whose truth is known."""
+    """Portraits, whose true counterfactuals are known."""
 
     name = "portraits"
 
@@ -319,7 +326,7 @@ class _Drawn:
 
     @staticmethod
     def _pushed(images: Tensor, push: Mapping[str, float]) -> Tensor:
-        """More contrast the more is pushed, as guidance does."""
+        """More contrast for a stronger push, as under guidance."""
         middle = images.mean(dim=(2, 3), keepdim=True)
         return (middle + (images - middle) * (1 + push["off"])).clamp(-1, 1)
 
@@ -341,7 +348,7 @@ class _Drawn:
 
 
 class _Mixed:
-    """Records of a clinic that does not exist; age is a cause of finding."""
+    """Records of a fictional clinic; age is a cause of finding."""
 
     name = "clinic"
 
@@ -406,7 +413,7 @@ class _Mixed:
         ]
 
     def draw(self, *_: object) -> None:
-        """Nobody can."""
+        """Nothing: this world has no pictures."""
 
     def _scores(
         self,
@@ -438,3 +445,157 @@ class _Mixed:
         values = _round(table, row)
         levels = MIXED["race"]["levels"]
         return values | {"race": levels[values["race"]]}
+
+
+# Known effects ----------------------------------------------------------------------------------
+
+
+def paperlike(do: str, guidance: str, name: str) -> float:
+    """How strongly an attribute shows, with the effects of the paper."""
+    if name in do.split("+"):
+        return {"none": 0.4, CFG: 1.5, FCFG: 1.6}.get(guidance, 0.8)
+    return {"none": 1.0, CFG: 2.2, FCFG: 1.0}.get(guidance, 1.2)
+
+
+def swapped(do: str, guidance: str, name: str) -> float:
+    """The opposite effects: factored guidance amplifies and misses the target."""
+    other = {CFG: FCFG, FCFG: CFG}.get(guidance, guidance)
+    return paperlike(do, other, name)
+
+
+def _known_lines(
+    *,
+    n: int = 240,
+    dos: Sequence[str] = ("smiling", "male"),
+    settings: Sequence[str] = ("none", CFG, FCFG),
+    strength: Callable[[str, str, str], float] = paperlike,
+    reversal: dict[str, float] | None = None,
+    attributes: dict[str, Any] = BINARY,
+    data: str = "celeba-mosaic",
+    truth: bool = False,
+    lpips: bool = True,
+    composition: bool = True,
+    fid: float | None = None,
+) -> list[dict[str, Any]]:
+    """The lines of a result file; ``reversal`` holds the mean error after reversal by guidance."""
+    rng = np.random.default_rng(0)
+    images = [f"{k:04d}.png" for k in range(n)]
+    values = {name: rng.integers(2, size=n) for name in attributes}
+    noise = {name: rng.normal(size=n) for name in attributes}
+    jitter = rng.normal(size=n)
+    asked = [(do, guidance) for do in dos for guidance in settings]
+    asked = [*([("", "none")] if composition else []), *asked]
+    header = _header(
+        "tiny",
+        images,
+        experiment="celeba-hq/core",
+        title="Known effects",
+        model={"name": "tiny", "digest": "0123456789ab", "provenance": {}},
+        data={"format": data, "split": "test"},
+        attributes=attributes,
+        graph={name: [] for name in attributes},
+        do=list(dos),
+        guidance=list(settings),
+        composition=composition,
+        questions=[list(question) for question in asked],
+        steps=20,
+        reverse=reversal is not None,
+        metrics=_instruments({"name": "LPIPS"} if lpips else {"missing": "give its weights."}),
+        commit="f" * 40,
+    )
+
+    def seen(k: int, target: dict[str, Any], show: dict[str, float]) -> dict[str, float]:
+        shown: dict[str, float] = {}
+        for name, config in attributes.items():
+            size = (2 * target[name] - 1) * show[name] + noise[name][k]
+            shown[name] = 50 + 5 * size if config["kind"] == "continuous" else _sigmoid(size)
+        return shown
+
+    def valued(target: dict[str, Any]) -> dict[str, Any]:
+        kinds = {name: config["kind"] for name, config in attributes.items()}
+        return {
+            name: 50.0 + 5 * (2 * value - 1) if kinds[name] == "continuous" else value
+            for name, value in target.items()
+        }
+
+    factual = [{name: int(values[name][k]) for name in attributes} for k in range(n)]
+    found: list[dict[str, Any]] = [header]
+    found += [
+        {
+            "kind": "real",
+            "image": images[k],
+            "attributes": valued(factual[k]),
+            "scores": seen(k, factual[k], dict.fromkeys(attributes, 1.0)),
+            "factors": {name: float(noise[name][k]) for name in attributes} if truth else {},
+        }
+        for k in range(n)
+    ]
+    for do, guidance in asked:
+        show = {name: strength(do, guidance, name) for name in attributes}
+        if fid is not None and do:
+            found.append(
+                {
+                    "kind": "distance",
+                    "do": do,
+                    "guidance": guidance,
+                    "metric": "FID",
+                    "value": fid,
+                    "n": n,
+                    "reference": n,
+                    "about": {},
+                }
+            )
+        for k in range(n):
+            target = {
+                name: 1 - value if name in do.split("+") else value
+                for name, value in factual[k].items()
+            }
+            back = None if reversal is None else reversal.get(guidance, 0.2) + 0.02 * jitter[k]
+            drift = {
+                name: float(noise[name][k]) + (2 * target[name] - 1) * (show[name] - 1)
+                for name in attributes
+            }
+            found.append(
+                {
+                    "kind": "row",
+                    "do": do,
+                    "guidance": guidance,
+                    "image": images[k],
+                    "target": valued(target),
+                    "scores": seen(k, target, show),
+                    "factors": drift if truth else {},
+                    "change": {"mae": 0.1, "lpips": 0.05 if lpips else None},
+                    "reversal": None
+                    if back is None
+                    else {"mae": back, "lpips": back / 2 if lpips else None},
+                    "truth": {
+                        "mae": 0.02,
+                        "missed": 0.5,
+                        "changed": 1.0,
+                        "factors": {name: float(noise[name][k]) for name in attributes},
+                        "target": valued(target),
+                    }
+                    if truth
+                    else None,
+                    "evaluations": 60,
+                    "seconds": 0.5,
+                }
+            )
+    return found
+
+
+def _sigmoid(size: float) -> float:
+    return float(1 / (1 + np.exp(-size)))
+
+
+def known_results(path: Path, **options: Any) -> Path:
+    """Write a result file with known effects; it is packed if its name ends in .gz."""
+    data = "".join(json.dumps(line) + "\n" for line in _known_lines(**options)).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def known_summary(folder: Path, **options: Any) -> Summary:
+    """Summary of known effects."""
+    file = known_results(folder / "known.jsonl", **options)
+    return summarise(read_results(file), resamples=200)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance import Guidance, GuidedPredictor, SettlingPredictor
+from fcfg.guidance import EarlyStoppingPredictor, Guidance, GuidedPredictor
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction, Action
 from fcfg.sampling import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Heun, Plan
@@ -93,11 +93,11 @@ def test_a_settled_image_is_asked_about_as_the_plain_model_is(guidance: Guidance
         device=x.device,
         dtype=x.dtype,
     )
-    predictor = SettlingPredictor(denoiser, condition, keep, guidance.formula, 0.01)
+    rule = GuidedPredictor(denoiser, condition, keep, guidance.rule)
+    predictor = EarlyStoppingPredictor(rule, 0.01)
     _, (moved, _, *held) = predictor.predict(x, first, predictor.init(x))
     settled = torch.tensor([True, False, True], device=x.device)
     found, _ = predictor.predict(x, second, (moved, settled, *held))
-    rule = GuidedPredictor(denoiser, condition, keep, guidance.formula)
     guided, _ = rule.predict(x, second, tuple(held))
     plain, _ = ConditionalPredictor(denoiser, condition).predict(x, second, ())
     for ours, pushed in ((found.clean, guided.clean), (found.renoise, guided.renoise)):

@@ -13,8 +13,7 @@ from evaluations import asked, evaluation
 from fcfg import save
 from fcfg.cli import main
 from fcfg.diffusion.prediction import Prediction
-from fcfg.guidance import CFG, AbstractRule, Guidance, register_rule
-from fcfg.guidance.rules import RULES
+from fcfg.guidance import CFG, RULES, AbstractRule, Guidance, register_rule
 from fcfg.reports.rule_styles import setting, strongest
 from refusal import refused
 from test_generation import draw, tiny_pipeline
@@ -70,7 +69,7 @@ def test_a_registered_rule_has_a_text_form_for_all_its_options() -> None:
     assert repr(guidance) == "flate:affected=3.0,invariant=1.2;start=0.1;power=0.5"
     assert Guidance.parse(repr(guidance)) == guidance
     assert Guidance.parse("late:3;sign=false") == Guidance.of(Late(sign=False), 3.0)
-    assert (guidance.power, guidance.replace(power=2).formula) == (0.5, Late(power=2.0))
+    assert (guidance.power, guidance.replace(power=2).rule) == (0.5, Late(power=2.0))
     with refused("guidance option sign", "true or false"):
         Guidance.parse("late:3;sign=2")
     with refused("guidance late", "'power', 'sign'", "did you mean 'power'?"):
@@ -109,7 +108,10 @@ def test_a_rule_can_be_asked_for_on_the_command_line(tmp_path: Path, capsys) -> 
 
 
 def test_a_rule_that_is_not_registered_has_no_text() -> None:
-    with refused("guidance 'late:3'", "a rule among 'cfg', 'fcfg'"):
+    with refused(
+        "guidance 'late:3'",
+        "a rule among 'apg', 'fapg', 'cfg', 'fcfg', 'cfg++', 'fcfg++', a colon",
+    ):
         Guidance.parse("late:3")
 
 
@@ -157,4 +159,4 @@ def test_what_is_no_rule_or_has_two_kinds_of_weights_is_refused() -> None:
         Guidance.of(Late(), 3.0, affected=2.0)
     with refused("guidance flate", "a weight for every group"):
         Guidance.of(Late())
-    assert Guidance.of(NoDataclass(), 3.0).rule == "plain"
+    assert Guidance.of(NoDataclass(), 3.0).name == "plain"

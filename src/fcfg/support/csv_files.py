@@ -1,0 +1,139 @@
+"""Strict, bounded reading of CSV tables, plain or compressed with gzip."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+from fcfg.support.errors import InputError, listed, nearest, quoted
+
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # of other dialects
+_ROW = 2**20  # characters of the longest row
+_CELLS = 10**8  # values kept from all columns together: about a gigabyte
+_REPEATED = 1000  # distinct values of a column that are stored only once
+
+
+def read_columns(path: Path, wanted: Iterable[str] | None = None) -> dict[str, list[str]]:
+    """Read columns of a ``.csv`` or ``.csv.gz`` file as strings.
+
+    Args:
+        path: File with a header.
+        wanted: Names of the columns to read; all by default.
+    """
+    try:
+        with _open(path) as file:
+            return _columns(path, _rows(path, file), wanted)
+    except (csv.Error, UnicodeDecodeError, EOFError, OSError) as error:
+        raise InputError(
+            str(path),
+            expected="a comma-separated table in UTF-8 that can be read",
+            got=getattr(error, "strerror", None) or f"{error}",
+            do="check the path" if not path.is_file() else "save it again, or download it again",
+        ) from error
+
+
+def check_columns(where: str, wanted: Iterable[str], columns: Collection[str]) -> None:
+    """Refuse a table that lacks a wanted column.
+
+    >>> check_columns("labels.csv", ["age", "sex"], ["age", "gender"])
+    Traceback (most recent call last):
+    fcfg.InputError: labels.csv: expected a column 'sex', got columns 'age', 'gender'; use
+    one of 'age', 'gender'.
+
+    Args:
+        where: Name of the table in messages.
+        wanted: Names of the columns that are needed.
+        columns: Names of the columns that the table has.
+    """
+    for name in wanted:
+        if name not in columns:
+            raise InputError(
+                where,
+                expected=f"a column '{name}'",
+                got=f"columns {quoted(columns)}",
+                do=nearest(name, columns),
+            )
+
+
+def _open(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _rows(path: Path, file: TextIO) -> Iterator[list[str]]:
+    """Parse rows of bounded length; a quoted value may span several lines."""
+    length = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal length
+        while line := file.readline(_ROW + 1):
+            length += len(line)
+            if length > _ROW:
+                raise _too_large(path, f"rows of at most {_ROW:,} characters", "a longer one")
+            yield line
+
+    for row in csv.reader(lines(), strict=True):
+        length = 0
+        yield row
+
+
+def _columns(
+    path: Path, rows: Iterator[list[str]], wanted: Iterable[str] | None
+) -> dict[str, list[str]]:
+    header = next(rows, [])
+    _check_header(path, header)
+    names = header if wanted is None else list(wanted)
+    check_columns(str(path), names, header)
+    columns = [(header.index(name), list[str](), dict[str, str]()) for name in names]
+    cells = 0
+    for line, row in enumerate(rows, start=2):
+        if not row:  # an empty line, as editors leave at the end
+            continue
+        if len(row) != len(header):
+            raise InputError(
+                f"{path}, line {line}",
+                expected=f"{len(header)} values",
+                got=f"{len(row)}",
+                do="quote values that contain commas",
+            )
+        cells += len(columns)
+        if cells > _CELLS:
+            raise _too_large(path, f"at most {_CELLS:,} values", f"more, after {line:,} lines")
+        for index, values, known in columns:
+            value = row[index]
+            values.append(
+                known.setdefault(value, value)
+                if len(known) < _REPEATED
+                else known.get(value, value)
+            )
+    return {name: values for name, (_, values, _) in zip(names, columns, strict=True)}
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    doubled = [name for name, count in Counter(header).items() if count > 1]
+    if doubled or not header:
+        raise InputError(
+            str(path),
+            expected="a first line that names every column once",
+            got=f"{listed(doubled)} more than once" if doubled else "an empty file",
+            do="add or correct the first line",
+        )
+    others = [name for mark, name in _SEPARATORS.items() if mark in header[0]]
+    if len(header) == 1 and others:
+        raise InputError(
+            str(path),
+            expected="commas between the columns",
+            got=f"{others[0]} in its first line, and no comma",
+            do="save it with commas as separators",
+        )
+
+
+def _too_large(path: Path, expected: str, got: str) -> InputError:
+    return InputError(
+        str(path), expected=expected, got=got, do="remove rows or columns that are not needed"
+    )

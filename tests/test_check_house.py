@@ -1,0 +1,85 @@
+"""The rules of the house that are checked by ``make lint``."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import check_house
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """A small repository without problems, with the real settings."""
+    (tmp_path / "src" / "fcfg").mkdir(parents=True)
+    for name in ("tests", "tools", "docs"):
+        (tmp_path / name).mkdir()
+    for name in (
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "constraints.txt",
+        "LICENSE",
+        "src/fcfg/version.py",
+    ):
+        (tmp_path / name).touch()
+    shutil.copy(check_house.ROOT / "pyproject.toml", tmp_path)
+    code = "```sh\n" + "word " * 900 + "\n```"
+    (tmp_path / "README.md").write_text(f"{'word ' * 700}\n{code}\n")
+    return tmp_path
+
+
+def problems(house: Path, capsys: pytest.CaptureFixture[str], count: int) -> str:
+    assert check_house.main(house) == (1 if count else 0)
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == f"{count} problems"
+    return out
+
+
+def test_a_tidy_house_has_no_problems(house: Path, capsys) -> None:
+    (house / "src/fcfg/long.py").write_text("\n" * 400)
+    assert problems(house, capsys, 0) == "0 problems\n"
+
+
+def test_a_long_file_is_named(house: Path, capsys) -> None:
+    (house / "src/fcfg/long.py").write_text("\n" * 401)
+    assert "src/fcfg/long.py: 401 lines, at most 400" in problems(house, capsys, 1)
+
+
+def test_words_of_the_readme_are_counted_outside_code(house: Path, capsys) -> None:
+    with (house / "README.md").open("a") as file:
+        file.write("more\n")
+    assert "README.md: 701 words outside code, at most 700" in problems(house, capsys, 1)
+
+
+@pytest.mark.parametrize("first", ["Of", "What", "How", "Where", "Told"])
+def test_an_argument_that_is_no_noun_phrase_is_named(house: Path, capsys, first: str) -> None:
+    (house / "src/fcfg/poor.py").write_text(
+        f'''class Thing:
+    def put(self, x, y):
+        """Put it.
+
+        Where it goes: How is not of interest here.
+
+        Args:
+            x: A number: What follows a colon is free.
+            y: {first} things, which take
+                more than one line.
+
+        Returns:
+            where: What is no argument.
+        """
+'''
+    )
+    out = problems(house, capsys, 1)
+    assert f"src/fcfg/poor.py:2: put, y: '{first} things, which take'; say what it is" in out
+
+
+def test_a_path_in_the_settings_that_is_missing_is_named(house: Path, capsys) -> None:
+    (house / "tools").rmdir()
+    assert "pyproject.toml: no tools" in problems(house, capsys, 4)
+
+
+def test_every_path_in_the_settings_exists() -> None:
+    assert list(check_house.missing_paths(check_house.ROOT)) == []
