@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fcfg.reports.markdown import table_row
 
 from fcfg.bench import BenchModel
 from fcfg.bench.record import Table
 from fcfg.evaluation.provenance import collect_provenance, without_folders
+from fcfg.reports.tables import table_row
 from fcfg.support.files import write_atomically
 
 
