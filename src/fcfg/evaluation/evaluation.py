@@ -219,7 +219,7 @@ class _Runner:
         ]
         images = len(rows) + count * bool(self.without_pictures)
         self.cost = self._cost(self.experiment.questions)
-        self.progress = Progress(images, self.cost, on_progress)
+        self.progress = Progress(images * self.cost, on_progress)
 
     def run(self) -> None:
         """Answer the open questions, and make missing pictures again."""
@@ -241,7 +241,7 @@ class _Runner:
         if not self.read.issuperset(block.names) or self.features.is_broken((), block.names):
             self._measure_real(block)
         pending = self._pending(block)
-        self._begin_block(block, pending)
+        self.progress.advance(len(block.rows) * (self.cost - self._cost(pending)))
         if not pending:
             return
         abduction = self._abduct(block)
@@ -285,7 +285,7 @@ class _Runner:
                 self._intervention(do)  # writes its pictures
         if not self.without_pictures:
             return
-        self._begin_block(block, self.without_pictures)
+        self.progress.advance(len(block.rows) * (self.cost - self._cost(self.without_pictures)))
         abduction = self._abduct(block)
         for question in self.without_pictures:
             answer = self._answer(question, block, abduction)
@@ -295,19 +295,16 @@ class _Runner:
         """Return the network rows of one abduction and the answers to some questions."""
         return bool(questions) + sum(self.costs.total(*question) for question in questions)
 
-    def _begin_block(self, block: Block, pending: Sequence[tuple[str, str]]) -> None:
-        self.progress.begin_block(len(block.rows))
-        self.progress.advance(self.cost - self._cost(pending))
-
     @contextmanager
-    def _phase(self, up: int = 0, down: int = 0) -> Generator[OnStep]:
+    def _phase(self, block: Block, *, up: int = 0, down: int = 0) -> Generator[OnStep]:
         """Give a callback for steps with ``up`` rows toward noise, then ``down`` toward images."""
+        up, down = up * len(block.rows), down * len(block.rows)
         ascending, descending = self.progress.phase(up), self.progress.phase(down, after=up)
         yield lambda step: (ascending if step.ascending else descending)(step)
         self.progress.advance(up + down)
 
     def _abduct(self, block: Block) -> Abduction:
-        with self._phase(up=1) as on_step:
+        with self._phase(block, up=1) as on_step:
             return self.evaluation.abductions(block.images, block.attributes, on_step)
 
     def _answer(self, question: tuple[str, str], block: Block, abduction: Abduction) -> Answer:
@@ -320,7 +317,7 @@ class _Runner:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "counterfactual: NaN")  # refused below
             start = time.perf_counter()
-            with self._phase(down=cost) as on_step:
+            with self._phase(block, down=cost) as on_step:
                 pair = self.pipeline.predict(
                     abduction,
                     action,
@@ -331,7 +328,7 @@ class _Runner:
             seconds = (time.perf_counter() - start) / len(block.rows)
             _check_finite(pair.images, f"do({do}) under {guidance}", block.names)
             if do and self.experiment.reverse:
-                with self._phase(up=1, down=cost) as on_step:
+                with self._phase(block, up=1, down=cost) as on_step:
                     back = self.pipeline.reverse(pair, batch_size=batch_size, on_step=on_step)
                 reversed_images = back.images.float()
                 subject = f"the reversal of do({do}) under {guidance}"
