@@ -1,8 +1,8 @@
-"""Ours beside the paper's: what agrees, what does not, and what cannot be told, computed.
+"""Compare our results with the paper's.
 
-Two questions. Has each Δ the sign that it has in the paper? And do the paper's claims on factored
-guidance hold: that it amplifies attributes off target far less than global guidance of the same
-strength, reaches the target as well, and comes back closer to the factual image?
+Does each Δ have the same sign as in the paper? Do the paper's claims on factored guidance hold:
+that it amplifies attributes off target far less than global guidance of the same strength,
+reaches the target as well, and is reversed closer to the factual image?
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from fcfg.metrics import Estimate, amplification
 from fcfg.reports.numbers import number, with_interval
 from fcfg.reports.paper import PaperRow, dataset_of, match, meaning
 
-#: How much of global guidance's amplification may be left.
+#: Largest share of the amplification of global guidance.
 SHARE = 1 / 3
 
 
 @dataclass(frozen=True, eq=False)
 class Sign:
-    """One Δ, ours and the paper's."""
+    """One Δ, in our results and in the paper."""
 
     do: str
     guidance: str
@@ -32,7 +32,7 @@ class Sign:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether both have the same sign; None where our interval holds 0, or theirs is 0."""
+        """Whether both have the same sign; None if our interval contains 0, or theirs is 0."""
         if not self.ours.excludes_zero or self.paper == 0:
             return None
         return (self.ours.value > 0) == (self.paper > 0)
@@ -40,20 +40,20 @@ class Sign:
 
 @dataclass(frozen=True)
 class Check:
-    """One claim on a factored guidance beside the global one of the same rule and strength."""
+    """One claim on factored guidance, against global guidance of the same rule and strength."""
 
     claim: str
     do: str
     everywhere: str  #: the global guidance
     factored: str
-    attribute: str  #: "" where it is of whole images
-    ours: str  #: the numbers that decide
-    holds: bool | None  #: None where it cannot be told, or nothing is demanded
-    paper: bool | None  #: whether the paper's numbers meet it; None where it has none
+    attribute: str  #: empty for claims on whole images
+    ours: str  #: our numbers
+    holds: bool | None  #: None if undecided, or not applicable
+    paper: bool | None  #: whether it holds for the paper's numbers; None if there are none
 
 
 def signs(summary: Summary) -> list[Sign]:
-    """Every Δ that both we and the paper have."""
+    """Return every Δ that is in our results and in the paper."""
     dataset = dataset_of(summary.header)
     return [
         Sign(do, guidance, name, cell.delta[name], row.delta[name])
@@ -65,12 +65,12 @@ def signs(summary: Summary) -> list[Sign]:
 
 
 def rivals(settings: Iterable[str]) -> list[tuple[str, str]]:
-    """Each factored guidance by intervention, after the global one of its rule and strength.
+    """Pair each global guidance with the factored one of the same rule and strength.
 
     >>> rivals(["none", "cfg:2.0", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2", "apg:3.0"])
     [('cfg:3.0', 'fcfg:affected=3.0,invariant=1.2')]
 
-    All other options are the same.
+    All other options must be equal.
 
     >>> rivals(["cfg:3.0", "cfg:3.0;stop=0.5", "fcfg:affected=3.0,invariant=1.2;stop=0.5"])
     [('cfg:3.0;stop=0.5', 'fcfg:affected=3.0,invariant=1.2;stop=0.5')]
@@ -88,7 +88,7 @@ def rivals(settings: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def checks(summary: Summary) -> list[Check]:
-    """Every claim, for every intervention and every pair of rivals of a run."""
+    """Check every claim, for every intervention and pair of guidances of a run."""
     return [
         check
         for everywhere, factored in rivals(summary.settings)
@@ -99,10 +99,10 @@ def checks(summary: Summary) -> list[Check]:
 
 
 class _Pair:
-    """Two guidances under one intervention."""
+    """A global and a factored guidance under one intervention."""
 
     def __init__(self, summary: Summary, do: str, everywhere: str, factored: str) -> None:
-        self.summary, self.asked = summary, (do, everywhere, factored)
+        self.summary, self.key = summary, (do, everywhere, factored)
         self.cells = summary.cells[(do, everywhere)], summary.cells[(do, factored)]
         dataset = dataset_of(summary.header)
         rows = match(dataset, do, everywhere), match(dataset, do, factored)
@@ -127,7 +127,7 @@ class _Pair:
                 yield self._reversal(word, ours - theirs)
 
     def _discrete(self, cell: Cell) -> Estimates:
-        """Δ of AUROC alone: of an error, a larger one is not amplification."""
+        """Return Δ of AUROC only: a larger error is not amplification."""
         found = cell.delta.items()
         return {name: e for name, e in found if effectiveness(self.summary, name).name == "auroc"}
 
@@ -162,7 +162,7 @@ class _Pair:
     def _check(
         self, claim: str, attribute: str, ours: str, holds: bool | None, paper: bool | None
     ) -> Check:
-        return Check(claim, *self.asked, attribute, ours, holds, paper)
+        return Check(claim, *self.key, attribute, ours, holds, paper)
 
 
 def _spared(theirs: float, ours: float) -> bool | None:

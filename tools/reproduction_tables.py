@@ -1,8 +1,4 @@
-"""The parts of docs/reproduction.md: our result files beside the paper's numbers.
-
-``tools/pages.py`` puts them into the page. A part is named like a data set; it has a section for
-each result file under docs/results that was made on it, and says so where there is none.
-"""
+"""Tables of results beside the paper's numbers, from the result files under docs/results."""
 
 from __future__ import annotations
 
@@ -15,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agreement import Check, checks, signs
-from fcfg.evaluation.result_files import read_results
-from fcfg.evaluation.result_lines import opened
+from fcfg.evaluation.result_files import open_file, read_results
 from fcfg.evaluation.summary import Summary, summarise
 from fcfg.reports.numbers import named, number, with_interval
 from fcfg.reports.paper import dataset_of, paper_rows
@@ -33,7 +28,7 @@ _WORDS = {True: "yes", False: "**no**", None: "–"}
 
 
 def part(name: str, folder: Path = RESULTS) -> str:
-    """All that the result files say on one data set."""
+    """Return the tables of all result files on a data set."""
     sections = [section(file) for file in result_files(folder) if data_set(file) == name]
     if sections:
         return "\n".join(sections)
@@ -43,7 +38,7 @@ def part(name: str, folder: Path = RESULTS) -> str:
 
 
 def reversibility(file: Path = RESULTS / "celeba-reversibility.json") -> str:
-    """What tools/reversibility.py wrote: one line for each way to go there and back."""
+    """Return the table of tools/reversibility.py."""
     if not file.exists():
         return "This has not been measured yet. Run `tools/reversibility.py`."
     result = json.loads(file.read_text("utf-8"))
@@ -85,24 +80,24 @@ def _how(row: dict[str, Any]) -> str:
 
 
 def result_files(folder: Path) -> list[Path]:
-    """The result files of evaluations; training logs lie beside them."""
+    """Return the result files of evaluations, without training logs."""
     files = sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
     return [file for file in files if _header(file).get("kind") == "run"]
 
 
 def data_set(file: Path) -> str:
-    """The data set that a result file was made on, by the paper's name for it."""
+    """Return the data set of a result file, by the paper's name for it."""
     header = _header(file)
     return dataset_of(header) or header["data"]["format"]
 
 
 def summary_of(file: Path) -> Summary:
-    """All numbers of a result file; computed once, for it takes a while."""
+    """Return the summary of a result file, computed once."""
     return _summary(file, file.stat().st_mtime_ns)
 
 
 def result_table(file: Path) -> str:
-    """The table of one result file; the truth is in it where it is known."""
+    """Return the table of one result file, with the truth if it is known."""
     summary = summary_of(file)
     if not summary.knows_truth:
         return markdown_table(summary)
@@ -114,13 +109,13 @@ def result_table(file: Path) -> str:
 
 
 def main_claim(file: Path = RESULTS / "celeba-core.jsonl.gz") -> str:
-    """CFG beside FCFG on photographs: what the paper is about, in six rows."""
+    """Return the table of the main claim: CFG beside FCFG on photographs."""
     summary = summary_of(file)
     return markdown_table(summary, attributes=("delta",), guidance=_cfg_and_fcfg(summary))
 
 
 def portraits_brief(file: Path = RESULTS / "portraits-core.jsonl.gz") -> str:
-    """CFG beside FCFG and no guidance on drawings, for two interventions, against the truth."""
+    """Return CFG, FCFG and no guidance on drawings, for two interventions, against the truth."""
     summary = summary_of(file)
     return markdown_table(
         summary,
@@ -132,23 +127,23 @@ def portraits_brief(file: Path = RESULTS / "portraits-core.jsonl.gz") -> str:
 
 
 def radiographs_brief(file: Path = RESULTS / "nih-core.jsonl.gz") -> str:
-    """CFG beside FCFG on radiographs."""
+    """Return CFG beside FCFG on radiographs."""
     summary = summary_of(file)
     return markdown_table(summary, attributes=("delta",), guidance=_cfg_and_fcfg(summary))
 
 
 def claims_held(folder: Path = RESULTS) -> str:
-    """How often each claim holds: a row for each data set and pair of rules."""
+    """Return how often each claim holds, for each data set and pair of guidances."""
     found = [
         (title, replace(check, claim=_DRIFT.get(check.claim, check.claim)))
         for title, name in _CORE.items()
         for check in checks(summary_of(folder / f"{name}-core.jsonl.gz"))
     ]
     claims = list(dict.fromkeys(check.claim for _, check in found))
-    rows = [["data", "factored against global", *claims]]
+    rows = [["data", "rules", *claims]]
     rows.append(["---"] * len(rows[0]))
-    for title, pair in dict.fromkeys((title, _rivals(check)) for title, check in found):
-        own = [check for data, check in found if (data, _rivals(check)) == (title, pair)]
+    for title, pair in dict.fromkeys((title, _rules(check)) for title, check in found):
+        own = [check for data, check in found if (data, _rules(check)) == (title, pair)]
         rows.append([title, pair, *(_held(own, claim) for claim in claims)])
     return "\n".join(map(table_row, rows))
 
@@ -158,7 +153,7 @@ def _cfg_and_fcfg(summary: Summary) -> list[str]:
 
 
 def section(file: Path) -> str:
-    """One result file: the table, then what agrees with the paper and what does not."""
+    """Return the table of one result file, and how it agrees with the paper."""
     summary = summary_of(file)
     header = summary.header
     lines = [
@@ -193,7 +188,7 @@ def _signs(summary: Summary) -> list[str]:
 
 
 def _claims(found: list[Check]) -> list[str]:
-    """What holds, rival by rival and claim by claim; then every claim with its numbers, folded."""
+    """Return how often each claim holds, then a folded table of all claims with their numbers."""
     if not found:
         return ["No factored guidance stands beside a global one of the same strength.", ""]
     count = Counter(check.holds for check in found)
@@ -220,9 +215,9 @@ def _claims(found: list[Check]) -> list[str]:
 
 
 def _held(found: list[Check], claim: str) -> str:
-    """Of the cases that can be told, how many hold."""
-    told = [check.holds for check in found if check.claim == claim and check.holds is not None]
-    return f"{sum(told)} of {len(told)}" if told else "–"
+    """Return in how many decided cases a claim holds."""
+    decided = [c.holds for c in found if c.claim == claim and c.holds is not None]
+    return f"{sum(decided)} of {len(decided)}" if decided else "–"
 
 
 def _every_claim(found: list[Check]) -> list[list[str]]:
@@ -254,8 +249,15 @@ def _rivals(check: Check) -> str:
     return f"{setting(check.factored).label}, {setting(check.everywhere).label}"
 
 
+def _rules(check: Check) -> str:
+    factored, everywhere = (
+        setting(text).label.split()[0] for text in (check.factored, check.everywhere)
+    )
+    return f"{factored}, {everywhere}"
+
+
 def _notes(summary: Summary) -> list[str]:
-    """What is wrong with the paper's rows that stand in the table."""
+    """List slips in rows of the paper that are in the table."""
     noted = {
         (entry.do, entry.guidance): entry.note for entry in entries(summary).values() if entry.note
     }
@@ -271,7 +273,7 @@ def _list(items: Iterable[str]) -> list[str]:
 
 
 def _header(file: Path) -> dict[str, object]:
-    with opened(file) as lines:
+    with open_file(file) as lines:
         return json.loads(lines.readline())
 
 

@@ -1,21 +1,21 @@
-r"""Why an image does not come back: training, averaging, precision, steps, or masks never seen.
+r"""Why reversal does not recover an image: training, averaging, precision, steps, or masks.
 
     python tools/reversibility.py runs/celeba-hq --do smiling --out result.json \
         --branch p_group=0.3 runs/branch --compile
 
-Undoing an intervention should lead back to the image. For held-out images of a model that ``fcfg
-train`` made, each row changes one thing about how that is done, and says for every guidance:
+Undoing an intervention should recover the image. Each row changes one setting, on held-out images
+of a model trained by ``fcfg train``, and has for every guidance:
 
-- ``mae``: between the image and what comes back, in [-1, 1], and its paired difference to CFG;
+- ``mae``: error of the reversed image, in units of [-1, 1], and its paired difference to CFG;
 - ``drift``: mean change of each colour channel, which shows images that turn warm or bright.
 
-The things are the checkpoint of the run (``trained``, and its ``average`` or ``last`` weights),
+The settings are the checkpoint of the run (``trained``, with its ``average`` or ``last`` weights),
 the last checkpoint of another run (``--branch``), the precision, and the number of steps.
 
-Factored guidance asks the network under conditions of which a part is masked. Unless
-``diffusion.p_group`` is above 0, training shows the whole condition or none of it. ``losses`` are
-the squared errors of the predicted noise of the same noisy images under each mask: a network that
-understood a masked condition would do better with it than without any.
+Factored guidance evaluates the network with partly masked conditions. Unless ``diffusion.p_group``
+is above 0, training uses the whole condition or none of it. ``losses`` are the squared errors of
+the predicted noise of the same noisy images under each mask: a network that understood a masked
+condition would predict better with it than without any condition.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ KINDS = {"average": "average", "last": "weights"}
 class State:
     """Weights of a run at a step."""
 
-    run: str  #: label
-    folder: Path  #: of the checkpoints
+    run: str  #: label of the run
+    folder: Path  #: folder of the checkpoints
     step: int
     kind: str  #: 'average' or 'last'
 
     def load(self, network: torch.nn.Module, embedder: torch.nn.Module) -> None:
-        """Into modules that are in use, whatever their precision."""
+        """Load the weights into modules of any precision."""
         tensors = Checkpoints(self.folder, 1).read(self.step).tensors
         weights = under_prefix(KINDS[self.kind], tensors)
         network.load_state_dict(under_prefix("network", weights))
         embedder.load_state_dict(under_prefix("embedder", weights))
 
     def to_json(self) -> dict[str, Any]:
-        """For a row."""
+        """Return the entries of a row."""
         return {"run": self.run, "trained": self.step, "weights": self.kind}
 
 
@@ -78,7 +78,7 @@ class Question:
     def rows(
         self, pipeline: fcfg.CounterfactualPipeline, steps: int, batch_size: int
     ) -> Iterator[dict[str, Any]]:
-        """There and back under every guidance."""
+        """Yield the reversal errors under every guidance."""
         images = self.subset.images
         abduction = pipeline.abduct(
             images,
@@ -102,7 +102,7 @@ class Question:
 
     @torch.no_grad()
     def losses(self, pipeline: fcfg.CounterfactualPipeline) -> dict[str, float]:
-        """Squared error of the predicted noise under each mask, on the same noisy images."""
+        """Return the squared error of the predicted noise under each mask."""
         denoiser, names = pipeline.denoiser.eval(), pipeline.space.names
         device, schedule = denoiser.device, pipeline.denoiser.schedule
         masks = {
@@ -132,7 +132,7 @@ def _square(x: Tensor) -> float:
 
 
 def states(args: argparse.Namespace) -> list[State]:
-    """Averages of all checkpoints, last weights of the last one, and the branches."""
+    """Return the averages of all checkpoints, the last weights, and the branches."""
     folder = Path(args.model) / "training" / "state" / "diffusion"
     steps = Checkpoints(folder, 1).steps()
     found = [State("run", folder, step, "average") for step in steps]
@@ -144,7 +144,7 @@ def states(args: argparse.Namespace) -> list[State]:
 
 
 def measure(args: argparse.Namespace, write: Callable[[list[dict[str, Any]]], None]) -> None:
-    """All rows; what is there is written whenever some are added."""
+    """Measure all rows, and call `write` whenever some are added."""
     pipeline = fcfg.load(args.model).to(args.device)
     network, embedder = pipeline.denoiser.network, pipeline.denoiser.embedder
     family = f"{pipeline.provenance['training']['name']}/core"

@@ -1,17 +1,16 @@
-r"""How good the answers of a solver are, against the network rows and the seconds they cost.
+r"""How well solvers answer, against the network rows and seconds they cost.
 
     python tools/solver_study.py portraits --images 1000 --out docs/results/solvers.json \
         --work runs/solvers --precision bf16 --compile
     python tools/solver_study.py portraits --images 8 --sweep "ddim uniform 10" --out x.json
 
-Each way to go from image to noise and back (a solver, a grid, a number of steps) is an evaluation
-of its own on the same images, as ``fcfg evaluate`` does it: no guidance, CFG and FCFG (or what
-``--guidance`` names), there and back. The first one is the reference, the paper's 1,000 steps of
-DDIM unless ``--reference`` says otherwise. A way is *equal* to it where the signed shift of every
-attribute and every Δ lie in the reference's 95 % interval, and the way back ends at most 5 %
-farther from the image.
+Every sampling configuration (solver, grid, number of steps) is evaluated on the same images, as
+``fcfg evaluate`` does: without guidance, with CFG and FCFG (or ``--guidance``), with reversal. The
+first one is the reference: the paper's 1,000 steps of DDIM, or ``--reference``. A configuration is
+*equal* to it if the signed shift of every attribute and every Δ lie in the reference's 95 %
+interval, and its reversal error is at most 5 % larger.
 
-What is done is kept under ``--work``; the same command goes on there.
+Results are kept under ``--work``, and an interrupted study resumes there.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import fcfg
-from fcfg.evaluation import Evaluation, Experiment, Summary, choose_subset, find_instruments
+from fcfg.evaluation import Evaluation, Experiment, Summary, choose_subset, find_evaluators
 from fcfg.evaluation.summary import Cell, summarise
 from fcfg.metrics import Estimate
 from fcfg.sampling import PRESETS, SamplingConfig
@@ -40,16 +39,16 @@ SWEEP = (
     *(f"heun karras {steps}" for steps in (10, 20)),
     *(f"bdia:{g} uniform {steps}" for g in (0.1, 0.3, 1.0) for steps in (10, 20, 30, 50)),
 )
-FARTHER = 1.05  # than the reference's way back, at most
+MOST_REVERSAL = 1.05  # largest reversal error, relative to the reference
 
 
-def folder_of(way: SamplingConfig) -> str:
-    """A name for the results of a way."""
-    return str(way).replace(" ", "-").replace(":", "-")
+def folder_of(config: SamplingConfig) -> str:
+    """Return the name of the folder for the results of a configuration."""
+    return str(config).replace(" ", "-").replace(":", "-")
 
 
 def misses(cell: Cell, reference: Cell) -> list[str]:
-    """In what an answer is not equal to the reference's."""
+    """List the measures that are not equal to those of the reference."""
     pairs = {
         **{f"shift of {name}": (e, reference.drift[name]) for name, e in cell.drift.items()},
         **{f"Δ of {name}": (e, reference.delta[name]) for name, e in cell.delta.items()},
@@ -58,36 +57,36 @@ def misses(cell: Cell, reference: Cell) -> list[str]:
     back, other = cell.reversal_mae, reference.reversal_mae
     assert back is not None
     assert other is not None
-    return [*found, *(["way back"] if back.value > FARTHER * other.value else [])]
+    return [*found, *(["way back"] if back.value > MOST_REVERSAL * other.value else [])]
 
 
 def _within(ours: Estimate, other: Estimate) -> bool:
     return other.low <= ours.value <= other.high
 
 
-def row(way: SamplingConfig, cell: Cell, reference: Cell) -> dict[str, Any]:
-    """One intervention under one guidance, one way."""
+def row(config: SamplingConfig, cell: Cell, reference: Cell) -> dict[str, Any]:
+    """Return the measures of one intervention under one guidance."""
 
-    def told(estimate: Estimate | None) -> dict[str, float | int] | None:
+    def to_json(estimate: Estimate | None) -> dict[str, float | int] | None:
         return None if estimate is None else estimate.to_json()
 
     return {
-        "way": str(way),
+        "way": str(config),
         "do": cell.do,
         "guidance": cell.guidance,
         "evaluations": cell.evaluations,
         "seconds": cell.seconds,
-        "target": {name: told(cell.drift[name]) for name in cell.targets},
-        "off_target": {name: told(cell.drift[name]) for name in cell.invariant},
-        "delta": {name: told(estimate) for name, estimate in cell.delta.items()},
-        "truth": told(cell.truth_changed),
-        "reversal": told(cell.reversal_mae),
+        "target": {name: to_json(cell.drift[name]) for name in cell.targets},
+        "off_target": {name: to_json(cell.drift[name]) for name in cell.invariant},
+        "delta": {name: to_json(estimate) for name, estimate in cell.delta.items()},
+        "truth": to_json(cell.truth_changed),
+        "reversal": to_json(cell.reversal_mae),
         "misses": misses(cell, reference),
     }
 
 
 class Study:
-    """All ways, on the same images of one model."""
+    """Evaluations of sampling configurations on the same images of one model."""
 
     def __init__(self, args: argparse.Namespace, about: dict[str, Any]) -> None:
         self.args, self.about = args, about
@@ -95,31 +94,31 @@ class Study:
         reference = self._experiment(SamplingConfig.parse(args.reference))
         self.subset = choose_subset(self.pipeline, reference, data=args.data)
         size = min(self.subset.images.shape[-2:])
-        self.instruments = find_instruments(self.pipeline, None, None, fid=False, size=size)
+        self.evaluators = find_evaluators(self.pipeline, None, None, fid=False, size=size)
         self.prepared = False
 
-    def _experiment(self, way: SamplingConfig) -> Experiment:
+    def _experiment(self, config: SamplingConfig) -> Experiment:
         do = self.args.do or list(self.pipeline.space.names)
         return Experiment(
-            name=f"solvers/{folder_of(way)}",
+            name=f"solvers/{folder_of(config)}",
             do=tuple(do),
             guidance=tuple(self.args.guidance),
             images=self.args.images,
             composition=False,
-            **way.to_json(),
+            **config.to_json(),
         )
 
-    def summary(self, way: SamplingConfig) -> Summary:
-        """Evaluate one way, or read what is there."""
+    def summary(self, config: SamplingConfig) -> Summary:
+        """Evaluate a configuration, or read its results."""
         start = time.perf_counter()
         evaluation = Evaluation(
             self.pipeline,
-            self._experiment(way),
+            self._experiment(config),
             self.subset,
-            self.instruments,
-            self.args.work / folder_of(way),
+            self.evaluators,
+            self.args.work / folder_of(config),
             model=Path(self.args.model).name,
-            circumstances=self.about,
+            provenance=self.about,
             batch_size=self.args.batch_size,
             block=self.args.block,
             shown=0,
@@ -129,12 +128,12 @@ class Study:
             self.pipeline.prepare(self.args.precision, compile=compiled, batch_size=rows)
             self.prepared = True
         found = summarise(evaluation.run())
-        print(f"{way!s:30} {time.perf_counter() - start:8.1f} s", flush=True)
+        print(f"{config!s:30} {time.perf_counter() - start:8.1f} s", flush=True)
         return found
 
 
 def main(words: list[str]) -> None:
-    """Evaluate every way, and write after each what is there."""
+    """Evaluate all configurations, and write the file after each."""
     parser = model_arguments(__doc__)
     add = parser.add_argument
     add("--do", nargs="+", help="attributes to intervene on; all by default")
@@ -147,20 +146,20 @@ def main(words: list[str]) -> None:
     add("--work", type=Path, default=Path("runs/solvers"), help="folder for the evaluations")
     args = parser.parse_args(words)
     study = Study(args, provenance("solver_study", words, args))
-    ways = list(dict.fromkeys(map(SamplingConfig.parse, [args.reference, *args.sweep])))
+    configs = list(dict.fromkeys(map(SamplingConfig.parse, [args.reference, *args.sweep])))
     reference: Summary | None = None
     rows: list[dict[str, Any]] = []
-    for way in ways:
-        found = study.summary(way)
+    for config in configs:
+        found = study.summary(config)
         reference = reference or found
-        rows += [row(way, cell, reference.cells[key]) for key, cell in found.cells.items()]
+        rows += [row(config, cell, reference.cells[key]) for key, cell in found.cells.items()]
         result = {
             **study.about,
             "model": {"name": found.header["model"]["name"]},
             "digest": found.header["model"]["digest"],
             "data": found.header["data"],
             "n": found.n,
-            "reference": str(ways[0]),
+            "reference": str(configs[0]),
             "rows": rows,
         }
         write_json(args.out, result)

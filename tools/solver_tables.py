@@ -1,8 +1,4 @@
-"""The parts of docs/choosing.md: what tools/solver_study.py found, as a table and a picture.
-
-``tools/pages.py`` puts the tables into the page and writes the pictures beside it, under
-docs/figures. Each study is a file docs/results/solvers-NAME.json.
-"""
+"""Tables and figures of the solver studies docs/results/solvers-NAME.json."""
 
 from __future__ import annotations
 
@@ -46,31 +42,31 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 440.0, 330.0, 52.0, 140.0, 34.0,
 
 @dataclass(frozen=True)
 class Line:
-    """One way to go from image to noise and back, over all interventions, under FCFG."""
+    """One sampling configuration, over all interventions, under FCFG."""
 
     way: str
-    rows: float  #: of the network for one counterfactual
+    rows: float  #: network rows per counterfactual
     seconds: float  #: of the prediction of one image
-    target: float  #: how much more of the target is read than without guidance, or than is true
-    off_target: float  #: the largest such shift of what should stay put, without its sign
+    target: float  #: signed shift of the target, from no guidance or from the truth
+    off_target: float  #: largest absolute shift of an invariant attribute
     truth: float | None  #: error where the image truly changes
-    reversal: float  #: mean absolute error of the way back
-    equal: tuple[str, ...]  #: rules under which every intervention's answer equals the reference's
-    rules: int  #: how many there are
+    reversal: float  #: mean absolute error of reversed images
+    equal: tuple[str, ...]  #: rules under which all interventions equal the reference
+    rules: int  #: number of rules
 
     @property
     def family(self) -> str:
-        """The way without its steps."""
+        """The configuration without its steps."""
         return self.way.rpartition(" ")[0]
 
     @property
     def label(self) -> str:
-        """Its name, bold where it equals the reference in all."""
+        """The configuration, bold if it equals the reference under all rules."""
         return f"**{self.way}**" if len(self.equal) == self.rules else self.way
 
 
 def study(name: str, folder: Path = RESULTS) -> str:
-    """The table of one study."""
+    """Return the figure and table of a study."""
     file = folder / f"solvers-{name}.json"
     if not file.exists():
         return "This has not been measured yet. Run `tools/solver_study.py`."
@@ -108,7 +104,7 @@ def study(name: str, folder: Path = RESULTS) -> str:
 
 
 def lines_of(result: dict[str, Any]) -> list[Line]:
-    """A line for each way: the reference, then solver by solver, the most rows first."""
+    """Return a line for each configuration: the reference, then solver by solver, by cost."""
     ways = dict.fromkeys(row["way"] for row in result["rows"])
     first, *others = [
         _line(way, [row for row in result["rows"] if row["way"] == way]) for way in ways
@@ -136,7 +132,7 @@ def _line(way: str, rows: Sequence[dict[str, Any]]) -> Line:
 
 
 def _rule(row: dict[str, Any]) -> str:
-    """How it was guided, in a word."""
+    """Return the name of the guidance rule."""
     rule = row["guidance"].partition(":")[0]
     return "no guidance" if rule == "none" else rule.upper()
 
@@ -149,7 +145,7 @@ def _caption(result: dict[str, Any]) -> str:
 
 
 def picture(file: Path) -> str:
-    """The picture of one study, as an SVG file."""
+    """Return the figure of a study, as an SVG file."""
     result = json.loads(file.read_text("utf-8"))
     lines = lines_of(result)
     truths = {line: line.truth for line in lines if line.truth is not None}
@@ -174,7 +170,7 @@ def picture(file: Path) -> str:
 
 
 def _panel(title: str, unit: str, points: Sequence[tuple[Line, float, float]]) -> Markup:
-    """A cost against a measure, both on logarithmic scales; the reference is a dashed line."""
+    """Plot a measure against a cost, on logarithmic scales; the reference is a dashed line."""
     across = _log_scale([x for _, x, _ in points], _LEFT, _WIDTH - _RIGHT)
     up = _log_scale([y for *_, y in points], _HEIGHT - _BOTTOM, _TOP)
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
@@ -214,7 +210,7 @@ def _log_scale(values: Sequence[float], start: float, stop: float) -> Scale:
 
 
 def _round(scale: Scale) -> list[float]:
-    """Some digits times powers of ten, within a logarithmic scale; fewer on a long one."""
+    """Return round ticks within a logarithmic scale."""
     decades = scale.high - scale.low
     if decades < 0.4:  # too short for powers
         return Scale(10**scale.low, 10**scale.high, scale.start, scale.stop).ticks

@@ -12,17 +12,17 @@ from typing import Any
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 UNGUIDED, CFG, FCFG = "none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"
 
-# What a model must reach to be shipped: the error at ω = 1 on the pixels that truly change, and
-# how much of the amplification of CFG may be left under FCFG.
+# Demands on a shipped model: the largest error at ω = 1 on the pixels that truly change, and the
+# largest share of the amplification of CFG under FCFG.
 CHANGED_ERROR = {"smiling": 0.5, "male": 0.65, "young": 0.5}
 AMPLIFICATION = {"smiling": 1 / 5, "male": 1 / 3, "young": 1 / 3}
 
 
 def verdicts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Hold the rows against the demands; interventions without a demand have no verdict.
+    """Check the demands on a shipped model.
 
-    The demand on amplification is there only where CFG amplifies: where its interval lies above
-    0. Elsewhere ``met`` is None.
+    The demand on amplification applies only where CFG amplifies, with its interval above 0.
+    Otherwise ``met`` is None.
     """
     found = {(row["do"], row["guidance"]): row for row in rows}
     answers: list[dict[str, Any]] = []
@@ -67,10 +67,10 @@ def card_table(name: str) -> str:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The table, what it was measured with, and the verdicts.
+    """Return the table, its provenance and the verdicts.
 
     Args:
-        result: What ``portraits_truth.py`` wrote.
+        result: Contents of a result file of tools/portraits_truth.py.
     """
     rows = result["rows"]
     factors, scores = list(rows[0]["factor_error"]), list(rows[0]["auroc"])
@@ -102,7 +102,7 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def verdict_line(verdict: dict[str, Any]) -> str:
-    """One verdict as a sentence: the demand, what was found, what was wanted, and whether."""
+    """Return a verdict as a sentence."""
     met = {True: "met", False: "**not met**", None: "no demand, CFG does not surely amplify"}
     return (
         f"{verdict['demand']}: {verdict['value']:z.3f}, wanted {verdict['sense']} "
