@@ -27,6 +27,8 @@ myst_heading_anchors = 2
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "fcfg"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 nitpicky = False
 
 autodoc_member_order = "bysource"

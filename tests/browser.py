@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to by its own protocol through a pipe: no driver, no package."""
+"""A headless Chromium, controlled through a pipe by the DevTools protocol."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"),
 )
-# The protocol's pipes are the descriptors 3 and 4, which may be taken by each other.
+# Chromium reads from descriptor 3 and writes to 4; our pipes may have these numbers already.
 _LAUNCH = """import os, sys
 os.dup2(int(sys.argv[1]), 100), os.dup2(int(sys.argv[2]), 101)
 os.dup2(100, 3), os.dup2(101, 4)
 os.closerange(100, 102)
 os.execv(sys.argv[3], sys.argv[3:])"""
-_LIMIT = 120.0  # seconds for one answer, on a busy machine
+_LIMIT = 120.0  # seconds to wait for one answer on a busy machine
 
 
 def find_chromium() -> str | None:
-    """Where it is installed."""
+    """Path of the installed browser, or None."""
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
 class Chromium:
-    """One browser with one page; it ends with the block."""
+    """One browser with one page, as a context manager."""
 
     def __init__(self, program: str, profile: Path) -> None:
         to_browser, from_us = os.pipe()
@@ -79,13 +79,13 @@ class Chromium:
             self._end()
 
     def _end(self) -> None:
-        self._process.kill()  # nothing, where it ended by itself
+        self._process.kill()  # does nothing if it has ended
         self._process.wait()
         os.close(self._in)
         os.close(self._out)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Ask, and wait for the answer; events that come before it are kept."""
+        """Call a method and return its result; events that arrive before it are kept."""
         self._count += 1
         message: dict[str, Any] = {"id": self._count, "method": method, "params": parameters}
         if self._session is not None:
@@ -103,7 +103,7 @@ class Chromium:
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._out], [], [], until - time.monotonic())
             if not ready:
-                raise TimeoutError("Chromium does not answer")
+                raise TimeoutError("Chromium did not answer")
             piece = os.read(self._out, 1 << 20)
             if not piece:
                 raise EOFError("Chromium ended")
@@ -112,7 +112,7 @@ class Chromium:
         return json.loads(line)
 
     def look(self, width: int, height: int, scheme: str) -> None:
-        """Choose the window and the reader's wish for light or dark."""
+        """Set the size of the window and the preferred colour scheme."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -124,14 +124,14 @@ class Chromium:
         self.call("Emulation.setEmulatedMedia", features=[feature])
 
     def open(self, file: Path) -> None:
-        """Open a file, and wait until all of it is there."""
+        """Open a file and wait until it is loaded."""
         self.events.clear()
         self.call("Page.navigate", url=file.resolve().as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
 
     def run(self, script: str) -> Any:
-        """What an expression is worth in the page."""
+        """Value of an expression in the page."""
         answer = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -139,10 +139,10 @@ class Chromium:
         return answer["result"].get("value")
 
     def of(self, method: str) -> list[dict[str, Any]]:
-        """What was told of one kind of event since the page was opened."""
+        """Events of one kind since the page was opened."""
         return [event["params"] for event in self.events if event.get("method") == method]
 
     def screenshot(self, path: Path) -> None:
-        """A picture of the whole page."""
+        """Write a picture of the whole page."""
         shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(shot["data"]))

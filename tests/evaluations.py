@@ -20,12 +20,12 @@ from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.evaluation import (
     Evaluation,
+    Evaluators,
     Experiment,
-    Instruments,
     Result,
     Subset,
     choose_subset,
-    find_instruments,
+    find_evaluators,
 )
 from fcfg.evaluation.result_files import JSON
 from fcfg.judge import AttributeJudge
@@ -96,14 +96,14 @@ def evaluation(
     pipeline: CounterfactualPipeline | None = None,
     *,
     subset: Subset | None = None,
-    instruments: Instruments | None = None,
+    evaluators: Evaluators | None = None,
     **more: Any,
 ) -> Evaluation:
-    """An experiment on the tiny model, with its instruments, in a folder."""
+    """An experiment on the tiny model, with its evaluators, in a folder."""
     experiment, pipeline = experiment or asked(), pipeline or tiny_model()
     subset = subset or choose_subset(pipeline, experiment)
-    instruments = instruments or find_instruments(pipeline, size=SIZE)
-    return Evaluation(pipeline, experiment, subset, instruments, out, **({"shown": 0} | more))
+    evaluators = evaluators or find_evaluators(pipeline, size=SIZE)
+    return Evaluation(pipeline, experiment, subset, evaluators, out, **({"pictures": 0} | more))
 
 
 def answers(result: Result) -> dict[tuple[str, str, str], JSON]:

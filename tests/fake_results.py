@@ -501,6 +501,7 @@ def _known_lines(
         steps=20,
         reverse=reversal is not None,
         metrics=_instruments({"name": "LPIPS"} if lpips else {"missing": "give its weights."}),
+        command="fcfg evaluate tiny celeba-hq/core",
         commit="f" * 40,
     )
 

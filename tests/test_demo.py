@@ -16,13 +16,14 @@ from fcfg.pipeline.checkpoint import load
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The demo's question, of fewer drawings, one intervention; in a folder of its own."""
-    whole = presets._demo
+    kinds = presets._kinds
 
     def fewer(family) -> dict[str, object]:
-        return whole(family) | {"images": 2, "steps": 10, "also": {}, "do": ["smiling"]}
+        small = {"images": 2, "steps": 10, "also": {}, "do": ["smiling"]}
+        demo = kinds(family)["demo"] | small
+        return kinds(family) | {"demo": demo, "core": demo}
 
-    monkeypatch.setitem(presets._KINDS, "demo", fewer)
-    monkeypatch.setitem(presets._KINDS, "core", fewer)
+    monkeypatch.setattr(presets, "_kinds", fewer)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -60,7 +61,7 @@ def test_a_finished_demo_is_shown_again_and_computed_again_on_demand(tiny: Path,
     assert main(["demo"]) == 0
     again = capsys.readouterr().out
     assert listed(tiny / "runs/demo") == before
-    assert again == "runs/demo holds a finished run; --overwrite computes it anew.\n" + shown
+    assert again == "runs/demo holds a finished run; --overwrite starts it again.\n" + shown
     (tiny / "runs/demo/pictures/own.txt").write_text("mine")
     assert main(["demo", "--overwrite"]) == 0
     after = listed(tiny / "runs/demo")
@@ -108,7 +109,7 @@ def test_an_interrupted_demo_says_how_to_go_on(tiny: Path, monkeypatch, capsys) 
 
     monkeypatch.setattr(Evaluation, "run", interrupt)
     assert main(["demo"]) == 130
-    assert "run the same command to go on" in capsys.readouterr().err
+    assert "run the same command to resume" in capsys.readouterr().err
 
 
 def test_the_demo_fits_into_its_time() -> None:
@@ -116,6 +117,6 @@ def test_the_demo_fits_into_its_time() -> None:
     demo = find_experiment("portraits/demo")
     pipeline = load("portraits")
     costs = Costs(demo, pipeline.graph, pipeline.denoiser.schedule)
-    each = 1 + sum(costs.whole(*question) for question in demo.questions)
+    each = 1 + sum(costs.total(*question) for question in demo.questions)
     assert each * demo.images * demo.steps < 4_000
     assert demo.images >= 16

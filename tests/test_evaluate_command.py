@@ -301,7 +301,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert main(["evaluate", model, mine, "--out", "run"]) == 130
     line = capsys.readouterr().err
     assert line == (
-        "fcfg evaluate: interrupted; what is finished is in run, run the same command to go on\n"
+        "fcfg evaluate: interrupted; finished rows are in run, run the same command to resume\n"
     )
     assert 0 < read_results("run").missing < 6
 

@@ -54,7 +54,9 @@ def pipeline() -> CounterfactualPipeline:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, pipeline: CounterfactualPipeline) -> Result:
     """A run that nobody disturbed."""
-    return evaluation(tmp_path_factory.mktemp("whole") / "run", pipeline=pipeline, shown=2).run()
+    return evaluation(
+        tmp_path_factory.mktemp("whole") / "run", pipeline=pipeline, pictures=2
+    ).run()
 
 
 def alike(one: object, other: object, within: float) -> bool:
@@ -221,7 +223,7 @@ def test_nothing_is_reversed_or_shown_where_nobody_asks(
 ) -> None:
     quick = asked(reverse=False, composition=False, do=("smiling",), guidance=(), images=2)
     with counted_rows(pipeline) as rows:
-        result = evaluation(tmp_path, quick, pipeline, shown=0).run()
+        result = evaluation(tmp_path, quick, pipeline, pictures=0).run()
     assert {row["reversal"] for row in result.rows} == {None}
     assert sum(rows) == 2 * 2 * (1 + 1)  # images, steps, there and back
     assert not (tmp_path / "pictures").exists()
@@ -232,7 +234,7 @@ def test_nothing_is_reversed_or_shown_where_nobody_asks(
 
 def test_a_folder_of_images_has_no_truth(tmp_path: Path) -> None:
     model = folder_model(tmp_path / "faces", 12)
-    run = evaluation(tmp_path / "run", asked(balance=("male",), images=4), model, shown=1)
+    run = evaluation(tmp_path / "run", asked(balance=("male",), images=4), model, pictures=1)
     result = run.run()
     assert len(result.rows) == 4 * 7
     assert {row["truth"] for row in result.rows} == {None}
@@ -271,7 +273,7 @@ def test_attributes_of_all_kinds_and_their_effects(tmp_path: Path, continuous: s
 
 
 def test_one_image_is_enough(pipeline: CounterfactualPipeline, tmp_path: Path) -> None:
-    result = evaluation(tmp_path, asked(images=1), pipeline, shown=8).run()
+    result = evaluation(tmp_path, asked(images=1), pipeline, pictures=8).run()
     assert (len(result.rows), result.missing, result.distances) == (7, 0, ())
 
 
@@ -294,7 +296,7 @@ def test_shards_merge(
 ) -> None:
     order = list(range(count))[::-1]
     for number in order:
-        result = evaluation(tmp_path, pipeline=pipeline, shard=(number, count), shown=2).run()
+        result = evaluation(tmp_path, pipeline=pipeline, shard=(number, count), pictures=2).run()
         assert bool(result.missing) == bool(result.distances == ()) == (number != order[-1])
     assert same(result, whole, within=1e-3)
     assert len(list(tmp_path.glob("*.jsonl"))) == count
@@ -357,7 +359,7 @@ def test_a_finished_run_is_not_run_again(whole: Result, pipeline: Counterfactual
     before, shares = file_of(whole).read_bytes(), []
     assert whole.folder is not None
     with counted_rows(pipeline) as rows:
-        again = evaluation(whole.folder, pipeline=pipeline, shown=2).run(shares.append)
+        again = evaluation(whole.folder, pipeline=pipeline, pictures=2).run(shares.append)
     assert rows == []
     assert shares == [1.0]
     assert file_of(whole).read_bytes() == before
@@ -371,7 +373,7 @@ def test_a_file_that_ends_anywhere_is_continued(
     text = file_of(whole).read_bytes()
     rng = np.random.default_rng(0)
     header, half = text.find(b"\n") + 1, len(text) // 2
-    cuts = [10, header, half, len(text) - 1, *rng.integers(header, len(text), 2)]
+    cuts = [0, 10, header, half, len(text) - 1, *rng.integers(header, len(text), 2)]
     for number, cut in enumerate(map(int, cuts)):
         out = tmp_path / str(number)
         out.mkdir()
@@ -453,14 +455,14 @@ def test_pictures_that_are_gone_are_made_again(
             texts = {"garbage": "{", "list": "[]", "nested": "[" * 100_000}
             index.write_text(texts[what])
     shares: list[float] = []
-    again = evaluation(run, pipeline=pipeline, shown=2).run(shares.append)
+    again = evaluation(run, pipeline=pipeline, pictures=2).run(shares.append)
     assert alike_pictures(pictures_of(run), before)
     assert file_of(again).read_bytes() == file_of(whole).read_bytes()
     assert shares == sorted(shares)
     assert shares[0] < 1
     assert shares[-1] == 1
     with counted_rows(pipeline) as rows:  # and then they are there
-        evaluation(run, pipeline=pipeline, shown=2).run()
+        evaluation(run, pipeline=pipeline, pictures=2).run()
     assert rows == []
 
 
@@ -476,17 +478,17 @@ def test_only_pictures_that_are_gone_are_made_again(
     for path in (gone["reversed"][1], index["factual"][0], index["truth"][0]["counterfactual"][1]):
         (run / path).unlink()
     with counted_rows(pipeline) as rows:
-        evaluation(run, pipeline=pipeline, shown=2).run()
+        evaluation(run, pipeline=pipeline, pictures=2).run()
     assert sum(rows) == 2 * 2 * (1 + 2 + (1 + 2))  # images, steps; noise, there, and back
     assert alike_pictures(pictures_of(run), before)
     file = file_of(whole)
     half = file.read_text().splitlines(keepends=True)[:30]
     (run / file.name).write_text("".join(half))  # of a run that is not finished
     shutil.rmtree(run / "pictures")
-    evaluation(run, pipeline=pipeline, shown=2).run()
+    evaluation(run, pipeline=pipeline, pictures=2).run()
     assert alike_pictures(pictures_of(run), before)
     kept = sorted((run / "pictures").iterdir())
-    evaluation(run, pipeline=pipeline, shown=0).run()  # whoever wants none leaves them alone
+    evaluation(run, pipeline=pipeline, pictures=0).run()  # whoever wants none leaves them alone
     assert sorted((run / "pictures").iterdir()) == kept
 
 
@@ -603,7 +605,7 @@ def test_noise_is_kept_for_a_model_an_image_its_attributes_and_steps(
     assert files() == 14
     run("image", subset=replace(subset, images=-subset.images))
     assert files() == 16
-    run("circumstances", circumstances={"environment": {"precision": "bf16"}})
+    run("environment", provenance={"environment": {"precision": "bf16"}})
     assert files() == 18
     other = tiny_model()
     next(other.denoiser.parameters()).data += 1e-3
@@ -626,9 +628,9 @@ def test_noise_comes_back_with_all_that_a_solver_needs(
     assert sum(rows) == 2 * (2 + (2 + anew + 2) + (4 + anew + 4))  # null, none, CFG; no noise
     subset = choose_subset(pipeline, other)
     noise = [
-        AbductionCache(
-            pipeline, "", steps=2, solver=solver, grid="karras", folder=tmp_path, batch_size=256
-        )(subset.images, subset.attributes).trajectory
+        AbductionCache(pipeline, "", other.sampling, folder=tmp_path, batch_size=256)(
+            subset.images, subset.attributes
+        ).trajectory
         for _ in range(2)
     ]
     assert len(noise[0].companions) == len(noise[1].companions) == (solver == "bdia")
@@ -687,7 +689,7 @@ def test_another_experiment_in_the_same_folder_is_refused(
     next(other.denoiser.parameters()).data += 1e-3
     with refused(f"results {tmp_path}", "model", "digest"):
         evaluation(tmp_path, asked(images=2), other).run()
-    evaluation(tmp_path, asked(images=2), pipeline, circumstances={"version": "2"}).run()
+    evaluation(tmp_path, asked(images=2), pipeline, provenance={"version": "2"}).run()
 
 
 def test_shards_of_another_run_or_number_are_refused_before_any_work(
@@ -744,7 +746,7 @@ class Broken(nn.Module):
 
 @pytest.mark.parametrize(
     ("good", "subject"),
-    [(0, "model"), (2, "do() under none"), (8, "the way back from do(smiling) under none")],
+    [(0, "model"), (2, "do() under none"), (8, "the reversal of do(smiling) under none")],
 )
 def test_a_network_that_answers_nan_is_refused_and_what_is_finished_kept(
     tmp_path: Path, good: int, subject: str
@@ -765,17 +767,17 @@ def test_a_network_that_answers_nan_is_refused_and_what_is_finished_kept(
 def test_a_run_is_discarded_whole_and_nothing_else(
     pipeline: CounterfactualPipeline, tmp_path: Path
 ) -> None:
-    before = evaluation(tmp_path, asked(images=5), pipeline, block=2, shown=1)
-    assert not before.check_place()
+    before = evaluation(tmp_path, asked(images=5), pipeline, block=2, pictures=1)
+    assert not before.is_finished()
     before.discard()  # there is nothing
     (tmp_path / "results-0-of-1.jsonl").write_text('{"kind": "r')  # killed at its first line
-    assert not before.check_place()
+    assert not before.is_finished()
     before.run()
-    assert before.check_place()
+    assert before.is_finished()
     (tmp_path / "features" / "own.safetensors").write_text("mine")
-    run = evaluation(tmp_path, asked(images=3), pipeline, block=2, shown=1)
+    run = evaluation(tmp_path, asked(images=3), pipeline, block=2, pictures=1)
     with refused("results", "one run", "--out"):
-        run.check_place()
+        run.is_finished()
     with refused("results", "an evaluation of 'tiny'", "got an evaluation of 'other'", "--out"):
         evaluation(tmp_path, asked(name="other"), pipeline).discard()
     run.discard()
@@ -828,4 +830,4 @@ def test_blocks_are_of_about_one_size(
     block: int | None, wanted: int, pipeline: CounterfactualPipeline, tmp_path: Path
 ) -> None:
     """So that a compiled network is seldom asked for rows that fill it up."""
-    assert evaluation(tmp_path, pipeline=pipeline, block=block).images_at_once == wanted
+    assert evaluation(tmp_path, pipeline=pipeline, block=block).block_size == wanted

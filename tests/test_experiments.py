@@ -19,20 +19,21 @@ from hypothesis import strategies as st
 from torch import nn
 
 from evaluations import CFG, FCFG, SIZE, asked, folder_model, tiny_model, write_table
+from fcfg import evaluation
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
 from fcfg.datasets.base import Examples
 from fcfg.datasets.registry import default_attributes
 from fcfg.evaluation import Experiment, choose_subset, experiments, find_experiment
-from fcfg.evaluation.evaluators import Instruments, find_instruments, judge_of
+from fcfg.evaluation.measurements import Evaluators, find_evaluators, judge_of
 from fcfg.evaluation.presets import OWN
-from fcfg.evaluation.provenance import circumstances
+from fcfg.evaluation.provenance import collect_provenance
 from fcfg.evaluation.subset import balanced_rows, draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import LPIPS, Missing
 from fcfg.sampling import PRESETS
-from fcfg.support.config_errors import refusal
+from fcfg.support.config_errors import validate
 from fcfg.support.config_files import to_yaml
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import digest_of
@@ -112,6 +113,17 @@ def test_an_experiment_is_asked_as_a_user_who_sets_nothing_asks(name: str) -> No
     assert experiment.model_dump(include=set(way)) == way
 
 
+def test_sampling_is_one_text_and_single_keys_replace_its_parts(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("do: [smiling]\nguidance: []\nsampling: heun uniform 10\nsteps: 7")
+    assert str(find_experiment(str(file)).sampling) == "heun uniform 7"
+    paper = find_experiment("portraits/demo", sampling="paper", grid="karras")
+    assert str(paper.sampling) == "ddim karras 1000"
+    file.write_text("do: [smiling]\nguidance: []\nsampling: huen uniform 10")
+    with refused("solver", "did you mean 'heun'?"):
+        find_experiment(str(file))
+
+
 def test_an_unknown_experiment_suggests_the_nearest() -> None:
     with refused("experiment 'portraits/cor'", "neither", "did you mean 'portraits/core' or '"):
         find_experiment("portraits/cor")
@@ -188,10 +200,8 @@ def test_a_file_is_called_by_its_name_unless_it_says_another(tmp_path: Path) -> 
 
 
 def test_the_whole_of_a_configuration_may_be_wrong() -> None:
-    with pytest.raises(ValueError, match="validation") as caught:
-        Experiment.model_validate("smiling")
     with refused("mine"):
-        raise refusal(caught.value, Experiment, "mine")  # type: ignore[arg-type]
+        validate(Experiment, "smiling", "mine")  # type: ignore[arg-type]
 
 
 # A model of one's own ---------------------------------------------------------------------------
@@ -464,7 +474,7 @@ def test_levels_are_drawn_evenly_and_from_the_seed() -> None:
     assert (one["age"] != other["age"]).any()
 
 
-# What measures, and under which circumstances ----------------------------------------------------
+# Evaluators and provenance -----------------------------------------------------------------------
 
 
 def test_networks_that_compute_the_same_have_one_digest() -> None:
@@ -484,20 +494,28 @@ def test_a_model_without_a_judge_is_refused() -> None:
         judge_of(pipeline)
 
 
+def test_names_of_version_0_1_warn() -> None:
+    for old, new in {"Instruments": Evaluators, "find_instruments": find_evaluators}.items():
+        with pytest.warns(DeprecationWarning, match=f"{old} is now {new.__name__}"):
+            assert getattr(evaluation, old) is new
+    with pytest.raises(AttributeError, match="no attribute 'Instrument'"):
+        _ = evaluation.Instrument
+
+
 def test_small_images_have_no_lpips_and_the_column_says_so() -> None:
-    instruments = find_instruments(tiny_model(), size=31)
-    assert instruments.about["lpips"] == {
+    evaluators = find_evaluators(tiny_model(), size=31)
+    assert evaluators.about["lpips"] == {
         "missing": "no LPIPS: it takes images of at least 32 by 32 pixels"
     }
-    assert "inception" not in instruments.about
+    assert "inception" not in evaluators.about
     assert (
-        instruments.distances(torch.zeros(2, 3, 8, 8), torch.full((2, 3, 8, 8), 0.5))
+        evaluators.distances(torch.zeros(2, 3, 8, 8), torch.full((2, 3, 8, 8), 0.5))
         == [{"mae": 0.5, "lpips": None}] * 2
     )
 
 
 def test_weights_that_are_not_found_are_named(nowhere: Path) -> None:
-    about = find_instruments(tiny_model(), fid=True).about
+    about = find_evaluators(tiny_model(), fid=True).about
     assert "FCFG_WEIGHTS" in about["lpips"]["missing"]
     assert "FCFG_WEIGHTS" in about["inception"]["missing"]
     assert about["mae"] == {"range": "[-1, 1]"}
@@ -518,7 +536,7 @@ def test_weights_that_are_found_measure(nowhere: Path, tmp_path: Path) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.jit.script(Features()).save(str(tmp_path / "inception_fid.pt"))
     pipeline = tiny_model()
-    found = find_instruments(pipeline, tmp_path, tmp_path)
+    found = find_evaluators(pipeline, tmp_path, tmp_path)
     assert found.about["lpips"]["network"] == "AlexNet v0.1"
     assert found.about["inception"]["weights"] == "inception_fid.pt"
     x, y = images(3), images(3, seed=1)
@@ -528,23 +546,23 @@ def test_weights_that_are_found_measure(nowhere: Path, tmp_path: Path) -> None:
     features = found.features(x, reading)
     assert features["judge"] is reading.features
     assert features["inception"].shape == (3, 3)
-    plain = Instruments(found.judge, Missing("LPIPS", "nothing"))
+    plain = Evaluators(found.judge, Missing("LPIPS", "nothing"))
     assert list(plain.features(x, reading)) == ["judge"]
 
 
-def test_circumstances_name_the_commit_and_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provenance_names_the_commit_and_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["evaluate", "/somewhere/faces", "a b", "--out=/somewhere/x", "--shard", "0/2"]
     monkeypatch.setattr(sys, "argv", ["fcfg", *words])
-    told = circumstances("cpu", "tf32", commit="abc")
-    assert told["command"] == "fcfg evaluate faces 'a b' --out=x --shard 0/2"
-    assert told["commit"] == "abc"
-    assert told["environment"] == {
+    provenance = collect_provenance("cpu", "tf32", commit="abc")
+    assert provenance["command"] == "fcfg evaluate faces 'a b' --out=x --shard 0/2"
+    assert provenance["commit"] == "abc"
+    assert provenance["environment"] == {
         "device": "CPU",
         "torch": torch.__version__,
         "precision": "float32",  # a CPU has no other
         "compiled": False,
     }
-    assert circumstances("cpu", "bf16", compiled=True)["environment"]["precision"] == "bf16"
+    assert collect_provenance("cpu", "bf16", compiled=True)["environment"]["precision"] == "bf16"
 
 
 def test_only_a_repository_that_keeps_the_code_is_asked_for_its_commit(
@@ -554,9 +572,9 @@ def test_only_a_repository_that_keeps_the_code_is_asked_for_its_commit(
     source = Path(sys.modules["fcfg.evaluation.provenance"].__file__ or "")
     command = ["git", "ls-files", "--error-unmatch", source.name]
     kept = subprocess.run(command, cwd=source.parent, capture_output=True).returncode == 0
-    commit = circumstances("cpu", "float32")["commit"]
+    commit = collect_provenance("cpu", "float32")["commit"]
     assert bool(commit) == kept
     monkeypatch.setenv("GIT_DIR", str(tmp_path))  # where there is no repository
-    assert circumstances("cpu", "float32")["commit"] is None
+    assert collect_provenance("cpu", "float32")["commit"] is None
     monkeypatch.setenv("PATH", os.devnull)  # nor git
-    assert circumstances("cpu", "float32")["commit"] is None
+    assert collect_provenance("cpu", "float32")["commit"] is None

@@ -72,7 +72,7 @@ def test_digits_of_a_table_are_read_by_their_names(examples: Examples) -> None:
 
 @pytest.mark.parametrize("values", [[1, 2, 3], 3, [3.0], np.array([0, 1]), torch.tensor([1])])
 def test_a_number_that_could_be_a_level_or_its_position_is_refused(values) -> None:
-    with refused("attribute 'digit'", "texts among '1', '2', '3', '4'", "or its position"):
+    with refused("attribute 'digit'", "strings among '1', '2', '3', '4'", "or its position"):
         DIGIT.parse(values)
 
 
@@ -128,7 +128,7 @@ def test_a_pipeline_reads_its_own_columns_as_it_wrote_them(model, examples: Exam
 
 def test_a_number_in_do_is_no_guess(model, examples: Examples) -> None:
     for value in (3, [3] * len(examples), lambda digit: np.full(len(digit), 3)):
-        with refused("intervention on 'digit'", "texts among", "or its position"):
+        with refused("intervention on 'digit'", "strings among", "or its position"):
             asked_again(model, examples, do={"digit": value})
 
 

@@ -90,7 +90,7 @@ def test_the_page_opens_with_large_pictures_which_are_all_to_be_seen(
     assert browser.run(first) == "opening"
     assert browser.run(
         "document.querySelector('.opening').getBoundingClientRect().top <"
-        " document.querySelector('.reading').getBoundingClientRect().top"
+        " document.querySelector('.verdict').getBoundingClientRect().top"
     )
 
 
@@ -98,7 +98,7 @@ def test_no_half_of_a_wide_page_is_empty(browser: Chromium, page: Path) -> None:
     """Long texts and strips of pictures reach into the right third of the page."""
     browser.look(1400, 844, "light")
     browser.open(page)
-    for what in (".opening img", ".reading p", ".strip img", ".panels svg"):
+    for what in (".opening img", ".verdict p", ".strip img", ".panels svg"):
         rights = browser.run(
             f"[...document.querySelectorAll('{what}')].map(e => e.getBoundingClientRect().right)"
         )

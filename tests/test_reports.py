@@ -206,7 +206,7 @@ def test_noise_says_so_first_and_claims_nothing_else(
     assert capsys.readouterr().out.startswith(said[0])
     text = (tmp_path / "report" / "report.html").read_text("utf-8")
     assert ("<img " in text) != mixed
-    assert '"reading failed"' in text.split("<img ")[0]
+    assert '"verdict failed"' in text.split("<img ")[0]
     for claim in ("amplifies", "disturbs", "has no detectable effect", "attenuates"):
         assert claim not in " ".join(said)
         assert f"{claim} " not in text.split("<nav")[0]
@@ -630,6 +630,25 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
 def test_markup_escapes_what_is_not_markup() -> None:
     made = tag("p", "<", tag("b", r=1.50), Markup("&amp;"), title='"', data_x=None)
     assert made == '<p title="&quot;">&lt;<b r="1.5"/>&amp;</p>'
+
+
+def test_a_rule_without_a_style_has_a_default_one_everywhere(tmp_path: Path, capsys) -> None:
+    settings = ("none", "novel:3.0", "fnovel:affected=3.0,invariant=1.2")
+    header = {"data": {"format": "celeba-hq"}}  # which the paper has
+    report = write_report(make_results(tmp_path, 20, settings=settings, header=header, pictures=1))
+    print_summary(report.summary)
+    page, latex = (
+        report.page.with_name(n).read_text("utf-8") for n in ("report.html", "table.tex")
+    )
+    for text in (page, capsys.readouterr().out):
+        assert "novel 3.0" in text
+        assert "fnovel 3.0 / 1.2" in text
+    assert "var(--own)" in page
+    assert "var(--fown)" in page
+    assert r"& novel & $\omega=3.0$ &" in latex
+    first, second = reading(report.summary)
+    assert first.startswith("Global guidance (novel 3.0) amplifies")
+    assert second.startswith("Factored guidance (fnovel 3.0 / 1.2) disturbs them less")
 
 
 # Pictures ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import fcfg.causal
 import reference
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
@@ -337,3 +338,9 @@ def test_other_illegal_input_is_refused(fitted) -> None:
             StructuralCausalModel(SPACE, GRAPH).fit(population(10), **options)
     with refused("attribute 'finding'", "two different values", "1 in all 4 rows"):
         StructuralCausalModel(SPACE, GRAPH).fit(population(4) | {"finding": [1] * 4})
+
+
+def test_the_causal_room_imports_its_model_on_first_use() -> None:
+    assert fcfg.causal.StructuralCausalModel is StructuralCausalModel
+    with pytest.raises(AttributeError, match=r"'fcfg\.causal' has no attribute 'smile'"):
+        _ = fcfg.causal.smile

@@ -18,7 +18,7 @@ from sklearn.metrics import mean_absolute_error, roc_auc_score
 from evaluations import answers, asked, evaluation, tiny_model
 from fake_results import make_results
 from fcfg.evaluation import Result, Summary, read_results, summarise
-from fcfg.evaluation import result_lines as lines_module
+from fcfg.evaluation import result_files as files_module
 from fcfg.evaluation.result_files import JSON
 from refusal import refused
 
@@ -339,21 +339,36 @@ def test_runs_without_all_their_rows_are_refused(tmp_path: Path) -> None:
         (lambda lines: [*lines, lines[-2]], ("every row once", "a second one for 'smiling'")),
         (lambda lines: [*lines, lines[-2] | {"do": "male"}], ("one for 'male'", "that line")),
         (lambda lines: [*lines, lines[-2] | {"image": "x"}], ("none that its header",)),
-        (lambda lines: [*lines, lines[-2] | {"image": ["x"]}], ("none that its header",)),
+        (lambda lines: [*lines, lines[-2] | {"image": ["x"]}], (", image: expected a string",)),
         (lambda lines: [*lines, lines[1]], ("every row once", "a second one for '1000000-")),
         (lambda lines: [*lines, lines[1] | {"image": "x"}], ("one for 'x'",)),
         (lambda lines: [*lines, lines[-1] | {"do": "male"}], ("one for 'male', 'cfg:3.0'",)),
         (lambda lines: [*lines, {"kind": ["row"]}], ("kind run, real, row, distance",)),
         (lambda lines: [*lines, {"do": "male"}], ("an object without a kind",)),
-        (lambda lines: [lines[0] | {"images": "abc"}], ("that fit together", "'images'")),
-        (lambda lines: [lines[0] | {"images": ["a", "a"]}], ("other 'images'",)),
-        (lambda lines: [lines[0] | {"questions": [["male"]]}], ("other 'questions'",)),
-        (lambda lines: [lines[0] | {"attributes": {"a": 1}}], ("other 'attributes'",)),
+        (
+            lambda lines: [lines[0] | {"images": "abc"}],
+            (", images: expected a list of different strings",),
+        ),
+        (
+            lambda lines: [lines[0] | {"images": ["a", "a"]}],
+            (", images: expected a list of different strings",),
+        ),
+        (
+            lambda lines: [lines[0] | {"questions": [["male"]]}],
+            (", questions: expected a list of pairs of strings",),
+        ),
+        (
+            lambda lines: [lines[0] | {"attributes": {"a": 1}}],
+            (", attributes: expected an object of objects",),
+        ),
         (
             lambda lines: [lines[0] | {"attributes": {"a": {"kind": "x"}}}],
             ("attribute 'a', kind",),
         ),
-        (lambda lines: [lines[0] | {"graph": {"male": []}}], ("other 'graph'",)),
+        (
+            lambda lines: [lines[0] | {"graph": {"male": []}}],
+            (", graph: expected a graph of", "got 'male'"),
+        ),
         (lambda lines: [*lines, lines[0] | {"seed": 7}], ("one run (seed: 0)", "seed: 7")),
     ],
 )
@@ -383,14 +398,14 @@ WRONG = {
     "levels": (lambda row: {"scores": row["scores"] | {"race": [0.5, 0.1, 0.1]}}, "sum to 1"),
     "two levels": (lambda row: {"scores": row["scores"] | {"race": [0.5, 0.5]}}, "3 probab"),
     "an age of 99": (lambda row: {"scores": row["scores"] | {"age": 99}}, "from 20 to 90"),
-    "no age": (lambda row: {"scores": {"sex": 0.5}}, "a value for each of sex, race, age"),
-    "no scores": (lambda row: {"scores": None}, "a value for each of"),
+    "no age": (lambda row: {"scores": {"sex": 0.5}}, "an object with sex, race, age"),
+    "no scores": (lambda row: {"scores": None}, "an object with sex, race, age"),
     "half a sex": (lambda row: {"target": row["target"] | {"sex": 0.5}}, "0 or 1"),
     "a race": (lambda row: {"target": row["target"] | {"race": "red"}}, "asian, black, white"),
     "a race's code": (lambda row: {"target": row["target"] | {"race": 1}}, "asian, black, wh"),
     "a factor": (lambda row: {"factors": {"sex": None}}, "finite numbers"),
     "too far": (lambda row: {"change": row["change"] | {"mae": 2.1}}, "from 0 to 2"),
-    "no distance": (lambda row: {"change": {"mae": 0.1}}, "mae and lpips"),
+    "no distance": (lambda row: {"change": {"mae": 0.1}}, "an object with mae, lpips"),
     "less than none": (lambda row: {"reversal": {"mae": -0.1, "lpips": None}}, "from 0 to 2"),
     "an LPIPS": (lambda row: {"reversal": {"mae": 0.1, "lpips": -1}}, "at least 0"),
     "no truth": (lambda row: {"truth": {"mae": 0.1}}, "an object with mae, missed, changed"),
@@ -514,9 +529,9 @@ def test_a_file_longer_than_any_run_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = make_results(tmp_path, 2, pictures=0) / "results-0-of-1.jsonl"
-    monkeypatch.setattr(lines_module, "MOST", file.stat().st_size)
+    monkeypatch.setattr(files_module, "MOST", file.stat().st_size)
     read_results(file)
-    monkeypatch.setattr(lines_module, "MOST", file.stat().st_size - 1)
+    monkeypatch.setattr(files_module, "MOST", file.stat().st_size - 1)
     with refused(f"result file {file}", "GiB in all", "got more"):
         read_results(file)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ import fake_results
 from fake_results import CFG, FCFG, make_results
 from fcfg.evaluation import Summary, read_results, summarise
 from fcfg.evaluation.metric_table import METRICS
-from fcfg.reports.paper import match
+from fcfg.evaluation.summary import Cell
+from fcfg.reports.paper import PaperRow, match
 from fcfg.reports.tables import (
     configuration,
     csv_table,
@@ -37,6 +39,14 @@ def summary(tmp_path_factory) -> Summary:
 @pytest.fixture(scope="module")
 def records(summary: Summary) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(csv_table(summary))))
+
+
+def test_every_metric_is_a_number_of_cells_and_names_a_number_of_the_paper() -> None:
+    cell, row = ({field.name for field in fields(kind)} for kind in (Cell, PaperRow))
+    for name, metric in METRICS.items():
+        assert metric.name == name
+        assert (metric.field or name) in cell
+        assert metric.paper in row or not metric.paper
 
 
 def test_every_line_of_the_csv_is_one_number(summary: Summary, records) -> None:

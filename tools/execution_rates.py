@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import fcfg
-from fcfg.evaluation.provenance import circumstances
+from fcfg.evaluation.provenance import collect_provenance
 from study import write_json
 
 WAYS: dict[str, dict[str, Any] | None] = {
@@ -84,7 +84,7 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if args.device == "cuda" else platform.machine(),
         "threads": args.threads,
         "torch": torch.__version__,
-        "commit": circumstances(args.device, "", commit=args.commit)["commit"],
+        "commit": collect_provenance(args.device, "", commit=args.commit)["commit"],
         "rows_per_second": {},
     }
     for rows in args.rows:

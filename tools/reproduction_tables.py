@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agreement import Check, checks, signs
-from fcfg.evaluation.result_files import read_results
-from fcfg.evaluation.result_lines import opened
+from fcfg.evaluation.result_files import open_file, read_results
 from fcfg.evaluation.summary import Summary, summarise
 from fcfg.reports.numbers import named, number, with_interval
 from fcfg.reports.paper import dataset_of, paper_rows
@@ -141,10 +140,10 @@ def claims_held(folder: Path = RESULTS) -> str:
         for check in checks(summary_of(folder / f"{name}-core.jsonl.gz"))
     ]
     claims = list(dict.fromkeys(check.claim for _, check in found))
-    rows = [["data", "factored against global", *claims]]
+    rows = [["data", "rules", *claims]]
     rows.append(["---"] * len(rows[0]))
-    for title, pair in dict.fromkeys((title, _rivals(check)) for title, check in found):
-        own = [check for data, check in found if (data, _rivals(check)) == (title, pair)]
+    for title, pair in dict.fromkeys((title, _rules(check)) for title, check in found):
+        own = [check for data, check in found if (data, _rules(check)) == (title, pair)]
         rows.append([title, pair, *(_held(own, claim) for claim in claims)])
     return "\n".join(map(table_row, rows))
 
@@ -250,6 +249,13 @@ def _rivals(check: Check) -> str:
     return f"{setting(check.factored).label}, {setting(check.everywhere).label}"
 
 
+def _rules(check: Check) -> str:
+    factored, everywhere = (
+        setting(text).label.split()[0] for text in (check.factored, check.everywhere)
+    )
+    return f"{factored}, {everywhere}"
+
+
 def _notes(summary: Summary) -> list[str]:
     """List slips in rows of the paper that are in the table."""
     noted = {
@@ -267,7 +273,7 @@ def _list(items: Iterable[str]) -> list[str]:
 
 
 def _header(file: Path) -> dict[str, object]:
-    with opened(file) as lines:
+    with open_file(file) as lines:
         return json.loads(lines.readline())
 
 

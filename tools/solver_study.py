@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import fcfg
-from fcfg.evaluation import Evaluation, Experiment, Summary, choose_subset, find_instruments
+from fcfg.evaluation import Evaluation, Experiment, Summary, choose_subset, find_evaluators
 from fcfg.evaluation.summary import Cell, summarise
 from fcfg.metrics import Estimate
 from fcfg.sampling import PRESETS, SamplingConfig
@@ -94,7 +94,7 @@ class Study:
         reference = self._experiment(SamplingConfig.parse(args.reference))
         self.subset = choose_subset(self.pipeline, reference, data=args.data)
         size = min(self.subset.images.shape[-2:])
-        self.instruments = find_instruments(self.pipeline, None, None, fid=False, size=size)
+        self.evaluators = find_evaluators(self.pipeline, None, None, fid=False, size=size)
         self.prepared = False
 
     def _experiment(self, config: SamplingConfig) -> Experiment:
@@ -115,10 +115,10 @@ class Study:
             self.pipeline,
             self._experiment(config),
             self.subset,
-            self.instruments,
+            self.evaluators,
             self.args.work / folder_of(config),
             model=Path(self.args.model).name,
-            circumstances=self.about,
+            provenance=self.about,
             batch_size=self.args.batch_size,
             block=self.args.block,
             shown=0,

@@ -13,7 +13,7 @@ import torch
 
 from fcfg.bench import BenchModel
 from fcfg.bench.record import Table
-from fcfg.evaluation.provenance import circumstances, without_folders
+from fcfg.evaluation.provenance import collect_provenance, without_folders
 from fcfg.reports.tables import table_row
 from fcfg.support.files import write_atomically
 
@@ -73,7 +73,7 @@ def command(script: str, words: Sequence[str]) -> str:
 def provenance(script: str, words: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
     """Return the command, commit and environment of a study."""
     precision = getattr(args, "precision", "")
-    about = circumstances(
+    about = collect_provenance(
         args.device,
         precision if isinstance(precision, str) else "",
         compiled=args.compile,

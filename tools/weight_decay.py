@@ -25,7 +25,7 @@ from torch import Tensor
 
 import fcfg
 from fcfg.datasets import portraits
-from fcfg.evaluation.provenance import circumstances
+from fcfg.evaluation.provenance import collect_provenance
 from study import write_json
 
 OPTIMISERS = {
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     args = parser.parse_args()
-    about = circumstances("cpu", "float32")
+    about = collect_provenance("cpu", "float32")
     about["command"] = "python tools/weight_decay.py"
     settings = {"learning_rate": args.learning_rate, "decay": DECAY, "batch": BATCH, "size": SIZE}
     rows = [row for name in OPTIMISERS for row in train(name, args)]

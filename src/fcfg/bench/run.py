@@ -28,7 +28,7 @@ from fcfg.bench.timing import (
     peak_bytes,
     synchronise,
 )
-from fcfg.evaluation.provenance import circumstances
+from fcfg.evaluation.provenance import collect_provenance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Counterfactual
 from fcfg.sampling import PRESETS, time_grid
@@ -280,7 +280,7 @@ def describe_run(
     """
     device, network = model.device, model.network
     computed_in = str(fast_precision(device)).removeprefix("torch.")
-    known = circumstances(device.type, computed_in, compiled=compiled, commit=commit)
+    known = collect_provenance(device.type, computed_in, compiled=compiled, commit=commit)
     return {
         "model": model.name,
         "parameters": str(sum(p.numel() for p in model.pipeline.denoiser.parameters())),

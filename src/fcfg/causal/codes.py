@@ -1,9 +1,9 @@
-"""What numbers and texts stand for; columns of positions that know which levels they point to.
+"""Codes of categorical values, and what strings and numbers mean as values.
 
-A plain number says little where the levels are numbers themselves: of '1', '2', '3', is 1 the
-first level or the second? A column that the package made leaves no such question: it carries its
-levels through slices and arithmetic. Some functions lose them, such as ``np.concatenate`` and
-``np.where``; what they give is a plain column again.
+A plain number is ambiguous where levels are numbers themselves: among '1', '2', '3', is 1 the
+first level or the second? Columns made by this package are not ambiguous: they carry their levels
+through slices and arithmetic. Some functions, such as ``np.concatenate`` and ``np.where``, lose
+them and return a plain column.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Texts for the values of a binary attribute, in lower case; any case is read.
+#: Strings for the values of a binary attribute, in lower case; any case is read.
 BINARY_TEXTS: dict[str, int] = {
     **dict.fromkeys(("0", "0.0", "false", "no"), 0),
     **dict.fromkeys(("1", "1.0", "true", "yes"), 1),
@@ -29,29 +29,24 @@ class Codes(np.ndarray[Any, np.dtype[np.int64]]):
     (Codes([2, 0]), 0, ('1', '2', '3'))
     """
 
-    levels: tuple[str, ...]  #: none where they got lost
+    levels: tuple[str, ...]  #: empty if they were lost
 
     @classmethod
     def of(cls, positions: NDArray[Any], levels: tuple[str, ...]) -> Codes:
-        """Positions in levels, which share memory with the array they came in.
-
-        Args:
-            positions: Whole numbers from 0.
-            levels: Names of the levels, in order.
-        """
+        """Return positions with their levels; memory is shared with ``positions``."""
         codes = positions.astype(np.int64, copy=False).view(cls)
         codes.levels = levels
         return codes
 
     def __array_finalize__(self, obj: object) -> None:
-        """Take over the levels of what this array was made from."""
+        """Copy the levels of the array that this one is made from."""
         self.levels = getattr(obj, "levels", ())
 
 
 def levels_of(values: object) -> tuple[str, ...]:
-    """The levels that a column carries; none for any other values.
+    """Return the levels that a column carries; empty for other values.
 
-    A comparison of codes is a column of truth values, and no longer one of codes.
+    A comparison of codes is a column of booleans and carries no levels.
     """
     return values.levels if isinstance(values, Codes) and values.dtype.kind == "i" else ()
 
@@ -66,7 +61,7 @@ def are_other_numbers(levels: tuple[str, ...]) -> bool:
 
 
 def number(text: str) -> float | None:
-    """A finite number, or nothing."""
+    """Read a finite number; None for any other string."""
     try:
         value = float(text)
     except ValueError:

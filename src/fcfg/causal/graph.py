@@ -1,8 +1,8 @@
-"""The causal graph over attributes, and the groups that guidance is factored by.
+"""The causal graph over attributes, and the groups that guidance is factored by (Sec. 3).
 
-The paper splits attributes in two: the *affected* group, which holds the attributes intervened
-on and all their descendants, and the *invariant* group, which holds the rest (Sec. 3.3). Both
-follow from the graph; nothing here needs a network.
+The paper splits attributes into the *affected* group, which holds the attributes intervened on
+and all their descendants, and the *invariant* group, which holds the rest (Sec. 3.3). Both follow
+from the graph, without a network.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class CausalGraph:
     ('age', 'finding', 'sex', 'race')
 
     Args:
-        parents: For every node the list of its parents, or a ``networkx.DiGraph`` whose edges
-            point from cause to effect.
+        parents: List of parents of every node, or a ``networkx.DiGraph`` whose edges point from
+            cause to effect.
     """
 
     def __init__(self, parents: Mapping[str, Sequence[str]] | DiGraph) -> None:
@@ -82,22 +82,22 @@ class CausalGraph:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Nodes in the order they were given."""
+        """Nodes in the given order."""
         return tuple(self._parents)
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Nodes in topological order, causes first; ties as they were given."""
+        """Nodes in topological order, causes first; ties in the given order."""
         position = {node: i for i, node in enumerate(self._parents)}
         return tuple(nx.lexicographical_topological_sort(self._graph, key=position.__getitem__))
 
     @property
     def parents(self) -> dict[str, tuple[str, ...]]:
-        """For every node its parents; a graph made of this equals this graph."""
+        """Parents of every node; a graph made from them equals this graph."""
         return dict(self._parents)
 
     def affected(self, targets: Iterable[str]) -> set[str]:
-        """Nodes that an intervention can change: the targets and all their descendants."""
+        """Return the nodes that an intervention can change: targets and their descendants."""
         reached: set[str] = set()
         for target in _names("intervention", targets):
             check_among("intervention", target, self._parents)
@@ -115,15 +115,15 @@ class CausalGraph:
 
 
 class Partition:
-    """Named, disjoint groups of attributes: what guidance is factored by (Sec. 3.2).
+    """Named, disjoint groups of attributes, by which guidance is factored (Sec. 3.2).
 
     >>> Partition({"demography": ["sex", "age"], "disease": ["finding"]}).names
     ('demography', 'disease')
 
-    A group may be empty; it then has no effect and costs nothing.
+    A group may be empty; it then has no effect and no cost.
 
     Args:
-        groups: For every group the attributes in it.
+        groups: Attributes of every group.
     """
 
     def __init__(self, groups: Mapping[str, Iterable[str]]) -> None:
@@ -132,17 +132,17 @@ class Partition:
             check_name(name): _names(f"partition, group '{name}'", members)
             for name, members in groups.items()
         }
-        home: dict[str, str] = {}
+        group_of: dict[str, str] = {}
         for name, members in self._groups.items():
             for member in members:
-                if member in home:
+                if member in group_of:
                     raise InputError(
                         f"partition, group '{name}'",
                         expected="attributes that are in no other group",
-                        got=f"'{member}', which is in '{home[member]}' already",
+                        got=f"'{member}', which is in '{group_of[member]}' already",
                         do="leave it in one group",
                     )
-                home[check_name(member)] = name
+                group_of[check_name(member)] = name
 
     @classmethod
     def single(cls, graph: CausalGraph) -> Partition:
@@ -167,7 +167,7 @@ class Partition:
 
     @classmethod
     def by_attribute(cls, graph: CausalGraph) -> Partition:
-        """One group for each attribute (M = K), named like it."""
+        """One group for each attribute (M = K), with its name."""
         return cls({node: [node] for node in graph.nodes})
 
     @property
@@ -177,7 +177,7 @@ class Partition:
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """For every group its attributes."""
+        """Attributes of every group."""
         return dict(self._groups)
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
@@ -199,13 +199,13 @@ class Partition:
             )
 
     def mask(self, names: Iterable[str]) -> list[list[bool]]:
-        r"""Which attributes each group keeps: :math:`\delta_i^{(m)}` of the masked embedding.
+        r"""Return the factors :math:`\delta_i^{(m)}` of the masked embedding.
 
         Args:
-            names: The attributes in the order of their embedding blocks.
+            names: Attributes in the order of their embedding blocks.
 
         Returns:
-            A row for each group, an entry for each attribute.
+            A row for each group, which is true for the attributes that the group keeps.
         """
         names = tuple(names)
         return [[name in members for name in names] for members in self._groups.values()]
@@ -227,7 +227,7 @@ class Partition:
 
 
 def _names(subject: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Freeze a list of names; a single text is not one."""
+    """Freeze a list of names; a single string is not a list."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InputError(subject, expected="a list of names", got=short(names), do="use [...]")
     return tuple(names)

@@ -1,20 +1,20 @@
-"""What ``do`` may say of one attribute, and the column it stands for.
+"""Interventions: what ``do`` may hold for an attribute, and the resulting column (Sec. 2).
 
-A value for all images, a column with one value for each, a function of the factual column, or a
-text:
+An intervention is a value for all images, a column with one value per image, a function of the
+factual column, or a string:
 
 ================== ============================================================================
-text               meaning
+string             meaning
 ================== ============================================================================
 ``40``, ``=40``    the value itself; ``=-3`` is a negative value, on the command line ``x==-3``
-``+5``, ``-5``     5 more or less than it was; where the attribute can be negative, write ``-=5``
-``+10%``, ``-5%``  a tenth more, a twentieth less
-``*1.5``           one and a half times as much
+``+5``, ``-5``     an increase or decrease by 5; if the attribute can be negative, write ``-=5``
+``+10%``, ``-5%``  an increase by 10 percent, a decrease by 5 percent
+``*1.5``           one and a half times the value
 ``flip``           the other value of a binary attribute, which may also be ``true``, ``false``,
                    ``yes`` or ``no``
 ================== ============================================================================
 
-A level of a categorical attribute is its name, whatever the name looks like.
+A level of a categorical attribute is always written as its name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 
 
 def intervened(attribute: AbstractAttribute, value: Intervention, factual: Column) -> Column:
-    """The counterfactual column of a target.
+    """Return the counterfactual column of a target.
 
     >>> from fcfg.causal.attributes import Binary, Continuous
     >>> intervened(Binary("smiling"), lambda smiling: 1 - smiling, np.array([0, 1, 1]))
@@ -47,10 +47,10 @@ def intervened(attribute: AbstractAttribute, value: Intervention, factual: Colum
     array([22., 55.])
 
     Args:
-        attribute: The target.
-        value: A value, a column, a function that is given a copy of the factual column, or a
-            text such as '+10%'.
-        factual: The factual column.
+        attribute: Attribute intervened on.
+        value: A value, a column, a function of a copy of the factual column, or a string such as
+            '+10%'.
+        factual: Factual column.
     """
     subject = f"intervention on '{attribute.name}'"
     if isinstance(value, str):
@@ -60,7 +60,7 @@ def intervened(attribute: AbstractAttribute, value: Intervention, factual: Colum
     try:
         column = attribute.parse(value)
     except InputError as error:
-        raise error.about(subject, "ask for another value") from error
+        raise error.about(subject, "choose another value") from error
     if np.ndim(value) == 0:
         column = np.repeat(column, len(factual))
     if len(column) != len(factual):
@@ -74,15 +74,11 @@ def intervened(attribute: AbstractAttribute, value: Intervention, factual: Colum
 
 
 def from_text(attribute: AbstractAttribute, text: str) -> Intervention:
-    """What a text asks for: a value, or a function of the factual column.
+    """Read a string: the result is a value, or a function of the factual column.
 
     >>> from fcfg.causal.attributes import Continuous
     >>> from_text(Continuous("age", 0, 100), "=40")
     40.0
-
-    Args:
-        attribute: The target.
-        text: One of the texts above.
     """
     word = text.strip()
     if isinstance(attribute, Binary):
@@ -113,7 +109,7 @@ def from_text(attribute: AbstractAttribute, text: str) -> Intervention:
         raise InputError(
             f"intervention on '{attribute.name}'",
             expected=f"'={word}' for the value {word}, or '-={amount}' for a decrease",
-            got=f"'{word}', which may mean either",
+            got=f"'{word}', which could mean either",
             do="write one of them",
         )
     change = -number if operator.startswith("-") else number
@@ -125,5 +121,5 @@ def from_text(attribute: AbstractAttribute, text: str) -> Intervention:
 
 
 def flip(column: Column) -> Column:
-    """The other value of a binary attribute."""
+    """Return the other value of a binary attribute."""
     return 1 - column

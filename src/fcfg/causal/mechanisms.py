@@ -1,18 +1,19 @@
-r"""Mechanisms of single attributes: :math:`a := f(pa, u)` and its inverse.
+r"""Mechanisms of single attributes: :math:`a := f(pa, u)` and its inverse (Sec. 2).
 
-A *continuous* attribute is a conditional flow of Gaussian noise. A *binary or categorical* one
-takes the largest of its logits plus Gumbel noise.
+A *continuous* attribute is a conditional flow of Gaussian noise. A *binary or categorical*
+attribute is the largest of its logits plus Gumbel noise.
 
 References:
-    Neural spline flows (Durkan et al., 2019), by way of zuko.
+    Neural spline flows (Durkan et al., 2019), implemented in zuko.
     Counterfactual off-policy evaluation with Gumbel-max structural causal models (Oberst and
-    Sontag, 2019), the posterior of Gumbel noise.
+    Sontag, 2019), for the posterior of Gumbel noise.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -21,41 +22,37 @@ from torch.nn import functional
 
 from fcfg.causal.attributes import Continuous
 
+Values: TypeAlias = Float[Tensor, "batch"]
+Context: TypeAlias = Float[Tensor, "batch context"]  # encoded parents
+Noise: TypeAlias = Float[Tensor, "batch noise"]
+Uniform: TypeAlias = Float[Tensor, "batch draws"]  # numbers in (0, 1)
+
 
 class AbstractMechanism(nn.Module, ABC):
     """How one node follows from its parents and its noise.
 
     Args:
-        parents: The parents it is fitted on; compared with the graph at every query, since a
-            graph changed in between would give wrong answers without failing.
+        parents: Names of the parents it is fitted on. They are compared with the graph at every
+            query, since a graph changed after fitting would silently give wrong answers.
     """
 
-    noise_draws: int  # uniform numbers that abduction needs for a row
+    noise_draws: int  # uniform numbers that abduction needs per row
 
     def __init__(self, parents: Sequence[str]) -> None:
         super().__init__()
         self.parents = tuple(parents)
 
     @abstractmethod
-    def log_prob(
-        self, values: Float[Tensor, "batch"], context: Float[Tensor, "batch context"]
-    ) -> Float[Tensor, "batch"]:
-        """Log-likelihood of values given their encoded parents."""
+    def log_prob(self, values: Values, context: Context) -> Values:
+        """Compute the log-likelihood of values given their parents."""
 
     @abstractmethod
-    def abduct(
-        self,
-        values: Float[Tensor, "batch"],
-        context: Float[Tensor, "batch context"],
-        uniform: Float[Tensor, "batch draws"],
-    ) -> Float[Tensor, "batch noise"]:
-        """Noise that explains the values; what they leave open is taken from ``uniform``."""
+    def abduct(self, values: Values, context: Context, uniform: Uniform) -> Noise:
+        """Infer the noise behind values; ``uniform`` decides what they do not determine."""
 
     @abstractmethod
-    def predict(
-        self, noise: Float[Tensor, "batch noise"], context: Float[Tensor, "batch context"]
-    ) -> Float[Tensor, "batch"]:
-        """Values that the noise leads to under these parents."""
+    def predict(self, noise: Noise, context: Context) -> Values:
+        """Compute the values for noise and parents."""
 
 
 class FlowMechanism(AbstractMechanism):
@@ -64,13 +61,13 @@ class FlowMechanism(AbstractMechanism):
     .. math:: a = \operatorname{clip}(g(u; pa)), \qquad u \sim \mathcal N(0, 1)
 
     The flow acts on standardised values and is the identity beyond five standard deviations, so
-    attributes with long tails are better given on a log scale. Values beyond the declared range
-    are impossible: the mechanism ends in the range, like data that were recorded with a cap.
+    attributes with long tails should be on a log scale. Predictions are clipped to the range of
+    the attribute.
 
     Args:
-        attribute: The node.
+        attribute: Attribute of the node.
         context: Width of the encoded parents.
-        parents: Their names.
+        parents: Names of the parents.
     """
 
     noise_draws = 0
@@ -86,31 +83,22 @@ class FlowMechanism(AbstractMechanism):
         self.register_buffer("mean", torch.zeros(()))
         self.register_buffer("scale", torch.ones(()))
 
-    def standardise(self, values: Float[Tensor, "batch"]) -> None:
+    def standardise(self, values: Values) -> None:
         """Set mean and scale from training values."""
         self.mean.copy_(values.mean())
         self.scale.copy_(values.std())
 
-    def log_prob(
-        self, values: Float[Tensor, "batch"], context: Float[Tensor, "batch context"]
-    ) -> Float[Tensor, "batch"]:
-        """Log-density."""
+    def log_prob(self, values: Values, context: Context) -> Values:
+        """Compute the log-density."""
         z = ((values - self.mean) / self.scale)[:, None]
         return self.flow(context).log_prob(z) - self.scale.log()
 
-    def abduct(
-        self,
-        values: Float[Tensor, "batch"],
-        context: Float[Tensor, "batch context"],
-        uniform: Float[Tensor, "batch draws"],
-    ) -> Float[Tensor, "batch noise"]:
-        """Invert the flow; nothing is left open."""
+    def abduct(self, values: Values, context: Context, uniform: Uniform) -> Noise:
+        """Invert the flow, which determines the noise."""
         z = ((values - self.mean) / self.scale)[:, None]
         return self.flow(context).transform(z)
 
-    def predict(
-        self, noise: Float[Tensor, "batch noise"], context: Float[Tensor, "batch context"]
-    ) -> Float[Tensor, "batch"]:
+    def predict(self, noise: Noise, context: Context) -> Values:
         """Run the flow."""
         z = self.flow(context).transform.inv(noise)[:, 0]
         return (self.mean + self.scale * z).clamp(self.low, self.high)
@@ -120,9 +108,9 @@ class GumbelMechanism(AbstractMechanism):
     r"""A discrete node: :math:`a = \arg\max_j (\ell_j(pa) + u_j)`, u standard Gumbel.
 
     Args:
-        levels: How many values the node has.
+        levels: Number of values of the node.
         context: Width of the encoded parents.
-        parents: Their names.
+        parents: Names of the parents.
     """
 
     def __init__(self, levels: int, context: int, parents: Sequence[str]) -> None:
@@ -132,50 +120,40 @@ class GumbelMechanism(AbstractMechanism):
             nn.Linear(context, 32), nn.SiLU(), nn.Linear(32, 32), nn.SiLU(), nn.Linear(32, levels)
         )
 
-    def log_prob(
-        self, values: Float[Tensor, "batch"], context: Float[Tensor, "batch context"]
-    ) -> Float[Tensor, "batch"]:
-        """Log-probability."""
+    def log_prob(self, values: Values, context: Context) -> Values:
+        """Compute the log-probability."""
         return -functional.cross_entropy(self.logits(context), values.long(), reduction="none")
 
-    def abduct(
-        self,
-        values: Float[Tensor, "batch"],
-        context: Float[Tensor, "batch context"],
-        uniform: Float[Tensor, "batch draws"],
-    ) -> Float[Tensor, "batch noise"]:
-        """Draw from the posterior of the noise: see :func:`gumbel_posterior`."""
+    def abduct(self, values: Values, context: Context, uniform: Uniform) -> Noise:
+        """Sample the posterior of the noise: see :func:`gumbel_posterior`."""
         return gumbel_posterior(self.logits(context), values.long(), uniform)
 
-    def predict(
-        self, noise: Float[Tensor, "batch noise"], context: Float[Tensor, "batch context"]
-    ) -> Float[Tensor, "batch"]:
+    def predict(self, noise: Noise, context: Context) -> Values:
         """Take the largest."""
         return (self.logits(context) + noise).argmax(dim=1).double()
 
 
 def gumbel_posterior(
-    logits: Float[Tensor, "batch levels"],
-    observed: Int[Tensor, "batch"],
-    uniform: Float[Tensor, "batch draws"],
+    logits: Float[Tensor, "batch levels"], observed: Int[Tensor, "batch"], uniform: Uniform
 ) -> Float[Tensor, "batch levels"]:
-    r"""Gumbel noise given that the class k was the largest.
+    r"""Sample Gumbel noise given that class k was the largest.
 
-    The maximum is :math:`T = g + \operatorname{logsumexp}(\ell)` whichever class attains it. So
-    :math:`u_k = T - \ell_k`, and the others are Gumbels cut off at the maximum:
+    The maximum is :math:`T = g + \operatorname{logsumexp}(\ell)`, whichever class attains it. So
+    :math:`u_k = T - \ell_k`, and the others are Gumbels truncated at the maximum:
 
     .. math:: u_j = -\log(e^{-(g_j + \ell_j)} + e^{-T}) - \ell_j
 
-    Without the logsumexp, as in several public codes, the observed class is not returned.
+    Without the logsumexp, as in several public codes, prediction does not return the observed
+    class.
 
     Args:
-        logits: :math:`\ell`.
-        observed: The class k.
-        uniform: In (0, 1): one number for the maximum, then one for each level.
+        logits: Logits :math:`\ell`.
+        observed: Observed class k.
+        uniform: Numbers in (0, 1): one for the maximum, then one for each level.
     """
     gumbel = -torch.log(-torch.log(uniform.clamp(min=torch.finfo(uniform.dtype).tiny)))
     top = gumbel[:, :1] + logits.logsumexp(dim=1, keepdim=True)
     below = -torch.logaddexp(-(gumbel[:, 1:] + logits), -top)
-    # A margin far above rounding and far below anything else: no tie, so k wins always.
+    # A margin far above rounding and far below anything else: without ties, k always wins.
     below = below.minimum(top - 1e-9)
     return torch.where(functional.one_hot(observed, logits.shape[1]).bool(), top, below) - logits

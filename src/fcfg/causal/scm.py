@@ -1,10 +1,10 @@
 r"""The structural causal model over attributes: :math:`a_k := f_k(pa_k, u_k)` (Sec. 2).
 
-A root follows its marginal: its noise is its own value, and there is nothing to fit. A node
-with parents has a mechanism of :mod:`fcfg.causal.mechanisms`.
+The noise of a root is its own value, so there is nothing to fit. A node with parents has a
+mechanism of :mod:`fcfg.causal.mechanisms`.
 
-Counterfactuals follow Pearl: abduct the noise, set the intervention, recompute descendants
-only. Everything else comes back bit by bit as it was. All of it is computed in float64.
+Counterfactuals follow Pearl: abduct the noise, set the intervention, recompute its descendants.
+All other attributes stay exactly as they were. Everything is computed in float64.
 
 References:
     Deep structural causal models for tractable counterfactual inference (Pawlowski et al., 2020).
@@ -40,7 +40,7 @@ def check_graph(space: AttributeSpace, graph: CausalGraph) -> None:
             "causal graph",
             expected=f"exactly the attributes {list(space.names)} as nodes",
             got=list(graph.nodes),
-            do="add what is missing with [] as its parents, remove the rest",
+            do="add missing attributes with [] as their parents, remove the rest",
         )
 
 
@@ -54,11 +54,11 @@ class StructuralCausalModel(nn.Module):
     >>> scm.act(faces, {"smiling": lambda smiling: 1 - smiling}, noise={})
     {'smiling': array([1, 0]), 'male': array([1, 1])}
 
-    A graph of roots alone, as above, needs no fitting.
+    A graph of roots only, as above, needs no fitting.
 
     Args:
-        space: The attributes.
-        graph: Over exactly these attributes.
+        space: Attributes.
+        graph: Causal graph over exactly these attributes.
     """
 
     def __init__(self, space: AttributeSpace, graph: CausalGraph) -> None:
@@ -70,13 +70,13 @@ class StructuralCausalModel(nn.Module):
 
     @property
     def fitted_parents(self) -> dict[str, tuple[str, ...]]:
-        """For every fitted node the parents it was fitted on."""
+        """Parents that every fitted node was fitted on."""
         modules = cast(Iterable[AbstractMechanism], self.mechanisms.values())
         names = (key.removeprefix("p(").removesuffix(")") for key in self.mechanisms)
         return {name: module.parents for name, module in zip(names, modules, strict=True)}
 
     def add_mechanism(self, node: str, parents: Sequence[str]) -> None:
-        """Give a node a new mechanism of its kind, whose weights are to be loaded."""
+        """Add an untrained mechanism, into which weights can be loaded."""
         self.mechanisms[_key(node)] = self._new_mechanism(node, parents)
 
     def _new_mechanism(self, node: str, parents: Sequence[str]) -> AbstractMechanism:
@@ -99,15 +99,16 @@ class StructuralCausalModel(nn.Module):
         """Fit every node that has parents by maximum likelihood.
 
         Args:
-            table: A column for each attribute.
-            seed: Of the initial weights and the batches, node by node.
-            steps: Of Adam, for each node, with a cosine decay.
-            batch_size: Rows in each step.
-            learning_rate: At the start.
-            on_step: Told the node, the step and the mean negative log-likelihood.
+            table: Column of every attribute.
+            seed: Seed for initial weights and batches.
+            steps: Number of steps of Adam for each node.
+            batch_size: Number of rows in each step.
+            learning_rate: Initial learning rate; it decays along a cosine.
+            on_step: Callback invoked after every step with the node, the step and the mean
+                negative log-likelihood.
 
         Returns:
-            For every node its mean negative log-likelihood over the whole table, in nats.
+            Mean negative log-likelihood of every node over the whole table, in nats.
         """
         columns = self.space.parse(table)
         check_integer("fit, steps", steps, 1, 10**9, do="1000 is the default")
@@ -124,47 +125,35 @@ class StructuralCausalModel(nn.Module):
                     got=f"{columns[node][0]} in all {len(columns[node])} rows",
                     do="add rows, or make it a root of the graph",
                 )
-        return {
-            node: self._fit_node(node, columns, seed, steps, batch_size, learning_rate, on_step)
-            for node in self._children()
-        }
+        losses: dict[str, float] = {}
+        for node in self._children():
+            values, context = _tensor(columns[node]), self._context(node, columns)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(stream_seed(seed, node))
+                mechanism = self._new_mechanism(node, self.graph.parents[node])
+            if isinstance(mechanism, FlowMechanism):
+                mechanism.standardise(values)
+            generator = torch.Generator().manual_seed(stream_seed(seed, node))
+            optimiser = torch.optim.Adam(mechanism.parameters(), lr=learning_rate)
+            decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+            for step in range(steps):
+                rows = slice(None)
+                if len(values) > batch_size:
+                    rows = torch.randint(len(values), (batch_size,), generator=generator)
+                loss = -mechanism.log_prob(values[rows], context[rows]).mean()
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                decay.step()
+                if on_step is not None:
+                    on_step(node, step, loss.item())
+            mechanism.requires_grad_(False)
+            self.mechanisms[_key(node)] = mechanism  # not earlier: a fit may be interrupted
+            losses[node] = -mechanism.log_prob(values, context).mean().item()
+        return losses
 
     def _children(self) -> list[str]:
         return [node for node in self.graph.order if self.graph.parents[node]]
-
-    def _fit_node(
-        self,
-        node: str,
-        columns: Table,
-        seed: int,
-        steps: int,
-        batch_size: int,
-        learning_rate: float,
-        on_step: OnFit | None,
-    ) -> float:
-        values, context = _tensor(columns[node]), self._context(node, columns)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(stream_seed(seed, node))
-            mechanism = self._new_mechanism(node, self.graph.parents[node])
-        if isinstance(mechanism, FlowMechanism):
-            mechanism.standardise(values)
-        generator = torch.Generator().manual_seed(stream_seed(seed, node))
-        optimiser = torch.optim.Adam(mechanism.parameters(), lr=learning_rate)
-        decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-        for step in range(steps):
-            rows = slice(None)
-            if len(values) > batch_size:
-                rows = torch.randint(len(values), (batch_size,), generator=generator)
-            loss = -mechanism.log_prob(values[rows], context[rows]).mean()
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            decay.step()
-            if on_step is not None:
-                on_step(node, step, loss.item())
-        mechanism.requires_grad_(False)
-        self.mechanisms[_key(node)] = mechanism  # only now: an interrupted fit is no fit
-        return -mechanism.log_prob(values, context).mean().item()
 
     @torch.no_grad()
     def abduct(
@@ -175,14 +164,14 @@ class StructuralCausalModel(nn.Module):
         seed: int = 0,
         keys: Keys | None = None,
     ) -> dict[str, Float64[Tensor, "batch noise"]]:
-        """Noise behind factual attributes.
+        """Infer the noise behind factual attributes.
 
         Args:
             table: Factual columns.
-            nodes: Which nodes; all that have parents by default.
-            seed: Of what a discrete value leaves open.
-            keys: An integer or string for each row. A row's noise depends on the seed and its
-                key alone, never on its neighbours; its position by default.
+            nodes: Nodes to abduct; by default all that have parents.
+            seed: Seed for sampling discrete exogenous noise.
+            keys: An integer or string for each row, by default its position. The noise of a row
+                depends only on the seed and its key, never on other rows.
         """
         columns = self.space.parse(table)
         nodes = self._children() if nodes is None else list(nodes)
@@ -204,16 +193,16 @@ class StructuralCausalModel(nn.Module):
         do: Mapping[str, Intervention],
         noise: Mapping[str, Tensor],
     ) -> Table:
-        """Attributes under an intervention (Algorithm 2).
+        """Compute the attributes under an intervention (Algorithm 2).
 
         Args:
             table: Factual columns.
-            do: For every target a value, a column, or a function of the factual column.
-            noise: Of at least the descendants of the targets.
+            do: A value, a column, or a function of the factual column for every target.
+            noise: Noise of at least the descendants of the targets.
 
         Returns:
-            A column for each attribute: targets as set, descendants recomputed, all others bit
-            by bit as they came in.
+            A column for each attribute: targets as set, descendants recomputed, all others
+            unchanged.
         """
         check_is("intervention", do, Mapping, "a mapping from names to values")
         affected = self.graph.affected(do)
@@ -221,7 +210,7 @@ class StructuralCausalModel(nn.Module):
         if missing:
             raise InputError(
                 "noise",
-                expected=f"that of the descendants of {list(do)}",
+                expected=f"the noise of the descendants of {list(do)}",
                 got=f"none for {sorted(missing)}",
                 do="abduct it first",
             )
@@ -252,7 +241,7 @@ class StructuralCausalModel(nn.Module):
 
 
 def _key(node: str) -> str:
-    """Where a node's mechanism is kept: a name that no attribute of a module can have."""
+    """Return the key of a node's mechanism, a name that no attribute of a module can have."""
     return f"p({node})"
 
 
@@ -278,7 +267,7 @@ def _checked_keys(keys: Keys | None, rows: int) -> list[int | str]:
 def _uniform(
     key_stream: int, keys: Sequence[int | str], draws: int
 ) -> Float64[Tensor, "batch draws"]:
-    """Uniform numbers, each row from a counter-based generator of its own."""
+    """Draw uniform numbers, each row from its own counter-based generator."""
     rows = np.empty((len(keys), draws))
     for row, key in enumerate(keys if draws else ()):
         word = stream_seed(0, key) if isinstance(key, str) else int(key) % 2**64

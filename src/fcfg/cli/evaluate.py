@@ -1,4 +1,4 @@
-"""``fcfg evaluate``: a table of the paper, or a sweep of one's own, on a model."""
+"""``fcfg evaluate``: measure a model with an experiment of the paper, or with your own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fcfg.cli.options import (
+    BatchSize,
+    Commit,
+    Device,
+    Grid,
+    Model,
+    Precision,
+    Shard,
+    Solver,
+    Steps,
+)
 from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,25 +27,27 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[
-        str, typer.Argument(help="Folder of a model, or the name of a shipped one.")
-    ] = "",
+    model: Model = "",
     experiment: Annotated[
         str,
         typer.Argument(
-            help="Name of an experiment (see --list): a kind, such as core, which is built from "
-            "the model's attributes, or portraits/core; or a YAML file."
+            help="Name of an experiment (see --list): a kind such as core, built from the model's "
+            "attributes; a name such as portraits/core; or a YAML file."
         ),
     ] = "",
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where to write; by default in runs/evaluate."),
+        typer.Option(metavar="FOLDER", help="Output folder, by default in runs/evaluate."),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The data set, if it is not where it was in training."),
+        typer.Option(
+            metavar="DIR", help="Folder of the data set, if it has moved since training."
+        ),
     ] = None,
-    images: Annotated[int | None, typer.Option(metavar="N", help="At most so many.")] = None,
+    images: Annotated[
+        int | None, typer.Option(metavar="N", help="Largest number of images.")
+    ] = None,
     sampling: Annotated[
         str | None,
         typer.Option(
@@ -46,74 +59,48 @@ def evaluate(
     quality: Annotated[
         str | None, typer.Option(metavar="default|paper", help="The same, by name alone.")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="N", help="Number of steps, there and back.")
-    ] = None,
-    solver: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
-    ] = None,
-    grid: Annotated[
-        str | None, typer.Option(metavar="uniform|log-snr|karras", help="Spacing of the steps.")
-    ] = None,
+    steps: Steps = None,
+    solver: Solver = None,
+    grid: Grid = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Of all that is drawn at random.")
+        int | None, typer.Option(metavar="N", help="Seed of all random draws.")
     ] = None,
     reverse: Annotated[
-        bool | None, typer.Option(help="Whether to go back, too; the experiment says by default.")
+        bool | None,
+        typer.Option(help="Reverse counterfactuals, too; by default as the experiment says."),
     ] = None,
-    shard: Annotated[
-        str,
-        typer.Option(
-            metavar="I/N",
-            help="Work on part I of N, counted from 0, of the images; by default on that of this "
-            "process, under 'accelerate launch' or torchrun.",
-        ),
-    ] = "",
-    batch_size: Annotated[
-        str,
-        typer.Option(metavar="N|auto", help="The most network rows at once; or as many as fit."),
-    ] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|float32|tf32|bf16",
-            help="Of the network, tf32 on a GPU by default; the sampler has float32.",
-        ),
-    ] = "auto",
+    shard: Shard = "",
+    batch_size: BatchSize = "auto",
+    precision: Precision = "auto",
     compile: Annotated[
-        bool, typer.Option("--compile", help="Compile the network first; worth it on a GPU.")
+        bool, typer.Option("--compile", help="Compile the network first, which helps on a GPU.")
     ] = False,
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to run.")] = "auto",
+    device: Device = "auto",
     lpips: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Weights of LPIPS; see docs/metrics.md.")
+        Path | None, typer.Option(metavar="FILE", help="Weights of LPIPS (docs/metrics.md).")
     ] = None,
     inception: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Weights of FID's network.")
+        Path | None, typer.Option(metavar="FILE", help="Weights of the network of FID.")
     ] = None,
     cache: Annotated[
         Path,
-        typer.Option(metavar="FOLDER", help="Where abductions are kept for other experiments."),
+        typer.Option(metavar="FOLDER", help="Folder that keeps abductions for other experiments."),
     ] = Path("runs/abductions"),
-    report: Annotated[
-        bool, typer.Option(help="Write the report, too, once all rows are there.")
-    ] = True,
-    commit: Annotated[
-        str | None, typer.Option(help="Of the code, where git cannot be asked.")
-    ] = None,
+    report: Annotated[bool, typer.Option(help="Write the report when all rows are there.")] = True,
+    commit: Commit = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Print the experiment as YAML, and stop.")
+        bool, typer.Option("--show", help="Print the experiment as YAML and exit.")
     ] = False,
     list_all: Annotated[
         bool,
-        typer.Option("--list", help="List the experiments, or those that fit MODEL, and stop."),
+        typer.Option("--list", help="List the experiments, or those that fit MODEL, and exit."),
     ] = False,
 ) -> None:
-    """Evaluate a model: a table of the paper, or a sweep of your own, with intervals.
+    """Evaluate a model on a table of the paper, or on your own sweep, with intervals.
 
-    Every question is asked of the same held-out images; the noise behind each image is inferred
-    once. Rows are written as they are finished: stop it whenever you like, and run the same
-    command to go on. Several processes share a run, each with its --shard, in the same folder.
+    Every question is asked of the same held-out images, and the noise behind each image is
+    inferred once. Interrupted runs resume with the same command. Several processes can share a
+    run: give each its own --shard, and all the same folder.
 
     Examples:
       fcfg evaluate --list runs/faces
@@ -143,66 +130,65 @@ def evaluate(
                 got="none",
                 do=f"see '{' '.join(['fcfg evaluate --list', *filter(None, [model])])}'",
             )
-    chosen: Mapping[str, str | int | None] = {"steps": steps, "solver": solver, "grid": grid}
+    parts: Mapping[str, str | int | None] = {"steps": steps, "solver": solver, "grid": grid}
     if sampling is not None or quality is not None:
         from fcfg.sampling import combine_sampling
 
-        chosen = combine_sampling(
+        parts = combine_sampling(
             sampling or "default", quality=quality, solver=solver, grid=grid, steps=steps
         ).to_json()
     graph = read_graph(model) if model and experiment in OWN else None
-    changes = {"images": images, "seed": seed, "reverse": reverse, **chosen}
-    asked = find_experiment(experiment, graph=graph, **changes)
+    changes = {"images": images, "seed": seed, "reverse": reverse, **parts}
+    chosen = find_experiment(experiment, graph=graph, **changes)
     if show:
-        print(to_yaml(asked), end="")
+        print(to_yaml(chosen), end="")
         return
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
     from fcfg.cli.progress import ProgressReporter, share_bar
     from fcfg.evaluation.evaluation import Evaluation
-    from fcfg.evaluation.evaluators import find_instruments, judge_of
-    from fcfg.evaluation.provenance import circumstances
+    from fcfg.evaluation.measurements import find_evaluators, judge_of
+    from fcfg.evaluation.provenance import collect_provenance
     from fcfg.evaluation.subset import choose_subset
     from fcfg.pipeline.runtime import Execution
 
     part = chosen_shard(shard)
-    first = bool(shard) or part[0] == 0  # of several processes on one terminal, one speaks
-    execution, place = Execution(precision), chosen_device(device)
-    pipeline = load(model).to(place).prepare(precision)
-    judge_of(pipeline)  # or a refusal, before images are read
-    with ProgressReporter(quiet=not first) as reporter:
-        subset = choose_subset(pipeline, asked, data=data, on_progress=reporter.progress)
+    is_first = bool(shard) or part[0] == 0  # one process of several on a terminal prints
+    execution, target = Execution(precision), chosen_device(device)
+    pipeline = load(model).to(target).prepare(precision)
+    judge_of(pipeline)  # refuses a model without a judge before images are read
+    with ProgressReporter(quiet=not is_first) as reporter:
+        subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name
     height, width = subset.images.shape[-2:]
     evaluation = Evaluation(
         pipeline,
-        asked,
+        chosen,
         subset,
-        find_instruments(pipeline, lpips, inception, fid=asked.fid, size=min(height, width)),
-        out or Path("runs/evaluate") / name / asked.name,
+        find_evaluators(pipeline, lpips, inception, fid=chosen.fid, size=min(height, width)),
+        out or Path("runs/evaluate") / name / chosen.name,
         model=name,
-        circumstances=circumstances(
-            place, execution.on(place).precision, compiled=compile, commit=commit
+        provenance=collect_provenance(
+            target, execution.on(target).precision, compiled=compile, commit=commit
         ),
         shard=part,
         batch_size=chosen_rows(batch_size, pipeline.denoiser, (height, width)),
         cache=cache,
     )
-    evaluation.check_place()  # or a refusal, before anything is said
-    at_once = evaluation.images_at_once  # an abduction's rows, of which those of others are made
-    pipeline.prepare(precision, compile=compile, batch_size=at_once)
-    if first:
-        _announce(evaluation, place)
+    evaluation.is_finished()  # refuses a folder with another run before anything is printed
+    pipeline.prepare(precision, compile=compile, batch_size=evaluation.block_size)
+    if is_first:
+        _announce(evaluation, target)
     try:
-        with share_bar(quiet=not first) as share:
-            result = evaluation.run(share)
+        with share_bar(quiet=not is_first) as on_progress:
+            result = evaluation.run(on_progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"interrupted; what is finished is in {evaluation.out}, run the same command to go on"
+            f"interrupted; finished rows are in {evaluation.out}, run the same command to resume"
         ) from None
     _show(result, evaluation.out, report=report)
 
 
-def _announce(evaluation: Evaluation, place: str) -> None:
+def _announce(evaluation: Evaluation, device: str) -> None:
     from fcfg.metrics import MIN_IMAGES
     from fcfg.reports.wording import too_few
 
@@ -212,11 +198,11 @@ def _announce(evaluation: Evaluation, place: str) -> None:
     whole = " (the whole test split)" if subset.about.get("of") == count else ""
     print(
         f"{count} images{whole}, {questions} questions of each, "
-        f"{experiment.steps} steps, on {place}"
+        f"{experiment.steps} steps, on {device}"
     )
     if count < MIN_IMAGES:
         print(f"  {too_few(count)}")
-    for name, about in evaluation.instruments.about.items():
+    for name, about in evaluation.evaluators.about.items():
         if "missing" in about:
             print(f"  {name}: {about['missing']}")
     print(f"  results: {evaluation.out}", flush=True)

@@ -180,9 +180,8 @@ class Denoiser(nn.Module):
         """
         for name, p in {"p_null": p_null, "p_group": p_group}.items():
             if not 0 <= p <= 1:
-                raise InputError(
-                    name, expected="a probability from 0 to 1", got=p, do="the paper has 0.5 and 0"
-                )
+                expected, do = "a probability from 0 to 1", "the paper has 0.5 and 0"
+                raise InputError(name, expected=expected, got=p, do=do)
         space = self.embedder.space
         if groups is None:
             groups = Partition({name: [name] for name in space.names})

@@ -1,6 +1,6 @@
 r"""The attribute-split conditioning embedder (Sec. 3.1).
 
-Each attribute has a network of its own, so that each owns one block of the condition:
+Each attribute has its own network and its own block of the condition:
 
 .. math:: c = \operatorname{concat}(\mathcal E_1(pa_1), \dots, \mathcal E_K(pa_K))
 
@@ -17,7 +17,7 @@ from fcfg.causal.attributes import AttributeSpace
 
 
 class AttributeEmbedder(nn.Module):
-    """One small network for each attribute: value, ``width``, ``width``, with SiLU between.
+    """One network per attribute: two linear layers of size ``width`` with SiLU between them.
 
     >>> from fcfg.causal.attributes import Binary
     >>> embedder = AttributeEmbedder(AttributeSpace([Binary("smiling"), Binary("male")]))
@@ -27,7 +27,7 @@ class AttributeEmbedder(nn.Module):
     2240
 
     Args:
-        space: The attributes, in the order of their blocks.
+        space: Attributes in the order of their blocks.
         width: Size d of a block.
     """
 
@@ -46,7 +46,7 @@ class AttributeEmbedder(nn.Module):
         return len(self.space) * self.width
 
     def forward(self, values: Float[Tensor, "batch values"]) -> Float[Tensor, "batch condition"]:
-        """Embed what :meth:`fcfg.causal.attributes.AttributeSpace.encode` gave."""
+        """Embed the output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`."""
         columns = values.split(self.space.widths, dim=1)
         blocks = [branch(column) for branch, column in zip(self.branches, columns, strict=True)]
         return torch.cat(blocks, dim=1)
@@ -60,8 +60,8 @@ class AttributeEmbedder(nn.Module):
             \delta_1^{(m)} \mathcal E_1(pa_1), \dots, \delta_K^{(m)} \mathcal E_K(pa_K))
 
         Args:
-            condition: What :meth:`forward` gave.
-            keep: Which attributes stay, image by image, or one row for all.
+            condition: Output of :meth:`forward`.
+            keep: True for attributes that are kept; a row per image, or one row for all.
         """
         blocks = condition.unflatten(1, (len(self.space), self.width))
         return torch.where(keep[..., None], blocks, torch.zeros_like(blocks)).flatten(1)

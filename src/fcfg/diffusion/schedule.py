@@ -1,10 +1,10 @@
-r"""The noise schedule, and the conversions between what networks predict (Sec. 2.1).
+r"""The noise schedule, and conversions between the outputs of networks (Sec. 2.1).
 
 .. math:: x_t = \sqrt{\alpha_t}\, x_0 + \sqrt{1 - \alpha_t}\, \epsilon
 
 The paper's :math:`\alpha_t` is the cumulative product that other libraries write
-:math:`\bar\alpha_t`. Code speaks of ``signal(t)`` :math:`= \sqrt{\alpha_t}` and ``noise(t)``
-:math:`= \sqrt{1 - \alpha_t}` instead. Time 0 is the clean image, time T pure noise.
+:math:`\bar\alpha_t`. The code uses ``signal(t)`` :math:`= \sqrt{\alpha_t}` and ``noise(t)``
+:math:`= \sqrt{1 - \alpha_t}`. Time 0 is the clean image, time T pure noise.
 
 References:
     Denoising diffusion probabilistic models (Ho et al., 2020), linear schedule.
@@ -37,7 +37,7 @@ class NoiseSchedule:
 
     Args:
         kind: 'linear' (CelebA-HQ, MIMIC-CXR in the paper) or 'cosine' (EMBED).
-        steps: The number T of times. The linear schedule keeps its end points whatever T is.
+        steps: Number T of times. The end points of the linear schedule do not depend on it.
     """
 
     kind: Kind = "linear"
@@ -49,14 +49,14 @@ class NoiseSchedule:
     )
 
     def __post_init__(self) -> None:
-        """Refuse an unknown kind, and too few steps for a legal variance; compute the levels."""
+        """Refuse an unknown kind and too few steps, then compute the levels."""
         check_among("noise schedule", self.kind, get_args(Kind))
         check_integer("noise schedule, steps", self.steps, 25, 100_000, do="the paper has 1000")
         object.__setattr__(self, "alpha", self._alpha())
         object.__setattr__(self, "_levels", {})
 
     def _alpha(self) -> Float[Tensor, "times"]:
-        with torch.device("cpu"):  # whatever the default of the moment
+        with torch.device("cpu"):  # even if the default device is another one
             if self.kind == "linear":
                 scale = 1000 / self.steps
                 beta = torch.linspace(1e-4 * scale, 0.02 * scale, self.steps, dtype=torch.float64)
@@ -75,7 +75,7 @@ class NoiseSchedule:
         return self._on(t.device)[1][t]
 
     def _on(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Signal and noise at all times, kept on every device where they were asked for."""
+        """Return signal and noise at all times, cached by device."""
         if device not in self._levels:
             levels = self.alpha.sqrt(), (1 - self.alpha).sqrt()
             self._levels[device] = (levels[0].to(device), levels[1].to(device))
@@ -83,7 +83,7 @@ class NoiseSchedule:
 
 
 def clean_image(x_t: Tensor, eps: Tensor, signal: Tensor, noise: Tensor) -> Tensor:
-    r"""Clean image a noise prediction stands for.
+    r"""Convert a noise prediction to the clean image.
 
     .. math:: \hat x_0 = (x_t - \sqrt{1 - \alpha_t}\, \epsilon) / \sqrt{\alpha_t}
     """
@@ -93,7 +93,7 @@ def clean_image(x_t: Tensor, eps: Tensor, signal: Tensor, noise: Tensor) -> Tens
 def noise_from_output(
     output: Tensor, x_t: Tensor, signal: Tensor, noise: Tensor, kind: Parameterisation
 ) -> Tensor:
-    r"""Turn what a network predicts into the noise prediction, the pivot of this package.
+    r"""Convert the output of a network to a noise prediction.
 
     .. math::
         \epsilon = \begin{cases}
@@ -112,9 +112,9 @@ def noise_from_output(
 def training_target(
     x_0: Tensor, eps: Tensor, signal: Tensor, noise: Tensor, kind: Parameterisation
 ) -> Tensor:
-    r"""What a network of this parameterisation should predict.
+    r"""Compute the training target of a network.
 
-    The inverse of :func:`noise_from_output`; the velocity is
+    This is the inverse of :func:`noise_from_output`; the velocity is
     :math:`v = \sqrt{\alpha_t}\, \epsilon - \sqrt{1 - \alpha_t}\, x_0`.
     """
     if kind == "noise":

@@ -1,25 +1,29 @@
-"""Experiments: which questions are asked of a model, the answers, and what they amount to."""
+"""Experiments: questions asked of a model, the answers, and their summary."""
 
 from fcfg.evaluation.evaluation import Evaluation
-from fcfg.evaluation.evaluators import Instruments, find_instruments
 from fcfg.evaluation.experiment import Experiment
+from fcfg.evaluation.measurements import Evaluators, find_evaluators
 from fcfg.evaluation.presets import experiments, find_experiment
 from fcfg.evaluation.result_files import Result, read_results
 from fcfg.evaluation.subset import Subset, choose_subset
 from fcfg.evaluation.summary import Cell, Summary, summarise
+from fcfg.support.moved import renamed
 
 __all__ = [
     "Cell",
     "Evaluation",
+    "Evaluators",
     "Experiment",
-    "Instruments",
     "Result",
     "Subset",
     "Summary",
     "choose_subset",
     "experiments",
+    "find_evaluators",
     "find_experiment",
-    "find_instruments",
     "read_results",
     "summarise",
 ]
+
+_RENAMED = {"Instruments": "Evaluators", "find_instruments": "find_evaluators"}
+__getattr__ = renamed(__name__, _RENAMED)

@@ -1,7 +1,7 @@
 """The noise behind images, kept on disk: inferred once, used by every setting and experiment.
 
-One file an image, named by a digest of everything the noise depends on: the model, the image, its
-attributes, the solver and the grid of times. The folder can be deleted at any time.
+Each image has a file, named by a digest of everything the noise depends on: the model, the image,
+its attributes, the solver and the grid of times. The folder can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from fcfg.causal.attributes import Table
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction
-from fcfg.sampling import OnStep, SamplingConfig, Trajectory, as_solver
+from fcfg.sampling import OnStep, SamplingConfig, Trajectory
 from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import hex_digest
@@ -31,29 +31,24 @@ class AbductionCache:
 
     Args:
         pipeline: The model.
-        digest: Of its weights and configuration, and of how it computes.
-        steps: From image to noise.
-        solver: How they are taken, as text.
-        grid: Where they are.
-        folder: Where to keep the noise, or nowhere.
-        batch_size: The most network rows at once.
+        digest: Digest of its weights and configuration, and of how it computes.
+        sampling: Sampling settings.
+        folder: Folder that keeps the noise, or None to keep nothing.
+        batch_size: Largest number of network rows per call.
     """
 
     def __init__(
         self,
         pipeline: CounterfactualPipeline,
         digest: str,
+        sampling: SamplingConfig,
         *,
-        steps: int,
-        solver: str = "ddim",
-        grid: str = "uniform",
         folder: Path | None,
         batch_size: int,
     ) -> None:
         self.pipeline, self.folder, self.batch_size = pipeline, folder, batch_size
-        self.sampling = SamplingConfig(as_solver(solver), grid, steps)
-        self.times = self.sampling.times(pipeline.denoiser.schedule)
-        self._model = digest
+        self.sampling, self._digest = sampling, digest
+        self.times = sampling.times(pipeline.denoiser.schedule)
 
     def __call__(
         self,
@@ -61,15 +56,14 @@ class AbductionCache:
         attributes: Table,
         on_step: OnStep | None = None,
     ) -> Abduction:
-        """The noise behind images, from the disk where all of it is there."""
+        """Return the noise behind images, from the disk if all of it is there."""
         keys = image_keys(images)
         paths = [self._path(key, attributes, row) for row, key in enumerate(keys)]
-        shape = images.shape[1:]
-        found = [None if path is None else _read(path, shape) for path in paths]
-        whole = [piece for piece in found if piece is not None]
-        if len(whole) == len(found):
-            trajectory = Trajectory.joined(whole)
-            return Abduction(trajectory, attributes, keys, self.times, self.sampling.solver)
+        kept = [None if path is None else _read(path, images.shape[1:]) for path in paths]
+        whole = [piece for piece in kept if piece is not None]
+        if len(whole) == len(kept):
+            trajectory, solver = Trajectory.joined(whole), self.sampling.solver
+            return Abduction(trajectory, attributes, keys, self.times, solver)
         abduction = self.pipeline.abduct(
             images,
             attributes,
@@ -81,9 +75,9 @@ class AbductionCache:
         if not bool(abduction.trajectory.x.isfinite().all()):
             raise InputError(
                 "model",
-                expected="a network whose answers are finite numbers",
+                expected="a network whose outputs are finite numbers",
                 got="NaN or infinity when the noise behind images was inferred",
-                do="look at its training; more steps, or float32, may help a healthy one",
+                do="check its training; more steps, or float32, may help a healthy one",
             )
         for row, path in enumerate(paths):
             if path is not None:
@@ -94,7 +88,7 @@ class AbductionCache:
         if self.folder is None:
             return None
         values = {name: np.asarray(column[row]).item() for name, column in attributes.items()}
-        parts = [self._model, key, values, repr(self.sampling.solver), self.times]
+        parts = [self._digest, key, values, repr(self.sampling.solver), self.times]
         digest = hex_digest(json.dumps(parts))
         return self.folder / digest[:2] / f"{digest}.safetensors"
 
@@ -110,7 +104,7 @@ def _write(path: Path, trajectory: Trajectory, row: int) -> None:
 
 
 def _read(path: Path, shape: torch.Size) -> Trajectory | None:
-    """None where there is no whole file, or one of something else."""
+    """Return the noise in a file; None if it is missing, incomplete or something else."""
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

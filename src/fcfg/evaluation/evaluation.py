@@ -1,106 +1,124 @@
 """An experiment on a model: resumable, in any number of shards.
 
-Whatever was written when a run is stopped stays; the same command goes on behind it, and gives the
-same rows. Several processes or machines share a run by its folder, each with a shard of its own.
+The noise behind a block of images is inferred once; then every question is answered and measured,
+and its rows are appended to the result file. Interrupted runs resume where they stopped, with the
+same rows. Several processes or machines share a run by its folder, each with its own shard.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from torch import Tensor
+
+from fcfg.datasets import portraits
 from fcfg.evaluation.abductions import AbductionCache
-from fcfg.evaluation.distances import FeatureFiles, missing_distances
-from fcfg.evaluation.evaluators import Instruments
-from fcfg.evaluation.experiment import Experiment
-from fcfg.evaluation.pictures import INDEX, remove_pictures
-from fcfg.evaluation.progress import Costs, OnProgress
-from fcfg.evaluation.provenance import without_folders
-from fcfg.evaluation.result_files import (
-    JSON,
-    SCHEMA,
-    Result,
-    ResultFile,
-    check_same_question,
-    check_same_run,
-    read_results,
+from fcfg.evaluation.experiment import Experiment, targets_of
+from fcfg.evaluation.measurements import (
+    THRESHOLD,
+    Answer,
+    Evaluators,
+    Truth,
+    real_entries,
+    row_entries,
 )
-from fcfg.evaluation.result_lines import read_lines
-from fcfg.evaluation.runner import THRESHOLD, Answers, Plan
-from fcfg.evaluation.subset import Subset
+from fcfg.evaluation.pictures import PictureFiles
+from fcfg.evaluation.progress import BlockProgress, Costs
+from fcfg.evaluation.provenance import without_folders
+from fcfg.evaluation.result_files import Result, ResultFile
+from fcfg.evaluation.result_schema import JSON, SCHEMA
+from fcfg.evaluation.run_folder import RunFolder
+from fcfg.evaluation.subset import Block, Subset, draw_targets
+from fcfg.guidance import Guidance
+from fcfg.metrics import image_mae
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.records import Abduction, Action
 from fcfg.support.errors import InputError, check_integer
-from fcfg.support.files import single_writer
 from fcfg.support.hashing import digest_of
-from fcfg.support.outputs import check_folder, make_folder
+from fcfg.support.images import image_keys
+from fcfg.support.outputs import check_folder
+from fcfg.support.progress import OnProgress
 from fcfg.support.shards import check_shard, strided_rows
 from fcfg.version import __version__
 
-_BLOCK = {"cpu": 32, "cuda": 1024}  # the most images, where nobody says how many
+_BLOCK = {"cpu": 32, "cuda": 1024}  # default limit on the images of a block
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """An experiment on a model and images: everything but the running.
+    """An experiment on a model and images.
 
     Args:
         pipeline: The model, on its device.
-        experiment: The questions.
-        subset: The images.
-        instruments: What to measure with.
-        out: The folder of the run.
+        experiment: Questions to ask.
+        subset: Images to ask them of.
+        evaluators: Networks to measure with.
+        out: Folder of the run.
     """
 
     pipeline: CounterfactualPipeline
     experiment: Experiment
     subset: Subset
-    instruments: Instruments
+    evaluators: Evaluators
     out: Path
-    model: str = ""  #: how the caller calls it
-    circumstances: JSON | None = None  #: command, commit, environment
-    shard: tuple[int, int] = (0, 1)  #: which part of the images, of how many
-    batch_size: int = 256  #: the most network rows at once
-    block: int | None = None  #: images that are finished together
-    cache: Path | None = None  #: where to keep abductions
-    shown: int = 8  #: images of which pictures are kept
+    model: str = ""  #: name of the model in reports
+    provenance: JSON | None = None  #: command, commit, environment
+    shard: tuple[int, int] = (0, 1)  #: number of the shard, and how many there are
+    batch_size: int = 256  #: largest number of network rows per call
+    block: int | None = None  #: largest number of images that are finished together
+    cache: Path | None = None  #: folder that keeps abductions
+    pictures: int = 8  #: number of images to keep pictures of
 
     def __post_init__(self) -> None:
-        """Refuse what would fail after hours."""
+        """Refuse settings that would fail after hours."""
         check_folder(self.out)
         check_shard(self.shard, len(self.subset))
-        rows = max(self._costs.rows(*question) for question in self.experiment.questions)
+        rows = max(self.costs.rows(*question) for question in self.experiment.questions)
         check_integer("batch size", self.batch_size, rows, 10**9, do="raise it")
 
     @cached_property
-    def _costs(self) -> Costs:
-        pipeline = self.pipeline
-        return Costs(self.experiment, pipeline.graph, pipeline.denoiser.schedule)
+    def costs(self) -> Costs:
+        """Network rows of every question."""
+        return Costs(self.experiment, self.pipeline.graph, self.pipeline.denoiser.schedule)
 
     @cached_property
     def digest(self) -> str:
-        """Of the model."""
+        """Digest of the model."""
         return digest_of(self.pipeline.denoiser, self.pipeline.scm)
 
     @cached_property
-    def _abductions(self) -> AbductionCache:
+    def abductions(self) -> AbductionCache:
+        """The noise behind images, inferred or from the cache."""
         return AbductionCache(
             self.pipeline,
-            f"{self.digest} {(self.circumstances or {}).get('environment')}",
-            steps=self.experiment.steps,
-            solver=self.experiment.solver,
-            grid=self.experiment.grid,
+            f"{self.digest} {(self.provenance or {}).get('environment')}",
+            self.experiment.sampling,
             folder=self.cache,
             batch_size=self.batch_size,
         )
 
     @property
-    def images_at_once(self) -> int:
-        """Images that are finished together in a run that begins now: blocks are of one size."""
-        most = self.block or _BLOCK.get(self.pipeline.denoiser.device.type, 32)
-        mine = len(strided_rows(len(self.subset), self.shard))
-        return math.ceil(mine / math.ceil(mine / most))
+    def folder(self) -> RunFolder:
+        """The files of the run."""
+        return RunFolder(self.out, self.shard)
+
+    @property
+    def rows(self) -> list[int]:
+        """Numbers of the images of this shard."""
+        return list(strided_rows(len(self.subset), self.shard))
+
+    @property
+    def block_size(self) -> int:
+        """Images that are finished together in a new run; blocks have about equal size."""
+        limit = self.block or _BLOCK.get(self.pipeline.denoiser.device.type, 32)
+        count = len(self.rows)
+        return math.ceil(count / math.ceil(count / limit))
 
     @property
     def header(self) -> JSON:
@@ -123,112 +141,216 @@ class Evaluation:
             "graph": {node: list(p) for node, p in pipeline.graph.parents.items()},
             "questions": [list(question) for question in experiment.questions],
             "steps": experiment.steps,
-            "solver": repr(self._abductions.sampling.solver),
+            "solver": repr(experiment.sampling.solver),
             "grid": experiment.grid,
             "seed": experiment.seed,
             "continuous": experiment.continuous,
             "reverse": experiment.reverse,
             "threshold": THRESHOLD if self.subset.drawn is not None else None,
-            "metrics": self.instruments.about,
+            "metrics": self.evaluators.about,
             "shard": list(self.shard),
-            "block": self.images_at_once,
+            "block": self.block_size,
             "version": __version__,
-            **(self.circumstances or {"command": "", "commit": None, "environment": {}}),
+            **(self.provenance or {"command": "", "commit": None, "environment": {}}),
         }
 
-    def check_place(self) -> bool:
-        """Refuse a folder that holds another run, or an index of somebody else's pictures.
-
-        Returns:
-            Whether it holds all rows of this run already.
-        """
-        if not self._result_files():
-            self._check_index()
-        if not self._headers():
-            return False  # nothing, or a run that was killed before its first line was whole
-        result = read_results(self.out, unfinished=True)
-        check_same_run(self.out, self.header, result.header)
-        return not result.missing
+    def is_finished(self) -> bool:
+        """Return whether the folder holds all rows; refuse one that holds another run."""
+        return self.folder.is_finished(self.header)
 
     def discard(self) -> None:
-        """Remove a run of this experiment and model, and nothing else that may lie there."""
-        for header in self._headers():
-            check_same_question(self.out, self.header, header)
-        for path in self._result_files():
-            path.unlink()
-        FeatureFiles(self.out).remove()
-        remove_pictures(self.out)
-
-    @property
-    def _name(self) -> str:
-        number, count = self.shard
-        return f"results-{number}-of-{count}"
+        """Remove a run of this experiment and model from the folder, and no other files."""
+        self.folder.discard(self.header)
 
     def run(self, on_progress: OnProgress | None = None) -> Result:
-        """Answer what is not answered yet, and return what the folder holds then.
+        """Answer the open questions of this shard; return all results in the folder.
 
         Args:
-            on_progress: Told which share of this shard's work is done, after every step.
+            on_progress: Callback invoked after every step with the share of the work that is done.
         """
-        make_folder(self.out)
-        with single_writer(self.out, f".{self._name}.lock"):
-            file = ResultFile(self.out / f"{self._name}.jsonl")
-            if not self._result_files():
-                self._check_index()
-            self._check_shards()
-            header, *entries = file.begin(self.header)
-            read_results(self.out, unfinished=True)  # other shards are of this run, too
-            plan = Plan(
-                self.pipeline,
-                self.experiment,
-                self.subset,
-                self.instruments,
-                self._abductions,
-                self._costs,
-                self.out,
-                self.shard,
-                self.batch_size,
-                self.shown,
-            )
-            Answers(plan, file, entries, header["block"], on_progress).run()
-            return self._finished(file)
+        with self.folder.writing(self.header) as (file, lines):
+            _Runner(self, file, lines, on_progress).run()
+            return self.folder.completed(file)
 
-    def _result_files(self) -> list[Path]:
-        return sorted(self.out.glob("results-*-of-*.jsonl"))
 
-    def _headers(self) -> list[JSON]:
-        firsts = (next(read_lines(path, unfinished=True), None) for path in self._result_files())
-        return [first[1] for first in firsts if first is not None]
+class _Runner:
+    """Answers questions block by block, and writes the rows.
 
-    def _check_index(self) -> None:
-        """Refuse to replace the index of somebody else's pictures."""
-        if (self.out / INDEX).exists():
-            raise InputError(
-                f"out {self.out}",
-                expected="the folder of an evaluation, or a new one",
-                got=f"'{INDEX}' and no result file",
-                do="choose another --out, or move it",
-            )
+    Args:
+        evaluation: The run.
+        file: Result file of the shard.
+        lines: Lines of the file, the header first.
+        on_progress: Callback invoked after every step with the share of the work that is done.
+    """
 
-    def _check_shards(self) -> None:
-        """Refuse to go on in other parts: images would be answered twice."""
-        ending = f"-of-{self.shard[1]}.jsonl"
-        others = [path.name for path in self._result_files()]
-        other = next((name for name in others if not name.endswith(ending)), None)
-        if other is not None:
-            raise InputError(
-                f"results {self.out}",
-                expected="one number of shards",
-                got=f"{other} beside {self.shard[1]} of them",
-                do="go on with as many as it began with, or choose another --out",
-            )
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        file: ResultFile,
+        lines: Sequence[JSON],
+        on_progress: OnProgress | None,
+    ) -> None:
+        self.evaluation, self.file = evaluation, file
+        self.pipeline, self.experiment = evaluation.pipeline, evaluation.experiment
+        self.subset, self.judge = evaluation.subset, evaluation.evaluators.judge
+        self.features, self.costs = evaluation.folder.features, evaluation.costs
+        header, *entries = lines
+        size, rows = header["block"], evaluation.rows
+        self.blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
+        # The first shard keeps pictures of the first images of its first block.
+        count = min(evaluation.pictures, size) if evaluation.shard[0] == 0 else 0
+        self.pictured = self.subset.block(rows[:count])
+        self.pictures = PictureFiles(evaluation.out, self.pictured.names)
+        self.read = {entry["image"] for entry in entries if entry["kind"] == "real"}
+        self.done = {
+            (entry["do"], entry["guidance"], entry["image"])
+            for entry in entries
+            if entry["kind"] == "row"
+        }
+        self.keys = image_keys(self.subset.images)
+        self.interventions: dict[str, tuple[Action, Truth | None]] = {}
+        pending = self._pending(self.subset.block(self.blocks[0]))
+        self.without_pictures = [
+            (do, guidance)
+            for do, guidance in self.experiment.questions
+            if do and count and (do, guidance) not in pending
+            if self.pictures.lack("rows", do=do, guidance=guidance)
+        ]
+        images = len(rows) + count * bool(self.without_pictures)
+        self.progress = BlockProgress(self.costs, self.experiment.questions, images, on_progress)
 
-    def _finished(self, file: ResultFile) -> Result:
-        """What the folder holds now; whoever comes last adds what is of all images."""
-        with single_writer(self.out, ".distances.lock", wait=True):
-            result = read_results(self.out, unfinished=True)
-            further = [] if result.missing else missing_distances(result)
-            if further:
-                file.append(further)
-                result = read_results(self.out, unfinished=True)
-        return result
+    def run(self) -> None:
+        """Answer the open questions, and make missing pictures again."""
+        for rows in self.blocks:
+            self._run_block(self.subset.block(rows))
+        if self.pictured.rows:
+            self._remake_pictures()
+
+    def _pending(self, block: Block) -> list[tuple[str, str]]:
+        """Return questions that a block has no answers to, or whose features are broken."""
+        return [
+            question
+            for question in self.experiment.questions
+            if any((*question, name) not in self.done for name in block.names)
+            or self.features.is_broken(question, block.names)
+        ]
+
+    def _run_block(self, block: Block) -> None:
+        if not self.read.issuperset(block.names) or self.features.is_broken((), block.names):
+            self._measure_real(block)
+        pending = self._pending(block)
+        self.progress.begin_block(len(block.rows), pending)
+        if not pending:
+            return
+        abduction = self._abduct(block)
+        for question in pending:
+            self._measure_answer(question, block, self._answer(question, block, abduction))
+
+    def _measure_real(self, block: Block) -> None:
+        count = len(self.subset)
+        others = self.subset.images[[(row + count // 2) % count for row in block.rows]]
+        unrelated = image_mae(block.images, others).tolist() if count > 1 else [None]
+        reading = self.judge.read(block.images)
+        features = self.evaluation.evaluators.features(block.images, reading)
+        self.features.write((), block.names, features)
+        if self._is_pictured(block):
+            self.pictures.factual(block.images)
+        entries = real_entries(block, reading, unrelated, self.pipeline.space)
+        self.file.append(entry for entry in entries if entry["image"] not in self.read)
+
+    def _measure_answer(self, question: tuple[str, str], block: Block, answer: Answer) -> None:
+        do, guidance = question
+        evaluators, (_, truth) = self.evaluation.evaluators, self._intervention(do)
+        reading = self.judge.read(answer.images)
+        self.features.write(question, block.names, evaluators.features(answer.images, reading))
+        if do and self._is_pictured(block):
+            self.pictures.answer(do, guidance, answer.images, answer.reversed_images)
+        space = self.pipeline.space
+        entries = row_entries(question, block, answer, reading, truth, evaluators, space)
+        self.file.append(e for e in entries if (*question, e["image"]) not in self.done)
+
+    def _is_pictured(self, block: Block) -> bool:
+        names = self.pictured.names
+        return block.names[: len(names)] == names != ()
+
+    def _remake_pictures(self) -> None:
+        """Make pictures again that were removed from a finished block."""
+        block = self.pictured
+        if self.pictures.lack("factual"):
+            self.pictures.factual(block.images)
+        for do in self.experiment.do if self.subset.drawn is not None else ():
+            if self.pictures.lack("truth", do=do):
+                self._intervention(do)  # writes its pictures
+        if not self.without_pictures:
+            return
+        self.progress.begin_block(len(block.rows), self.without_pictures)
+        abduction = self._abduct(block)
+        for question in self.without_pictures:
+            answer = self._answer(question, block, abduction)
+            self.pictures.answer(*question, answer.images, answer.reversed_images)
+
+    def _abduct(self, block: Block) -> Abduction:
+        with self.progress.phase(up=1) as on_step:
+            return self.evaluation.abductions(block.images, block.attributes, on_step)
+
+    def _answer(self, question: tuple[str, str], block: Block, abduction: Abduction) -> Answer:
+        do, guidance = question
+        action, _ = self._intervention(do)
+        attributes = {name: column[block.rows] for name, column in action.attributes.items()}
+        action = replace(action, attributes=attributes)
+        batch_size, cost = self.evaluation.batch_size, self.costs.rows(do, guidance)
+        reversed_images = None
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "counterfactual: NaN")  # refused below
+            start = time.perf_counter()
+            with self.progress.phase(down=cost) as on_step:
+                pair = self.pipeline.predict(
+                    abduction,
+                    action,
+                    Guidance.parse(guidance),
+                    batch_size=batch_size,
+                    on_step=on_step,
+                )
+            seconds = (time.perf_counter() - start) / len(block.rows)
+            _check_finite(pair.images, f"do({do}) under {guidance}", block.names)
+            if do and self.experiment.reverse:
+                with self.progress.phase(up=1, down=cost) as on_step:
+                    back = self.pipeline.reverse(pair, batch_size=batch_size, on_step=on_step)
+                reversed_images = back.images.float()
+                subject = f"the reversal of do({do}) under {guidance}"
+                _check_finite(reversed_images, subject, block.names)
+        return Answer(pair, pair.images.float(), reversed_images, seconds)
+
+    def _intervention(self, do: str) -> tuple[Action, Truth | None]:
+        """Intervene on all images; keep pictures of the truth, if it is known."""
+        if do in self.interventions:
+            return self.interventions[do]
+        subset, seed = self.subset, self.experiment.seed
+        targets = draw_targets(
+            self.pipeline.space,
+            subset.attributes,
+            targets_of(do),
+            subset.names,
+            seed,
+            self.experiment.continuous,
+        )
+        action = self.pipeline.act(subset.attributes, targets, seed=seed, keys=self.keys)
+        truth = None
+        if subset.drawn is not None and do:
+            drawings = portraits.counterfactual(subset.drawn, targets)
+            truth = Truth(drawings, self.judge.read(drawings.images))
+            if self.pictured.rows:
+                self.pictures.truth(do, drawings.images[self.pictured.rows])
+        self.interventions[do] = action, truth
+        return action, truth
+
+
+def _check_finite(images: Tensor, subject: str, names: Sequence[str]) -> None:
+    broken = (~images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
+    if broken:
+        raise InputError(
+            subject,
+            expected="images of finite numbers",
+            got=f"others for {len(broken)} of {len(names)}, such as {names[broken[0]]}",
+            do="lower the weights or take more steps; finished rows are kept",
+        )

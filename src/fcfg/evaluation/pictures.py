@@ -1,4 +1,4 @@
-"""Pictures of the first images of a run, for the eye: files, and an index of them."""
+"""Pictures of the first images of a run: files, and an index of them for reports."""
 
 from __future__ import annotations
 
@@ -14,32 +14,31 @@ from fcfg.support.files import file_name, remove_files, write_atomically
 from fcfg.support.images import to_pictures
 
 PICTURES = "pictures"
-INDEX = f"{PICTURES}/index.json"  # which file shows what, for reports
+INDEX = f"{PICTURES}/index.json"
 _LONGEST = 2**25  # bytes of an index
+_NO_INDEX = (OSError, ValueError, KeyError, TypeError)
 
 
 def remove_pictures(folder: Path) -> None:
-    """Remove the pictures that an evaluation wrote to its folder, as its index names them.
+    """Remove the pictures that an evaluation wrote, as its index names them.
 
     Args:
         folder: Folder of the run.
     """
     try:
-        index = read_index(folder)
-        answers = [path for entry in (*index["rows"], *index["truth"]) for path in _paths(entry)]
-        names = {Path(path).name for path in (*index["factual"], *answers)}
-    except (OSError, ValueError, KeyError, TypeError):
+        names = {Path(path).name for path in _all_paths(read_index(folder))}
+    except _NO_INDEX:
         return  # not an index that an evaluation wrote
-    place = folder / INDEX
-    remove_files([*(place.with_name(name) for name in names), place])
+    index = folder / INDEX
+    remove_files([*(index.with_name(name) for name in names), index])
 
 
 class PictureFiles:
-    """Writes pictures and keeps the index, which a report reads.
+    """Writes pictures and keeps their index.
 
     Args:
-        folder: Of the run.
-        names: Of the images that are shown.
+        folder: Folder of the run.
+        names: Names of the images that pictures are kept of.
     """
 
     def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
@@ -47,53 +46,52 @@ class PictureFiles:
         empty: dict[str, Any] = {"images": list(names), "factual": [], "rows": [], "truth": []}
         try:
             index = read_index(folder)
-            answers = [path for e in (*index["rows"], *index["truth"]) for path in _paths(e)]
-            uses = Counter([*index["factual"], *answers])
-        except (OSError, ValueError, KeyError, TypeError):  # none, or no index: all is made again
+            uses = Counter(_all_paths(index))
+        except _NO_INDEX:  # all pictures are made again
             index, uses = empty, Counter[str]()
         self._index = index if index.get("images") == list(names) or not names else empty
         self._shared = {path for path, count in uses.items() if count > 1}
 
-    def lack(self, part: str, **asked: str) -> bool:
-        """Whether pictures are to be made: they are not there, or others bear their name.
+    def lack(self, part: str, **question: str) -> bool:
+        """Return whether pictures are missing, or share their files with others.
 
         Args:
             part: 'factual', 'rows' or 'truth'.
-            asked: Intervention and guidance, as far as they are of one.
+            question: Intervention and guidance, as far as the part has them.
         """
         if part == "factual":
             paths = self._index[part]
         else:
-            entries = [e for e in self._index[part] if asked.items() <= e.items()]
+            entries = [e for e in self._index[part] if question.items() <= e.items()]
             paths = [path for entry in entries for path in _paths(entry)]
-        there = [(self.folder / Path(path).name).is_file() for path in paths]
-        return not paths or not all(there) or not self._shared.isdisjoint(paths)
+        exist = all((self.folder / Path(path).name).is_file() for path in paths)
+        return not paths or not exist or not self._shared.isdisjoint(paths)
 
     def factual(self, images: Float[Tensor, "image channel height width"]) -> None:
-        """Show the images themselves."""
+        """Keep the factual images."""
         self._index["factual"] = self._write(images, "factual")
         self._save()
 
     def truth(self, do: str, images: Float[Tensor, "image channel height width"]) -> None:
-        """Show the true counterfactuals of an intervention."""
-        entry = {"do": do, "counterfactual": self._write(images, "truth", do)}
-        self._put("truth", entry)
+        """Keep the true counterfactuals of an intervention."""
+        self._replace("truth", {"do": do}, counterfactual=self._write(images, "truth", do))
 
     def answer(
         self,
         do: str,
         guidance: str,
         images: Float[Tensor, "image channel height width"],
-        back: Float[Tensor, "image channel height width"] | None,
+        reversed_images: Float[Tensor, "image channel height width"] | None,
     ) -> None:
-        """Show counterfactuals, and the way back where it was gone."""
-        entry = {
-            "do": do,
-            "guidance": guidance,
-            "counterfactual": self._write(images, "answer", do, guidance),
-            "reversed": None if back is None else self._write(back, "reversed", do, guidance),
-        }
-        self._put("rows", entry)
+        """Keep counterfactuals, and their reversals if there are any."""
+        self._replace(
+            "rows",
+            {"do": do, "guidance": guidance},
+            counterfactual=self._write(images, "answer", do, guidance),
+            reversed=None
+            if reversed_images is None
+            else self._write(reversed_images, "reversed", do, guidance),
+        )
 
     def _write(
         self, images: Float[Tensor, "image channel height width"], *words: str
@@ -106,10 +104,9 @@ class PictureFiles:
             write_atomically(target, lambda file, picture=picture: picture.save(file, "PNG"))
         return paths
 
-    def _put(self, part: str, entry: dict[str, Any]) -> None:
-        asked = {key: entry[key] for key in ("do", "guidance") if key in entry}
-        others = [e for e in self._index[part] if not asked.items() <= e.items()]
-        self._index[part] = [*others, entry]
+    def _replace(self, part: str, question: dict[str, str], **paths: list[str] | None) -> None:
+        others = [e for e in self._index[part] if not question.items() <= e.items()]
+        self._index[part] = [*others, question | paths]
         self._save()
 
     def _save(self) -> None:
@@ -117,14 +114,14 @@ class PictureFiles:
 
 
 def read_index(folder: Path) -> dict[str, Any]:
-    """The index of the pictures of a run.
+    """Read the index of the pictures of a run.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
 
     Raises:
-        OSError: There is none that can be read.
-        ValueError: It is none.
+        OSError: The index is missing or cannot be read.
+        ValueError: The file is not an index.
     """
     path = folder / INDEX
     if not path.is_file():
@@ -134,10 +131,15 @@ def read_index(folder: Path) -> dict[str, Any]:
     try:
         index = json.loads(data) if len(data) <= _LONGEST else None
     except RecursionError as error:
-        raise ValueError("brackets within brackets, too many of them") from error
+        raise ValueError("brackets nested too deeply") from error
     if not isinstance(index, dict):
         raise ValueError("no object" if len(data) <= _LONGEST else "too long")
     return index
+
+
+def _all_paths(index: dict[str, Any]) -> list[str]:
+    entries = (*index["rows"], *index["truth"])
+    return [*index["factual"], *(path for entry in entries for path in _paths(entry))]
 
 
 def _paths(entry: dict[str, Any]) -> list[str]:

@@ -1,17 +1,16 @@
-"""How much of an experiment is done, in network rows of one image."""
+"""The share of an experiment that is done, in network rows for one image."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from fcfg.causal.graph import CausalGraph
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.evaluation.experiment import Experiment
+from fcfg.evaluation.experiment import Experiment, targets_of
 from fcfg.guidance import Guidance
-from fcfg.sampling import OnStep, StepRecord, time_grid
-
-OnProgress: TypeAlias = Callable[[float], None]  # told which share of the work is done
+from fcfg.sampling import OnStep
+from fcfg.support.progress import OnProgress, Progress
 
 
 class Costs:
@@ -21,28 +20,28 @@ class Costs:
         self, experiment: Experiment, graph: CausalGraph, schedule: NoiseSchedule
     ) -> None:
         self._reverse, self._graph, self._schedule = experiment.reverse, graph, schedule
-        self._times = time_grid(schedule, experiment.steps, experiment.grid)[::-1]
+        self._times = experiment.sampling.times(schedule)[::-1]
 
     def rows(self, do: str, guidance: str) -> int:
-        """Of a guided step."""
-        asked = Guidance.parse(guidance)
-        groups = asked.partition(self._graph, targets_of(do))
-        return asked.table(groups, self._times, self._schedule).rows
+        """Return the rows of a guided step."""
+        rule = Guidance.parse(guidance)
+        groups = rule.partition(self._graph, targets_of(do))
+        return rule.table(groups, self._times, self._schedule).rows
 
-    def whole(self, do: str, guidance: str) -> int:
-        """Of the way there and, where it is gone, back."""
+    def total(self, do: str, guidance: str) -> int:
+        """Return the rows of a prediction and, if it is reversed, of the reversal."""
         rows = self.rows(do, guidance)
         return rows + (1 + rows if do and self._reverse else 0)
 
 
-class Work:
-    """The share of the work that is done.
+class BlockProgress:
+    """The share of an experiment that is done, block by block of its images.
 
     Args:
-        costs: Of every question.
-        questions: That are asked of every image.
-        images: How many there are.
-        told: Whom to tell.
+        costs: Costs of the questions.
+        questions: Questions that every image is asked.
+        images: Number of images.
+        on_progress: Callback invoked with the share.
     """
 
     def __init__(
@@ -50,42 +49,28 @@ class Work:
         costs: Costs,
         questions: Sequence[tuple[str, str]],
         images: int,
-        told: OnProgress | None,
+        on_progress: OnProgress | None,
     ) -> None:
-        self._costs, self._images, self._told = costs, images, told
-        self._each = 1 + sum(costs.whole(*question) for question in questions)
-        self._finished, self._size, self._inside = 0, 0, 0.0
+        self._costs, self._finished, self._size = costs, 0, 0
+        self._per_image = 1 + sum(costs.total(*question) for question in questions)
+        self._progress = Progress(images * self._per_image, on_progress)
 
     def begin_block(self, images: int, pending: Sequence[tuple[str, str]]) -> None:
-        """Another block of images, of whose questions some may be answered already."""
+        """Begin a block of images, some of whose questions may be answered already."""
         self._finished, self._size = self._finished + self._size, images
-        left = sum(self._costs.whole(*question) for question in pending) + bool(pending)
-        self._inside = self._each - left
-        self._tell(0.0)
+        left = sum(self._costs.total(*question) for question in pending) + bool(pending)
+        self._progress.done = (self._finished + images) * self._per_image - images * left
+        self._progress.advance(0)
 
-    def advance(self, cost: float) -> None:
-        """A phase is over."""
-        self._inside += cost
-        self._tell(0.0)
+    @contextmanager
+    def phase(self, up: int = 0, down: int = 0) -> Generator[OnStep]:
+        """Give a callback for the steps of a phase, and count the phase at its end.
 
-    def phase(self, cost: float, after: float = 0.0) -> OnStep:
-        """Told of the steps of a phase, which comes after another one."""
-
-        def on_step(step: StepRecord) -> None:
-            self._tell(after + cost * step.share)
-
-        return on_step
-
-    def _tell(self, more: float) -> None:
-        if self._told is not None:
-            share = self._finished + self._size * (self._inside + more) / self._each
-            self._told(min(1.0, share / self._images))
-
-
-def targets_of(do: str) -> tuple[str, ...]:
-    """The attributes of an intervention.
-
-    >>> targets_of("smiling+male"), targets_of("")
-    (('smiling', 'male'), ())
-    """
-    return tuple(do.split("+")) if do else ()
+        Args:
+            up: Rows of a step from image to noise.
+            down: Rows of a step from noise to image.
+        """
+        up, down = up * self._size, down * self._size
+        ascending, descending = self._progress.phase(up), self._progress.phase(down, after=up)
+        yield lambda step: (ascending if step.ascending else descending)(step)
+        self._progress.advance(up + down)

@@ -1,4 +1,4 @@
-"""Under which circumstances results came about: the command, the code, the machine."""
+"""The provenance of results: the command, the commit of the code, the machine."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any
 
 import torch
 
-from fcfg.evaluation.result_files import JSON
+from fcfg.evaluation.result_files import map_leaves
+from fcfg.evaluation.result_schema import JSON
 
 
-def circumstances(
+def collect_provenance(
     device: str, precision: str, *, compiled: bool = False, commit: str | None = None
 ) -> JSON:
-    """What a header says of the command, the commit and the environment.
+    """Return the command, the commit and the environment, for a header.
 
     Args:
         device: 'cpu' or 'cuda'.
-        precision: Of the network; a CPU has no TF32, and computes in float32 instead.
-        compiled: Whether the network was.
-        commit: Of the code; git is asked where it is None.
+        precision: Precision of the network; a CPU has no TF32 and uses float32 instead.
+        compiled: Whether the network is compiled.
+        commit: Commit of the code; None asks git.
     """
-    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     if device == "cpu" and precision == "tf32":
         precision = "float32"
     return {
         "command": shlex.join(["fcfg", *map(_without_folder, sys.argv[1:])]),
         "commit": commit or _commit(),
         "environment": {
-            "device": name,
+            "device": torch.cuda.get_device_name() if device == "cuda" else "CPU",
             "torch": torch.__version__,
             "precision": precision,
             "compiled": compiled,
@@ -41,40 +41,34 @@ def circumstances(
 
 
 def without_folders(value: Any) -> Any:
-    """JSON in which absolute paths are names.
+    """Replace absolute paths in JSON by their names, which say nothing of a machine.
 
     >>> without_folders({"data": {"path": "/data/faces", "size": 64}})
     {'data': {'path': 'faces', 'size': 64}}
     """
-    match value:
-        case str():
-            return _without_folder(value)
-        case dict():
-            return {key: without_folders(part) for key, part in value.items()}
-        case list() | tuple():
-            return [without_folders(part) for part in value]
-        case _:
-            return value
+    return map_leaves(_without_folder, value)
 
 
-def _without_folder(word: str) -> str:
-    """Where files lay on one machine is nobody's concern.
+def _without_folder(word: Any) -> Any:
+    """Replace an absolute path by its name, also behind an option.
 
     >>> _without_folder("/data/faces"), _without_folder("--out=/data/x"), _without_folder("a/b")
     ('faces', '--out=x', 'a/b')
     """
+    if not isinstance(word, str):
+        return word
     option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
     return option + equals + (Path(value).name if Path(value).is_absolute() else value)
 
 
 def _commit() -> str | None:
-    """What git says of this very file; None where it is not among those that git keeps."""
+    """Return the commit that git has of this file; None if git does not track it."""
     if which("git") is None:
         return None
     here = Path(__file__)
     for words in (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"]):
         command = ["git", "-C", str(here.parent), *words]
         done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:  # installed, in somebody else's repository or in none
+        if done.returncode != 0:  # installed, possibly inside another repository
             return None
     return done.stdout.strip()

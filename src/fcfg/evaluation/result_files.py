@@ -1,213 +1,138 @@
 """Result files: what an evaluation writes, line by line, and reads back.
 
-A run is a folder with one JSONL file for each shard. The first line is the header, which says
-everything about the run; each further line is an entry with a ``kind``:
+A run is a folder with one JSONL file for each shard. The first line is the header, which describes
+the run; each further line is an entry with a ``kind``:
 
 ``real``
     What the judge reads from one factual image.
 ``row``
-    One image under one intervention and one guidance: the attributes it was asked for, what the
-    judge reads from it, how far it is from the factual image, how far the way back ends from it,
-    and, where the world is drawn, how far it is from the truth. Intervention "" is the null one.
+    One image under one intervention and one guidance: the attributes that were asked for, what the
+    judge reads from the counterfactual, its distance to the factual image, the error of the
+    reversal and, in drawn worlds, the distance to the true counterfactual. Intervention "" is the
+    null one.
 ``distance``
     A Fréchet distance between all counterfactuals of a setting and all factual images.
 
 ``docs/evaluate.md`` describes every field.
+
+Files are read line by line, so that a file that is no result file, or one that unpacks to more
+than a run can write, is refused before it fills the memory. Each line ends with a ``check``, a
+digest of the rest, which reveals later changes; older files have none.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
+import mmap
 import os
-from collections.abc import Callable, Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
-from fcfg.causal.attributes import AttributeSpace
-from fcfg.causal.graph import CausalGraph
-from fcfg.evaluation.legal import Legal
-from fcfg.evaluation.result_lines import JSON, check_fields, opened, read_lines, sealed
-from fcfg.support.errors import InputError, quoted
+from fcfg.evaluation.result_schema import (
+    JSON,
+    KEYS,
+    RECOMPUTE,
+    Check,
+    check_entry,
+    checked_header,
+    entry_checks,
+    not_an_entry,
+)
+from fcfg.support.errors import InputError
 from fcfg.support.hashing import hex_digest
 
-SCHEMA = 1
 BASELINE = "none"  # the guidance that others are compared with: the paper's ω = 1
-#: What headers had to say only later, and what was true before.
-_LATER: JSON = {"grid": "uniform", "continuous": "permuted"}
-#: What every header says, and what it looks like.
-_HEADER: dict[str, Callable[[Any], bool]] = {
-    "experiment": lambda value: isinstance(value, str),
-    "images": lambda value: _is_list(value, str) and len(set(value)) == len(value),
-    "attributes": lambda value: isinstance(value, dict) and _is_list(list(value.values()), dict),
-    "graph": lambda value: isinstance(value, dict) and _is_list(list(value.values()), list),
-    "questions": lambda value: (
-        _is_list(value, list) and all(len(pair) == 2 and _is_list(pair, str) for pair in value)
-    ),
-}
-_PIECE = 2**16  # bytes that are looked through at once for the end of a line
-#: Of a header, what may differ between shards, and when a run goes on elsewhere.
-CIRCUMSTANCES = ("shard", "block", "command", "commit", "version", "environment")
-
-
-def _is_list(value: object, kind: type) -> bool:
-    return isinstance(value, list) and all(isinstance(part, kind) for part in value)
+#: Fields of a header that may differ between the shards of a run.
+PER_SHARD = ("shard", "block", "command", "commit", "version", "environment")
+#: Largest line and largest file, in bytes: a header of a million images, and two million rows.
+LONGEST, MOST = 2**25, 2**31
+_CHECK = "check"
+_FIRST_LINE = "a header in its first line"
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """All that was written of a run."""
+    """All entries of a run."""
 
     header: JSON = field(repr=False)
     rows: tuple[JSON, ...] = field(repr=False)
     real: dict[str, JSON] = field(repr=False)  #: by image
     distances: tuple[JSON, ...] = field(repr=False)
-    folder: Path | None  #: where pictures may lie
+    folder: Path | None  #: folder of the run, which may hold pictures
 
     @property
     def missing(self) -> int:
-        """How many rows are still to come."""
+        """Number of rows that are not computed yet."""
         return len(self.header["questions"]) * len(self.header["images"]) - len(self.rows)
-
-
-def result_files(path: Path) -> list[Path]:
-    """The files of a run: itself, or those in its folder; ``gzip`` may have made them small."""
-    there = path.is_dir()
-    files = sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")]) if there else [path]
-    if not files or not files[0].exists():
-        raise _nothing(path)
-    return files
-
-
-def _nothing(path: Path) -> InputError:
-    return InputError(
-        f"results {path}",
-        expected="a folder with result files (*.jsonl, *.jsonl.gz), or such a file",
-        got="none",
-        do="make them with 'fcfg evaluate MODEL EXPERIMENT'",
-    )
 
 
 def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> Result:
     """Read a run, joining its shards.
 
     Args:
-        path: The folder of the run, or one result file; or several written one after the other.
-        unfinished: Whether other processes may be writing: what is not a whole line is left out.
+        path: Folder of the run, or one result file; a file may hold several, one after the other.
+        unfinished: Whether to ignore an incomplete last line, which another process may write.
     """
-    reader = _Reader()
-    for file in result_files(Path(path)):
+    path = Path(path)
+    files = [path] if path.exists() else []
+    if path.is_dir():
+        files = sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])
+    header: JSON = {}
+    checks: dict[str, dict[str, Check]] = {}
+    questions: set[tuple[str, ...]] = set()
+    images: set[str] = set()
+    entries: dict[str, dict[tuple[str, ...], JSON]] = {kind: {} for kind in KEYS}
+    for file in files:
         for where, entry in read_lines(file, unfinished=unfinished):
-            reader.add(file, where, entry)
-    if not reader.header:
-        raise _nothing(Path(path))
-    return reader.result(Path(path) if Path(path).is_dir() else None)
-
-
-class _Reader:
-    """Joins the entries of several files."""
-
-    def __init__(self) -> None:
-        self.header: JSON = {}
-        self._legal: Legal | None = None
-        self._asked: set[tuple[str, str]] = set()
-        self._images: set[str] = set()
-        self._rows: dict[tuple[str, str, str], JSON] = {}
-        self._real: dict[str, JSON] = {}
-        self._distances: dict[tuple[str, str, str], JSON] = {}
-
-    def add(self, file: Path, where: str, entry: JSON) -> None:
-        check_fields(where, entry)
-        if entry["kind"] == "run":
-            self._begin(file, checked_header(where, entry))
-            return
-        assert self._legal is not None  # the first line is a header
-        self._check_asked(where, entry)
-        self._legal.check(where, entry)
-        match entry["kind"]:
-            case "row":
-                self._rows[(entry["do"], entry["guidance"], entry["image"])] = entry
-            case "real":
-                self._real[entry["image"]] = entry
-            case _:
-                self._distances[(entry["do"], entry["guidance"], str(entry["metric"]))] = entry
-
-    def result(self, folder: Path | None) -> Result:
-        rows, distances = tuple(self._rows.values()), tuple(self._distances.values())
-        return Result(self.header, rows, self._real, distances, folder)
-
-    def _begin(self, file: Path, header: JSON) -> None:
-        self.header = self.header or header
-        check_same_run(file, header, self.header)
-        self._asked = {(do, guidance) for do, guidance in header["questions"]}
-        self._images = set(header["images"])
-        self._legal = Legal(AttributeSpace.from_config(header["attributes"]))
-
-    def _check_asked(self, where: str, entry: JSON) -> None:
-        """Every entry is about what the header asks for; rows and images come once."""
-        names = [name for name in ("do", "guidance", "image") if name in entry]
-        key = tuple(str(entry[name]) for name in names)
-        known = all(isinstance(entry[name], str) for name in names)
-        known = known and ("image" not in entry or entry["image"] in self._images)
-        known = known and ("do" not in entry or key[:2] in self._asked)
-        if not known or key in self._rows or (len(key) == 1 and key[0] in self._real):
-            text = ", ".join(map(repr, key))
-            raise InputError(
-                where,
-                expected="every row once, and none that its header does not ask for",
-                got=f"a second one for {text}" if known else f"one for {text}",
-                do="remove the file that repeats another" if known else "remove that line",
+            if entry.get("kind") == "run":
+                entry, space = checked_header(where, entry)
+                if not header:
+                    header, checks = entry, entry_checks(space)
+                    questions = {tuple(question) for question in header["questions"]}
+                    images = set(header["images"])
+                check_same_run(file, entry, header)
+                continue
+            check_entry(where, entry, checks)
+            kind = entry["kind"]
+            key = tuple(entry[name] for name in KEYS[kind])
+            is_known = (kind == "real" or key[:2] in questions) and (
+                kind == "distance" or entry["image"] in images
             )
-
-
-def checked_header(where: str, header: JSON) -> JSON:
-    """A header with all that later versions have to say, or a refusal.
-
-    Args:
-        where: The line that it is in.
-        header: What it says.
-    """
-    if header.get("schema") != SCHEMA:
+            if not is_known or (kind != "distance" and key in entries[kind]):
+                names = ", ".join(map(repr, key))
+                raise InputError(
+                    where,
+                    expected="every row once, and none that its header does not ask for",
+                    got=f"a second one for {names}" if is_known else f"one for {names}",
+                    do="remove the file that repeats another" if is_known else "remove that line",
+                )
+            entries[kind][key] = entry
+    if not header:
         raise InputError(
-            where,
-            expected=f"schema {SCHEMA}",
-            got=header.get("schema"),
-            do="use the version of fcfg that wrote it",
+            f"results {path}",
+            expected="a folder with result files (*.jsonl, *.jsonl.gz), or such a file",
+            got="none",
+            do="make them with 'fcfg evaluate MODEL EXPERIMENT'",
         )
-    lacking = [name for name in _HEADER if name not in header]
-    if lacking:
-        raise InputError(
-            where,
-            expected=f"a header with {quoted(_HEADER)}",
-            got=f"none of {quoted(lacking)}",
-            do="give a file that 'fcfg evaluate' wrote",
-        )
-    unfit = [name for name, is_legal in _HEADER.items() if not is_legal(header[name])]
-    if not unfit:
-        try:
-            space = AttributeSpace.from_config(header["attributes"])
-            unfit += (
-                [] if set(CausalGraph(header["graph"]).nodes) == set(space.names) else ["graph"]
-            )
-        except InputError as error:
-            raise error.about(f"{where}, {str(error).split(':')[0]}", error.do) from error
-    if unfit:
-        raise InputError(
-            where,
-            expected="a header of texts, lists and mappings that fit together",
-            got=f"other {quoted(unfit)}",
-            do="give a file that 'fcfg evaluate' wrote",
-        )
-    return _LATER | header
+    return Result(
+        header,
+        tuple(entries["row"].values()),
+        {image: entry for (image,), entry in entries["real"].items()},
+        tuple(entries["distance"].values()),
+        path if path.is_dir() else None,
+    )
 
 
 def check_same_run(where: Path, header: Mapping[str, Any], other: Mapping[str, Any]) -> None:
-    """Refuse two headers that do not speak of the same images, model and questions."""
-    check_same_question(where, header, other)
-    keys = sorted((header.keys() | other.keys()) - set(CIRCUMSTANCES))
-    different = [key for key in keys if header.get(key) != other.get(key)]
-    if different:
-        key = different[0]
+    """Refuse two headers that differ in images, model or questions."""
+    check_same_experiment(where, header, other)
+    keys = sorted((header.keys() | other.keys()) - set(PER_SHARD))
+    key = next((key for key in keys if header.get(key) != other.get(key)), None)
+    if key is not None:
         raise InputError(
             f"results {where}",
             expected=f"one run ({key}: {_brief(other.get(key))})",
@@ -216,24 +141,26 @@ def check_same_run(where: Path, header: Mapping[str, Any], other: Mapping[str, A
         )
 
 
-def check_same_question(where: Path, header: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+def check_same_experiment(
+    where: Path, header: Mapping[str, Any], other: Mapping[str, Any]
+) -> None:
     """Refuse two headers of different experiments, or of models with different names."""
-    ours, theirs = (
+    new, present = (
         f"an evaluation of '{h['experiment']}' by the model '{h.get('model', {}).get('name')}'"
         for h in (header, other)
     )
-    if ours != theirs:
+    if new != present:
         raise InputError(
             f"results {where}",
-            expected=f"{theirs}, which is there already",
-            got=ours,
+            expected=f"{present}, which is there already",
+            got=new,
             do="choose another --out for it",
         )
 
 
 def identity(header: Mapping[str, Any]) -> str:
-    """A digest of what two headers of the same run share: its images, model and questions."""
-    shared = {key: value for key, value in header.items() if key not in CIRCUMSTANCES}
+    """Return a digest of a run's images, model and questions, the same for all its shards."""
+    shared = {key: value for key, value in header.items() if key not in PER_SHARD}
     text = json.dumps(shared, sort_keys=True)
     return hex_digest(text)
 
@@ -247,41 +174,37 @@ class ResultFile:
     """A result file that is being written.
 
     Args:
-        path: The file; it is made where it is missing.
+        path: The file; it is created if missing.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def begin(self, header: JSON) -> list[JSON]:
-        """Write the header, or check that it is this run's; return all lines that are there.
+        """Write the header, or check that it belongs to this run; return all lines.
 
-        A last line that was cut off when a run was stopped is removed; its row comes again.
+        An incomplete last line, left by an interrupted run, is removed; its row is computed again.
         """
-        if not self.path.exists() or self._cut() == 0:
+        if not self.path.exists() or self._remove_incomplete_line() == 0:
             self._write([header])
         (where, first), *lines = read_lines(self.path)
-        first = checked_header(where, first)
+        first, _ = checked_header(where, first)
         check_same_run(self.path, header, first)
         return [first, *(entry for _, entry in lines)]
 
-    def _cut(self) -> int:
-        """Remove what is behind the last whole line; return how many bytes are left."""
-        with opened(self.path) as file:
-            place = size = file.seek(0, os.SEEK_END)
-            end = 0
-            while place > 0 and end == 0:
-                start = max(0, place - _PIECE)
-                file.seek(start)
-                found = file.read(place - start).rfind(b"\n")
-                place, end = start, start + found + 1 if found >= 0 else 0
-        if end < size:
-            os.truncate(self.path, end)
+    def _remove_incomplete_line(self) -> int:
+        """Truncate the file after its last whole line; return the number of bytes left."""
+        with open_file(self.path) as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                return 0
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                end = data.rfind(b"\n") + 1
+        os.truncate(self.path, end)
         return end
 
     def append(self, entries: Iterable[JSON]) -> None:
-        """Write entries; their numbers have six digits, which is more than they bear."""
-        self._write(map(_rounded, entries))
+        """Write entries, with six digits of every number."""
+        self._write(map_leaves(_rounded, entry) for entry in entries)
 
     def _write(self, lines: Iterable[JSON]) -> None:
         text = "".join(map(sealed, lines))
@@ -292,12 +215,117 @@ class ResultFile:
 
 
 def _rounded(value: Any) -> Any:
-    match value:
-        case float():
-            return float(f"{value:.6g}")
-        case dict():
-            return {key: _rounded(part) for key, part in value.items()}
-        case list() | tuple():
-            return [_rounded(part) for part in value]
-        case _:
-            return value
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply a function to every value of nested JSON that is no object and no list.
+
+    >>> map_leaves(str, {"a": (1, 2)})
+    {'a': ['1', '2']}
+    """
+    if isinstance(value, dict):
+        return {key: map_leaves(function, part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [map_leaves(function, part) for part in value]
+    return function(value)
+
+
+def sealed(entry: Mapping[str, Any]) -> str:
+    r"""Return a line for a file, with its digest.
+
+    >>> sealed({"kind": "real"})
+    '{"kind": "real", "check": "16839f3a84c1"}\n'
+
+    Args:
+        entry: Content of the line: finite numbers, strings, lists and objects.
+    """
+    text = json.dumps(entry, allow_nan=False)
+    return json.dumps({**entry, _CHECK: _digest(text)}) + "\n"
+
+
+def _digest(text: str) -> str:
+    return hex_digest(text, size=6)
+
+
+def open_file(file: Path) -> IO[bytes]:
+    """Open a result file, and unpack it while reading if it ends in ``.gz``.
+
+    A device or a pipe may have no end, and is refused.
+    """
+    if not file.is_file():
+        got = "a folder" if file.is_dir() else "a device or a pipe"
+        raise _no_results(file, "a regular file", got)
+    return cast("IO[bytes]", gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
+
+
+def _no_results(
+    file: Path, expected: str, got: str, do: str = "give a file that 'fcfg evaluate' wrote"
+) -> InputError:
+    return InputError(f"result file {file}", expected=expected, got=got, do=do)
+
+
+def read_lines(file: Path, *, unfinished: bool = False) -> Iterator[tuple[str, JSON]]:
+    """Yield the name of every line, for messages, and its content.
+
+    Args:
+        file: The file.
+        unfinished: Whether to ignore an incomplete last line; then there may be no line at all.
+    """
+    has_digests = False
+    for number, line in _whole_lines(file, unfinished):
+        where = f"result file {file}, line {number}"
+        entry = _parsed(where, line)
+        is_header = entry.get("kind") == "run"
+        if number == 1 and not is_header:
+            raise _no_results(file, _FIRST_LINE, repr(line[:40]))
+        has_digests = _CHECK in entry if is_header else has_digests
+        if _CHECK in entry or has_digests:
+            digest = entry.pop(_CHECK, None)
+            if digest != _digest(json.dumps(entry)):
+                raise InputError(
+                    where,
+                    expected="the line that was written here, which has a digest",
+                    got="something else" if digest else "a line without one",
+                    do=RECOMPUTE,
+                )
+        yield where, entry
+
+
+def _whole_lines(file: Path, unfinished: bool) -> Iterator[tuple[int, str]]:
+    number = total = 0
+    try:
+        with open_file(file) as stream:
+            while line := stream.readline(LONGEST + 1):
+                number, total = number + 1, total + len(line)
+                if len(line) > LONGEST or total > MOST:
+                    limits = f"lines of at most {LONGEST >> 20} MiB, and {MOST >> 30} GiB in all"
+                    raise _no_results(file, limits, "more")
+                if not line.endswith(b"\n"):
+                    if unfinished:
+                        return
+                    do = "run the same 'fcfg evaluate' again: it resumes where it stopped"
+                    raise _no_results(file, "whole lines", "a last line that is half written", do)
+                yield number, line.decode("utf-8", "replace")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        expected = "a result file packed by gzip"
+        raise _no_results(file, expected, str(error), do="pack it again") from error
+    if number == 0 and not unfinished:
+        raise _no_results(file, _FIRST_LINE, "an empty file")
+
+
+def _parsed(where: str, line: str) -> JSON:
+    got = repr(line[:40])
+    try:
+        entry = json.loads(line, parse_constant=_refuse_constant)
+        if isinstance(entry, dict):
+            return entry
+    except ValueError:
+        pass
+    except RecursionError:
+        got = "brackets nested too deeply"
+    raise not_an_entry(where, got)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(name)

@@ -120,10 +120,10 @@ def run(
         mine, results = question.mine, dict(known)
         write_record(question, list(results.values()), size)
         cost = (1 + question.rows) * (2 if question.reverse else 1)  # in network rows
-        progress = Progress(len(mine), cost, on_progress)
+        progress = Progress(len(mine) * cost, on_progress)
         for first in range(mine.start, mine.stop, size):
             rows = range(first, min(first + size, mine.stop))
-            progress.begin_block(len(rows))
+            progress.done = (first - mine.start) * cost
             if not known.keys() >= set(rows):
                 results |= _answer(question, slice(rows.start, rows.stop), progress, known)
                 write_record(question, [results[row] for row in mine if row in results], size)
@@ -140,15 +140,17 @@ def _answer(
 ) -> dict[int, Result]:
     """Work on some of the pictures together, and write the files of those that are not known."""
     pipeline, images = question.pipeline, question.images[rows]
+    count = len(images)
+    cost = count * question.rows
     with files_say_their_range():
         abduction = pipeline.abduct(
             images,
             rows_of(question.factual.attributes, rows),
             sampling=question.sampling,
             batch_size=question.batch_size,
-            on_step=progress.phase(1),
+            on_step=progress.phase(count),
         )
-    progress.advance(1)
+    progress.advance(count)
     action = question.action
     pair = pipeline.predict(
         abduction,
@@ -156,12 +158,12 @@ def _answer(
         question.guidance,
         partition=question.partition if question.guidance.factored else None,
         batch_size=question.batch_size,
-        on_step=progress.phase(question.rows),
+        on_step=progress.phase(cost),
     )
     back = None
-    progress.advance(question.rows)
+    progress.advance(cost)
     if question.reverse:
-        abducting, predicting = progress.phase(1), progress.phase(question.rows, after=1)
+        abducting, predicting = progress.phase(count), progress.phase(cost, after=count)
 
         def on_step(step: StepRecord) -> None:
             (abducting if step.ascending else predicting)(step)

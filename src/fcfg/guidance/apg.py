@@ -11,13 +11,14 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import clean_image
 from fcfg.guidance.rule import (
     AbstractRule,
+    Groups,
+    Weights,
     check_option,
     is_number,
     register_rule,
@@ -74,13 +75,7 @@ class APG(AbstractRule):
         return (torch.zeros(groups, *x.shape, dtype=x.dtype, device=x.device),)
 
     def combine(
-        self,
-        x_t: Images,
-        step: Step,
-        null: Images,
-        groups: Float[Tensor, "groups batch channel height width"],
-        weights: Float[Tensor, "groups"],
-        state: State,
+        self, x_t: Images, step: Step, null: Images, groups: Groups, weights: Weights, state: State
     ) -> tuple[Prediction, State]:
         """Guide one step, with one noise for both uses; the state is the new momentum."""
         (momentum,) = state

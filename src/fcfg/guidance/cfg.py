@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
-
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
-from fcfg.guidance.rule import AbstractRule, register_rule, weighted_sum
+from fcfg.guidance.rule import AbstractRule, Groups, Weights, register_rule, weighted_sum
 
 
 @register_rule
@@ -30,13 +27,7 @@ class CFG(AbstractRule):
     plain_at_one = True
 
     def combine(
-        self,
-        x_t: Images,
-        step: Step,
-        null: Images,
-        groups: Float[Tensor, "groups batch channel height width"],
-        weights: Float[Tensor, "groups"],
-        state: State,
+        self, x_t: Images, step: Step, null: Images, groups: Groups, weights: Weights, state: State
     ) -> tuple[Prediction, State]:
         """Guide one step, with one noise for both uses."""
         eps = null + weighted_sum(weights, groups - null)

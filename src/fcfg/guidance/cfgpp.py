@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Float, Int
-from torch import Tensor
-
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance.rule import AbstractRule, register_rule, weighted_sum
+from fcfg.guidance.rule import (
+    AbstractRule,
+    Groups,
+    StepWeights,
+    Times,
+    Weights,
+    register_rule,
+    weighted_sum,
+)
 
 
 @register_rule
@@ -42,25 +47,15 @@ class CFGPlusPlus(AbstractRule):
     raw: bool = False
 
     def combine(
-        self,
-        x_t: Images,
-        step: Step,
-        null: Images,
-        groups: Float[Tensor, "groups batch channel height width"],
-        weights: Float[Tensor, "groups"],
-        state: State,
+        self, x_t: Images, step: Step, null: Images, groups: Groups, weights: Weights, state: State
     ) -> tuple[Prediction, State]:
         """Guide one step, with two different noises."""
         eps = null + weighted_sum(weights, groups - null)
         return Prediction(clean=eps, renoise=null), state
 
     def weights_on_grid(
-        self,
-        weights: Float[Tensor, "steps groups"],
-        t: Int[Tensor, "steps"],
-        s: Int[Tensor, "steps"],
-        schedule: NoiseSchedule,
-    ) -> Float[Tensor, "steps groups"]:
+        self, weights: StepWeights, t: Times, s: Times, schedule: NoiseSchedule
+    ) -> StepWeights:
         """Scale λ from unit steps to the steps of the grid."""
         if self.raw:
             return weights

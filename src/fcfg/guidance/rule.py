@@ -13,7 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import Any, ClassVar, Self, TypeGuard, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeGuard, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -21,6 +21,11 @@ from torch import Tensor
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.support.errors import InputError, quoted, short
+
+Groups: TypeAlias = Float[Tensor, "groups batch channel height width"]  # predictions by group
+Weights: TypeAlias = Float[Tensor, "groups"]
+StepWeights: TypeAlias = Float[Tensor, "steps groups"]
+Times: TypeAlias = Int[Tensor, "steps"]
 
 #: Rules by name; :func:`register_rule` adds to them.
 RULES: dict[str, type[AbstractRule]] = {}
@@ -43,13 +48,7 @@ class AbstractRule(ABC):
 
     @abstractmethod
     def combine(
-        self,
-        x_t: Images,
-        step: Step,
-        null: Images,
-        groups: Float[Tensor, "groups batch channel height width"],
-        weights: Float[Tensor, "groups"],
-        state: State,
+        self, x_t: Images, step: Step, null: Images, groups: Groups, weights: Weights, state: State
     ) -> tuple[Prediction, State]:
         r"""Guide one step and return the new state.
 
@@ -67,12 +66,8 @@ class AbstractRule(ABC):
         return ()
 
     def weights_on_grid(
-        self,
-        weights: Float[Tensor, "steps groups"],
-        t: Int[Tensor, "steps"],
-        s: Int[Tensor, "steps"],
-        schedule: NoiseSchedule,
-    ) -> Float[Tensor, "steps groups"]:
+        self, weights: StepWeights, t: Times, s: Times, schedule: NoiseSchedule
+    ) -> StepWeights:
         """Convert the user's weights to those of the steps t → s; by default they are equal."""
         return weights
 
@@ -134,10 +129,7 @@ def register_rule(rule: type[Rule]) -> type[Rule]:
     return rule
 
 
-def weighted_sum(
-    weights: Float[Tensor, "groups"],
-    differences: Float[Tensor, "groups batch channel height width"],
-) -> Images:
+def weighted_sum(weights: Weights, differences: Groups) -> Images:
     r"""Sum one difference per group: :math:`\sum_m \omega_m \Delta_m`."""
     return (weights.view(-1, 1, 1, 1, 1) * differences).sum(dim=0)
 

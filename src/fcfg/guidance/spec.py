@@ -29,6 +29,7 @@ from fcfg.guidance.rule import (
     RULES,
     UNGUIDED,
     AbstractRule,
+    StepWeights,
     check_option,
     is_number,
 )
@@ -52,7 +53,7 @@ class WeightTable:
     """Weights of a run, step by step, without the groups that have no effect."""
 
     groups: tuple[str, ...]  #: groups that are evaluated
-    weights: Float[Tensor, "steps groups"]
+    weights: StepWeights
     guided: tuple[bool, ...]  #: false for steps of the plain conditional model
 
     @property

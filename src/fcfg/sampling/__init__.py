@@ -5,8 +5,6 @@ descending times predict (noise to image). The clean estimate is never clamped i
 since that would break the inverse.
 """
 
-import warnings
-
 from fcfg.sampling.bdia import BDIA
 from fcfg.sampling.config import (
     PRESETS,
@@ -26,6 +24,7 @@ from fcfg.sampling.multistep import DPMSolver2M
 from fcfg.sampling.plan import Plan
 from fcfg.sampling.solver import SOLVERS, AbstractSolver, as_solver, register_solver
 from fcfg.sampling.trajectory import Trajectory
+from fcfg.support.moved import renamed
 
 __all__ = [
     "BDIA",
@@ -60,14 +59,4 @@ _OLD = {
     "parse_solver": "as_solver",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Return what took the place of a name of 0.1, with a warning."""
-    if name not in _OLD:
-        raise AttributeError(f"module 'fcfg.sampling' has no attribute '{name}'")
-    warnings.warn(
-        f"fcfg.sampling.{name} is now {_OLD[name]}; the old name will be removed in fcfg 0.3",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return globals()[_OLD[name]]
+__getattr__ = renamed(__name__, _OLD)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -52,6 +53,27 @@ class MovedFinder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing, since the module was executed under its new name."""
+
+
+def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], object]:
+    """Return the ``__getattr__`` of a module that knows old names of its own, with a warning.
+
+    Args:
+        module: Name of the module.
+        names: New names by old ones.
+    """
+
+    def find(name: str) -> object:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(
+            f"{module}.{name} is now {names[name]}; the old name will be removed in fcfg 0.3",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(sys.modules[module], names[name])
+
+    return find
 
 
 def install() -> None:

@@ -19,33 +19,25 @@ class HasShare(Protocol):
 
 
 class Progress:
-    """The share of the work on some images that is done.
+    """The share of some work that is done, computed from the costs of its phases.
 
-    Images are worked on in blocks, and each block goes through phases. Costs are per image.
-
-    >>> progress = Progress(images=4, cost=3, on_progress=print)
-    >>> progress.begin_block(2)
-    >>> progress.advance(1.5)
+    >>> progress = Progress(4, print)
+    >>> progress.advance(1)
     0.25
 
     Args:
-        images: Number of all images.
-        cost: Cost of all phases.
+        total: Cost of the whole work.
         on_progress: Callback invoked with the share.
     """
 
-    def __init__(self, images: int, cost: float, on_progress: OnProgress | None) -> None:
-        self._images, self._cost, self._on_progress = images, cost, on_progress
-        self._finished, self._block, self._done = 0, 0, 0.0
-
-    def begin_block(self, images: int) -> None:
-        """Begin a block of images."""
-        self._finished, self._block, self._done = self._finished + self._block, images, 0.0
+    def __init__(self, total: float, on_progress: OnProgress | None) -> None:
+        self._total, self._on_progress = total, on_progress
+        self.done = 0.0  #: cost of the phases that are over
 
     def advance(self, cost: float) -> None:
-        """Count phases that are over, or not needed."""
-        self._done += cost
-        self._report(self._done)
+        """Count a phase that is over."""
+        self.done += cost
+        self._report(self.done)
 
     def phase(self, cost: float, after: float = 0.0) -> Callable[[HasShare], None]:
         """Return a callback for the steps of a phase.
@@ -54,12 +46,11 @@ class Progress:
             cost: Cost of the phase.
             after: Cost of phases before it that are not counted yet.
         """
-        return lambda step: self._report(self._done + after + cost * step.share)
+        return lambda step: self._report(self.done + after + cost * step.share)
 
     def _report(self, done: float) -> None:
         if self._on_progress is not None:
-            share = (self._finished + self._block * done / self._cost) / self._images
-            self._on_progress(min(1.0, share))
+            self._on_progress(min(1.0, done / self._total))
 
 
 class AbstractReporter(ABC):

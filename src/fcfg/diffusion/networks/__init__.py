@@ -1,4 +1,4 @@
-"""Networks that know nothing of the package; any other with the same call can replace them."""
+"""Networks, independent of the package; any module with the same call can replace them."""
 
 from fcfg.diffusion.networks.judge import Judge, JudgeConfig
 from fcfg.diffusion.networks.unet import PAPER, UNet, UNetConfig, repeat_for_conditions

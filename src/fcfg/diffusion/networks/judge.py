@@ -19,9 +19,9 @@ class JudgeConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    channels: Channels = 3  #: of the image
+    channels: Channels = 3  #: channels of the image
     outputs: int = Field(default=3, ge=1, le=2**20)
-    """Numbers it predicts: one for each scalar attribute and each level."""
+    """Count of predicted numbers: one for each scalar attribute and each level."""
     width: Channels = 64  #: channels of the first stage; 64 is ResNet-18
 
 
@@ -34,7 +34,7 @@ class Judge(nn.Module):
     torch.Size([2, 3])
 
     Args:
-        config: Its shape.
+        config: Shape of the network.
     """
 
     def __init__(self, config: JudgeConfig) -> None:
@@ -58,13 +58,13 @@ class Judge(nn.Module):
     def features(
         self, images: Float[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch feature"]:
-        """What the last layer reads: 8·width numbers an image."""
+        """Compute the inputs of the last layer: 8·width numbers per image."""
         return self.stages(self.stem(images)).mean(dim=(2, 3))
 
     def forward(
         self, images: Float[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch outputs"]:
-        """Logits of binary values and levels, and scaled continuous values, in one row."""
+        """Predict logits of binary values and levels, and scaled continuous values."""
         return self.head(self.features(images))
 
 

@@ -1,9 +1,9 @@
-"""The U-Net of the paper (App. D): Dhariwal and Nichol's, with the condition beside the time.
+"""The U-Net of the paper (App. D): that of Dhariwal and Nichol, with a condition.
 
 The sinusoidal embedding of the time passes through a two-layer network and is *concatenated*
-with the condition; the result gives scale and shift after the second normalisation of every
-residual block. Of the readings of the paper's table that were counted, only this one has its
-60.5 million parameters.
+with the condition. The result gives scale and shift after the second normalisation of every
+residual block. Among our readings of the paper's table, only this one has its 60.5 million
+parameters.
 
 References:
     Diffusion models beat GANs on image synthesis (Dhariwal and Nichol, 2021).
@@ -28,12 +28,12 @@ Multiplier = Annotated[int, Field(ge=1, le=64)]
 
 
 def _heads(width: int, head_channels: int) -> int:
-    """Number of attention heads of about so many channels."""
+    """Return the number of attention heads."""
     return max(1, width // head_channels)
 
 
 def _groups(width: int) -> int:
-    """Number of groups that are normalised: 32, fewer where the width is not divisible."""
+    """Return the number of normalised groups: 32, or fewer if they do not divide the width."""
     return math.gcd(32, width)
 
 
@@ -42,15 +42,15 @@ class UNetConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    channels: Channels = 3  #: of the image
+    channels: Channels = 3  #: channels of the image
     size: int = Field(default=64, ge=1, le=4096)
-    """Height and width it is trained at; says where attention lies."""
+    """Height and width of training images; determines the levels with attention."""
     condition: int = Field(default=96, ge=1, le=2**20)  #: width of the condition, K·32
     base: Channels = 64  #: channels of the first level
-    multipliers: tuple[Multiplier, ...] = (1, 2, 4, 8)  #: of the base, one for each level
-    attention: tuple[int, ...] = (16,)  #: sizes with attention; the middle always has it
+    multipliers: tuple[Multiplier, ...] = (1, 2, 4, 8)  #: factors of the base, by level
+    attention: tuple[int, ...] = (16,)  #: image sizes with attention, besides the middle
     blocks: int = Field(default=2, ge=1, le=64)  #: residual blocks in each level
-    dropout: float = Field(default=0.0, ge=0, lt=1)  #: inside residual blocks
+    dropout: float = Field(default=0.0, ge=0, lt=1)  #: dropout of residual blocks
     head_channels: PositiveInt = 64  #: channels of an attention head
 
     @model_validator(mode="after")
@@ -81,7 +81,7 @@ class UNetConfig(BaseModel):
 
     @property
     def stride(self) -> int:
-        """What the height and width of an image must be divisible by."""
+        """Number that must divide the height and width of an image."""
         return 2 ** (len(self.multipliers) - 1)
 
 
@@ -105,10 +105,10 @@ class UNet(nn.Module):
     torch.Size([2, 3, 8, 8])
 
     Args:
-        config: Its shape.
-        gradient_checkpointing: Recompute residual blocks in the backward pass: less memory,
-            about a third more time, the same gradients.
-        channels_last: Keep images and weights in channels-last memory, faster on GPUs.
+        config: Shape of the network.
+        gradient_checkpointing: Whether to recompute residual blocks in the backward pass. This
+            needs less memory and about a third more time, and gives the same gradients.
+        channels_last: Whether to use the channels-last memory format, which is faster on GPUs.
     """
 
     def __init__(
@@ -128,12 +128,9 @@ class UNet(nn.Module):
             nn.Linear(base, 4 * base), nn.SiLU(), nn.Linear(4 * base, 4 * base)
         )
 
-        def level(width: int, out: int, size: int) -> _Level:
-            attends = size in config.attention
-            return _Level(
-                _ResidualBlock(width, out, embedding, config.dropout),
-                _Attention(out, config.head_channels) if attends else None,
-            )
+        def level(width: int, out: int, *, attends: bool) -> _Level:
+            block = _ResidualBlock(width, out, embedding, config.dropout)
+            return _Level(block, _Attention(out, config.head_channels) if attends else None)
 
         self.stem = nn.Conv2d(config.channels, base, 3, padding=1)
         self.down = nn.ModuleList()
@@ -144,24 +141,20 @@ class UNet(nn.Module):
                 size //= 2
                 skips.append(width)
             for _ in range(config.blocks):
-                self.down.append(level(width, multiplier * base, size))
+                attends = size in config.attention
+                self.down.append(level(width, multiplier * base, attends=attends))
                 width = multiplier * base
                 skips.append(width)
 
         self.middle = nn.ModuleList(
-            [
-                _Level(
-                    _ResidualBlock(width, width, embedding, config.dropout),
-                    _Attention(width, config.head_channels),
-                ),
-                _Level(_ResidualBlock(width, width, embedding, config.dropout), None),
-            ]
+            [level(width, width, attends=True), level(width, width, attends=False)]
         )
 
         self.up = nn.ModuleList()
         for depth, multiplier in reversed(list(enumerate(config.multipliers))):
             for _ in range(config.blocks + 1):
-                self.up.append(level(width + skips.pop(), multiplier * base, size))
+                attends = size in config.attention
+                self.up.append(level(width + skips.pop(), multiplier * base, attends=attends))
                 width = multiplier * base
             if depth > 0:
                 self.up.append(_Upsample(width))
@@ -182,9 +175,9 @@ class UNet(nn.Module):
 
         Args:
             x: Noisy images.
-            t: Their times.
-            c: A condition for each; or several, all images under the first of them first. What
-                does not depend on the condition is then computed once.
+            t: Times of the images.
+            c: Conditions, one per image; or several sets of them, one after the other. Layers
+                before the first condition are then evaluated once.
         """
         time = self.time(time_embedding(t, self.config.base).to(x.dtype))
         embedding = functional.silu(torch.cat([repeat_for_conditions(time, c), c], dim=1))
@@ -213,16 +206,16 @@ class UNet(nn.Module):
 def repeat_for_conditions(
     x: Shaped[Tensor, "batch *image"], c: Tensor
 ) -> Shaped[Tensor, "rows *image"]:
-    """Images, times or features, repeated for all conditions that they are asked under.
+    """Repeat images, times or features for every set of conditions.
 
     >>> repeat_for_conditions(torch.tensor([1, 2]), torch.zeros(4, 64))
     tensor([1, 2, 1, 2])
     """
-    return x if len(x) == len(c) else torch.cat([x] * (len(c) // len(x)))  # in its layout
+    return x if len(x) == len(c) else torch.cat([x] * (len(c) // len(x)))  # keeps the layout
 
 
 def time_embedding(t: Int[Tensor, "batch"], width: int) -> Float[Tensor, "batch width"]:
-    """Sinusoidal embedding of the time (Vaswani et al., 2017), cosines first."""
+    """Embed times in cosines, then sines (Vaswani et al., 2017)."""
     half = width // 2
     decay = torch.arange(half, device=t.device, dtype=torch.float32) / half
     angles = t[:, None] * torch.exp(-math.log(10_000) * decay)
@@ -230,7 +223,7 @@ def time_embedding(t: Int[Tensor, "batch"], width: int) -> Float[Tensor, "batch 
 
 
 class _Level(nn.Module):
-    """A residual block, and attention after it where the level has any."""
+    """A residual block, followed by attention if the level has it."""
 
     def __init__(self, block: _ResidualBlock, attention: _Attention | None) -> None:
         super().__init__()
@@ -295,7 +288,7 @@ def _norm(width: int) -> GroupNorm:
 
 
 def _zero(convolution: nn.Conv2d) -> nn.Conv2d:
-    """Start a convolution at zero, so that a new block changes nothing."""
+    """Initialise a convolution with zeros, so that a new block is the identity."""
     nn.init.zeros_(convolution.weight)
     nn.init.zeros_(cast(Tensor, convolution.bias))
     return convolution

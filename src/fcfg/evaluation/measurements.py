@@ -1,0 +1,259 @@
+"""Measuring images: the judge, the networks of LPIPS and FID, and the rows they fill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fcfg.causal.attributes import AttributeSpace, Categorical, Table
+from fcfg.datasets.portraits import Portraits
+from fcfg.evaluation.result_schema import JSON
+from fcfg.evaluation.subset import Block
+from fcfg.judge import AttributeJudge, Reading
+from fcfg.metrics import (
+    LPIPS,
+    PIXEL_RANGE,
+    Inception,
+    Missing,
+    find_inception,
+    find_lpips,
+    image_errors,
+    image_mae,
+)
+from fcfg.metrics.lpips import SMALLEST
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.records import Counterfactual
+from fcfg.support.errors import InputError
+from fcfg.support.hashing import digest_of
+
+THRESHOLD = 0.05  # a pixel truly changes if the truth differs from the factual image by more
+_BATCH = 256  # images per call of LPIPS
+
+
+class _TooSmall(Missing):
+    """A metric that images are too small for."""
+
+    def __str__(self) -> str:
+        return f"no {self.name}: {self.how}"
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluators:
+    """The networks that read and compare images."""
+
+    judge: AttributeJudge
+    lpips: LPIPS | Missing
+    inception: Inception | Missing | None = None  #: None if the experiment does not measure FID
+
+    @property
+    def about(self) -> JSON:
+        """The networks and their weights, for a header."""
+        about: JSON = {
+            "mae": {"range": PIXEL_RANGE},
+            "judge": {"width": self.judge.network.config.width, "digest": digest_of(self.judge)},
+        }
+        for name, network in (("lpips", self.lpips), ("inception", self.inception)):
+            if network is not None:
+                is_missing = isinstance(network, Missing)
+                about[name] = {"missing": str(network)} if is_missing else dict(network.about)
+        return about
+
+    @torch.no_grad()
+    def distances(
+        self,
+        images: Float[Tensor, "image channel height width"],
+        others: Float[Tensor, "image channel height width"],
+    ) -> list[dict[str, float | None]]:
+        """Return MAE and LPIPS between images, pair by pair."""
+        lpips: list[float | None] = [None] * len(images)
+        if isinstance(self.lpips, LPIPS):
+            device = next(self.lpips.parameters()).device
+            pairs = zip(images.split(_BATCH), others.split(_BATCH), strict=True)
+            lpips = [d for a, b in pairs for d in self.lpips(a.to(device), b.to(device)).tolist()]
+        mae = image_mae(images, others).tolist()
+        return [{"mae": m, "lpips": p} for m, p in zip(mae, lpips, strict=True)]
+
+    def features(
+        self, images: Float[Tensor, "image channel height width"], reading: Reading
+    ) -> dict[str, Float[np.ndarray, "image feature"]]:
+        """Return the features that Fréchet distances are computed from, by network."""
+        features = {"judge": reading.features}
+        if isinstance(self.inception, Inception):
+            features["inception"] = self.inception.features(images).astype(np.float32)
+        return features
+
+
+def judge_of(pipeline: CounterfactualPipeline) -> AttributeJudge:
+    """Return the judge of a pipeline; refuse a pipeline without one."""
+    if isinstance(pipeline.judge, AttributeJudge):
+        return pipeline.judge
+    raise InputError(
+        "model",
+        expected="one with a judge, which reads attributes from images",
+        got="none",
+        do="train it with 'fcfg train CONFIG --part judge'",
+    )
+
+
+def find_evaluators(
+    pipeline: CounterfactualPipeline,
+    lpips: Path | None = None,
+    inception: Path | None = None,
+    *,
+    fid: bool = False,
+    size: int | None = None,
+) -> Evaluators:
+    """Return the judge of a pipeline, and the networks whose weights are on this machine.
+
+    Args:
+        pipeline: The model, on the device that measures.
+        lpips: Weights of LPIPS; see :func:`fcfg.metrics.find_lpips`.
+        inception: Weights of the network of FID.
+        fid: Whether to measure FID.
+        size: Height or width of the images, the smaller one; LPIPS needs some pixels.
+    """
+    judge, device = judge_of(pipeline), pipeline.denoiser.device
+    least = f"it takes images of at least {SMALLEST} by {SMALLEST} pixels"
+    too_small = size is not None and size < SMALLEST
+    perceptual = _TooSmall("LPIPS", least) if too_small else find_lpips(lpips)
+    network = find_inception(inception) if fid or inception is not None else None
+    for found in (perceptual, network):
+        if isinstance(found, torch.nn.Module):
+            found.to(device)
+    return Evaluators(judge, perceptual, network)
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The true counterfactuals of all images of a drawn world."""
+
+    portraits: Portraits
+    reading: Reading  #: what the judge reads from them
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The counterfactuals of a block of images."""
+
+    counterfactual: Counterfactual
+    images: Float[Tensor, "image channel height width"]
+    reversed_images: Float[Tensor, "image channel height width"] | None
+    seconds: float  #: time per image
+
+
+def real_entries(
+    block: Block, reading: Reading, unrelated: Sequence[float | None], space: AttributeSpace
+) -> Iterator[JSON]:
+    """Yield the entries of factual images.
+
+    Args:
+        block: The images.
+        reading: What the judge reads from them.
+        unrelated: Distance of each image to an unrelated one.
+        space: Attributes of the model.
+    """
+    columns = (_values(block.attributes, space), _scores(reading, space), unrelated)
+    for name, attributes, scores, distance in zip(block.names, *columns, strict=True):
+        yield {
+            "kind": "real",
+            "image": name,
+            "attributes": attributes,
+            **scores,
+            "unrelated": distance,
+        }
+
+
+def row_entries(
+    question: tuple[str, str],
+    block: Block,
+    answer: Answer,
+    reading: Reading,
+    truth: Truth | None,
+    evaluators: Evaluators,
+    space: AttributeSpace,
+) -> Iterator[JSON]:
+    """Yield the rows of a block of images under one question.
+
+    Args:
+        question: Intervention and guidance.
+        block: The factual images.
+        answer: Their counterfactuals.
+        reading: What the judge reads from the counterfactuals.
+        truth: The true counterfactuals, if they are known.
+        evaluators: Networks to measure with.
+        space: Attributes of the model.
+    """
+    nothing = [None] * len(block.names)
+    reversal = answer.reversed_images
+    columns = zip(
+        block.names,
+        _values(answer.counterfactual.attributes, space),
+        _scores(reading, space),
+        evaluators.distances(answer.images, block.images),
+        nothing if reversal is None else evaluators.distances(reversal, block.images),
+        nothing if truth is None else _errors(truth, answer.images, block, space),
+        answer.counterfactual.trajectory.spent,
+        strict=True,
+    )
+    for name, target, scores, change, reverse_error, true_error, evaluations in columns:
+        yield {
+            "kind": "row",
+            "do": question[0],
+            "guidance": question[1],
+            "image": name,
+            "target": target,
+            **scores,
+            "change": change,
+            "reversal": reverse_error,
+            "truth": true_error,
+            "evaluations": evaluations,
+            "seconds": round(answer.seconds, 4),
+        }
+
+
+def _errors(truth: Truth, images: Tensor, block: Block, space: AttributeSpace) -> list[JSON]:
+    """Compare counterfactuals with the true ones."""
+    portraits, rows = truth.portraits, block.rows
+    errors = image_errors(images, portraits.images[rows], block.images, threshold=THRESHOLD)
+    targets = {name: column[rows] for name, column in portraits.attributes.items()}
+    return [
+        {
+            "mae": float(errors.mae[i]),
+            "missed": float(errors.missed[i]),
+            "changed": float(errors.changed[i]),
+            "factors": {name: float(c[rows[i]]) for name, c in truth.reading.factors.items()},
+            "target": target,
+        }
+        for i, target in enumerate(_values(targets, space))
+    ]
+
+
+def _scores(reading: Reading, space: AttributeSpace) -> list[JSON]:
+    """Return scores and factors as JSON, image by image."""
+    columns = {name: reading.scores[name].tolist() for name in space.names}
+    factors = {name: column.tolist() for name, column in reading.factors.items()}
+    return [
+        {
+            "scores": {name: column[row] for name, column in columns.items()},
+            "factors": {name: column[row] for name, column in factors.items()},
+        }
+        for row in range(len(reading.features))
+    ]
+
+
+def _values(table: Table, space: AttributeSpace) -> list[JSON]:
+    """Return attributes as JSON, image by image, with the names of levels."""
+    columns: dict[str, Sequence[Any]] = {
+        attribute.name: [attribute.levels[code] for code in table[attribute.name]]
+        if isinstance(attribute, Categorical)
+        else table[attribute.name].tolist()
+        for attribute in space
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

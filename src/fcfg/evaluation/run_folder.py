@@ -1,0 +1,230 @@
+"""The folder of a run: result files of its shards, features of its images, Fréchet distances."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
+
+from fcfg.evaluation.pictures import INDEX, remove_pictures
+from fcfg.evaluation.result_files import (
+    Result,
+    ResultFile,
+    check_same_experiment,
+    check_same_run,
+    read_lines,
+    read_results,
+)
+from fcfg.evaluation.result_schema import JSON
+from fcfg.metrics import frechet_distance
+from fcfg.support.errors import InputError
+from fcfg.support.files import remove_files, single_writer, write_atomically
+from fcfg.support.hashing import hex_digest
+from fcfg.support.outputs import make_folder
+
+#: Name of the Fréchet distance over the features of each network.
+_DISTANCES = {"judge": "FD-judge", "inception": "FID"}
+
+
+class RunFolder:
+    """The files of a run, as one shard sees them.
+
+    Args:
+        path: Path of the folder.
+        shard: Number of the shard, and how many there are.
+    """
+
+    def __init__(self, path: Path, shard: tuple[int, int] = (0, 1)) -> None:
+        self.path, self.shard = path, shard
+        self.features = FeatureFiles(path)
+
+    @property
+    def _result_files(self) -> list[Path]:
+        return sorted(self.path.glob("results-*-of-*.jsonl"))
+
+    @property
+    def _headers(self) -> list[JSON]:
+        firsts = (next(read_lines(path, unfinished=True), None) for path in self._result_files)
+        return [first[1] for first in firsts if first is not None]
+
+    def is_finished(self, header: JSON) -> bool:
+        """Return whether all rows are there; refuse the folder of another run."""
+        self._check_pictures()
+        if not self._headers:
+            return False  # empty, or killed before the first line was complete
+        result = read_results(self.path, unfinished=True)
+        check_same_run(self.path, header, result.header)
+        return not result.missing
+
+    def discard(self, header: JSON) -> None:
+        """Remove a run of the same experiment and model, and no other files."""
+        for other in self._headers:
+            check_same_experiment(self.path, header, other)
+        for path in self._result_files:
+            path.unlink()
+        self.features.remove()
+        remove_pictures(self.path)
+
+    @contextmanager
+    def writing(self, header: JSON) -> Generator[tuple[ResultFile, list[JSON]]]:
+        """Lock this shard; give its result file and all lines of it, the header first."""
+        number, count = self.shard
+        name = f"results-{number}-of-{count}"
+        make_folder(self.path)
+        with single_writer(self.path, f".{name}.lock"):
+            self._check_pictures()
+            self._check_shards()
+            file = ResultFile(self.path / f"{name}.jsonl")
+            lines = file.begin(header)
+            read_results(self.path, unfinished=True)  # refuses shards of another run
+            yield file, lines
+
+    def completed(self, file: ResultFile) -> Result:
+        """Read the run; if all rows are there, add the Fréchet distances that are missing."""
+        with single_writer(self.path, ".distances.lock", wait=True):
+            result = read_results(self.path, unfinished=True)
+            distances = [] if result.missing else missing_distances(result, self.features)
+            if distances:
+                file.append(distances)
+                result = read_results(self.path, unfinished=True)
+        return result
+
+    def _check_pictures(self) -> None:
+        """Refuse to replace an index of pictures that no evaluation wrote."""
+        if (self.path / INDEX).exists() and not self._result_files:
+            raise InputError(
+                f"out {self.path}",
+                expected="the folder of an evaluation, or a new one",
+                got=f"'{INDEX}' and no result file",
+                do="choose another --out, or move it",
+            )
+
+    def _check_shards(self) -> None:
+        """Refuse to resume with another number of shards, which would answer images twice."""
+        count = self.shard[1]
+        names = [path.name for path in self._result_files]
+        other = next((name for name in names if not name.endswith(f"-of-{count}.jsonl")), None)
+        if other is not None:
+            raise InputError(
+                f"results {self.path}",
+                expected="one number of shards",
+                got=f"{other} beside {count} of them",
+                do="resume with the number it began with, or choose another --out",
+            )
+
+
+class FeatureFiles:
+    """Features of images, one file for each block of images under each question.
+
+    A question is an intervention and a guidance; factual images have an empty one.
+
+    Args:
+        folder: Folder of the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "features"
+
+    def write(
+        self,
+        question: Sequence[str],
+        images: Sequence[str],
+        features: Mapping[str, Float[np.ndarray, "image feature"]],
+    ) -> None:
+        """Keep the features of a block of images under one question."""
+        self.folder.mkdir(exist_ok=True)
+        tensors = {name: torch.from_numpy(rows) for name, rows in features.items()}
+        write_atomically(self._path(question, images[0]), to_bytes(tensors))
+
+    def read(self, question: Sequence[str]) -> dict[str, Float[np.ndarray, "image feature"]]:
+        """Return the features of all images, by network; empty if there are none."""
+        blocks: list[dict[str, torch.Tensor]] = []
+        for path in sorted(self.folder.glob(f"{_digest(question)}-*.safetensors")):
+            block = _load(path)
+            if block is None or (blocks and _widths(block) != _widths(blocks[0])):
+                raise InputError(
+                    f"features {path}",
+                    expected="features of a block of images, like the others",
+                    got="a part of it, or something else",
+                    do="remove it, to go without the Fréchet distances of its question; the "
+                    "command of the shard that wrote it computes it again",
+                )
+            blocks.append(block)
+        names = blocks[0] if blocks else ()
+        return {name: torch.cat([block[name] for block in blocks]).numpy() for name in names}
+
+    def remove(self) -> None:
+        """Remove all features of a run, and their folder if it is empty then."""
+        name = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.safetensors$")
+        remove_files(path for path in self.folder.glob("*-*") if name.match(path.name))
+
+    def is_broken(self, question: Sequence[str], images: Sequence[str]) -> bool:
+        """Return whether there is a file that does not hold the features of these images."""
+        path = self._path(question, images[0])
+        block = _load(path) if path.exists() else {}
+        return block is None or any(len(rows) != len(images) for rows in block.values())
+
+    def _path(self, question: Sequence[str], first: str) -> Path:
+        return self.folder / f"{_digest(question)}-{_digest((first,))}.safetensors"
+
+
+def _load(path: Path) -> dict[str, Float[torch.Tensor, "image feature"]] | None:
+    """Return the features in a file; None if it holds something else."""
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError):
+        return None
+    is_whole = tensors and all(
+        name in _DISTANCES and rows.ndim == 2 and rows.is_floating_point() and len(rows)
+        for name, rows in tensors.items()
+    )
+    return tensors if is_whole else None
+
+
+def _widths(block: Mapping[str, torch.Tensor]) -> dict[str, int]:
+    return {name: rows.shape[1] for name, rows in block.items()}
+
+
+def _digest(words: Sequence[str]) -> str:
+    return hex_digest("\n".join(words), size=8)
+
+
+def missing_distances(result: Result, files: FeatureFiles) -> list[JSON]:
+    """Return the Fréchet distances of every question that are not in the result yet.
+
+    A single image has none; nor has a question without the features of all images, such as those
+    of a shard that was copied without them.
+
+    Args:
+        result: A whole run.
+        files: Features of its images.
+    """
+    count = len(result.header["images"])
+    present = {(entry["do"], entry["guidance"], entry["metric"]) for entry in result.distances}
+    real = files.read(())
+    entries: list[JSON] = []
+    for do, guidance in result.header["questions"] if count > 1 else ():
+        for network, features in files.read((do, guidance)).items() if do else ():
+            metric, reference = _DISTANCES[network], real.get(network, features[:0])
+            is_whole = len(features) == len(reference) == count
+            if is_whole and (do, guidance, metric) not in present:
+                entries.append(
+                    {
+                        "kind": "distance",
+                        "do": do,
+                        "guidance": guidance,
+                        "metric": metric,
+                        "value": frechet_distance(features, reference),
+                        "n": count,
+                        "reference": "the factual images of the run",
+                    }
+                )
+    return entries
