@@ -18,9 +18,9 @@ from fcfg.datasets import portraits
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Counterfactual
-from fcfg.pipeline.runtime import CompiledRows, Execution, covering, fitting_rows, memory
+from fcfg.pipeline.runtime import CompiledRows, Execution, covering, devices, fitting_rows
 from fcfg.pipeline.runtime.compiled_batches import compiled_sizes
-from fcfg.pipeline.runtime.cuda_graph import as_recording
+from fcfg.pipeline.runtime.cuda_graphs import as_recording
 from fcfg.support.hashing import digest_of
 from place import DEVICE, anywhere
 from refusal import refused
@@ -346,11 +346,11 @@ def test_rows_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         "mem_get_info": lambda device: (900_000, 2_000_000),
     }.items():
         monkeypatch.setattr(torch.cuda, name, answer)
-    measured = memory._measured(pipeline.denoiser, (SIZE, SIZE))
+    measured = devices._measured(pipeline.denoiser, (SIZE, SIZE))
     assert measured == (1_000_000, 1_000)
-    assert memory.rows_within(*measured) == 512  # of 800 that would fit
-    assert memory.rows_within(free=10**15, each=1.0) == 4096
-    assert memory.rows_within(free=0, each=1e9) == 1
+    assert devices.rows_within(*measured) == 512  # of 800 that would fit
+    assert devices.rows_within(free=10**15, each=1.0) == 4096
+    assert devices.rows_within(free=0, each=1e9) == 1
 
 
 # The page ----------------------------------------------------------------------------------------

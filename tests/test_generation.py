@@ -26,8 +26,9 @@ from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.generation import (
+    Request,
     Result,
-    compared,
+    compare,
     difference_map,
     difference_scale,
     find_attributes,
@@ -39,12 +40,12 @@ from fcfg.generation import (
     prepare,
     read_files,
 )
-from fcfg.generation.comparison import NEUTRAL, SCALES
-from fcfg.generation.results import finite, intervention_text
+from fcfg.generation.results import finite, intervention_json
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import PRESETS
+from fcfg.sheet import NEUTRAL, SCALES
 from fcfg.support.errors import InputError
 from fcfg.support.images import image_keys, read_images
 from kills import kill_again_and_again
@@ -438,7 +439,7 @@ def test_a_model_reads_its_own_training_table(tmp_path: Path, faces: list[Path])
     both = table(tmp_path / "both.csv", *rows, names="file_name,Smile,age,hair,smiling")
     plain = table(tmp_path / "plain.csv", *(row[:4] for row in rows), names=NAMES)
     for path in (renamed, both, plain):
-        question = prepare(model, faces, path, {"age": 9}, out=tmp_path / "out")
+        question = prepare(model, Request(faces, path, {"age": 9}, out=tmp_path / "out"))
         assert question.factual.attributes["smiling"].tolist() == [0, 1, 0]
 
 
@@ -501,7 +502,7 @@ def test_images_stand_side_by_side_as_they_are(channels: int) -> None:
         for name in ("factual", "counterfactual", "reversed")
     }
     captions = {name: [f"{name} " * 12] for name in images}
-    page = np.asarray(compared(images, captions))
+    page = np.asarray(compare(images, captions))
     factor = 16
     assert page.shape[1] == 12 + 4 * (16 * factor + 12)
     for column, image in enumerate(images.values()):
@@ -571,6 +572,16 @@ def test_a_record_has_what_was_taken_where_nothing_was_said(
     assert (record["solver"], record["grid"], record["steps"]) == ("heun", "uniform", 3)
 
 
+def test_the_old_keywords_work_with_a_warning(pipeline, faces, tmp_path: Path) -> None:
+    options = {"do": {"age": 90}, "attributes": GIVEN, "out": tmp_path / "out", "reverse": False}
+    with pytest.warns(DeprecationWarning, match="pass sampling='heun uniform 2'"):
+        generate(pipeline, faces[:1], **options, quality="paper", solver="heun", steps=2)
+    record = json.loads((tmp_path / "out" / "record.json").read_text())
+    assert (record["solver"], record["grid"], record["steps"]) == ("heun", "uniform", 2)
+    with pytest.raises(TypeError, match="stepss"):
+        generate(pipeline, faces[:1], **options, stepss=2)
+
+
 def test_the_number_at_once_changes_nothing(pipeline, faces, tmp_path: Path) -> None:
     few, many = (ask(pipeline, faces, tmp_path / str(n), batch_size=n) for n in (3, 256))
     for one, other in zip(few, many, strict=True):
@@ -607,7 +618,7 @@ def test_parts_come_to_the_whole(pipeline, faces, tmp_path: Path, count: int) ->
         ask(pipeline, faces, shared, shard=(0, count), seed=1, **asked)
     with refused("shard, number", "from 0 to 1"):
         ask(pipeline, faces, shared, shard=(2, 2), **asked)
-    with refused("shard, count", "from 1 to 3", "at most one an image"):
+    with refused("shard, count", "from 1 to 3", "at most one shard per image"):
         ask(pipeline, faces, shared, shard=(0, 4), **asked)
 
 
@@ -922,7 +933,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_work(
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
         with refused(f"out {out}", "can be written", f"the file {tmp_path / 'file'}", "--out"):
-            prepare(pipeline, faces, GIVEN, {"age": 1}, out=out)
+            prepare(pipeline, Request(faces, GIVEN, {"age": 1}, out=out))
 
 
 def test_bright_pictures_are_no_cause_for_a_warning(pipeline, tmp_path: Path) -> None:
@@ -965,8 +976,8 @@ def test_images_that_overflow_leave_a_record_that_json_can_hold(tmp_path: Path) 
 def test_small_words_of_the_record() -> None:
     assert finite(float("inf")) is None
     assert finite(0.5) == 0.5
-    assert intervention_text(np.array([1, 2])) == [1, 2]
-    assert intervention_text("grey") == "grey"
+    assert intervention_json(np.array([1, 2])) == [1, 2]
+    assert intervention_json("grey") == "grey"
 
 
 def test_an_answer_depends_on_the_picture_and_the_seed_alone(pipeline, faces, tmp_path) -> None:

@@ -20,8 +20,7 @@ from fcfg.datasets import portraits
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Counterfactual
-from fcfg.pipeline.runtime import StepRecorder, graph_cache, prepare_denoiser
-from fcfg.pipeline.runtime.options import Execution
+from fcfg.pipeline.runtime import Execution, StepRecorder, cuda_graphs, prepare_denoiser
 from fcfg.sampling import StepRecord, as_solver
 from graphs import make_up_graphs
 from place import DEVICE
@@ -204,7 +203,7 @@ def test_what_depends_on_numbers_is_not_recorded(recorded, plain) -> None:
 
 
 def test_many_images_are_not_recorded(recorded, plain, monkeypatch) -> None:
-    monkeypatch.setattr(graph_cache, "_MOST_PIXELS", 6 * SIZE**2)
+    monkeypatch.setattr(cuda_graphs, "_MOST_PIXELS", 6 * SIZE**2)
     pipeline = recorded(awake_model())
     alike(ask(pipeline, 7), ask(plain, 7))
     assert recordings(pipeline) == 0
@@ -215,7 +214,7 @@ def test_many_images_are_not_recorded(recorded, plain, monkeypatch) -> None:
 
 
 def test_no_more_recordings_are_kept_than_some(recorded, plain, monkeypatch) -> None:
-    monkeypatch.setattr(graph_cache, "_KEPT", 8)
+    monkeypatch.setattr(cuda_graphs, "_KEPT", 8)
     pipeline = recorded(awake_model())
     for count in (1, 2, 3, 1):
         alike(ask(pipeline, count), ask(plain, count))

@@ -375,7 +375,7 @@ def test_every_name_is_a_solver_and_texts_do_as_well() -> None:
     [
         ("dpm2m", "solver", ["'bdia'", "did you mean 'dpm-2m'?"]),
         ("", "solver", ["use one of 'ddim'"]),
-        (None, "solver", ["its text, such as 'ddim'", "None"]),
+        (None, "solver", ["a solver or a string", "None", "write it as dpm-2m or fixed-point:5"]),
         ("ddim:5", "solver 'ddim:5'", ["'ddim' alone", "':5'"]),
         ("fixed-point:0", "fixed-point iterations", ["an integer from 1"]),
         ("fixed-point:-2", "fixed-point iterations", ["an integer from 1"]),

@@ -1,8 +1,8 @@
-"""The judge at work: what an image says of its attributes, in their own units.
+"""The judge: a network that reads the attributes of an image, in their own units.
 
-One network reads all attributes. Its outputs are laid out as the encoded attributes are: a logit
-for a binary one, a logit for each level of a categorical one, the scaled value of a continuous
-one; then, where the world is drawn and they are known, the continuous factors behind them.
+Its outputs follow the encoded attributes: a logit for a binary one, a logit for each level of a
+categorical one, the scaled value of a continuous one; then, for drawn images, the continuous
+factors behind the attributes.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous, Table
-from fcfg.diffusion.networks import Judge
+from fcfg.diffusion.networks import Judge, evaluation_mode
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import ImagesLike, read_images
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a judge sees in images."""
+    """Attributes that a judge reads from images."""
 
     attributes: Table = field(repr=False)  #: the likeliest values
     scores: dict[str, NDArray[np.float64]] = field(repr=False)
     """For a binary attribute the probability of 1, (batch,); for a categorical one that of every
     level, (batch, levels); for a continuous one the value, (batch,)."""
-    factors: dict[str, NDArray[np.float64]] = field(repr=False)  #: where the judge knows any
-    features: Float[np.ndarray, "batch feature"] = field(repr=False)  #: what its heads read
+    factors: dict[str, NDArray[np.float64]] = field(repr=False)  #: if the judge reads any
+    features: Float[np.ndarray, "batch feature"] = field(repr=False)  #: inputs of the last layer
 
 
 class AttributeJudge(nn.Module):
@@ -45,9 +45,9 @@ class AttributeJudge(nn.Module):
     (2, 2)
 
     Args:
-        network: With as many outputs as the space has encoded numbers, and one for each factor.
+        network: Network with one output for each encoded number and each factor.
         space: The attributes.
-        factors: For each factor its mean and standard deviation, which its output is scaled by.
+        factors: Mean and standard deviation of each factor, which scale its output.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class AttributeJudge(nn.Module):
     def forward(
         self, images: Float[Tensor, "batch channel height width"]
     ) -> Float[Tensor, "batch outputs"]:
-        """Raw outputs, one row an image."""
+        """Return the raw outputs, one row per image."""
         return self.network(images)
 
     def loss(
@@ -81,12 +81,12 @@ class AttributeJudge(nn.Module):
         values: Float[Tensor, "batch values"],
         factors: Float[Tensor, "batch factors"],
     ) -> Float[Tensor, ""]:
-        """Cross-entropy for classes, squared error for numbers, summed over the heads.
+        """Return the loss: cross-entropy for classes, squared error for numbers, summed.
 
         Args:
-            outputs: What :meth:`forward` gave.
-            values: What :meth:`fcfg.causal.attributes.AttributeSpace.encode` gave.
-            factors: Standardised, in the order of ``factors``.
+            outputs: Outputs of :meth:`forward`.
+            values: Attributes, encoded by :meth:`fcfg.causal.attributes.AttributeSpace.encode`.
+            factors: Standardised factors, in the order of ``factors``.
         """
         read, shown = outputs.split([values.shape[1], factors.shape[1]], dim=1)
         total = outputs.new_zeros(())
@@ -112,22 +112,19 @@ class AttributeJudge(nn.Module):
         """Read the attributes of images, in evaluation mode, on the device of the judge.
 
         Args:
-            images: Float tensor or array in [-1, 1], (batch, channel, height, width); or PIL.
-            batch_size: Images at once.
+            images: Float tensor or array in [-1, 1], (batch, channel, height, width), or PIL
+                pictures.
+            batch_size: Number of images per call.
         """
         check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
         x = read_images(images, channels=self.network.config.channels)
         weight = next(self.network.parameters())
-        was_training = self.network.training
-        self.network.eval()
-        try:
+        with evaluation_mode(self.network):
             pieces = [
                 self.network.features(piece.to(weight.device, weight.dtype))
                 for piece in x.split(batch_size)
             ]
             outputs = [self.network.head(piece).double().cpu() for piece in pieces]
-        finally:
-            self.network.train(was_training)
         features = torch.cat([piece.float().cpu() for piece in pieces])
         return self._reading(torch.cat(outputs), features)
 
@@ -143,7 +140,7 @@ class AttributeJudge(nn.Module):
             if isinstance(attribute, Continuous):
                 low, high = attribute.low, attribute.high
                 value = low + (head[:, 0].numpy() + 1) / 2 * (high - low)
-                scores[name] = value.clip(low, high)  # last, for rounding may leave the range
+                scores[name] = value.clip(low, high)  # last, since rounding may leave the range
                 attributes[name] = scores[name]
             elif isinstance(attribute, Categorical):
                 scores[name] = head.softmax(dim=1).numpy()

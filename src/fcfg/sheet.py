@@ -1,16 +1,25 @@
-"""Images on one sheet, row by row: what training and reports show."""
+"""Sheets of images, and maps of the difference between two images."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxtyping import Float
+import numpy as np
+from jaxtyping import Float, UInt8
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from torch import Tensor
 
 from fcfg.support.errors import InputError
 from fcfg.support.fonts import font_for, legible
 from fcfg.support.images import to_pictures
+
+SCALES = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0)  # changes at which the colours of a map may saturate
+NEUTRAL = (247, 247, 247)  # the colour of no change
+
+# ColorBrewer's RdBu: from darker through no change to brighter.
+_STOPS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+_COLOURS = np.array([(33, 102, 172), (146, 197, 222), NEUTRAL, (244, 165, 130), (178, 24, 43)])
 
 _MARGIN = 4  # pixels between pictures, and around the sheet
 _FONT = 13
@@ -19,15 +28,15 @@ _FONT = 13
 def sheet(
     rows: Mapping[str, Float[Tensor, "batch channel height width"]], *, scale: int = 1
 ) -> Image.Image:
-    """Put images side by side, with the name of every row to its left.
+    """Draw rows of images, with the name of every row to its left.
 
     >>> import torch
     >>> sheet({"factual": torch.zeros(3, 3, 8, 8), "do(smiling)": torch.zeros(3, 3, 8, 8)}).mode
     'RGB'
 
     Args:
-        rows: For every name as many images in [-1, 1] as there are columns, all of one size.
-        scale: By how much to enlarge them; every pixel becomes a square.
+        rows: Images in [-1, 1] by name of the row, all of one shape.
+        scale: Integer factor of enlargement.
     """
     shapes = {tuple(images.shape) for images in rows.values()}
     if len(shapes) != 1:
@@ -51,3 +60,57 @@ def sheet(
             large = picture.resize((scale * width, scale * height), Image.Resampling.NEAREST)
             page.paste(large, (left + column * step_x, top))
     return page
+
+
+def difference_map(
+    factual: Float[Tensor, "channel height width"],
+    counterfactual: Float[Tensor, "channel height width"],
+    scale: float,
+) -> UInt8[np.ndarray, "height width 3"]:
+    """Colour pixels that became brighter (red) or darker (blue); no change is nearly white.
+
+    The channel that changed most decides, so that a change of hue is visible as well.
+
+    >>> import torch
+    >>> flat = torch.zeros(1, 1, 1)
+    >>> [difference_map(flat, flat + change, scale=1.0)[0, 0].tolist() for change in (-1, 0, 1)]
+    [[33, 102, 172], [247, 247, 247], [178, 24, 43]]
+
+    Args:
+        factual: Image in [-1, 1].
+        counterfactual: Image in [-1, 1].
+        scale: Change at which the colours saturate.
+    """
+    if not scale > 0:
+        raise InputError(
+            "difference map, scale", expected="a number above 0", got=scale, do="use 1.0"
+        )
+    share = _largest_change(factual, counterfactual).double().numpy() / scale
+    return difference_colours(np.clip(share, -1, 1))
+
+
+def difference_scale(
+    factual: Float[Tensor, "channel height width"],
+    counterfactual: Float[Tensor, "channel height width"],
+) -> float:
+    """Return the smallest round scale that covers 99 % of the pixels.
+
+    It is never so small that the rounding of 8-bit files would look like a change.
+    """
+    bound = _largest_change(factual, counterfactual).abs().flatten().quantile(0.99).item()
+    return next((scale for scale in SCALES if bound <= scale), SCALES[-1])
+
+
+def _largest_change(
+    factual: Float[Tensor, "channel height width"],
+    counterfactual: Float[Tensor, "channel height width"],
+) -> Float[Tensor, "height width"]:
+    change = (counterfactual - factual).float()
+    most = change.abs().argmax(dim=0, keepdim=True)
+    return change.gather(0, most)[0]
+
+
+def difference_colours(share: NDArray[np.float64]) -> UInt8[np.ndarray, "height width 3"]:
+    """Return the colours of changes, given as shares of the scale in [-1, 1]."""
+    channels = [np.interp(share, _STOPS, _COLOURS[:, channel]) for channel in range(3)]
+    return np.stack(channels, axis=-1).round().astype(np.uint8)

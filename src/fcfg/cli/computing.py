@@ -1,4 +1,4 @@
-"""Where a command computes, and how much at once."""
+"""Options that commands share: device, shard and batch size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AUTO = "auto"
 
 
 def chosen_device(name: str) -> str:
-    """'cpu' or 'cuda', from what was typed: the GPU of this process, where there are several."""
+    """Return 'cpu' or 'cuda', and select the GPU of this process."""
     import torch
 
     from fcfg.pipeline.runtime import own_gpu
@@ -27,17 +27,17 @@ def chosen_device(name: str) -> str:
             got=repr(name),
             do="leave --device out",
         )
-    place = ("cuda" if torch.cuda.is_available() else "cpu") if name == AUTO else name
-    torch.cuda.set_device(own_gpu() if place == "cuda" else -1)
-    return place
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if name == AUTO else name
+    torch.cuda.set_device(own_gpu() if device == "cuda" else -1)
+    return device
 
 
 def chosen_shard(text: str) -> tuple[int, int]:
-    """Which part of how many, from what was typed.
+    """Return number and count of a shard.
 
     Args:
-        text: I/N; where it is empty, the part is that of this process among those that
-            ``accelerate launch`` or ``torchrun`` started.
+        text: I/N; if empty, the number of this process among those that ``accelerate launch`` or
+            ``torchrun`` started.
     """
     if not text:
         return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -48,11 +48,11 @@ def chosen_shard(text: str) -> tuple[int, int]:
 
 
 def chosen_rows(text: str, denoiser: Denoiser, size: tuple[int, int]) -> int:
-    """Network rows at once, from what was typed.
+    """Return the largest number of network rows per call.
 
     Args:
         text: A number, or 'auto'.
-        denoiser: On its device, in its precision, not compiled yet.
+        denoiser: Denoiser on its device, in its precision, not compiled yet.
         size: Height and width of the images.
     """
     from fcfg.pipeline.runtime import fitting_rows

@@ -161,18 +161,13 @@ def _print(report: FolderReport, console: Console) -> None:
 
 
 def _write_pictures(report: FolderReport, outputs: Outputs, console: Console) -> None:
-    import torch
-
     from fcfg.cli.heatmap import heatmap
     from fcfg.sheet import sheet
-    from fcfg.support.images import to_png
+    from fcfg.support.images import images_from_bytes, to_png
 
     pictures: dict[str, bytes] = {}
     if report.sample:
-        rows = {
-            split: torch.from_numpy(images).float() / 127.5 - 1
-            for split, images in report.sample.items()
-        }
+        rows = {split: images_from_bytes(images) for split, images in report.sample.items()}
         pictures[_SHEET] = to_png(sheet(rows))
     if report.labels:
         pictures[_CORRELATIONS] = to_png(heatmap(report.labels, report.correlations))

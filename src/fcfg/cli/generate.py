@@ -1,4 +1,4 @@
-"""``fcfg generate``: counterfactuals of pictures, with a record and a table to look at."""
+"""``fcfg generate``: counterfactuals of pictures, with a record and a summary table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fcfg.cli import options
+from fcfg.support.errors import check_among
 
 if TYPE_CHECKING:  # torch is not needed for help
-    from fcfg.generation import Question, Result
+    from fcfg.generation import PreparedRequest, Result
 
-_SHOWN = 20  # rows of the table; the record has all
+_SHOWN = 20  # rows of the table; the record has all results
 
 
 def generate(
@@ -38,8 +39,8 @@ def generate(
         list[str],
         typer.Option(
             metavar="NAME=VALUE[,...]",
-            help="What to change: a value (age=40, =-3 for a negative one), a change (age=+10, "
-            "age=-10%, age=*1.5), or smiling=flip. May be given several times.",
+            help="Attributes to change: a value (age=40, =-3 for a negative one), a change "
+            "(age=+10, age=-10%, age=*1.5), or smiling=flip. Repeatable.",
             show_default=False,
         ),
     ],
@@ -47,8 +48,8 @@ def generate(
         str,
         typer.Option(
             metavar="TABLE.csv|NAME=VALUE,...|auto",
-            help="The attributes that the pictures have: a table with a column 'file_name', "
-            "pairs that hold for every picture, or what the model's judge reads.",
+            help="Attributes of the pictures: a table with a column 'file_name', pairs that hold "
+            "for every picture, or 'auto' to read them with the model's judge.",
         ),
     ] = "auto",
     guidance: Annotated[
@@ -73,33 +74,35 @@ def generate(
     solver: options.Solver = None,
     grid: options.Grid = None,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Of what discrete attributes leave open.")
+        int, typer.Option(metavar="N", help="Seed for sampling discrete exogenous noise.")
     ] = 0,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Output folder.")] = Path(
         "counterfactuals"
     ),
     reverse: Annotated[
         bool,
-        typer.Option(help="Go back to the factual attributes, too, and say what was lost."),
+        typer.Option(help="Also go back to the factual attributes, and measure the error."),
     ] = True,
     batch_size: options.BatchSize = "auto",
     precision: options.Precision = "auto",
     compile: Annotated[
         bool,
-        typer.Option("--compile", help="Compile the network first; worth it on a GPU, for many."),
+        typer.Option(
+            "--compile", help="Compile the network first; worth it for many images on a GPU."
+        ),
     ] = False,
     device: options.Device = "auto",
     shard: options.Shard = "",
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace outputs that exist.")
+        bool, typer.Option("--overwrite", help="Replace existing outputs.")
     ] = False,
 ) -> None:
     """Make counterfactuals of pictures: what if an attribute had been different?
 
-    For every picture, the folder gets NAME.png, where the picture stands beside its
-    counterfactual, the way back and the difference; NAME-counterfactual.png, at the size of the
-    model; and an entry in record.json. Pictures of another size are made to fit as in training.
-    Stop it whenever you like, and run the same command to go on.
+    For every picture, the folder gets NAME.png, which shows the picture, its counterfactual, the
+    reversal and the difference side by side; NAME-counterfactual.png, at the size of the model;
+    and an entry in record.json. Pictures of other sizes are cropped or padded as in training.
+    An interrupted run resumes when you run the same command again.
 
     Examples:
       fcfg generate portraits face.png --do smiling=1
@@ -110,21 +113,20 @@ def generate(
     """
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
     from fcfg.cli.progress import share_bar
-    from fcfg.generation import finished_before, model_pixels, parse_do, prepare, run
+    from fcfg.generation import Request, finished_before, model_pixels, parse_do, prepare, run
     from fcfg.guidance import Guidance
     from fcfg.pipeline.checkpoint import load
-    from fcfg.pipeline.runtime import Execution
+    from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.sampling import combine_sampling
 
     part = chosen_shard(shard)
-    first = bool(shard) or part[0] == 0  # of several processes on one terminal, one speaks
-    rule, place = Guidance.parse(guidance), chosen_device(device)
+    prints = bool(shard) or part[0] == 0  # of several processes on one terminal, one prints
+    rule, target = Guidance.parse(guidance), chosen_device(device)
     chosen = combine_sampling(sampling, quality=quality, solver=solver, grid=grid, steps=steps)
-    _ = Execution(precision)  # or a refusal, before anything is read
-    pipeline = load(model).to(place).prepare(precision)
+    check_among("precision", precision, PRECISIONS)
+    pipeline = load(model).to(target).prepare(precision)
     size = model_pixels(pipeline).size
-    question = prepare(
-        pipeline,
+    request = Request(
         images,
         attributes,
         parse_do(do, pipeline.space),
@@ -138,64 +140,67 @@ def generate(
         model=model,
         shard=part,
     )
-    pipeline.prepare(precision, compile=compile, batch_size=question.at_once)
-    before = len(finished_before(question)[0])
-    if first:
-        _announce(question, place, before)
+    prepared = prepare(pipeline, request)
+    pipeline.prepare(precision, compile=compile, batch_size=prepared.chunk)
+    before = len(finished_before(prepared)[0])
+    if prints:
+        _announce(prepared, target, before)
     finished: list[Result] = []
     try:
-        with share_bar(quiet=not first) as told:
-            run(question, on_chunk=finished.extend, on_progress=told)
+        with share_bar(quiet=not prints) as show_share:
+            run(prepared, on_chunk=finished.extend, on_progress=show_share)
     except KeyboardInterrupt:
-        done = f"{len(finished)} of {len(question.mine)} pictures are finished, in {out}"
+        done = f"{len(finished)} of {len(prepared.own_rows)} pictures are finished, in {out}"
         raise KeyboardInterrupt(f"interrupted; {done}; run the same command to go on") from None
-    if first:
-        _show(finished, question)
+    if prints:
+        _show(finished, prepared)
     print(f"Written to {out}")
 
 
-def _announce(question: Question, device: str, finished: int) -> None:
-    """Say what will be done, and what was done to the pictures already."""
-    count, parts = len(question.pictures), question.shard[1]
+def _announce(prepared: PreparedRequest, device: str, finished: int) -> None:
+    """Print what will be done, and how the pictures were made to fit."""
+    count, parts = len(prepared.pictures), prepared.request.shard[1]
     share = "" if parts == 1 else f" in {parts} parts"
     pictures = f"{count} {'picture' if count == 1 else 'pictures'}{share}"
-    print(f"{pictures}, {question.guidance}, on {device}")
-    notes = Counter(note for picture in question.pictures for note in picture.notes)
+    print(f"{pictures}, {prepared.request.guidance}, on {device}")
+    notes = Counter(note for picture in prepared.pictures for note in picture.notes)
     for note, times in notes.items():
         print(f"  {times} of {count}: {note}")
-    print(f"  {question.factual.note}", flush=True)
+    print(f"  {prepared.factual.note}", flush=True)
     if finished:
-        done = f"  {finished} of {len(question.mine)} are finished already; --overwrite makes them"
-        print(f"{done} anew", flush=True)
+        own = len(prepared.own_rows)
+        print(
+            f"  {finished} of {own} are finished already; --overwrite makes them anew", flush=True
+        )
 
 
-def _show(results: Sequence[Result], question: Question) -> None:
-    """A short table; the record says more."""
+def _show(results: Sequence[Result], prepared: PreparedRequest) -> None:
+    """Print a short table of the results."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from fcfg.generation.outputs import record_file
+    from fcfg.generation.record import record_file
 
-    targets = question.action.targets
+    request = prepared.request
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("image", overflow="fold")
     table.add_column("factual → counterfactual", overflow="fold")
     if results[0].judged:
         table.add_column("judge before → after", overflow="fold")
-    if question.reverse:
+    if request.reverse:
         table.add_column("reversal error", justify="right")
     for result in results[:_SHOWN]:
         cells = [Path(result.file).name, _change(result)]
         if result.judged:
-            cells.append("\n".join(_judged(result, name) for name in targets))
-        if question.reverse:
+            cells.append("\n".join(_judged(result, name) for name in prepared.action.targets))
+        if request.reverse:
             error = result.reversal_error
             cells.append("none" if error is None else f"{error:.4f}")
         table.add_row(*cells)
     Console(highlight=False, markup=False).print(table)
     if len(results) > _SHOWN:
-        print(f"and {len(results) - _SHOWN} more, in {record_file(question.shard)}")
+        print(f"and {len(results) - _SHOWN} more, in {record_file(request.shard)}")
     lost = [Path(result.file).name for result in results if result.is_lost]
     if lost:
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
@@ -207,7 +212,7 @@ def _show(results: Sequence[Result], question: Question) -> None:
 
 
 def _change(result: Result) -> str:
-    """What changes, line by line, then what is kept; and how sure a judge that read it is."""
+    """Format the changed attributes, one a line, then the others, with scores of the judge."""
     from fcfg.generation.results import value_text
 
     changed: list[str] = []
@@ -224,7 +229,7 @@ def _change(result: Result) -> str:
 
 
 def _judged(result: Result, name: str) -> str:
-    """What the judge thinks of a target before and after."""
+    """Format the scores of a target before and after."""
     value, sure = result.counterfactual[name], result.judged_as(name)
     level = f" {value}" if isinstance(value, str) else ""
     digits = 1 if isinstance(value, float) else 2

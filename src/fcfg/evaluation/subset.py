@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
@@ -26,6 +25,7 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.config_files import read_yaml
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.hashing import stream_seed
+from fcfg.support.images import images_from_bytes
 
 _SPLIT = "test"
 
@@ -98,7 +98,7 @@ def choose_subset(
     examples = splits[_SPLIT]
     rows = balanced_rows(space, examples, balance, experiment.images, experiment.seed)
     return Subset(
-        torch.from_numpy(examples.images[rows].astype(np.float32)) / 127.5 - 1,
+        images_from_bytes(examples.images[rows]),
         {name: column[rows] for name, column in examples.attributes.items()},
         tuple(examples.names[row] for row in rows),
         None,

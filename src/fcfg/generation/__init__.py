@@ -1,21 +1,22 @@
-"""Counterfactuals of picture files, in a folder: what ``fcfg generate`` does."""
+"""Counterfactuals of picture files, in a folder: the library behind ``fcfg generate``."""
 
 from fcfg.causal.intervention import flip
-from fcfg.generation.comparison import compared, difference_map, difference_scale
+from fcfg.generation.comparison import compare
 from fcfg.generation.parsing import Factual, find_attributes, parse_do
 from fcfg.generation.picture_files import Picture, find_pictures, model_pixels, read_files
-from fcfg.generation.preparing import prepare
-from fcfg.generation.question import Question
 from fcfg.generation.record import finished_before
+from fcfg.generation.request import PreparedRequest, Request
 from fcfg.generation.results import Result
-from fcfg.generation.run import generate, run
+from fcfg.generation.run import generate, prepare, run
+from fcfg.sheet import difference_map, difference_scale
 
 __all__ = [
     "Factual",
     "Picture",
-    "Question",
+    "PreparedRequest",
+    "Request",
     "Result",
-    "compared",
+    "compare",
     "difference_map",
     "difference_scale",
     "find_attributes",

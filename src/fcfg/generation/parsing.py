@@ -1,4 +1,4 @@
-"""Attributes as users write them: ``smiling=0,male=1``, a table of files, or what a judge sees."""
+"""Attributes and interventions as users write them: pairs, a table, or read by the judge."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WANTED = "'auto', a table that ends in .csv, or pairs such as smiling=0,male=1"
 
 @dataclass(frozen=True, eq=False)
 class Factual:
-    """The attributes of pictures, and who says so."""
+    """The attributes of pictures, and their source."""
 
     attributes: Table = field(repr=False)
     source: str  #: 'judge', 'given', or the path of a table
@@ -41,14 +41,14 @@ class Factual:
 
 
 def parse_do(texts: Iterable[str], space: AttributeSpace) -> dict[str, Intervention]:
-    """Read an intervention: for each target a text as in :mod:`fcfg.causal.intervention`.
+    """Read an intervention: a string for each target, see :mod:`fcfg.causal.intervention`.
 
     >>> space = AttributeSpace([Binary("smiling"), Categorical("hair", ["dark", "fair"])])
     >>> parse_do(["smiling=flip,hair=fair"], space)
     {'smiling': 'flip', 'hair': 'fair'}
 
     Args:
-        texts: Texts such as ``smiling=1`` or ``smiling=1,age=+10``; every target once.
+        texts: Strings such as ``smiling=1`` or ``smiling=1,age=+10``; every target once.
         space: The attributes of the model.
     """
     written = _pairs("do", texts)
@@ -57,7 +57,7 @@ def parse_do(texts: Iterable[str], space: AttributeSpace) -> dict[str, Intervent
     for name, text in written.items():
         value = from_text(space[name], text)
         if not callable(value):
-            intervened(space[name], value, np.zeros(1))  # refused now, not after the reading
+            intervened(space[name], value, np.zeros(1))  # raises before any picture is read
         do[name] = text if callable(value) else value
     return do
 
@@ -69,16 +69,16 @@ def find_attributes(
     reading: Reading | None,
     rename: Mapping[str, str] | None = None,
 ) -> Factual:
-    """The factual attributes of files, one row for each.
+    """Return the factual attributes of files, one row for each.
 
     Args:
-        given: 'auto' for what the judge sees; the path of a CSV table with a column
+        given: 'auto' for those that the judge reads; the path of a CSV table with a column
             ``file_name`` and one for each attribute, read as in training; pairs such as
             ``smiling=0,male=1``, which hold for every file; or a mapping from names to columns.
         space: The attributes of the model.
         files: The pictures.
-        reading: What the judge sees in them, if there is one.
-        rename: Columns of the training table with other names than their attributes; a table
+        reading: Attributes that the judge reads from them, if there is one.
+        rename: Columns of the training table by attribute, where the names differ; a table
             without such a column has one with the name of the attribute.
     """
     if isinstance(given, Mapping):
@@ -139,22 +139,22 @@ def _from_table(
 
 
 def _matching(path: Path, names: Sequence[str], files: Sequence[Path]) -> list[int]:
-    """The row of every file: that with its path, or else that with its name."""
-    places: dict[Path, list[int]] = {}
-    bare: dict[str, list[int]] = {}
+    """Return the row of every file: the one with its path, or else with its name."""
+    by_path: dict[Path, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for row, name in enumerate(names):
-        places.setdefault((path.parent / name).resolve(), []).append(row)
-        bare.setdefault(Path(name).name, []).append(row)
-    rows = [places.get(file.resolve()) or bare.get(file.name, []) for file in files]
-    for file, found in zip(files, rows, strict=True):
-        if len(found) > 1:
+        by_path.setdefault((path.parent / name).resolve(), []).append(row)
+        by_name.setdefault(Path(name).name, []).append(row)
+    rows = [by_path.get(file.resolve()) or by_name.get(file.name, []) for file in files]
+    for file, matches in zip(files, rows, strict=True):
+        if len(matches) > 1:
             raise InputError(
                 str(path),
                 expected=f"one row for '{file}'",
-                got=f"{len(found)}: {listed([names[row] for row in found])}",
+                got=f"{len(matches)}: {listed([names[row] for row in matches])}",
                 do="keep one, or write file names with their folders",
             )
-    missing = [str(file) for file, found in zip(files, rows, strict=True) if not found]
+    missing = [str(file) for file, matches in zip(files, rows, strict=True) if not matches]
     if missing:
         raise InputError(
             str(path),
@@ -180,7 +180,7 @@ def _pairs(subject: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def _value(attribute: AbstractAttribute, text: str) -> float | str:
-    """A level by its name, anything else as a number where it is one."""
+    """Return a level by its name, anything else as a number if it is one."""
     if isinstance(attribute, Categorical):
         return text
     if isinstance(attribute, Binary) and text.lower() in BINARY_TEXTS:

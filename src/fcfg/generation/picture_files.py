@@ -1,8 +1,7 @@
-"""Pictures from files, made to fit a model as in its training; whatever was done is said.
+"""Pictures from files, made to fit a model as in its training.
 
-A picture of the model's size and channels is read as it is, byte by byte. Any other is turned
-upright, made square, resized and converted, by :mod:`fcfg.datasets.pixels` as in training, and
-each of these is noted.
+A picture of the model's size and channels is read byte by byte. Any other is turned upright, made
+square, resized and converted by :mod:`fcfg.datasets.pixels`, and each change is noted.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
 
-import torch
 from jaxtyping import Float
 from PIL import ExifTags, Image
 from torch import Tensor
@@ -32,6 +30,7 @@ from fcfg.datasets.pixels import (
 from fcfg.diffusion.networks import UNet
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.errors import InputError, check_among, quoted
+from fcfg.support.images import images_from_bytes
 
 _FITTED = {
     "crop": "centre-cropped to a square",
@@ -46,20 +45,20 @@ _SCALED = {
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """One picture as the model will see it."""
+    """One picture as the model gets it."""
 
-    path: Path  #: where it came from
+    path: Path
     stored: tuple[int, int]  #: height and width in the file
     image: Float[Tensor, "channel height width"] = field(repr=False)  #: in [-1, 1]
-    notes: tuple[str, ...] = ()  #: what was done to make it fit
+    notes: tuple[str, ...] = ()  #: changes that made it fit the model
 
 
 def find_pictures(arguments: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Files as they are given, and all pictures of folders, sorted by name.
+    """Return the given files, and all pictures of the given folders, sorted by name.
 
     Args:
-        arguments: Files, and folders with files that end like pictures (.png, .jpg, .dcm, ...).
-            Names that begin with a dot are hidden, and not looked at.
+        arguments: Files, and folders with picture files (.png, .jpg, .dcm, ...). Names that begin
+            with a dot are ignored.
     """
     found: list[Path] = []
     for path in map(Path, arguments):
@@ -75,9 +74,9 @@ def find_pictures(arguments: Iterable[str | os.PathLike[str]]) -> list[Path]:
     if missing or not found:
         got = f"no such file: {quoted(missing)}" if missing else "none"
         raise _refusal("at least one file or folder", got)
-    places = [path.resolve() for path in found]
+    resolved = [path.resolve() for path in found]
     doubled = [
-        str(path) for path, place in zip(found, places, strict=True) if places.count(place) > 1
+        str(path) for path, real in zip(found, resolved, strict=True) if resolved.count(real) > 1
     ]
     if doubled:
         raise InputError(
@@ -87,11 +86,11 @@ def find_pictures(arguments: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
 
 def model_pixels(pipeline: CounterfactualPipeline) -> Pixels:
-    """How the pictures of a model were brought to one shape when it was trained.
+    """Return how the pictures of a model were brought to one shape in its training.
 
-    Size and channels are those of its network; how pictures became square, and what deep pixels
-    mean, is in the provenance that ``fcfg train`` writes. Without one, the centre is cropped and
-    pixels of 16 bits have their full range.
+    Size and channels are those of its network; how pictures became square, and the range of deep
+    pixels, are in the provenance that ``fcfg train`` writes. Without one, the centre is cropped,
+    and pixels of 16 bits have their full range.
     """
     network, channels = pipeline.denoiser.network, pipeline.denoiser.channels
     if not isinstance(network, UNet) or channels not in (1, 3):
@@ -109,12 +108,12 @@ def model_pixels(pipeline: CounterfactualPipeline) -> Pixels:
 
 
 def _training_data(pipeline: CounterfactualPipeline) -> Mapping[str, Any]:
-    """Options of the data that a model was trained on, where its provenance has any."""
+    """Return the options of a model's training data, if its provenance has any."""
     return _mapping(_mapping(pipeline.provenance.get("training")).get("data"))
 
 
 def renamed_columns(pipeline: CounterfactualPipeline) -> Mapping[str, str]:
-    """Columns of the training table that have other names than their attributes."""
+    """Return the columns of the training table by attribute, where the names differ."""
     rename = _mapping(_training_data(pipeline).get("rename"))
     return {name: column for name, column in rename.items() if isinstance(column, str)}
 
@@ -124,11 +123,11 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def read_files(paths: Sequence[Path], wanted: Pixels) -> list[Picture]:
-    """Read pictures and make them fit, or refuse all that cannot be used, by name.
+    """Read pictures and make them fit; an error names all that cannot be read.
 
     Args:
         paths: The files.
-        wanted: What the model takes, see :func:`model_pixels`.
+        wanted: Shape and pixels that the model takes, see :func:`model_pixels`.
     """
     pictures: list[Picture] = []
     broken: list[str] = []
@@ -163,12 +162,12 @@ def _read(path: Path, wanted: Pixels) -> Picture:
         notes.append(_FITTED[wanted.fit])
     if (height, width) != (wanted.size, wanted.size):
         notes.append(f"resized to {wanted.size} x {wanted.size}")
-    image = torch.tensor(to_bytes(picture, wanted)).to(torch.float32) / 127.5 - 1
+    image = images_from_bytes(to_bytes(picture, wanted))
     return Picture(path, (height, width), image, tuple(notes))
 
 
 def _notes(header: Image.Image, wanted: Pixels) -> list[str]:
-    """What reading a picture as grey or RGB of 8 bits, upright, does to it."""
+    """Return the changes that make a picture upright, grey or RGB, of 8 bits."""
     notes = ["the first of several frames"] if has_several_frames(header) else []
     if header.getexif().get(ExifTags.Base.Orientation, 1) != 1:
         notes.append("turned upright as its EXIF says")

@@ -1,6 +1,6 @@
-"""The record of a run: what was asked and what is finished; an interrupted run goes on from it.
+"""The output folder of a request: its file names, and the record that lets a run resume.
 
-It is written before the first picture is worked on, and again whenever some are finished.
+The record is written before the first picture is worked on, and again whenever some are finished.
 """
 
 from __future__ import annotations
@@ -9,137 +9,204 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from fcfg.generation.outputs import output_files, record_file
-from fcfg.generation.question import Question
-from fcfg.generation.results import Result, values_of
-from fcfg.support.errors import InputError, short
+from fcfg.generation.request import PreparedRequest
+from fcfg.generation.results import Result, intervention_json, values_of
+from fcfg.support.errors import InputError, quoted, short
 from fcfg.support.files import write_atomically
 from fcfg.support.images import image_keys
-from fcfg.support.outputs import already_there
+from fcfg.support.outputs import already_there, check_folder
 from fcfg.version import __version__
 
-# What must be the same for a run to go on; the answers follow from these and from the pictures.
-_QUESTION = (
+# Entries that must agree for a run to resume; the answers follow from these and the pictures.
+_REQUEST = (
     *("digest", "do", "guidance", "groups", "solver", "grid", "steps", "seed", "reverse"),
     *("device", "precision", "compiled", "shard"),
 )
 _PICTURE = ("key", "attributes_from", "factual", "counterfactual", "outputs")
 
 
-def write_record(question: Question, results: Sequence[Result], at_once: int) -> None:
-    """Write what was asked and what is finished.
+def output_names(paths: Sequence[Path]) -> list[str]:
+    """Name the outputs of each file: by its stem, after its folder where stems are equal."""
+    stems = [path.stem.casefold() for path in paths]
+    names = [
+        path.stem
+        if stems.count(path.stem.casefold()) == 1
+        else f"{path.resolve().parent.name}-{path.stem}"
+        for path in paths
+    ]
+    written = [file.casefold() for name in names for file in output_files(name).values()]
+    doubled = [
+        str(path)
+        for path, name in zip(paths, names, strict=True)
+        if any(written.count(file.casefold()) > 1 for file in output_files(name).values())
+    ]
+    if doubled:
+        raise InputError(
+            "images",
+            expected="files whose outputs have different names",
+            got=quoted(doubled),
+            do="rename them, or run them one after another into different folders",
+        )
+    return names
+
+
+def output_files(name: str) -> dict[str, str]:
+    """Return the files written for one picture.
+
+    >>> output_files("anna")
+    {'comparison': 'anna.png', 'counterfactual': 'anna-counterfactual.png'}
+    """
+    return {"comparison": f"{name}.png", "counterfactual": f"{name}-counterfactual.png"}
+
+
+def record_file(shard: tuple[int, int]) -> str:
+    """Return the name of the record of a run, or of one shard of it.
+
+    >>> record_file((0, 1)), record_file((1, 4))
+    ('record.json', 'record-1-of-4.json')
+    """
+    number, count = shard
+    return "record.json" if count == 1 else f"record-{number}-of-{count}.json"
+
+
+def check_inputs_are_kept(
+    folder: Path, names: Sequence[str], record: str, inputs: Sequence[Path]
+) -> None:
+    """Refuse a folder where outputs would replace the pictures they are made from.
 
     Args:
-        question: The question.
-        results: Results of the pictures that are finished.
-        at_once: Pictures that are finished together.
+        folder: Folder of the outputs.
+        names: Names of the outputs.
+        record: Name of the record.
+        inputs: The pictures.
     """
-    record = _described(question) | {
-        "batch_size": question.batch_size,
-        "at_once": at_once,
-        "asked": len(question.mine),
+    check_folder(folder)
+    files = [file for name in names for file in output_files(name).values()]
+    read = {path.resolve() for path in inputs}
+    replaced = [str(folder / f) for f in (*files, record) if (folder / f).resolve() in read]
+    if replaced:
+        raise InputError(
+            f"out {folder}",
+            expected="a folder other than that of the pictures",
+            got=f"one where {quoted(replaced[:3])} would be replaced",
+            do="choose another with --out",
+        )
+
+
+def write_record(prepared: PreparedRequest, results: Sequence[Result], chunk: int) -> None:
+    """Write the request and the results so far.
+
+    Args:
+        prepared: The request.
+        results: Results of the finished pictures.
+        chunk: Number of pictures that are finished together.
+    """
+    record = _describe(prepared) | {
+        "batch_size": prepared.request.batch_size,
+        "at_once": chunk,
+        "asked": len(prepared.own_rows),
         "finished": len(results),
         "images": [asdict(result) for result in results],
     }
     text = json.dumps(record, indent=2, default=str)
-    write_atomically(question.out / record_file(question.shard), text.encode())
+    write_atomically(prepared.out / record_file(prepared.request.shard), text.encode())
 
 
-def finished_before(question: Question) -> tuple[dict[int, Result], int]:
-    """Results of an interrupted run of the same question, by the number of their picture.
+def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
+    """Return the results of an interrupted run of the same request, by number of picture.
 
-    Refuses a folder that holds the answers to another question, or files of others.
+    Refuses a folder that holds the answers to another request, or files of others.
 
     Args:
-        question: The question.
+        prepared: The request.
 
     Returns:
-        The results, and how many pictures are finished together.
+        The results, and the number of pictures that are finished together.
     """
-    if question.overwrite:
-        return {}, question.at_once
-    path = question.out / record_file(question.shard)
+    folder = prepared.out
+    if prepared.request.overwrite:
+        return {}, prepared.chunk
+    path = folder / record_file(prepared.request.shard)
     if not os.path.lexists(path):
-        files = [file for row in question.mine for file in _files(question, row)]
-        existing = [file for file in files if os.path.lexists(question.out / file)]
+        names = [prepared.names[row] for row in prepared.own_rows]
+        files = [file for name in names for file in output_files(name).values()]
+        existing = [file for file in files if os.path.lexists(folder / file)]
         if existing:
-            raise already_there(question.out, existing)
-        return {}, question.at_once
+            raise already_there(folder, existing)
+        return {}, prepared.chunk
     if not path.is_file():
-        raise already_there(question.out, [path.name])
+        raise already_there(folder, [path.name])
     try:
         record = json.loads(path.read_bytes())
         results = [Result.from_json(entry) for entry in record["images"]]
-        at_once = max(1, int(record["at_once"]))
+        chunk = max(1, int(record["at_once"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise already_there(question.out, [path.name]) from error
-    _check_same(question, record)
-    rows = {str(question.pictures[row].path): row for row in question.mine}
+        raise already_there(folder, [path.name]) from error
+    _check_same_request(prepared, record)
+    rows = {str(prepared.pictures[row].path): row for row in prepared.own_rows}
     kept: dict[int, Result] = {}
     for result in results:
         row = rows.get(result.file)
         if row is None:
-            raise _another(question, "images", f"'{result.file}'", "others")
-        _check_picture(question, row, result)
-        if all((question.out / file).is_file() for file in result.outputs.values()):
+            raise _other_request(prepared, "images", f"'{result.file}'", "others")
+        _check_same_picture(prepared, row, result)
+        if all((folder / file).is_file() for file in result.outputs.values()):
             kept[row] = result
-    return kept, at_once
+    return kept, chunk
 
 
-def _described(question: Question) -> dict[str, Any]:
-    """Everything that a record says of a question, but for its pictures."""
-    pipeline = question.pipeline
+def _describe(prepared: PreparedRequest) -> dict[str, Any]:
+    """Everything that a record says of a request, except its pictures."""
+    pipeline, request = prepared.pipeline, prepared.request
     device, execution = pipeline.denoiser.device, pipeline.execution
     return {
         "fcfg": __version__,
-        "model": question.model,
+        "model": request.model,
         "network": repr(pipeline),
-        "digest": question.digest,
+        "digest": prepared.digest,
         "provenance": pipeline.provenance,
-        "do": question.do,
-        "guidance": repr(question.guidance),
-        "groups": {group: sorted(question.partition[group]) for group in question.partition},
-        **question.sampling.to_json(),
-        "seed": question.action.seed,
-        "reverse": question.reverse,
+        "do": {name: intervention_json(value) for name, value in (request.do or {}).items()},
+        "guidance": repr(request.guidance),
+        "groups": {group: sorted(prepared.partition[group]) for group in prepared.partition},
+        **prepared.sampling.to_json(),
+        "seed": request.seed,
+        "reverse": request.reverse,
         "device": str(device),
         "precision": None if execution is None else execution.on(device).precision,
         "compiled": execution is not None and execution.compile,
-        "shard": list(question.shard),
+        "shard": list(request.shard),
     }
 
 
-def _check_same(question: Question, record: Mapping[str, Any]) -> None:
-    now = json.loads(json.dumps(_described(question), default=str))
-    for key in _QUESTION:
+def _check_same_request(prepared: PreparedRequest, record: Mapping[str, Any]) -> None:
+    now = json.loads(json.dumps(_describe(prepared), default=str))
+    for key in _REQUEST:
         if record.get(key) != now[key]:
-            raise _another(question, key, short(record.get(key)), short(now[key]))
+            raise _other_request(prepared, key, short(record.get(key)), short(now[key]))
 
 
-def _check_picture(question: Question, row: int, result: Result) -> None:
-    space, factual = question.pipeline.space, question.factual
+def _check_same_picture(prepared: PreparedRequest, row: int, result: Result) -> None:
+    space, factual = prepared.pipeline.space, prepared.factual
     now = {
-        "key": image_keys(question.images[row : row + 1])[0],
+        "key": image_keys(prepared.images[row : row + 1])[0],
         "attributes_from": factual.source,
         "factual": values_of(space, factual.attributes, row),
-        "counterfactual": values_of(space, question.action.attributes, row),
-        "outputs": output_files(question.names[row]),
+        "counterfactual": values_of(space, prepared.action.attributes, row),
+        "outputs": output_files(prepared.names[row]),
     }
     for key in _PICTURE:
-        before = getattr(result, key)
-        if before != now[key]:
-            raise _another(question, f"{key} of '{result.file}'", short(before), short(now[key]))
+        before, after = getattr(result, key), now[key]
+        if before != after:
+            subject = f"{key} of '{result.file}'"
+            raise _other_request(prepared, subject, short(before), short(after))
 
 
-def _files(question: Question, row: int) -> list[str]:
-    return list(output_files(question.names[row]).values())
-
-
-def _another(question: Question, key: str, before: str, now: str) -> InputError:
+def _other_request(prepared: PreparedRequest, key: str, before: str, now: str) -> InputError:
     return InputError(
-        f"out {question.out}",
+        f"out {prepared.out}",
         expected=f"the question that its record holds already ({key}: {before})",
         got=f"another one ({key}: {now})",
         do="choose another with --out, or replace it with --overwrite",

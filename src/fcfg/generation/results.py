@@ -1,4 +1,4 @@
-"""What is known of every counterfactual that was made, as it stands in ``record.json``."""
+"""Results: one entry of ``record.json`` for every picture, and its values as text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fcfg.causal.attributes import AttributeSpace, Categorical, Column, Continuous, Table
+from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous, Table
 from fcfg.causal.intervention import Intervention
 from fcfg.judge import Reading
 
-_SMALL_ERROR = 0.05  # mean absolute, in units of [-1, 1]: seen only where pictures are compared
+_SMALL_ERROR = 0.05  # mean absolute, in units of [-1, 1]: hardly visible
 
 Value: TypeAlias = int | float | str
 Score: TypeAlias = float | dict[str, float]
@@ -22,7 +22,7 @@ Scores: TypeAlias = dict[str, Score]  # a probability, one for each level, or a 
 
 @dataclass(frozen=True)
 class Result:
-    """One picture, its counterfactual, and how both compare."""
+    """One picture, its counterfactual, and their comparison."""
 
     file: str
     stored: tuple[int, int]  #: height and width in the file
@@ -31,96 +31,92 @@ class Result:
     factual: dict[str, Value]
     counterfactual: dict[str, Value]
     judged: dict[str, Scores] = field(default_factory=dict)
-    """What the judge sees in 'factual', 'counterfactual' and 'reversed', where there is one: for
-    a binary attribute the probability of 1, for a categorical one that of every level, for a
-    continuous one its value."""
-    network_rows: dict[str, int] = field(default_factory=dict)  #: spent on it
+    """Scores of the judge, if there is one, for 'factual', 'counterfactual' and 'reversed': the
+    probability of 1 for a binary attribute, of every level for a categorical one, and the value
+    of a continuous one."""
+    network_rows: dict[str, int] = field(default_factory=dict)  #: number of network evaluations
     reversal_error: float | None = None  #: mean absolute, in units of [-1, 1]
-    outputs: dict[str, str] = field(default_factory=dict)  #: names of files in the folder
-    key: str = ""  #: a digest of its pixels, as the model sees them
-    change: float | None = None  #: from the picture to its counterfactual, like the reversal error
+    outputs: dict[str, str] = field(default_factory=dict)  #: file names in the folder
+    key: str = ""  #: digest of the pixels that the model was given
+    change: float | None = None  #: mean absolute difference of picture and counterfactual
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Result:
-        """A result as it stands in a record."""
+        """Read a result from an entry of a record."""
         values: dict[str, Any] = dict(entry)
         values |= {name: tuple(entry[name]) for name in ("stored", "prepared")}
         return cls(**values)
 
     @property
     def changed(self) -> list[str]:
-        """Attributes whose counterfactual value is another one."""
+        """Attributes whose counterfactual value differs."""
         return [name for name, value in self.factual.items() if value != self.counterfactual[name]]
 
     @property
     def is_lost(self) -> bool:
-        """Whether the way back ends no nearer to the picture than the counterfactual is.
+        """Whether the reversal is farther from the picture than the counterfactual is.
 
-        Small errors do not count: with nothing to change, there is nothing to come back from.
+        Small errors do not count: where nothing changes, nothing has to be undone.
         """
         if self.reversal_error is None or self.change is None:
             return False
         return self.reversal_error > max(_SMALL_ERROR, self.change)
 
     def sure(self, name: str) -> float | None:
-        """How probable the judge finds the factual value of an attribute, where it has classes."""
+        """Return the judge's probability of the factual value of a discrete attribute."""
         value, score = self.factual[name], self.judged["factual"][name]
         if isinstance(score, dict):
             return score[str(value)]
         return None if isinstance(value, float) else score if value else 1 - score
 
     def judged_as(self, name: str) -> dict[str, float]:
-        """For each image, how sure the judge is of the counterfactual value of an attribute.
+        """Return the judge's score for the counterfactual value of an attribute, for each image.
 
-        For a binary attribute that is the probability of 1, whichever is asked for; for a
-        continuous one it is the value that the judge reads.
+        For a binary attribute that is the probability of 1, whatever the value; for a continuous
+        one it is the value that the judge reads.
         """
-        sure: dict[str, float] = {}
-        for image, scores in self.judged.items():
-            score = scores[name]
-            sure[image] = (
-                score[str(self.counterfactual[name])] if isinstance(score, dict) else score
-            )
-        return sure
+        level = str(self.counterfactual[name])
+        scores = {image: scores[name] for image, scores in self.judged.items()}
+        return {
+            k: score[level] if isinstance(score, dict) else score for k, score in scores.items()
+        }
 
 
 def values_of(space: AttributeSpace, table: Table, row: int) -> dict[str, Value]:
-    """Attributes of one image, levels by their names."""
-    return {attribute.name: _value(space, table, attribute.name, row) for attribute in space}
-
-
-def _value(space: AttributeSpace, table: Table, name: str, row: int) -> Value:
-    attribute, value = space[name], table[name][row]
-    if isinstance(attribute, Categorical):
-        return attribute.levels[int(value)]
-    return float(value) if isinstance(attribute, Continuous) else int(value)
+    """Return the attributes of one image, levels by their names."""
+    values: dict[str, Value] = {}
+    for attribute in space:
+        value = table[attribute.name][row]
+        if isinstance(attribute, Categorical):
+            values[attribute.name] = attribute.levels[int(value)]
+        else:
+            values[attribute.name] = (
+                float(value) if isinstance(attribute, Continuous) else int(value)
+            )
+    return values
 
 
 def scores_of(space: AttributeSpace, reading: Reading, row: int) -> Scores:
-    """What a judge sees in one image."""
+    """Return the scores of one image, those of levels by name."""
     scores: Scores = {}
     for attribute in space:
-        found = reading.scores[attribute.name][row]
-        if isinstance(attribute, Categorical):
-            scores[attribute.name] = dict(
-                zip(attribute.levels, (float(p) for p in found), strict=True)
-            )
-        else:
-            scores[attribute.name] = float(found)
+        score = reading.scores[attribute.name][row].tolist()
+        levels = isinstance(attribute, Categorical)
+        scores[attribute.name] = (
+            dict(zip(attribute.levels, score, strict=True)) if levels else score
+        )
     return scores
 
 
-def intervention_text(value: Intervention) -> Any:
-    """An intervention as JSON: a value, values, or the name of a function."""
-    return getattr(value, "__name__", "function") if callable(value) else _plain(value)
-
-
-def _plain(value: object) -> Any:
+def intervention_json(value: Intervention) -> Any:
+    """Return an intervention as JSON: a value, values, or the name of a function."""
+    if callable(value):
+        return getattr(value, "__name__", "function")
     return value if isinstance(value, str) else np.asarray(value).tolist()
 
 
 def value_text(value: Value | float) -> str:
-    """A value for eyes.
+    """Format a value.
 
     >>> [value_text(value) for value in (1, 43.21987, 100.0, "fair")]
     ['1', '43.2', '100', 'fair']
@@ -129,7 +125,7 @@ def value_text(value: Value | float) -> str:
 
 
 def attributes_text(values: Mapping[str, Value]) -> str:
-    r"""Attributes of one image for eyes, with hard spaces between names and values.
+    r"""Format the attributes of one image, with hard spaces between names and values.
 
     >>> attributes_text({"smiling": 1, "age": 43.21987})
     'smiling\xa01, age\xa043.2'
@@ -138,10 +134,5 @@ def attributes_text(values: Mapping[str, Value]) -> str:
 
 
 def finite(number: float) -> float | None:
-    """A number that JSON can hold, or nothing."""
+    """Return a number that JSON can hold, or None."""
     return number if math.isfinite(number) else None
-
-
-def rows_of(table: Mapping[str, Column], rows: slice) -> Table:
-    """Some rows of a table."""
-    return {name: column[rows] for name, column in table.items()}

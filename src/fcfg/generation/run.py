@@ -1,30 +1,39 @@
-"""From files to counterfactuals in a folder.
+"""Counterfactuals of picture files, written to a folder.
 
-:func:`~fcfg.generation.preparing.prepare` reads and checks everything that is cheap, so that a bad
-question is refused before any work; :func:`run` does the work, some pictures at a time. What is
-finished is on disk, whole, and named in the record, whenever the run is stopped.
+:func:`prepare` reads and checks everything that is cheap, so that a bad request fails before any
+work; :func:`run` does the work, some pictures at a time. Interrupted runs resume where they
+stopped.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Unpack
+import warnings
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from fcfg.causal.intervention import Intervention
-from fcfg.generation.comparison import compared
-from fcfg.generation.outputs import output_files, record_file, save
-from fcfg.generation.parsing import AUTO, JUDGE, Attributes
-from fcfg.generation.preparing import prepare
-from fcfg.generation.question import Question, files_say_their_range
-from fcfg.generation.record import finished_before, write_record
+from fcfg.generation.comparison import compare
+from fcfg.generation.parsing import AUTO, JUDGE, Attributes, find_attributes
+from fcfg.generation.picture_files import find_pictures, model_pixels, read_files, renamed_columns
+from fcfg.generation.record import (
+    check_inputs_are_kept,
+    finished_before,
+    output_files,
+    output_names,
+    record_file,
+    write_record,
+)
+from fcfg.generation.request import PreparedRequest, Request
 from fcfg.generation.results import (
     Result,
     attributes_text,
     finite,
-    rows_of,
     scores_of,
     value_text,
     values_of,
@@ -33,11 +42,16 @@ from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
 from fcfg.pipeline.records import Action, Counterfactual
-from fcfg.sampling import SamplingLike, SamplingParts, StepRecord, sampling_of
-from fcfg.support.files import single_writer
-from fcfg.support.images import image_keys, to_pictures
+from fcfg.sampling import SamplingParts, StepRecord, as_sampling, sampling_of
+from fcfg.support.errors import InputError, check_is
+from fcfg.support.files import single_writer, write_atomically
+from fcfg.support.images import image_keys, to_pictures, to_png
 from fcfg.support.outputs import make_folder
 from fcfg.support.progress import Progress
+from fcfg.support.shards import check_shard, contiguous_rows
+
+OnChunk = Callable[[list[Result]], None]
+OnProgress = Callable[[float], None]
 
 
 def generate(
@@ -47,140 +61,157 @@ def generate(
     do: Mapping[str, Intervention] | None = None,
     guidance: Guidance = DEFAULT_GUIDANCE,
     *,
-    sampling: SamplingLike = "default",
-    seed: int = 0,
-    out: str | os.PathLike[str] = "counterfactuals",
-    reverse: bool = True,
-    batch_size: int = 256,
-    overwrite: bool = False,
-    model: str = "",
-    shard: tuple[int, int] = (0, 1),
-    on_chunk: Callable[[list[Result]], None] | None = None,
-    on_progress: Callable[[float], None] | None = None,
-    **deprecated: Unpack[SamplingParts],
+    on_chunk: OnChunk | None = None,
+    on_progress: OnProgress | None = None,
+    **options: Any,
 ) -> list[Result]:
-    """Make counterfactuals of picture files, in a folder: read and check, then :func:`run`.
+    """Make counterfactuals of picture files, in a folder.
 
     Args:
-        pipeline: The model, on the device that is to do the work.
-        files: Pictures and folders of pictures, cropped or padded as in the model's training.
+        pipeline: The model, on its device.
+        files: Pictures and folders of pictures.
         attributes: 'auto', a CSV table, pairs such as ``smiling=0,male=1``, or columns.
         do: For every target a value, a column, or a function of the factual column.
-        guidance: How strongly to push each group of attributes.
-        sampling: Solver, grid and steps, as in
-            :meth:`fcfg.CounterfactualPipeline.counterfactual`.
-        seed: Of what discrete attributes leave open.
-        out: The folder to write to.
-        reverse: Whether to go back to the factual attributes, and measure what is lost.
-        batch_size: The most network rows at once.
-        overwrite: Whether to replace outputs that exist.
-        model: How the model is called in the record.
-        shard: Which part of the pictures to work on, and of how many: several processes share a
-            folder, each with the same question, a part of its own, and a record of its own.
-        on_chunk: Told of the pictures that were just finished.
-        on_progress: Told which share of the whole work is done, after every step.
-        **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
+        guidance: Rule, and weight for each group of attributes.
+        on_chunk: Callback invoked with the results of the pictures that were just finished.
+        on_progress: Callback invoked after every step with the share of the work that is done.
+        **options: Other fields of :class:`~fcfg.generation.request.Request`, such as ``sampling``,
+            ``out`` and ``reverse``.
     """
-    question = prepare(
-        pipeline,
-        files,
-        attributes,
-        do,
-        guidance,
-        sampling=sampling_of(sampling, deprecated),
-        seed=seed,
-        out=out,
-        reverse=reverse,
-        batch_size=batch_size,
-        overwrite=overwrite,
-        model=model,
-        shard=shard,
+    names = SamplingParts.__annotations__.keys() & options.keys()
+    if names:  # keywords of fcfg 0.1
+        old = cast(SamplingParts, {name: options.pop(name) for name in names})
+        options["sampling"] = sampling_of(options.get("sampling", "default"), old)
+    request = Request(files, attributes, do, guidance, **options)
+    return run(prepare(pipeline, request), on_chunk=on_chunk, on_progress=on_progress)
+
+
+def prepare(pipeline: CounterfactualPipeline, request: Request) -> PreparedRequest:
+    """Read and check a request without writing anything.
+
+    Args:
+        pipeline: The model, on its device.
+        request: The request.
+    """
+    guidance, do, shard = request.guidance, request.do, request.shard
+    check_is("guidance", guidance, Guidance, "a fcfg.Guidance, such as Guidance.parse(text)")
+    if not do:
+        raise InputError(
+            "do", expected="at least one attribute to change", got="none", do="name it"
+        )
+    times = as_sampling(request.sampling).times(pipeline.denoiser.schedule)
+    partition = guidance.partition(pipeline.graph, do)
+    table = guidance.table(partition, times[::-1], pipeline.denoiser.schedule)
+    table.check_batch(request.batch_size)
+    pixels = model_pixels(pipeline)
+    paths = find_pictures(request.files)
+    names = output_names(paths)
+    check_shard(shard, len(paths))
+    own = [names[row] for row in contiguous_rows(len(names), shard)]
+    check_inputs_are_kept(Path(request.out), own, record_file(shard), paths)
+    pictures = read_files(paths, pixels)
+    images = torch.stack([picture.image for picture in pictures])
+    reading = _read(pipeline, images)
+    rename = renamed_columns(pipeline)
+    factual = find_attributes(request.attributes, pipeline.space, paths, reading, rename)
+    prepared = PreparedRequest(
+        request=request,
+        pipeline=pipeline,
+        pictures=tuple(pictures),
+        names=tuple(names),
+        images=images,
+        factual=factual,
+        reading=reading,
+        action=pipeline.act(factual.attributes, do, seed=request.seed, keys=image_keys(images)),
+        partition=partition,
+        rows=table.rows,
     )
-    return run(question, on_chunk=on_chunk, on_progress=on_progress)
+    finished_before(prepared)  # refuses a folder that holds something else
+    return prepared
 
 
 def run(
-    question: Question,
+    prepared: PreparedRequest,
     *,
-    on_chunk: Callable[[list[Result]], None] | None = None,
-    on_progress: Callable[[float], None] | None = None,
+    on_chunk: OnChunk | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[Result]:
-    """Answer a question: write the pictures and the record, and return what it says of each.
+    """Write the pictures and the record of a request, and return the results.
 
-    An interrupted run of the same question goes on where it stopped.
+    An interrupted run of the same request resumes where it stopped.
 
     Args:
-        question: What :func:`~fcfg.generation.preparing.prepare` gave.
-        on_chunk: Called with the pictures that are finished, by an earlier run or just now.
-        on_progress: Called with the share of the whole work that is done, after every step.
+        prepared: The request, see :func:`prepare`.
+        on_chunk: Callback invoked with the results of finished pictures, earlier runs included.
+        on_progress: Callback invoked after every step with the share of the work that is done.
     """
-    make_folder(question.out)
-    with single_writer(question.out, f".{record_file(question.shard)}.lock"):
-        known, size = finished_before(question)
-        mine, results = question.mine, dict(known)
-        write_record(question, list(results.values()), size)
-        cost = (1 + question.rows) * (2 if question.reverse else 1)  # in network rows
-        progress = Progress(len(mine) * cost, on_progress)
-        for first in range(mine.start, mine.stop, size):
-            rows = range(first, min(first + size, mine.stop))
-            progress.done = (first - mine.start) * cost
+    make_folder(prepared.out)
+    with single_writer(prepared.out, f".{record_file(prepared.request.shard)}.lock"):
+        known, size = finished_before(prepared)
+        own, results = prepared.own_rows, dict(known)
+        write_record(prepared, list(results.values()), size)
+        cost = (1 + prepared.rows) * (2 if prepared.request.reverse else 1)  # in network rows
+        progress = Progress(len(own) * cost, on_progress)
+        for first in range(own.start, own.stop, size):
+            rows = range(first, min(first + size, own.stop))
+            progress.done = (first - own.start) * cost
             if not known.keys() >= set(rows):
-                results |= _answer(question, slice(rows.start, rows.stop), progress, known)
-                write_record(question, [results[row] for row in mine if row in results], size)
+                results |= _answer(prepared, slice(rows.start, rows.stop), progress, known)
+                write_record(prepared, [results[row] for row in own if row in results], size)
             if on_chunk is not None:
                 on_chunk([results[row] for row in rows])
-        return [results[row] for row in mine]
+        return [results[row] for row in own]
 
 
 def _answer(
-    question: Question,
+    prepared: PreparedRequest,
     rows: slice,
     progress: Progress,
     known: Mapping[int, Result],
 ) -> dict[int, Result]:
-    """Work on some of the pictures together, and write the files of those that are not known."""
-    pipeline, images = question.pipeline, question.images[rows]
-    count = len(images)
-    cost = count * question.rows
-    with files_say_their_range():
+    """Work on some of the pictures together, and write the files of those that are new."""
+    pipeline, request, action = prepared.pipeline, prepared.request, prepared.action
+    count = rows.stop - rows.start
+    cost = count * prepared.rows
+    with _pixel_range_is_known():
         abduction = pipeline.abduct(
-            images,
-            rows_of(question.factual.attributes, rows),
-            sampling=question.sampling,
-            batch_size=question.batch_size,
+            prepared.images[rows],
+            {name: column[rows] for name, column in prepared.factual.attributes.items()},
+            sampling=prepared.sampling,
+            batch_size=request.batch_size,
             on_step=progress.phase(count),
         )
     progress.advance(count)
-    action = question.action
+    attributes = {name: column[rows] for name, column in action.attributes.items()}
     pair = pipeline.predict(
         abduction,
-        Action(rows_of(action.attributes, rows), action.targets, action.seed),
-        question.guidance,
-        partition=question.partition if question.guidance.factored else None,
-        batch_size=question.batch_size,
+        Action(attributes, action.targets, action.seed),
+        request.guidance,
+        partition=prepared.partition if request.guidance.factored else None,
+        batch_size=request.batch_size,
         on_step=progress.phase(cost),
     )
     back = None
     progress.advance(cost)
-    if question.reverse:
+    if request.reverse:
         abducting, predicting = progress.phase(count), progress.phase(cost, after=count)
 
         def on_step(step: StepRecord) -> None:
             (abducting if step.ascending else predicting)(step)
 
-        back = pipeline.reverse(pair, batch_size=question.batch_size, on_step=on_step)
-    return _write(question, rows, pair, back, known)
+        back = pipeline.reverse(pair, batch_size=request.batch_size, on_step=on_step)
+    return _write(prepared, rows, pair, back, known)
 
 
 def _write(
-    question: Question,
+    prepared: PreparedRequest,
     rows: slice,
     pair: Counterfactual,
     back: Counterfactual | None,
     known: Mapping[int, Result],
 ) -> dict[int, Result]:
-    space, judge, factual = question.pipeline.space, question.pipeline.judge, question.factual
-    shown = {"factual": question.images[rows], "counterfactual": pair.images.float()}
+    pipeline, factual = prepared.pipeline, prepared.factual
+    shown = {"factual": prepared.images[rows], "counterfactual": pair.images.float()}
     spent = {"counterfactual": pair.trajectory.spent}
     changes = _distances(shown["counterfactual"], shown["factual"])
     errors: list[float | None] = [None] * len(changes)
@@ -188,16 +219,13 @@ def _write(
         shown["reversed"] = back.images.float()
         spent["reversal"] = back.trajectory.spent
         errors = _distances(shown["reversed"], shown["factual"])
-    readings: dict[str, Reading] = {}
-    if isinstance(judge, AttributeJudge):
-        with files_say_their_range():
-            readings = {name: judge.read(x.nan_to_num()) for name, x in shown.items()}
+    readings = {name: _read(pipeline, images.nan_to_num()) for name, images in shown.items()}
     results: dict[int, Result] = {}
     keys = image_keys(shown["factual"])
     for i, row in enumerate(range(rows.start, rows.stop)):
         if row in known:
             continue
-        picture, files = question.pictures[row], output_files(question.names[row])
+        picture, files = prepared.pictures[row], output_files(prepared.names[row])
         result = Result(
             file=str(picture.path),
             key=keys[i],
@@ -205,20 +233,40 @@ def _write(
             stored=picture.stored,
             prepared=picture.notes,
             attributes_from=factual.source,
-            factual=values_of(space, factual.attributes, row),
-            counterfactual=values_of(space, pair.attributes, i),
-            judged={image: scores_of(space, r, i) for image, r in readings.items()},
+            factual=values_of(pipeline.space, factual.attributes, row),
+            counterfactual=values_of(pipeline.space, pair.attributes, i),
+            judged={
+                image: scores_of(pipeline.space, reading, i)
+                for image, reading in readings.items()
+                if reading is not None
+            },
             network_rows={image: each[i] for image, each in spent.items()},
             reversal_error=errors[i],
             outputs=files,
         )
         images = {image: x[i].nan_to_num() for image, x in shown.items()}
-        captions = _captions(result, question.action.targets)
-        save(question.out / files["comparison"], compared(images, captions))
-        plain = to_pictures(images["counterfactual"][None])[0]
-        save(question.out / files["counterfactual"], plain)
+        page = compare(images, _captions(result, prepared.action.targets))
+        write_atomically(prepared.out / files["comparison"], to_png(page))
+        (plain,) = to_pictures(images["counterfactual"][None])
+        write_atomically(prepared.out / files["counterfactual"], to_png(plain))
         results[row] = result
     return results
+
+
+def _read(pipeline: CounterfactualPipeline, images: Tensor) -> Reading | None:
+    """Read images with the judge of the model, if there is one."""
+    if not isinstance(pipeline.judge, AttributeJudge):
+        return None
+    with _pixel_range_is_known():
+        return pipeline.judge.read(images)
+
+
+@contextmanager
+def _pixel_range_is_known() -> Generator[None]:
+    """Suppress the warning about bright images: unlike arrays, files define their range."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="images: all pixels are in")
+        yield
 
 
 def _distances(images: Tensor, others: Tensor) -> list[float | None]:
@@ -230,18 +278,17 @@ def _distances(images: Tensor, others: Tensor) -> list[float | None]:
 def _captions(result: Result, targets: Sequence[str]) -> dict[str, list[str]]:
     """Lines below factual, counterfactual and reversed image."""
     changed = {name: result.counterfactual[name] for name in result.changed}
-    read = " (read by the judge)" if result.attributes_from == JUDGE else ""
+    source = " (read by the judge)" if result.attributes_from == JUDGE else ""
+    error = result.reversal_error
     lines = {
-        "factual": [attributes_text(result.factual) + read],
+        "factual": [attributes_text(result.factual) + source],
         "counterfactual": [attributes_text(changed) or "no attribute changes"],
-        "reversed": []
-        if result.reversal_error is None
-        else [f"error {result.reversal_error:.3f}"],
+        "reversed": [] if error is None else [f"error {error:.3f}"],
     }
     for name in targets:
         for image, score in result.judged_as(name).items():
             value = result.counterfactual[name]
-            sure = f"{score:.2f}" if isinstance(value, int | str) else value_text(score)
+            text = f"{score:.2f}" if isinstance(value, int | str) else value_text(score)
             level = f"{name} {value}" if isinstance(value, str) else name
-            lines[image].append(f"judge: {level} {sure}")
+            lines[image].append(f"judge: {level} {text}")
     return lines

@@ -30,6 +30,7 @@ from torch.nn import functional
 from fcfg.metrics.pixels import PIXEL_RANGE, check_images
 from fcfg.metrics.weights import VARIABLE, Missing, find_weights, read_weights
 from fcfg.support.errors import InputError, check_integer
+from fcfg.support.images import images_to_bytes
 
 _SIZE = 299
 
@@ -146,7 +147,7 @@ def find_inception(path: str | Path | None = None) -> Inception | Missing:
 
 
 def _prepared(images: Tensor) -> Float[Tensor, "n 3 299 299"]:
-    pixels = ((images.clamp(-1, 1) + 1) * 127.5).round().expand(-1, 3, -1, -1)
+    pixels = images_to_bytes(images).to(images.dtype).expand(-1, 3, -1, -1)
     large = functional.interpolate(pixels, size=(_SIZE, _SIZE), mode="bilinear")
     return (large - 128) / 128
 

@@ -1,1 +1,1 @@
-"""Counterfactuals from images: abduction, action, prediction; saving, loading, execution."""
+"""The counterfactual pipeline: abduction, action, prediction; checkpoints; execution."""

@@ -1,8 +1,7 @@
 """Checkpoints: a folder with ``config.json`` and safetensors files, and nothing to unpickle.
 
-The config is what makes a folder a checkpoint. It is written last, in one atomic step, and names
-the weight files by their content, so that a folder always holds either the old pipeline or the
-new one, whenever the power fails.
+The config is written last, in one atomic step, and names the weight files by their content: even
+after a crash, a folder holds either the old pipeline or the new one.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ _HEADER = 4096  # bytes that a file of weights may have for each tensor, beside 
 
 
 class CheckpointConfig(BaseModel):
-    """What ``config.json`` holds: everything of a pipeline that is not a tensor."""
+    """Contents of ``config.json``: everything of a pipeline that is not a tensor."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     format: int = Field(ge=1)  #: of the folder; readers refuse a newer one
     fcfg: str  #: version that wrote it
     storage: Storage  #: of the weights of network, embedder and judge
-    network: UNetConfig | str  #: or the name of a class of the user's own
+    network: UNetConfig | str  #: or the name of a user-defined class
     channels: int = Field(ge=1)
     stride: int = Field(ge=1)
     parameterisation: Parameterisation
@@ -62,10 +61,12 @@ class CheckpointConfig(BaseModel):
     graph: dict[str, list[str]]
     mechanisms: dict[str, list[str]]  #: node to the parents its mechanism was fitted on
     judge: JudgeConfig | None
-    factors: dict[str, tuple[float, float]] = {}  #: that the judge reads: mean, deviation
+    factors: dict[
+        str, tuple[float, float]
+    ] = {}  #: mean and standard deviation of those that the judge reads
     files: dict[str, str]  #: part to file name
     provenance: dict[str, Any]
-    digest: str | None = None  #: of all the rest; older folders have none
+    digest: str | None = None  #: of all other fields; missing in older folders
 
 
 def save(
@@ -74,11 +75,11 @@ def save(
     """Write a pipeline to a folder, atomically.
 
     Args:
-        pipeline: What to write. A network that is not a :class:`fcfg.UNet` is stored as weights
-            alone: :func:`load` then wants the module.
-        path: The folder; it is made where it is missing, and an older pipeline in it replaced.
-        storage: 'float32', from which the same counterfactuals come back bit by bit, or
-            'float16', half the size. The structural causal model is always stored whole.
+        pipeline: The pipeline. Of a network that is not a :class:`fcfg.UNet`, only the weights are
+            stored, and :func:`load` needs the module.
+        path: The folder, which is created if missing; an older pipeline in it is replaced.
+        storage: 'float32', which keeps counterfactuals identical bit by bit, or 'float16', half
+            the size. The structural causal model is always stored exactly.
     """
     folder = _folder(path)
     denoiser, scm, judge = pipeline.denoiser, pipeline.scm, pipeline.judge
@@ -178,15 +179,15 @@ def load(
 
 
 def shipped() -> tuple[str, ...]:
-    """Names of the models that come with the package."""
+    """Return the names of the models that come with the package."""
     return tuple(sorted(config.parent.name for config in _MODELS.glob(f"*/{_CONFIG}")))
 
 
 def read_graph(path: str | os.PathLike[str]) -> CausalGraph:
-    """The causal graph over the attributes of a pipeline, without reading its weights.
+    """Return the causal graph of a pipeline without reading its weights.
 
     Args:
-        path: As in :func:`load`.
+        path: Folder or name, as in :func:`load`.
     """
     return CausalGraph(_read_config(_model_folder(path))[0].graph)
 
@@ -224,9 +225,9 @@ def _build(
 
 
 def replaced_files(folder: Path) -> set[str]:
-    """Names of the weight files that a new pipeline in a folder replaces.
+    """Return the names of the weight files that a new pipeline in a folder replaces.
 
-    A ``config.json`` that is not ours is never replaced: it is refused here.
+    A ``config.json`` that fcfg did not write is refused.
     """
     if not (folder / _CONFIG).exists():
         return set()
@@ -248,13 +249,13 @@ def _folder(path: str | os.PathLike[str]) -> Path:
 
 
 def _model_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder of a model, which may be named as one that comes with the package."""
+    """Return the folder of a model, or of one that comes with the package by its name."""
     folder = _folder(path)
     return _MODELS / folder if str(path) in shipped() else folder
 
 
 def _read_config(folder: Path) -> tuple[CheckpointConfig, dict[str, Any]]:
-    """What the config says, and the same as plain values."""
+    """Return the config, and the same as plain values."""
     subject = f"checkpoint {folder}"
     names = f", or one of the shipped models ({', '.join(shipped())})" if shipped() else ""
     expected = f"a folder with a {_CONFIG} that fcfg wrote{names}"
@@ -279,15 +280,15 @@ def _read_config(folder: Path) -> tuple[CheckpointConfig, dict[str, Any]]:
 
 
 def _fill(module: nn.Module, folder: Path, config: CheckpointConfig, part: str) -> None:
-    """Load the weights of one part, checking that they are the ones that were saved."""
+    """Load the weights of one part, and check that they are the ones that were saved."""
     name = Path(config.files.get(part, "missing")).name
     tensors: Mapping[str, Tensor] = module.state_dict()
     most = _HEADER + sum(_HEADER + 8 * tensor.numel() for tensor in tensors.values())
     try:
-        found = (folder / name).stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
-            what = "a pipe or a device" if not stat.S_ISREG(found.st_mode) else "a larger file"
-            raise _refusal(folder, f"weights in {name} that fit its {part}", what)
+        status = (folder / name).stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            kind = "a pipe or a device" if not stat.S_ISREG(status.st_mode) else "a larger file"
+            raise _refusal(folder, f"weights in {name} that fit its {part}", kind)
         data = (folder / name).read_bytes()
         if name != f"{part}-{_digest(data)}.safetensors":
             raise _refusal(folder, f"{name} as it was written", "other contents, or a part of it")
@@ -304,7 +305,7 @@ def _fill(module: nn.Module, folder: Path, config: CheckpointConfig, part: str) 
 
 
 def _stored(module: nn.Module, storage: Storage) -> dict[str, Tensor]:
-    """Weights in the precision of the file."""
+    """Return the weights in the precision of the file."""
     target = getattr(torch, storage)
     stored: dict[str, Tensor] = {}
     for key, tensor in _tensors(module).items():
@@ -324,14 +325,14 @@ def _stored(module: nn.Module, storage: Storage) -> dict[str, Tensor]:
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    """State of a module as tensors of their own, tied weights included."""
+    """Return copies of the tensors of a module, tied weights included."""
     state: Mapping[str, Tensor] = module.state_dict()
     own = torch.contiguous_format
     return {key: tensor.detach().cpu().clone(memory_format=own) for key, tensor in state.items()}
 
 
 def _json_values(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Provenance as JSON would give it back, or a refusal before anything is written."""
+    """Return the provenance as JSON values, or raise before anything is written."""
     try:
         return json.loads(json.dumps(provenance, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -348,7 +349,7 @@ def _widened(tensor: Tensor) -> Tensor:
 
 
 def _digest_of_values(values: Mapping[str, Any]) -> str:
-    """Digest of a config, however it is laid out; the order of its attributes is part of it."""
+    """Return the digest of a config, independent of its layout; the order of keys counts."""
     rest = {key: value for key, value in values.items() if key != "digest"}
     return _digest(json.dumps(rest).encode())
 

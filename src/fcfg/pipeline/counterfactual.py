@@ -2,14 +2,13 @@ r"""The pipeline: abduction, action, prediction (Sec. 3.3).
 
 .. math:: \tilde x = f_\theta(f_\theta^{-1}(x, pa), \widetilde{pa})
 
-The three steps of Pearl are three methods, so that what does not change between questions is
-computed once: one abduction serves every intervention and every guidance.
+Pearl's three steps are three methods: one abduction serves every intervention and every guidance.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -25,13 +24,12 @@ from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import AbstractPredictor, ConditionalPredictor
 from fcfg.guidance import Guidance, WeightTable
-from fcfg.pipeline.batching import evaluating, integrate_chunks
+from fcfg.pipeline.batching import integrate_chunks
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
 from fcfg.sampling import (
     AbstractSolver,
     OnStep,
-    Plan,
     SamplingLike,
     SamplingParts,
     Trajectory,
@@ -45,13 +43,13 @@ DEFAULT_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
 
 
 class CounterfactualPipeline:
-    """A denoiser and a structural causal model: everything a what-if needs.
+    """Counterfactual images from a denoiser and a structural causal model.
 
     Args:
-        denoiser: The image model.
-        scm: The attribute model, over the attributes of the denoiser's embedder.
-        judge: A classifier that reads attributes from images, or none.
-        provenance: What is known of how it was made, as JSON values.
+        denoiser: Image model.
+        scm: Attribute model, over the attributes of the denoiser's embedder.
+        judge: Classifier that reads attributes from images.
+        provenance: JSON values that describe how the model was made.
     """
 
     def __init__(
@@ -75,8 +73,8 @@ class CounterfactualPipeline:
         self.scm = scm
         self.judge = judge
         self.provenance = dict(provenance or {})
-        self.folder: Path | None = None  #: where :func:`fcfg.load` found it
-        self.execution: Execution | None = None  #: what :meth:`prepare` was asked for
+        self.folder: Path | None = None  #: folder that :func:`fcfg.load` read
+        self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None
 
     def __repr__(self) -> str:
@@ -91,11 +89,11 @@ class CounterfactualPipeline:
 
     @property
     def graph(self) -> CausalGraph:
-        """Their causal graph."""
+        """The causal graph of the attributes."""
         return self.scm.graph
 
     def to(self, device: torch.device | str) -> CounterfactualPipeline:
-        """Move the networks, prepared as before; the structural causal model stays on the CPU."""
+        """Move the networks and prepare them again; the causal model stays on the CPU."""
         self.denoiser.to(device)
         if self.judge is not None:
             self.judge.to(device)
@@ -111,18 +109,17 @@ class CounterfactualPipeline:
         batch_size: int = 256,
         cuda_graphs: bool = True,
     ) -> CounterfactualPipeline:
-        """Choose how the network computes, as often as you like: weights stay as they are.
+        """Choose how the network computes; its weights do not change.
 
-        Answers differ by rounding alone, which bf16 does most. The sampler stays in float32.
+        Answers differ only by rounding, most with bf16. The sampler stays in float32.
 
         Args:
             precision: 'float32'; 'tf32', which is float32 on a CPU; 'bf16'; or 'auto', tf32 on a
                 GPU and float32 on a CPU.
-            compile: Whether to compile the network, which takes a while when it is first asked.
-            batch_size: The most rows of a compiled call, of which others are made: the number of
-                images that are asked about at once wastes none.
-            cuda_graphs: Whether a GPU that is asked about few images is told of a whole step at
-                once: network, rule and update, recorded when a step of its kind is first taken.
+            compile: Whether to compile the network, which takes a while at the first call.
+            batch_size: Largest compiled batch; use the number of images per call to avoid padding.
+            cuda_graphs: Whether to replay whole steps (network, rule and update) as CUDA graphs,
+                with few images on a GPU.
         """
         execution = Execution(precision, compile, batch_size, cuda_graphs)
         self._recorder = prepare_denoiser(self.denoiser, execution)
@@ -148,32 +145,32 @@ class CounterfactualPipeline:
         """What would these images look like had the attributes been different?
 
         Args:
-            images: Float tensor or array in [-1, 1], (batch, channel, height, width); or PIL.
-            attributes: For every attribute a column with the factual values.
-            do: For every target a value, a column, a function of the factual column, or a text
+            images: Float tensor or array in [-1, 1], (batch, channel, height, width), or PIL
+                pictures.
+            attributes: Column of factual values for every attribute.
+            do: For every target a value, a column, a function of the factual column, or a string
                 such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
-            guidance: How strongly to push each group of attributes.
+            guidance: Rule, and weight for each group of attributes.
             sampling: Solver, grid and steps, such as 'dpm-2m karras 20'; 'paper' is 1,000 steps of
                 DDIM, and a number changes the steps of the default. See
                 :func:`fcfg.sampling.as_sampling`.
-            partition: What is in the groups, where their names do not say.
-            seed: Of what discrete attributes leave open.
-            keys: A name or number for each image, combined with the seed; by default one
-                made of its pixels, so that an answer depends on the image alone.
-            any_size: Permission to ask about images of another size than the model was trained
-                at, of which nobody knows what it makes.
-            batch_size: The most network rows at once; bounds the memory.
-            on_step: Told of every step, with the share that is done.
+            partition: Attributes of each group, for groups other than affected and invariant.
+            seed: Seed for sampling discrete exogenous noise.
+            keys: Name or number of each image, combined with the seed; by default a digest of its
+                pixels, so that an answer depends on the image alone.
+            any_size: Whether to accept images of another size than the model was trained at.
+            batch_size: Largest number of network rows per call; bounds the memory.
+            on_step: Callback invoked after every step, with the share that is done.
             **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
         """
-        # What is cheap comes first, so that a bad question is refused before hours of work.
-        x, table = self._door(images, attributes, any_size=any_size)
+        # Cheap checks come first, so that a bad question fails before hours of work.
+        x, table = self._read(images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
         chosen = sampling_of(sampling, deprecated)
         times = chosen.times(self.denoiser.schedule)
         action = self.act(table, do, seed=seed, keys=keys)
         groups = self._groups(guidance, action, partition)
-        self._table(guidance, groups, times, batch_size)
+        self._weights(guidance, groups, times, batch_size)
         abduction = self._abduct(x, table, keys, times, chosen.solver, batch_size, on_step)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
@@ -192,16 +189,16 @@ class CounterfactualPipeline:
         """Infer the noise behind images: unguided inversion under their attributes (Algorithm 1).
 
         Args:
-            images: As in :meth:`counterfactual`, and so the others.
-            attributes: Factual.
+            images: Images, as in :meth:`counterfactual`; so are the other arguments.
+            attributes: Factual attributes.
             sampling: Solver, grid and steps; the prediction uses them, too.
-            keys: A name or number for each image, made of its pixels by default.
-            any_size: Permission to ask about images of another size than the model's.
-            batch_size: The most network rows at once.
-            on_step: Told of every step, with the share that is done.
+            keys: Name or number of each image; a digest of its pixels by default.
+            any_size: Whether to accept images of another size than the model was trained at.
+            batch_size: Largest number of network rows per call.
+            on_step: Callback invoked after every step.
             **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
         """
-        x, table = self._door(images, attributes, any_size=any_size)
+        x, table = self._read(images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
         chosen = sampling_of(sampling, deprecated)
         times = chosen.times(self.denoiser.schedule)
@@ -218,11 +215,11 @@ class CounterfactualPipeline:
         """Turn an intervention into counterfactual attributes (Algorithm 2).
 
         Args:
-            attributes: Factual.
-            do: For every target what :meth:`counterfactual` takes.
-            seed: Of what discrete attributes leave open.
-            keys: A name or number for each image, combined with the seed: ``abduction.keys``
-                gives the answers of :meth:`counterfactual`. Its position by default.
+            attributes: Factual attributes.
+            do: Intervention, as in :meth:`counterfactual`.
+            seed: Seed for sampling discrete exogenous noise.
+            keys: Name or number of each image, combined with the seed; its position by default.
+                With ``abduction.keys``, answers are those of :meth:`counterfactual`.
         """
         check_is("do", do, Mapping, "a mapping from names to values")
         table = self.space.parse(attributes)
@@ -243,12 +240,12 @@ class CounterfactualPipeline:
         """Generate from abducted noise under counterfactual attributes (Algorithms 3 to 9).
 
         Args:
-            abduction: What :meth:`abduct` gave; reuse it for every question.
-            action: What :meth:`act` gave.
-            guidance: How strongly to push each group of attributes.
-            partition: What is in the groups, where their names do not say.
-            batch_size: The most network rows at once.
-            on_step: Told of every step, with the share that is done.
+            abduction: Result of :meth:`abduct`, which can be reused for every question.
+            action: Result of :meth:`act`.
+            guidance: Rule, and weight for each group of attributes.
+            partition: Attributes of each group, for groups other than affected and invariant.
+            batch_size: Largest number of network rows per call.
+            on_step: Callback invoked after every step.
         """
         check_is("abduction", abduction, Abduction, "the result of pipeline.abduct")
         check_is("action", action, Action, "the result of pipeline.act")
@@ -258,47 +255,32 @@ class CounterfactualPipeline:
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
     def reverse(
-        self,
-        pair: Counterfactual,
-        *,
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
+        self, pair: Counterfactual, *, batch_size: int = 256, on_step: OnStep | None = None
     ) -> Counterfactual:
         """Go back to the factual attributes, with the same guidance, groups and steps.
 
-        The clamped images are abducted, as anybody else would who was given them. The structural
-        causal model is not asked: the target is the factual attributes themselves.
+        Inverts the clamped images, which are what a recipient would have. The structural causal
+        model is not needed: the target is the factual attributes themselves.
 
         Args:
-            pair: What :meth:`counterfactual` or :meth:`predict` gave.
-            batch_size: The most network rows at once.
-            on_step: Told of every step, with the share that is done.
+            pair: Result of :meth:`counterfactual` or :meth:`predict`.
+            batch_size: Largest number of network rows per call.
+            on_step: Callback invoked after every step.
         """
         check_is("pair", pair, Counterfactual, "the result of pipeline.counterfactual")
-        question = pair.abduction
-        self._table(pair.guidance, pair.partition, question.times, batch_size)
-        abduction = self._abduct(
-            pair.images,
-            pair.attributes,
-            question.keys,
-            question.times,
-            question.solver,
-            batch_size,
-            on_step,
-        )
-        back = replace(pair.action, attributes=question.attributes)
+        there, images, table = pair.abduction, pair.images, pair.attributes
+        times, solver = there.times, there.solver
+        self._weights(pair.guidance, pair.partition, times, batch_size)
+        abduction = self._abduct(images, table, there.keys, times, solver, batch_size, on_step)
+        back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
 
-    def _door(
+    def _read(
         self, images: ImagesLike, attributes: Mapping[str, ArrayLike], *, any_size: bool
     ) -> tuple[Tensor, Table]:
         denoiser = self.denoiser
-        x = read_images(
-            images,
-            channels=denoiser.channels,
-            stride=denoiser.stride,
-            size=None if any_size else denoiser.size,
-        )
+        size = None if any_size else denoiser.size
+        x = read_images(images, channels=denoiser.channels, stride=denoiser.stride, size=size)
         table = self.space.parse(attributes)
         length = len(table[self.space.names[0]])
         if length != len(x):
@@ -318,6 +300,14 @@ class CounterfactualPipeline:
             check_is("partition", partition, Partition, "a fcfg.Partition")
         return guidance.partition(self.graph, action.targets, partition)
 
+    def _weights(
+        self, guidance: Guidance, partition: Partition, times: Sequence[int], batch_size: int
+    ) -> WeightTable:
+        """Return the weights of a prediction; a batch must hold at least one image."""
+        table = guidance.table(partition, times[::-1], self.denoiser.schedule)
+        table.check_batch(batch_size)
+        return table
+
     def _abduct(
         self,
         images: Tensor,
@@ -334,7 +324,10 @@ class CounterfactualPipeline:
             return ConditionalPredictor(self.denoiser, self._condition(table, rows))
 
         start = Trajectory(images.to(self.denoiser.state_dtype))
-        end = self._follow(predictor, start, self._plan(times), solver, batch_size, on_step)
+        steps = self._replaying(solver)
+        end = integrate_chunks(
+            self.denoiser, predictor, start, times, None, steps, batch_size, on_step
+        )
         return Abduction(end, table, keys, times, solver, self._fingerprint)
 
     def _predict(
@@ -346,20 +339,20 @@ class CounterfactualPipeline:
         batch_size: int,
         on_step: OnStep | None,
     ) -> Counterfactual:
-        denoiser = self.denoiser
-        table = self._table(guidance, partition, abduction.times, batch_size)
-        keep = torch.tensor(
-            Partition({group: partition[group] for group in table.groups}).mask(self.space.names),
-            dtype=torch.bool,
-            device=denoiser.device,
-        ).view(len(table.groups), len(self.space))
+        denoiser, times = self.denoiser, abduction.times
+        weights = self._weights(guidance, partition, times, batch_size)
+        groups = Partition({group: partition[group] for group in weights.groups})
+        mask = torch.tensor(groups.mask(self.space.names), dtype=torch.bool)
+        keep = mask.view(len(weights.groups), len(self.space)).to(denoiser.device)
 
         def predictor(rows: slice) -> AbstractPredictor:
             return guidance.predictor(denoiser, self._condition(action.attributes, rows), keep)
 
-        plan, size = self._plan(abduction.times[::-1], table), batch_size // table.rows
-        start, solver = abduction.trajectory, abduction.solver
-        end = self._follow(predictor, start, plan, solver, size, on_step)
+        start, steps = abduction.trajectory, self._replaying(abduction.solver)
+        size = batch_size // weights.rows
+        end = integrate_chunks(
+            denoiser, predictor, start, times[::-1], weights, steps, size, on_step
+        )
         broken = (~end.x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
         if broken:
             warnings.warn(
@@ -369,42 +362,12 @@ class CounterfactualPipeline:
             )
         return Counterfactual(end, abduction, action, partition, guidance)
 
-    def _table(
-        self, guidance: Guidance, partition: Partition, times: Sequence[int], batch_size: int
-    ) -> WeightTable:
-        """Weights of a prediction, refused where one image alone is more than a batch."""
-        table = guidance.table(partition, times[::-1], self.denoiser.schedule)
-        table.check_batch(batch_size)
-        return table
-
-    def _follow(
-        self,
-        predictor: Callable[[slice], AbstractPredictor],
-        start: Trajectory,
-        plan: Plan,
-        solver: AbstractSolver,
-        size: int,
-        on_step: OnStep | None,
-    ) -> Trajectory:
-        """Follow a plan as the network was prepared, recorded on a GPU, and without dropout."""
-        if self._recorder is not None:
-            solver = self._recorder.replaying(solver)
-        with evaluating(self.denoiser):
-            return integrate_chunks(predictor, start, plan, solver, size=size, on_step=on_step)
-
-    def _plan(self, times: Sequence[int], table: WeightTable | None = None) -> Plan:
-        return Plan.build(
-            self.denoiser.schedule,
-            times,
-            weights=None if table is None else table.weights,
-            guided=None if table is None else table.guided,
-            device=self.denoiser.device,
-            dtype=self.denoiser.state_dtype,
-        )
+    def _replaying(self, solver: AbstractSolver) -> AbstractSolver:
+        return solver if self._recorder is None else self._recorder.replaying(solver)
 
     @property
     def _fingerprint(self) -> str:
-        """A digest of the embedder, which is small, and which no two models share."""
+        """Digest of the embedder, which is small and differs between models."""
         return digest_of(self.denoiser.embedder)
 
     def _condition(self, table: Table, rows: slice) -> Tensor:

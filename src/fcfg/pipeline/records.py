@@ -1,4 +1,4 @@
-"""What a pipeline gives: the noise it inferred, the attributes it derived, its answer."""
+"""Results of a pipeline: inferred noise, counterfactual attributes, counterfactual images."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Abduction:
 
     trajectory: Trajectory  #: at time T, on the CPU
     attributes: Table = field(repr=False)  #: factual
-    keys: Keys = field(repr=False)  #: a name for each image, which seeds are combined with
+    keys: Keys = field(repr=False)  #: name of each image, combined with the seed
     times: tuple[int, ...] = field(repr=False)  #: the ascending grid
-    solver: AbstractSolver  #: predicts, too
-    model: str = field(default="", repr=False)  #: digest of the model's embedder, where known
+    solver: AbstractSolver  #: used by the prediction, too
+    model: str = field(default="", repr=False)  #: digest of the model's embedder, if known
 
     def check(self, action: Action, kept: Collection[str], model: str) -> None:
         """Refuse an action on other images, and a prediction by another model.
 
         Args:
-            action: What is asked for.
-            kept: The attributes that it leaves as they are.
-            model: Digest of the embedder of the model that is to predict.
+            action: The action.
+            kept: Attributes that the action does not change.
+            model: Digest of the embedder of the predicting model.
         """
         if self.model not in ("", model):
             raise InputError(
@@ -43,14 +43,14 @@ class Abduction:
                 got="that of another model",
                 do="abduct the images with the pipeline that predicts",
             )
-        asked, found = (len(next(iter(r.attributes.values()))) for r in (action, self))
-        if asked != found or not all(
+        count, own = (len(next(iter(r.attributes.values()))) for r in (action, self))
+        if count != own or not all(
             np.array_equal(action.attributes[name], self.attributes[name]) for name in kept
         ):
             raise InputError(
                 "action",
-                expected=f"attributes for the {found} images of the abduction",
-                got=f"{asked} other ones",
+                expected=f"attributes for the {own} images of the abduction",
+                got=f"{count} other ones",
                 do="make both from the same images",
             )
 
@@ -61,22 +61,22 @@ class Action:
 
     attributes: Table = field(repr=False)  #: counterfactual
     targets: tuple[str, ...]  #: the attributes intervened on
-    seed: int  #: of what discrete attributes leave open
+    seed: int  #: for sampling discrete exogenous noise
 
 
 @dataclass(frozen=True, eq=False)
 class Counterfactual:
-    """The answer to a what-if, with everything it came from."""
+    """Counterfactual images, with everything they were computed from."""
 
     trajectory: Trajectory  #: at time 0, unclamped, on the CPU
-    abduction: Abduction  #: where it started
-    action: Action  #: the attributes it was asked for
-    partition: Partition  #: the groups that were guided
-    guidance: Guidance  #: and how
+    abduction: Abduction
+    action: Action
+    partition: Partition  #: the guided groups
+    guidance: Guidance
 
     @property
     def images(self) -> Float[Tensor, "batch channel height width"]:
-        """Counterfactual images in [-1, 1], for files, metrics and eyes."""
+        """Counterfactual images, clamped to [-1, 1]."""
         return self.trajectory.x.clamp(-1, 1)
 
     @property
@@ -86,6 +86,6 @@ class Counterfactual:
 
     @property
     def evaluations(self) -> int | float:
-        """Network rows for each image, abduction included; their mean where images differ."""
+        """Network rows per image, abduction included; the mean where images differ."""
         spent = self.trajectory.spent
         return spent[0] if len(set(spent)) == 1 else sum(spent) / len(spent)

@@ -15,13 +15,12 @@ from torch import Tensor
 from fcfg.evaluation.pictures import read_index
 from fcfg.evaluation.result_files import BASELINE, Result
 from fcfg.evaluation.summary import Summary
-from fcfg.generation import difference_map, difference_scale
 from fcfg.reports.numbers import listed, named
 from fcfg.reports.rule_styles import Setting, setting, strongest
 from fcfg.reports.wording import in_words
-from fcfg.sheet import sheet
+from fcfg.sheet import difference_map, difference_scale, sheet
 from fcfg.support.errors import InputError
-from fcfg.support.images import read_images
+from fcfg.support.images import images_from_bytes, read_images
 
 _MANY, _FEW = 6, 3  # images in a strip of counterfactuals, and in one with difference maps
 _INDEX = "pictures/index.json"
@@ -271,7 +270,7 @@ def _scale(images: Tensor, *others: Tensor) -> float:
 
 def _maps(images: Tensor, others: Tensor, scale: float) -> Tensor:
     maps = [difference_map(a, b, scale) for a, b in zip(images, others, strict=True)]
-    return torch.from_numpy(np.stack(maps)).permute(0, 3, 1, 2).float() / 127.5 - 1
+    return images_from_bytes(torch.from_numpy(np.stack(maps)).permute(0, 3, 1, 2))
 
 
 def ramp(width: int = 128) -> bytes:

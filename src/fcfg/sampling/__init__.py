@@ -19,11 +19,15 @@ from fcfg.sampling.ddim import DDIM
 from fcfg.sampling.fixed_point import FixedPointDDIM
 from fcfg.sampling.grids import GRIDS, time_grid
 from fcfg.sampling.heun import Heun
-from fcfg.sampling.loop import OnStep, StepRecord, integrate
+from fcfg.sampling.loop import OnStep, Plan, StepRecord, integrate
 from fcfg.sampling.multistep import DPMSolver2M
-from fcfg.sampling.plan import Plan
-from fcfg.sampling.solver import SOLVERS, AbstractSolver, as_solver, register_solver
-from fcfg.sampling.trajectory import Trajectory
+from fcfg.sampling.solver import (
+    SOLVERS,
+    AbstractSolver,
+    Trajectory,
+    as_solver,
+    register_solver,
+)
 from fcfg.support.moved import renamed
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""BDIA: a solver that is undone exactly.
+"""BDIA: a solver that can be inverted exactly.
 
 References:
     Exact diffusion inversion via bidirectional integration approximation (Zhang et al., 2023).
@@ -13,15 +13,14 @@ import torch
 from fcfg.diffusion.prediction import AbstractPredictor, Images, State, Step
 from fcfg.sampling.ddim import ddim_step
 from fcfg.sampling.fixed_point import leave_image
-from fcfg.sampling.solver import AbstractSolver, register_solver
-from fcfg.sampling.trajectory import Trajectory
+from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 from fcfg.support.errors import InputError, short
 
 
 @register_solver
 @dataclass(frozen=True)
 class BDIA(AbstractSolver):
-    r"""Correct each DDIM step by what its mirror image misses.
+    r"""Correct each DDIM step by the error of the DDIM step back.
 
     With the last time u, and :math:`\text{DDIM}_{t \to s}` the DDIM step of the noise at (x_t, t):
 
@@ -30,22 +29,20 @@ class BDIA(AbstractSolver):
         + \gamma^{(\theta_u - \theta_s) / \pi} \bigl( x_u - \text{DDIM}_{t \to u}(x_t) \bigr),
         \qquad \tan \theta = \sqrt{1 - \alpha} / \sqrt{\alpha}
 
-    The factor of an abduction is one over that of the prediction, so that either undoes the
-    other, whatever the network: of three images in a row, the outer ones give each other. Second
-    order. The last step, to t = 0, is corrected like any other.
+    The factor of an abduction is one over that of the prediction, so that each inverts the other
+    for any network. Second order. The last step, to t = 0, is corrected like any other.
 
-    An abduction keeps what the DDIM step back from its end misses, as ``Trajectory.companions``,
-    and a prediction starts with that; without it, the first step is a DDIM step, and the image
-    is another one. The noise alone says little: the two belong together.
+    An abduction stores the error of the DDIM step back from its end in ``Trajectory.companions``,
+    and a prediction starts from noise and companion together. Without the companion, the first
+    step is a DDIM step, and the image is a different one.
 
-    Exact means: predicted as it was abducted, the image comes back up to rounding. Under other
-    attributes, or guided, the correction is that of another question. It alternates in sign, and
-    a prediction with γ = 1 lets it grow. An abduction does the opposite, and inflates the noise
-    where γ is small.
+    The inversion is exact up to rounding if the prediction uses the attributes of the abduction,
+    without guidance. Otherwise the correction alternates in sign: with γ = 1 it grows in a
+    prediction, and with a small γ an abduction inflates the noise.
 
     Args:
-        gamma: What is left of a correction over the whole way from noise to image. (The original
-            has one factor for each step, which would mean more the more steps there are.)
+        gamma: Share of a correction that remains after integrating from noise to image. (The
+            original has one factor per step, whose effect depends on the number of steps.)
     """
 
     name = "bdia"
@@ -53,7 +50,7 @@ class BDIA(AbstractSolver):
     gamma: float = 0.3
 
     def __post_init__(self) -> None:
-        """Refuse a factor that cannot be undone, or that lets errors grow."""
+        """Check gamma."""
         if not (isinstance(self.gamma, int | float) and 0 < self.gamma <= 1):
             raise InputError(
                 "bdia, gamma",
@@ -63,7 +60,7 @@ class BDIA(AbstractSolver):
             )
 
     def init(self, trajectory: Trajectory) -> State:
-        """The last image, its signal and its noise: nothing yet."""
+        """Last image, signal and noise; zeros before the first step."""
         nothing = trajectory.x.new_zeros(())
         return trajectory.x, nothing, nothing
 
@@ -75,7 +72,7 @@ class BDIA(AbstractSolver):
         predictor_state: State,
         state: State,
     ) -> tuple[Trajectory, State, State]:
-        """One evaluation at the current time, and one more where an abduction ends."""
+        """Evaluate once at the current time, and once more at the end of an abduction."""
         if step.at_image and step.ascending:
             after = leave_image(predictor, trajectory, step, predictor_state)
         else:
@@ -110,7 +107,7 @@ def _with_companion(
     back: Step,
     predictor_state: State,
 ) -> Trajectory:
-    """Keep what the DDIM step back misses."""
+    """Store the error of the DDIM step back."""
     prediction, _ = predictor.predict(after.x, back, predictor_state)
     eps = prediction.merged(back)
     missed = x_t - ddim_step(after.x, back, eps, eps)

@@ -102,7 +102,8 @@ def as_sampling(sampling: SamplingLike) -> SamplingConfig:
         return sampling
     if isinstance(sampling, Integral):
         return replace(PRESETS["default"], steps=sampling)
-    check_is("sampling", sampling, str, "a SamplingConfig, a string, or a number of steps")
+    expected = "a SamplingConfig, a string, or a number of steps"
+    check_is("sampling", sampling, str, expected, do="write it as 'ddim uniform 100'")
     return SamplingConfig.parse(sampling)
 
 

@@ -1,4 +1,4 @@
-"""DDIM, the paper's solver and everybody's reference."""
+"""DDIM, the paper's solver."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from fcfg.diffusion.prediction import AbstractPredictor, Images, State, Step
 from fcfg.diffusion.schedule import clean_image
-from fcfg.sampling.solver import AbstractSolver, register_solver
-from fcfg.sampling.trajectory import Trajectory
+from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 
 
 @register_solver
@@ -35,7 +34,7 @@ class DDIM(AbstractSolver):
         predictor_state: State,
         state: State,
     ) -> tuple[Trajectory, State, State]:
-        """One evaluation at the current time."""
+        """Evaluate once, at the current time."""
         x_t = trajectory.x
         prediction, predictor_state = predictor.predict(x_t, step, predictor_state)
         x_s = ddim_step(x_t, step, prediction.clean, prediction.renoise)
@@ -44,6 +43,6 @@ class DDIM(AbstractSolver):
 
 
 def ddim_step(x_t: Images, step: Step, clean: Images, renoise: Images) -> Images:
-    """The DDIM step of given noises, for the clean estimate and for adding noise again."""
+    """Take a DDIM step with given noises for the clean estimate and for adding noise again."""
     image = clean_image(x_t, clean, step.signal_t, step.noise_t)
     return step.signal_s * image + step.noise_s * renoise

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from fcfg.diffusion.prediction import AbstractPredictor, Images, Rows, State, Step
 from fcfg.sampling.ddim import DDIM, ddim_step
-from fcfg.sampling.solver import AbstractSolver, register_solver
-from fcfg.sampling.trajectory import Trajectory
+from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 from fcfg.support.errors import check_integer
 
 
@@ -21,14 +20,14 @@ class FixedPointDDIM(AbstractSolver):
     .. math:: x_s = \sqrt{\alpha_s}\, \hat x_0(x_t, \epsilon) + \sqrt{1 - \alpha_s}\, \epsilon,
         \qquad \epsilon = \epsilon_\theta(x_s, s, c),
 
-    whose solution the DDIM step s → t leads back to :math:`x_t`. One iteration is what diffusers
-    does. By how much the step back from the last iterate but one misses :math:`x_t` is reported
-    as ``Trajectory.residual``. Where it does not fall, the step is too long for the iteration:
-    on the cosine schedule that is the step to T, where the signal all but vanishes, so that the
-    refinement gains little there. Descending, it is :class:`DDIM`.
+    whose solution the DDIM step s → t maps back to :math:`x_t`. One iteration is the method of
+    diffusers. ``Trajectory.residual`` is the distance between :math:`x_t` and the step back from
+    the last iterate but one. Where it does not fall, the step is too long for the iteration: on
+    the cosine schedule that is the step to T, where the signal almost vanishes. Descending, it is
+    :class:`DDIM`.
 
     Args:
-        iterations: Evaluations in each step.
+        iterations: Number of evaluations per step.
     """
 
     name = "fixed-point"
@@ -36,7 +35,7 @@ class FixedPointDDIM(AbstractSolver):
     iterations: int = 5
 
     def __post_init__(self) -> None:
-        """Refuse no iteration at all."""
+        """Check the number of iterations."""
         check_integer("fixed-point iterations", self.iterations, 1, 1000, do="use 5")
 
     def init(self, trajectory: Trajectory) -> State:
@@ -51,7 +50,7 @@ class FixedPointDDIM(AbstractSolver):
         predictor_state: State,
         state: State,
     ) -> tuple[Trajectory, State, State]:
-        """Iterate upward; downward take the DDIM step."""
+        """Iterate when ascending; take the DDIM step when descending."""
         if not step.ascending:
             return DDIM().step(predictor, trajectory, step, predictor_state, state)
         x_s = last = trajectory.x
@@ -74,10 +73,10 @@ class FixedPointDDIM(AbstractSolver):
 def leave_image(
     predictor: AbstractPredictor, trajectory: Trajectory, step: Step, predictor_state: State
 ) -> Trajectory:
-    """The ascending step from t = 0 of all solvers but DDIM: one iteration, one evaluation.
+    """Take the ascending step from t = 0 of all solvers except DDIM: one iteration.
 
-    DDIM asks at t = 1 and trusts the answer up to s. To ask at s instead comes much nearer to
-    the inverse of the generating step that ends at t = 0.
+    DDIM evaluates at t = 1. An evaluation at s comes much closer to the inverse of the generating
+    step that ends at t = 0.
     """
     x_s, rows = _iterate(predictor, trajectory.x, trajectory.x, step, predictor_state)
     return replace(trajectory, x=x_s, evaluations=trajectory.evaluations + rows)
@@ -86,7 +85,7 @@ def leave_image(
 def _iterate(
     predictor: AbstractPredictor, x_t: Images, x_s: Images, step: Step, predictor_state: State
 ) -> tuple[Images, Rows]:
-    """Take the step from x_t with the noise that is predicted at (x_s, s), and what it took."""
+    """Take the step from x_t with the noise at (x_s, s); also return the network rows."""
     back = step.reversed()
     prediction, _ = predictor.predict(x_s, back, predictor_state)
     eps = prediction.merged(back)

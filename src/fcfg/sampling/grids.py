@@ -1,15 +1,15 @@
-r"""Grids of times: where on the way between image and noise the network is asked.
+r"""Grids of times between image and noise, at which the network is evaluated.
 
-All have both ends, 0 and T, and distinct whole times between. With
+All contain 0 and T, and distinct integer times between. With
 :math:`r_t = \sqrt{1 - \alpha_t} / \sqrt{\alpha_t}`, the noise for a unit of signal:
 
 ``uniform``
     even in t, the paper's.
 ``log-snr``
-    even in :math:`\lambda_t = -\log r_t` from t = 1 on, as multistep solvers like it.
+    even in :math:`\lambda_t = -\log r_t` from t = 1 on, which suits multistep solvers.
 ``karras``
     even in :math:`r_t^{1/7}` from t = 1 on, between the other two (Karras et al., 2022). On the
-    cosine schedule, whose r all but explodes at its end, most steps are spent there.
+    cosine schedule, whose r grows steeply at its end, most steps are there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fcfg.support.errors import check_among, check_integer
 Grid: TypeAlias = Literal["uniform", "log-snr", "karras"]
 GRIDS: tuple[str, ...] = get_args(Grid)
 
-# What is even along a grid that is not uniform, as a function of r.
+# Functions of r that are evenly spaced along a grid.
 _EVEN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "log-snr": np.log,
     "karras": lambda r: r ** (1 / 7),
@@ -33,10 +33,9 @@ _EVEN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def time_grid(schedule: NoiseSchedule, steps: int, kind: str = "uniform") -> tuple[int, ...]:
-    """Ascending times 0..T in ``steps`` steps, as even as whole numbers allow.
+    """Return ascending times 0..T in ``steps`` steps, as even as integers allow.
 
-    Where two times of a grid are the same whole number, the later one moves on to the next free
-    one.
+    Where two times round to the same integer, the later one moves to the next free one.
 
     >>> time_grid(NoiseSchedule(), 3)
     (0, 333, 667, 1000)
@@ -45,7 +44,7 @@ def time_grid(schedule: NoiseSchedule, steps: int, kind: str = "uniform") -> tup
 
     Args:
         schedule: The noise levels.
-        steps: How many.
+        steps: Number of steps.
         kind: 'uniform', 'log-snr' or 'karras'.
     """
     last = schedule.steps
@@ -58,6 +57,6 @@ def time_grid(schedule: NoiseSchedule, steps: int, kind: str = "uniform") -> tup
     level = _EVEN[kind](np.sqrt((1 - alpha) / alpha))  # at the times 1..T, ascending
     wanted = np.linspace(level[-1], level[0], steps)[::-1]  # one step alone ends at T
     times = np.rint(np.interp(wanted, level, np.arange(1, last + 1))).astype(int)
-    place = np.arange(1, steps + 1)
-    distinct = np.maximum.accumulate(times - place) + place
-    return (0, *np.minimum(distinct, last - steps + place).tolist())
+    index = np.arange(1, steps + 1)
+    distinct = np.maximum.accumulate(times - index) + index
+    return (0, *np.minimum(distinct, last - steps + index).tolist())

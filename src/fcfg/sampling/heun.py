@@ -1,4 +1,4 @@
-"""Heun's method: second order at two evaluations a step.
+"""Heun's method: second order at two evaluations per step.
 
 References:
     Elucidating the design space of diffusion-based generative models (Karras et al., 2022).
@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.sampling.ddim import DDIM, ddim_step
 from fcfg.sampling.fixed_point import leave_image
-from fcfg.sampling.solver import AbstractSolver, register_solver
-from fcfg.sampling.trajectory import Trajectory
+from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 
 
 @register_solver
@@ -40,7 +39,7 @@ class Heun(AbstractSolver):
         predictor_state: State,
         state: State,
     ) -> tuple[Trajectory, State, State]:
-        """Two evaluations, at the current time and at the next."""
+        """Evaluate twice, at the current time and at the next."""
         if step.at_image and step.ascending:
             return (
                 leave_image(predictor, trajectory, step, predictor_state),
@@ -49,11 +48,10 @@ class Heun(AbstractSolver):
             )
         if step.at_image:
             return DDIM().step(predictor, trajectory, step, predictor_state, state)
-        there = step.reversed()
         first, predictor_state = predictor.predict(trajectory.x, step, predictor_state)
         x_s = ddim_step(trajectory.x, step, first.clean, first.renoise)
-        second, _ = predictor.predict(x_s, there, predictor_state)
-        # Merged for the step that is taken, so that CFG++ is CFG at the weight of this step.
+        second, _ = predictor.predict(x_s, step.reversed(), predictor_state)
+        # Merged for this step, so that CFG++ is CFG at the weight of this step.
         eps = (first.merged(step) + second.merged(step)) / 2
         x_s = ddim_step(trajectory.x, step, eps, eps)
         spent = trajectory.evaluations + first.rows + second.rows

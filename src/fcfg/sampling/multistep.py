@@ -1,4 +1,4 @@
-"""DPM-Solver++ (2M): second order at one evaluation a step.
+"""DPM-Solver++ (2M): second order at one evaluation per step.
 
 References:
     DPM-Solver++: fast solver for guided sampling of diffusion probabilistic models
@@ -15,8 +15,7 @@ from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.diffusion.schedule import clean_image
 from fcfg.sampling.ddim import ddim_step
 from fcfg.sampling.fixed_point import leave_image
-from fcfg.sampling.solver import AbstractSolver, register_solver
-from fcfg.sampling.trajectory import Trajectory
+from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 
 
 @register_solver
@@ -32,16 +31,16 @@ class DPMSolver2M(AbstractSolver):
         + \sqrt{\alpha_s}\, (1 - e^{-h})\, D,
         \qquad D = \hat x_0^{(t)} + \frac{h}{2 h'} (\hat x_0^{(t)} - \hat x_0^{(u)})
 
-    which is the DDIM step of the clean image D. Ascending, it is the same formula. Steps without
-    history, and those that begin or end at t = 0, where λ is infinite, are DDIM steps. History
-    is what the model said, guided or not: the first step after the guidance starts or stops
+    which is the DDIM step of the clean image D, in both directions. Steps without history, and
+    those that begin or end at t = 0, where λ is infinite, are DDIM steps. The history holds
+    guided and unguided predictions alike: the first step after guidance starts or stops
     extrapolates from the other kind.
     """
 
     name = "dpm-2m"
 
     def init(self, trajectory: Trajectory) -> State:
-        """The last clean image, and its r = noise/signal; 0 says that there is none."""
+        """Last clean image, and its r = noise/signal; zeros before the first step."""
         return torch.zeros_like(trajectory.x), trajectory.x.new_zeros(())
 
     def step(
@@ -52,7 +51,7 @@ class DPMSolver2M(AbstractSolver):
         predictor_state: State,
         state: State,
     ) -> tuple[Trajectory, State, State]:
-        """One evaluation at the current time."""
+        """Evaluate once, at the current time."""
         if step.at_image and step.ascending:
             return (
                 leave_image(predictor, trajectory, step, predictor_state),

@@ -1,7 +1,7 @@
-"""The door for images: NumPy arrays, tensors and PIL pictures become one float tensor.
+"""Images: reading from arrays, tensors and PIL pictures, and conversion from and to bytes.
 
-Inside, images are float tensors in [-1, 1], (batch, channel, height, width). Pictures say what
-their pixels mean and are scaled; arrays and tensors must be in that range already.
+The package works on float tensors in [-1, 1], (batch, channel, height, width). The bytes of
+pictures are scaled; arrays and tensors must be in that range already.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
@@ -26,10 +26,28 @@ ImagesLike: TypeAlias = Tensor | NDArray[np.generic] | Image.Image | Sequence[Im
 _MODES = {1: "L", 3: "RGB"}
 
 
+def images_from_bytes(
+    pixels: UInt8[Tensor, "*shape"] | UInt8[np.ndarray, "*shape"],
+) -> Float[Tensor, "*shape"]:
+    """Scale bytes to [-1, 1], in float32.
+
+    >>> images_from_bytes(np.array([0, 255], dtype=np.uint8))
+    tensor([-1.,  1.])
+    """
+    if isinstance(pixels, np.ndarray):
+        pixels = torch.from_numpy(np.array(pixels))  # a copy: torch refuses read-only arrays
+    return pixels.float() / 127.5 - 1
+
+
+def images_to_bytes(images: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
+    """Round images to bytes, clamped: the inverse of :func:`images_from_bytes`."""
+    return ((images.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+
+
 def read_images(
     images: ImagesLike, *, channels: int, stride: int = 1, size: int | None = None
 ) -> Float[Tensor, "batch channel height width"]:
-    """Return images as a tensor on the CPU in [-1, 1], or refuse them.
+    """Return images as a tensor in [-1, 1] on the CPU, or raise an error.
 
     >>> read_images(np.zeros((2, 3, 8, 8), dtype=np.float32), channels=3).shape
     torch.Size([2, 3, 8, 8])
@@ -37,9 +55,9 @@ def read_images(
     Args:
         images: A float tensor or array (batch, channel, height, width) in [-1, 1], a picture, or
             pictures of one size.
-        channels: What the network takes.
-        stride: What height and width must be divisible by.
-        size: Height and width they must have, where they must.
+        channels: Number of channels of the network.
+        stride: Number that height and width must be divisible by.
+        size: Required height and width; any by default.
     """
     if isinstance(images, Image.Image):
         images = [images]
@@ -96,8 +114,7 @@ def _from_pictures(pictures: Sequence[Image.Image], channels: int) -> Tensor:
             f"sizes {sorted(sizes)}" if sizes else "none",
             "resize them to the model's size",
         )
-    pixels = torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2)
-    return pixels.to(torch.float32) / 127.5 - 1
+    return images_from_bytes(torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2))
 
 
 def _check_shape(images: Tensor, channels: int, stride: int, size: int | None) -> Tensor:
@@ -139,7 +156,7 @@ def _check_range(images: Tensor) -> None:
         warnings.warn(
             "images: all pixels are in [0, 1], but [-1, 1] is expected; scale with 2 * x - 1 "
             "unless they are really that bright",
-            stacklevel=5,  # whoever called the pipeline
+            stacklevel=5,  # the caller of the pipeline
         )
 
 
@@ -148,29 +165,28 @@ def _refusal(expected: str, got: str, do: str) -> InputError:
 
 
 def to_pictures(images: Float[Tensor, "batch channel height width"]) -> list[Image.Image]:
-    """Turn images into 8-bit pictures, clamped: the inverse of reading them.
+    """Convert images to 8-bit PIL pictures, clamped.
 
     >>> to_pictures(torch.zeros(1, 3, 8, 8))[0].size
     (8, 8)
 
     Args:
-        images: In [-1, 1], of one or three channels.
+        images: Images in [-1, 1], of one or three channels.
     """
     if images.shape[1] not in _MODES:
         raise _refusal("1 or 3 channels", f"{images.shape[1]}", "choose the channels to show")
-    scaled = (images.detach().cpu().clamp(-1, 1) + 1) * 127.5
-    bytes_ = scaled.round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
-    return [Image.fromarray(row[..., 0] if row.shape[2] == 1 else row) for row in bytes_]
+    pixels = images_to_bytes(images.detach().cpu()).permute(0, 2, 3, 1).numpy()
+    return [Image.fromarray(row[..., 0] if row.shape[2] == 1 else row) for row in pixels]
 
 
 def to_png(picture: Image.Image) -> bytes:
-    """A picture as the contents of a PNG file."""
+    """Return the contents of a PNG file."""
     file = io.BytesIO()
     picture.save(file, format="PNG")
     return file.getvalue()
 
 
 def image_keys(images: Float[Tensor, "batch channel height width"]) -> list[str]:
-    """A name for every image, made of its pixels: the same wherever the image stands."""
+    """Return a digest of the pixels of every image."""
     rows = images.to(torch.float32).numpy()
     return [hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest() for row in rows]

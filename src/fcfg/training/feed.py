@@ -21,6 +21,7 @@ from torch import Tensor
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.base import Examples
 from fcfg.support.hashing import stream_seed
+from fcfg.support.images import images_from_bytes
 
 _AHEAD = 4  # batches to prepare in advance
 _GPU_SHARE = 0.3  # largest share of free GPU memory for images
@@ -113,7 +114,7 @@ class Feed:
         index = torch.from_numpy(rows).to(self._device, non_blocking=True)
         raw = self._images[index] if self._images is not None else self._streamed(step)
         self.waited += time.perf_counter() - before
-        return Batch(raw.float() / 127.5 - 1, self._values[index], self._factors[index])
+        return Batch(images_from_bytes(raw), self._values[index], self._factors[index])
 
     def close(self) -> None:
         """Stop the thread."""

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from fcfg.pipeline.batching import evaluating
+from fcfg.diffusion.networks import evaluation_mode
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import stream_seed
 from fcfg.support.progress import AbstractReporter
@@ -289,7 +289,7 @@ class Loop:
         self._generator.manual_seed(stream_seed(self.course.seed, self.course.part, "validation"))
         losses: dict[str, float] = {}
         count = sum(len(batch.images) for batch in self.validation)
-        with evaluating(objective), self.accelerator.autocast():
+        with evaluation_mode(objective), self.accelerator.autocast():
             for batch in self.validation:
                 draws = objective.draw(_shape(batch.images, len(batch.images)), self._generator)
                 for name, variant in objective.variants(draws).items():

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from PIL import Image
@@ -29,6 +28,7 @@ from fcfg.sheet import sheet
 from fcfg.support.errors import check_among
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import stream_seed
+from fcfg.support.images import images_from_bytes
 from fcfg.support.progress import AbstractReporter, Quiet
 from fcfg.training.config import Part, TrainingConfig
 from fcfg.training.feed import Batch, Feed, first_examples, scales_of
@@ -286,7 +286,7 @@ class Session:
 def counterfactual_sheet(pipeline: CounterfactualPipeline, examples: Examples) -> Image.Image:
     """Draw six images and their counterfactuals under up to three interventions."""
     count = min(_SHEET_IMAGES, len(examples))
-    images = torch.from_numpy(np.array(examples.images[:count])).float() / 127.5 - 1
+    images = images_from_bytes(examples.images[:count])
     table = {name: column[:count] for name, column in examples.attributes.items()}
     fitted = set(pipeline.scm.fitted_parents)
     answerable = [

@@ -22,6 +22,7 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
 from fcfg.datasets.base import Examples, OnProgress, Splits
 from fcfg.support.errors import InputError
+from fcfg.support.images import images_to_bytes
 
 #: Seed for validation portraits, with any seed for training.
 VALIDATION_SEED = portraits.EVALUATION_SEED - 1
@@ -114,7 +115,7 @@ def to_bytes(
     images: Float[Tensor, "batch 3 height width"],
 ) -> UInt8[np.ndarray, "batch 3 height width"]:
     """Round pixels in [-1, 1] to bytes."""
-    return ((images + 1) * 127.5).round().to(torch.uint8).numpy()
+    return images_to_bytes(images).numpy()
 
 
 def _check_memory(config: PortraitsData, total: int) -> None:

@@ -1,6 +1,15 @@
 """Networks, independent of the package; any module with the same call can replace them."""
 
 from fcfg.diffusion.networks.judge import Judge, JudgeConfig
+from fcfg.diffusion.networks.modes import evaluation_mode
 from fcfg.diffusion.networks.unet import PAPER, UNet, UNetConfig, repeat_for_conditions
 
-__all__ = ["PAPER", "Judge", "JudgeConfig", "UNet", "UNetConfig", "repeat_for_conditions"]
+__all__ = [
+    "PAPER",
+    "Judge",
+    "JudgeConfig",
+    "UNet",
+    "UNetConfig",
+    "evaluation_mode",
+    "repeat_for_conditions",
+]

@@ -1,11 +1,9 @@
-"""How a network computes: precision, memory layout, compilation, rows at once."""
+"""How a network computes: precision, compilation, CUDA graphs, devices."""
 
 from fcfg.pipeline.runtime.compiled_batches import CompiledRows, covering
-from fcfg.pipeline.runtime.devices import own_gpu
-from fcfg.pipeline.runtime.graph_cache import StepRecorder
-from fcfg.pipeline.runtime.memory import fitting_rows
-from fcfg.pipeline.runtime.options import PRECISIONS, Execution
-from fcfg.pipeline.runtime.prepare import prepare_denoiser
+from fcfg.pipeline.runtime.cuda_graphs import StepRecorder
+from fcfg.pipeline.runtime.devices import fitting_rows, own_gpu
+from fcfg.pipeline.runtime.prepare import PRECISIONS, Execution, prepare_denoiser
 
 __all__ = [
     "PRECISIONS",

@@ -1,4 +1,4 @@
-"""Compiled networks have one number of rows each; any number is made of few of them."""
+"""Compilation for a few batch sizes, which together make any number of rows."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fcfg.diffusion.networks import repeat_for_conditions
-from fcfg.pipeline.runtime.cuda_graph import is_recording
+from fcfg.pipeline.runtime.cuda_graphs import is_recording
 
-_RATIO = 16  # of one compiled size to the next smaller one
+_RATIO = 16  # between one compiled size and the next
 _SIZES = 3
-_GRAPH_ROWS = 128  # up to which launching the kernels of a GPU takes longer than running them
+_GRAPH_ROWS = 128  # up to this size, launching kernels takes longer than running them
 
 
 def compiled_sizes(most: int) -> tuple[int, ...]:
-    """The numbers of rows that a network is compiled for, largest first.
+    """Return the batch sizes that a network is compiled for, largest first.
 
     >>> compiled_sizes(1024), compiled_sizes(10)
     ((1024, 64, 4), (10, 1))
@@ -29,7 +29,7 @@ def compiled_sizes(most: int) -> tuple[int, ...]:
 
 
 def covering(rows: int, sizes: tuple[int, ...]) -> list[int]:
-    """Compiled sizes that together hold a number of rows; each is at least half full.
+    """Return compiled sizes that together hold a number of rows, each at least half full.
 
     >>> covering(3000, (1024, 64, 4))
     [1024, 1024, 1024]
@@ -44,14 +44,14 @@ def covering(rows: int, sizes: tuple[int, ...]) -> list[int]:
 
 
 class CompiledRows:
-    """A network that is compiled for a few numbers of rows, each when it is first needed.
+    """A network compiled for a few batch sizes, each when it is first needed.
 
-    Not a module: the network stays where it is, and is saved, moved and counted there.
+    Not a module, so that the network is saved, moved and counted only once.
 
     Args:
-        network: In evaluation mode.
-        most: The largest number of rows.
-        graphs: Whether a GPU is told of all kernels of a small call at once.
+        network: Network in evaluation mode.
+        most: Largest batch size.
+        graphs: Whether to launch the kernels of small calls as one CUDA graph.
     """
 
     def __init__(self, network: nn.Module, most: int, graphs: bool = False) -> None:
@@ -64,20 +64,20 @@ class CompiledRows:
         t: Int[Tensor, "batch"],
         c: Float[Tensor, "rows condition"],
     ) -> Float[Tensor, "rows channel height width"]:
-        """The network's answer."""
+        """Evaluate the network."""
         x, t = repeat_for_conditions(x, c), repeat_for_conditions(t, c)
-        # One layout of every input, whoever made it: another one would be compiled again.
+        # Always the same memory layout: another one would be compiled again.
         inputs = (x.contiguous(), t.contiguous(), c.contiguous())
         output, first = torch.empty_like(inputs[0]), 0
         for size in covering(len(x), self.sizes):
-            piece = [_filled_up(tensor[first : first + size], size) for tensor in inputs]
+            piece = [_padded(tensor[first : first + size], size) for tensor in inputs]
             torch.compiler.cudagraph_mark_step_begin()
-            # Copied at once: the next replay of a CUDA graph overwrites what the last one gave.
-            output[first : first + size] = self._of(size)(*piece)[: len(x) - first]
+            # Copied at once: the next replay of a CUDA graph overwrites the output.
+            output[first : first + size] = self._compiled_for(size)(*piece)[: len(x) - first]
             first += size
         return output
 
-    def _of(self, size: int) -> Callable[..., Any]:
+    def _compiled_for(self, size: int) -> Callable[..., Any]:
         graphs = self.graphs and size <= _GRAPH_ROWS and not is_recording()
         if (size, graphs) not in self._compiled:
             self._compiled[size, graphs] = torch.compile(
@@ -86,8 +86,8 @@ class CompiledRows:
         return self._compiled[size, graphs]
 
 
-def _filled_up(tensor: Tensor, rows: int) -> Tensor:
-    """With rows of ones at the end, a time like any other, where some are missing."""
+def _padded(tensor: Tensor, rows: int) -> Tensor:
+    """Pad with rows of ones, which are valid times."""
     missing = rows - len(tensor)
     if not missing:
         return tensor

@@ -1,4 +1,4 @@
-"""Which GPU is that of a process, among those that were started together."""
+"""Devices: the GPU of a process, and the number of network rows that fit its memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import os
 
 import torch
 
+from fcfg.diffusion.denoiser import Denoiser
 from fcfg.support.errors import InputError
+
+_TRIED = 16  # rows that are measured
+_SHARE = 0.8  # of the free memory; fragments and the sampler's state take the rest
+_MOST = 4096  # rows beyond which no GPU gets faster
+_CPU = 256
 
 
 def own_gpu() -> int:
-    """The number of this process on its machine, and of its GPU, if there are any.
+    """Return the number of this process on its machine, and of its GPU, if there are any.
 
-    ``torchrun`` and ``accelerate launch`` count them.
+    ``torchrun`` and ``accelerate launch`` count the processes.
 
     Raises:
         InputError: If there are more processes than GPUs.
@@ -27,3 +33,40 @@ def own_gpu() -> int:
             do="start fewer, or hide the GPUs by CUDA_VISIBLE_DEVICES=",
         )
     return number
+
+
+def fitting_rows(denoiser: Denoiser, size: tuple[int, int]) -> int:
+    """Return the number of network rows that fill most of a GPU's memory; 256 on a CPU.
+
+    Measure before compilation: a compiled network needs no more.
+
+    Args:
+        denoiser: Denoiser on its device, in its precision.
+        size: Height and width of the images.
+    """
+    on_gpu = denoiser.device.type == "cuda"
+    return rows_within(*_measured(denoiser, size)) if on_gpu else _CPU
+
+
+def rows_within(free: int, each: float) -> int:
+    """Return the largest power of two that fits, 1 to 4096.
+
+    >>> rows_within(free=80_000_000_000, each=30_000_000)
+    2048
+    """
+    most = max(1, int(_SHARE * free / max(each, 1.0)))
+    return min(_MOST, 1 << (most.bit_length() - 1))
+
+
+@torch.no_grad()
+def _measured(denoiser: Denoiser, size: tuple[int, int]) -> tuple[int, float]:
+    """Return the free bytes of the GPU, and the bytes that a row takes."""
+    device, dtype = denoiser.device, denoiser.state_dtype
+    x = torch.zeros(_TRIED, denoiser.channels, *size, device=device, dtype=dtype)
+    c = torch.zeros(_TRIED, denoiser.embedder.condition_width, device=device, dtype=dtype)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    denoiser(x, torch.ones(_TRIED, device=device, dtype=torch.long), c)
+    taken = torch.cuda.max_memory_allocated(device) - before
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + cached, taken / _TRIED

@@ -1,0 +1,88 @@
+"""Requests: what a user asks of picture files, and the same read, checked and ready to run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from jaxtyping import Float
+from torch import Tensor
+
+from fcfg.causal.graph import Partition
+from fcfg.causal.intervention import Intervention
+from fcfg.generation.parsing import AUTO, Attributes, Factual
+from fcfg.generation.picture_files import Picture
+from fcfg.guidance import Guidance
+from fcfg.judge import Reading
+from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.records import Action
+from fcfg.sampling import SamplingConfig, SamplingLike, as_sampling
+from fcfg.support.hashing import digest_of
+from fcfg.support.shards import contiguous_rows
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Which counterfactuals to make of which files, how, and where to write them."""
+
+    files: Iterable[str | os.PathLike[str]]
+    """Pictures and folders of pictures, which are cropped or padded as in the model's training."""
+    attributes: Attributes = AUTO
+    """'auto', the path of a CSV table, pairs such as ``smiling=0,male=1``, or columns."""
+    do: Mapping[str, Intervention] | None = None
+    """For every target a value, a column, or a function of the factual column."""
+    guidance: Guidance = DEFAULT_GUIDANCE  #: how strongly to push each group of attributes
+    sampling: SamplingLike = "default"  #: solver, grid and steps, see :mod:`fcfg.sampling.config`
+    seed: int = 0  #: for sampling discrete exogenous noise
+    out: str | os.PathLike[str] = "counterfactuals"  #: output folder
+    reverse: bool = True  #: whether to go back to the factual attributes and measure the error
+    batch_size: int = 256  #: largest number of network rows per call
+    overwrite: bool = False  #: whether to replace existing outputs
+    model: str = ""  #: name of the model in the record
+    shard: tuple[int, int] = (0, 1)
+    """Number and count of the part to work on. Several processes can share a folder, each with
+    the same request, a shard and a record of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRequest:
+    """A request whose files and attributes were read and checked."""
+
+    request: Request
+    pipeline: CounterfactualPipeline
+    pictures: tuple[Picture, ...] = field(repr=False)
+    names: tuple[str, ...] = field(repr=False)  #: of the outputs, one for each picture
+    images: Float[Tensor, "batch channel height width"] = field(repr=False)
+    factual: Factual
+    reading: Reading | None  #: of the judge, if there is one
+    action: Action  #: counterfactual attributes of all pictures
+    partition: Partition
+    rows: int  #: network rows of a guided step for one image
+
+    @property
+    def out(self) -> Path:
+        """Output folder."""
+        return Path(self.request.out)
+
+    @property
+    def sampling(self) -> SamplingConfig:
+        """Solver, grid and steps."""
+        return as_sampling(self.request.sampling)
+
+    @property
+    def own_rows(self) -> range:
+        """Numbers of the pictures in the shard."""
+        return contiguous_rows(len(self.images), self.request.shard)
+
+    @property
+    def chunk(self) -> int:
+        """Number of pictures that are finished together."""
+        return min(len(self.own_rows), self.request.batch_size // self.rows)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the model's weights."""
+        return digest_of(self.pipeline.denoiser, self.pipeline.scm)
