@@ -120,7 +120,7 @@ def drawing(width: float, height: float, title: str, words: str, *children: str)
     Args:
         width: Width in pixels.
         height: Height in pixels.
-        title: What the drawing shows.
+        title: Title of the drawing.
         words: Its contents in words, for readers who cannot see it.
         children: Elements.
     """

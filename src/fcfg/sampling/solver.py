@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from jaxtyping import Float
@@ -170,9 +170,9 @@ def as_solver(solver: AbstractSolver | str) -> AbstractSolver:
             got=repr(number),
             do="write for example fixed-point:5 or bdia:1.0",
         ) from error
-    return SOLVERS[name](value)
+    return cast(Any, SOLVERS[name])(value)
 
 
 def _options(solver: type[AbstractSolver]) -> list[Any]:
     """Defaults of a solver's fields."""
-    return [option.default for option in fields(solver)]
+    return [option.default for option in fields(cast(Any, solver))]
