@@ -1,9 +1,10 @@
-"""A rule and a solver defined outside the package, from their text form to the report."""
+"""A rule and a solver defined here, and used everywhere without a change to the package."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,54 +17,66 @@ from fcfg.cli import main
 from fcfg.diffusion.prediction import Prediction
 from fcfg.guidance import CFG, RULES, AbstractRule, Guidance, register_rule
 from fcfg.reports.rule_styles import setting, strongest
-from fcfg.sampling import (
-    SOLVERS,
-    AbstractSolver,
-    SamplingConfig,
-    Trajectory,
-    as_solver,
-    register_solver,
-)
+from fcfg.sampling import SOLVERS, AbstractSolver, SamplingConfig, as_solver, register_solver
 from refusal import refused
 from test_generation import draw, tiny_pipeline
 
+CFG_3 = Guidance.cfg(3.0)
 ATTRIBUTES = {"smiling": [0, 1], "age": [20, 60], "hair": ["dark", "red"]}
-
-
-# Rules -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Late(AbstractRule):
-    """CFG whose push is taken in full only near the image."""
+    """CFG that reaches its full strength only near the image."""
 
     name = "late"
     power: float = 1.0
     sign: bool = True
 
-    def init(self, x, groups) -> tuple:
+    def combine(self, x_t, step, null, groups, weights, state) -> tuple[Prediction, tuple]:
+        guided, _ = CFG().combine(x_t, step, null, groups, weights, ())
+        share = step.signal_t**self.power if self.sign else torch.zeros_like(step.signal_t)
+        eps = null + share * (guided.clean - null)
+        return Prediction(clean=eps, renoise=eps), state
+
+
+@dataclass(frozen=True)
+class Damped(AbstractSolver):
+    """DDIM steps whose result is shrunk."""
+
+    name = "damped"
+    factor: float = 1.0
+
+    def init(self, trajectory) -> tuple:
         return ()
 
-    def combine(self, x_t, step, null, groups, weights, state) -> tuple[Prediction, tuple]:
-        pushed, _ = CFG().combine(x_t, step, null, groups, weights, ())
-        share = step.signal_t**self.power if self.sign else torch.zeros_like(step.signal_t)
-        eps = null + share * (pushed.clean - null)
-        return Prediction(clean=eps, renoise=eps), state
+    def step(self, predictor, trajectory, step, predictor_state, state) -> tuple:
+        after, *states = DDIM().step(predictor, trajectory, step, predictor_state, state)
+        return after.map(lambda x: self.factor * x), *states
+
+
+@contextmanager
+def registering() -> Iterator[None]:
+    register_rule(Late)
+    register_solver(Damped)
+    try:
+        yield
+    finally:
+        del RULES["late"], SOLVERS["damped"]
 
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    register_rule(Late)
-    yield
-    del RULES["late"]
+    with registering():
+        yield
 
 
-def answer(guidance: Guidance) -> torch.Tensor:
+def answer(guidance: Guidance = CFG_3, sampling: SamplingConfig | str | int = 3) -> torch.Tensor:
     images = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
     pair = tiny_pipeline().counterfactual(
-        images, ATTRIBUTES, {"age": 90}, guidance=guidance, sampling=3
+        images, ATTRIBUTES, {"age": 90}, guidance=guidance, sampling=sampling
     )
-    return pair.images
+    return pair.trajectory.x
 
 
 def test_a_rule_is_passed_to_the_pipeline_as_an_object() -> None:
@@ -71,8 +84,7 @@ def test_a_rule_is_passed_to_the_pipeline_as_an_object() -> None:
     same = answer(Guidance.of(Late(power=0.0), **weights))
     assert torch.equal(same, answer(Guidance.fcfg(**weights)))
     assert not torch.equal(answer(Guidance.of(Late(power=2.0), **weights)), same)
-    everywhere = answer(Guidance.of(Late(power=0.0), 3.0))
-    assert torch.equal(everywhere, answer(Guidance.cfg(3.0)))
+    assert torch.equal(answer(Guidance.of(Late(power=0.0), 3.0)), answer(CFG_3))
 
 
 @pytest.mark.usefixtures("registered")
@@ -90,19 +102,36 @@ def test_a_registered_rule_has_a_text_form_for_all_its_options() -> None:
         _ = guidance.radius
 
 
-def test_a_rule_goes_through_evaluation_and_report(tmp_path: Path) -> None:
-    """And the report needs to know nothing of it: it may be made where the rule is not."""
+def test_a_solver_is_passed_to_the_pipeline_as_an_object() -> None:
+    same = answer(sampling=SamplingConfig(Damped(), "uniform", 3))
+    assert torch.equal(same, answer(sampling="ddim uniform 3"))
+    assert not torch.equal(same, answer(sampling=SamplingConfig(Damped(0.5), "uniform", 3)))
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_registered_solver_has_a_text_form() -> None:
+    assert str(Damped(0.5)) == "damped:0.5"
+    assert as_solver("damped:0.5") == Damped(0.5)
+    assert as_solver("damped") == Damped()
+    config = SamplingConfig.parse("damped:0.5 uniform 3")
+    assert str(config) == "damped:0.5 uniform 3"
+    assert torch.equal(answer(sampling=str(config)), answer(sampling=config))
+    with refused("solver 'damped:x'", "a number", "'x'"):
+        as_solver("damped:x")
+
+
+def test_rule_and_solver_go_through_evaluation_and_report(tmp_path: Path) -> None:
+    """The report needs only their names: they need not be registered to make one."""
     own, factored = "late:2.0;power=0.5", "flate:affected=2.0,invariant=1.0"
-    register_rule(Late)
-    try:
-        evaluation(tmp_path / "run", asked(guidance=(own, factored)), shown=2).run()
-    finally:
-        del RULES["late"]
+    with registering():
+        experiment = asked(guidance=(own, factored), solver="damped:0.5")
+        evaluation(tmp_path / "run", experiment, pictures=2).run()
     assert main(["report", str(tmp_path / "run")]) == 0
     page = (tmp_path / "run/report/report.html").read_text()
     assert "late 2.0 power=0.5" in page
     assert "flate 2.0 / 1.0" in page
     assert "var(--fown)" in page
+    assert "2 steps of Damped(factor=0.5)" in page
     assert "flate" in (tmp_path / "run/report/table.tex").read_text()
     assert setting("cfg:<fade>").weights == ()  # a function has no number
     pair = strongest([setting(text) for text in ("none", own, factored)])
@@ -110,13 +139,15 @@ def test_a_rule_goes_through_evaluation_and_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_rule_can_be_asked_for_on_the_command_line(tmp_path: Path, capsys) -> None:
+def test_rule_and_solver_can_be_named_on_the_command_line(tmp_path: Path, capsys) -> None:
     save(tiny_pipeline(), tmp_path / "model")
     draw(tmp_path / "faces", ["anna.png"])
     words = ["generate", str(tmp_path / "model"), str(tmp_path / "faces"), "--do", "age=1"]
-    words += ["--steps", "2", "--out", str(tmp_path / "out")]
+    words += ["--sampling", "damped:0.5 uniform 2", "--out", str(tmp_path / "out")]
     assert main([*words, "--guidance", "late:2;power=3"]) == 0
     assert "1 picture, late:2.0;power=3.0, on cpu" in capsys.readouterr().out
+    record = json.loads((tmp_path / "out" / "record.json").read_text())
+    assert (record["solver"], record["grid"], record["steps"]) == ("damped:0.5", "uniform", 2)
 
 
 def test_a_rule_that_is_not_registered_has_no_text() -> None:
@@ -145,9 +176,9 @@ def test_a_rule_can_be_registered_again_and_its_factored_name_is_taken() -> None
         register_rule(named("flate"))
 
 
-class NoDataclass(CFG.__base__):
+class PlainRule(AbstractRule):
     name = "plain"
-    init = combine = Late.init
+    combine = Late.combine
 
 
 @dataclass(frozen=True)
@@ -158,8 +189,8 @@ class Odd(Late):
 
 
 def test_options_that_have_no_text_form_are_refused() -> None:
-    with refused("rule NoDataclass", "a frozen dataclass"):
-        register_rule(NoDataclass)
+    with refused("rule PlainRule", "a frozen dataclass"):
+        register_rule(PlainRule)
     with refused("rule Odd", "'mode', 'start'"):
         register_rule(Odd)
 
@@ -171,81 +202,7 @@ def test_what_is_no_rule_or_has_two_kinds_of_weights_is_refused() -> None:
         Guidance.of(Late(), 3.0, affected=2.0)
     with refused("guidance flate", "a weight for every group"):
         Guidance.of(Late())
-    assert Guidance.of(NoDataclass(), 3.0).name == "plain"
-
-
-# Solvers -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Damped(AbstractSolver):
-    """DDIM steps whose result is shrunk."""
-
-    name = "damped"
-    factor: float = 1.0
-
-    def init(self, trajectory) -> tuple:
-        return ()
-
-    def step(self, predictor, trajectory, step, predictor_state, state) -> tuple:
-        after, predictor_state, state = DDIM().step(
-            predictor, trajectory, step, predictor_state, state
-        )
-        return after.map(lambda x: self.factor * x), predictor_state, state
-
-
-@pytest.fixture
-def registered_solver() -> Iterator[None]:
-    register_solver(Damped)
-    yield
-    del SOLVERS["damped"]
-
-
-def sampled(sampling: object) -> Trajectory:
-    images = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
-    pair = tiny_pipeline().counterfactual(images, ATTRIBUTES, {"age": 90}, sampling=sampling)
-    return pair.trajectory
-
-
-def test_a_solver_is_passed_to_the_pipeline_as_an_object() -> None:
-    same = sampled(SamplingConfig(Damped(), "uniform", 3)).x
-    assert torch.equal(same, sampled("ddim uniform 3").x)
-    assert not torch.equal(same, sampled(SamplingConfig(Damped(0.5), "uniform", 3)).x)
-
-
-@pytest.mark.usefixtures("registered_solver")
-def test_a_registered_solver_has_a_text_form() -> None:
-    assert str(Damped(0.5)) == "damped:0.5"
-    assert as_solver("damped:0.5") == Damped(0.5)
-    assert as_solver("damped") == Damped()
-    config = SamplingConfig.parse("damped:0.5 uniform 3")
-    assert str(config) == "damped:0.5 uniform 3"
-    assert torch.equal(sampled(str(config)).x, sampled(config).x)
-    with refused("solver 'damped:x'", "a number behind the colon", "'x'"):
-        as_solver("damped:x")
-
-
-def test_a_solver_goes_through_evaluation_and_report(tmp_path: Path) -> None:
-    """The report can be made where the solver is not registered."""
-    register_solver(Damped)
-    try:
-        evaluation(tmp_path / "run", asked(solver="damped:0.5"), shown=2).run()
-    finally:
-        del SOLVERS["damped"]
-    assert main(["report", str(tmp_path / "run")]) == 0
-    page = (tmp_path / "run/report/report.html").read_text()
-    assert "2 steps of Damped(factor=0.5)" in page
-
-
-@pytest.mark.usefixtures("registered_solver")
-def test_a_solver_can_be_named_on_the_command_line(tmp_path: Path) -> None:
-    save(tiny_pipeline(), tmp_path / "model")
-    draw(tmp_path / "faces", ["anna.png"])
-    words = ["generate", str(tmp_path / "model"), str(tmp_path / "faces"), "--do", "age=1"]
-    words += ["--sampling", "damped:0.5 uniform 2", "--out", str(tmp_path / "out")]
-    assert main(words) == 0
-    record = json.loads((tmp_path / "out" / "record.json").read_text())
-    assert (record["solver"], record["grid"], record["steps"]) == ("damped:0.5", "uniform", 2)
+    assert Guidance.of(PlainRule(), 3.0).name == "plain"
 
 
 def test_a_solver_that_is_not_registered_has_no_text() -> None:
@@ -254,13 +211,13 @@ def test_a_solver_that_is_not_registered_has_no_text() -> None:
 
 
 @pytest.mark.parametrize("name", ["ddim", "My Solver", "", 3, None])
-def test_a_name_that_is_taken_or_malformed_is_refused(name: object) -> None:
+def test_a_name_of_a_solver_that_is_taken_or_malformed_is_refused(name: object) -> None:
     with refused("solver Other", "a name"):
         register_solver(type("Other", (Damped,), {"name": name}))
     assert set(SOLVERS) == {"ddim", "fixed-point", "dpm-2m", "heun", "bdia"}
 
 
-@pytest.mark.usefixtures("registered_solver")
+@pytest.mark.usefixtures("registered")
 def test_a_solver_can_be_registered_again() -> None:
     assert register_solver(Damped) is Damped
 
@@ -282,6 +239,6 @@ class TextOption(Damped):
 
 
 @pytest.mark.parametrize("solver", [PlainSolver, TwoOptions, TextOption])
-def test_options_without_a_text_form_are_refused(solver: type[AbstractSolver]) -> None:
+def test_options_of_a_solver_without_a_text_form_are_refused(solver: type[AbstractSolver]) -> None:
     with refused(f"solver {solver.__name__}", "at most one field, a number with a default"):
         register_solver(solver)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TypeAlias, TypedDict, cast
+from typing import TypeAlias, TypedDict
 
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.sampling.ddim import DDIM
@@ -101,7 +101,7 @@ def as_sampling(sampling: SamplingLike) -> SamplingConfig:
     if isinstance(sampling, SamplingConfig):
         return sampling
     if isinstance(sampling, int | Integral):
-        return replace(PRESETS["default"], steps=cast(int, sampling))
+        return replace(PRESETS["default"], steps=sampling)
     expected = "a SamplingConfig, a string, or a number of steps"
     check_is("sampling", sampling, str, expected, do="write it as 'ddim uniform 100'")
     return SamplingConfig.parse(sampling)
