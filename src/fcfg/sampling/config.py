@@ -100,7 +100,7 @@ def as_sampling(sampling: SamplingLike) -> SamplingConfig:
     """
     if isinstance(sampling, SamplingConfig):
         return sampling
-    if isinstance(sampling, Integral):
+    if isinstance(sampling, int | Integral):
         return replace(PRESETS["default"], steps=sampling)
     expected = "a SamplingConfig, a string, or a number of steps"
     check_is("sampling", sampling, str, expected, do="write it as 'ddim uniform 100'")
