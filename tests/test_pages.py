@@ -30,7 +30,11 @@ def test_every_generated_section_is_on_a_page_that_is_generated() -> None:
         *pages.ROOT.glob("docs/**/*.md"),
         *pages.ROOT.glob("src/**/*.md"),
     ]
-    marked = {str(f.relative_to(pages.ROOT)) for f in texts if "<!-- generated: " in f.read_text()}
+    marked = {
+        str(file.relative_to(pages.ROOT))
+        for file in texts
+        if "\n<!-- generated: " in file.read_text("utf-8")
+    }
     assert marked == set(pages.PAGES)
 
 

@@ -1,20 +1,20 @@
-r"""How far a model of the drawn world is from the truth, which is known there.
+r"""How far counterfactuals of drawings are from the truth, which is known.
 
     python tools/portraits_truth.py portraits --compile --batch-size 1000 \
         --sheet docs/figures/portraits-counterfactuals.png
     python tools/portraits_truth.py --table docs/results/portraits-truth.json
 
-For held-out drawings and each intervention, the counterfactuals of a model (a folder, or the name
-of a shipped one) are compared with the true ones, for five settings of the guidance:
+The counterfactuals of held-out drawings are compared with the true ones, for each intervention
+and five guidances:
 
 - error where it truly changes: mean |generated - truth| over the pixels that differ by more than
-  0.05 between truth and factual image, over mean |truth - factual| on them; 1 is nothing done;
-- signed factor error: what the judge reads from the generated image, minus what it reads from
-  the true counterfactual, in standard deviations of the factor, positive toward the attribute's
-  value. Off target its positive part is amplification, its negative part attenuation.
+  0.05 between truth and factual image, over mean |truth - factual| on them; 1 is no change at all;
+- signed factor error: the judge's reading of the generated image, minus that of the true
+  counterfactual, in standard deviations of the factor, positive toward the attribute's value. Off
+  target its positive part is amplification, its negative part attenuation.
 
-For ``portraits-causal`` (known by the attributes of the model) the one intervention permutes the
-age; the share of attributes that follow as they truly do is reported as well.
+For a model of ``portraits-causal`` the only intervention permutes the age; the share of attributes
+that follow correctly is reported as well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import shlex
 import subprocess
 import sys
 import time
@@ -51,19 +50,20 @@ from fcfg.metrics import (
 )
 from fcfg.sheet import sheet
 from fcfg.support.files import write_atomically
+from study import command, write_json
 from truth_tables import CFG, FCFG, UNGUIDED, markdown, verdicts
 
 ROOT = Path(__file__).parents[1]
 LESS, MORE = (f"fcfg:affected=3.0,invariant={weight}" for weight in (1.0, 1.5))
 SETTINGS = (UNGUIDED, CFG, LESS, FCFG, MORE)
-SHOWN = {UNGUIDED: "unguided", CFG: "CFG 3.0", FCFG: "FCFG 3.0, 1.2"}  # on the sheet
+SHOWN = {UNGUIDED: "unguided", CFG: "CFG 3.0", FCFG: "FCFG 3.0, 1.2"}  # titles on the sheet
 TARGETS = {"portraits": ("smiling", "male", "young"), "portraits-causal": ("age",)}
-COLUMNS = 8  # drawings on the sheet: the first ones, whatever they look like
+COLUMNS = 8  # drawings on the sheet, the first ones
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One intervention, with its true answer and what the judge reads from that."""
+    """One intervention, with the true counterfactuals and the judge's reading of them."""
 
     factual: Portraits
     truth: Portraits
@@ -71,7 +71,7 @@ class Question:
 
 
 def ask(record: Portraits, target: str, judge: fcfg.AttributeJudge, seed: int = 0) -> Question:
-    """Flip a binary attribute, or permute a continuous one, and draw what truly follows."""
+    """Flip a binary attribute, or permute a continuous one, and draw the true counterfactuals."""
     factual, kind = record.attributes[target], portraits.space(record.variant)[target]
     permuted = np.random.default_rng(seed).permutation(factual)
     value = 1 - factual if isinstance(kind, Binary) else permuted
@@ -80,14 +80,14 @@ def ask(record: Portraits, target: str, judge: fcfg.AttributeJudge, seed: int = 
 
 
 def interval(estimate: Estimate) -> dict[str, float]:
-    """An estimate as the table has it."""
+    """Return an estimate as a JSON object."""
     return {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
 def measure(
     images: Tensor, question: Question, judge: fcfg.AttributeJudge, bootstrap: Bootstrap
 ) -> dict[str, Any]:
-    """Compare generated images with the true counterfactuals; an AUROC needs both classes."""
+    """Compare generated images with the true counterfactuals; AUROC is None for one class."""
     factual, truth = question.factual, question.truth
     errors = image_errors(images, truth.images, factual.images)
     reading = judge.read(images)
@@ -119,7 +119,7 @@ def measure(
 def evaluate(
     pipeline: fcfg.CounterfactualPipeline, record: Portraits, args: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
-    """Rows of the table, and of the sheet; the abduction is shared by all of them."""
+    """Return the rows of the table and of the sheet, which share one abduction."""
     judge, start = pipeline.judge, time.perf_counter()
     abduction = pipeline.abduct(
         record.images,
@@ -161,7 +161,7 @@ def evaluate(
 
 
 def chunk(args: argparse.Namespace, rows: int) -> int:
-    """Network rows at once; for a compiled network so that all chunks have one shape."""
+    """Return the network rows per call; all calls of a compiled network have one shape."""
     if not args.compile:
         return args.batch_size
     most = max(1, min(args.batch_size // rows, args.n))
@@ -169,7 +169,7 @@ def chunk(args: argparse.Namespace, rows: int) -> int:
 
 
 def prepare(folder: Path, args: argparse.Namespace) -> fcfg.CounterfactualPipeline:
-    """Load a pipeline of the drawn world, and make it fast on its device."""
+    """Load a pipeline of drawings, and prepare it for its device."""
     pipeline = fcfg.load(folder)
     judge, names = pipeline.judge, set(pipeline.space.names)
     if not isinstance(judge, fcfg.AttributeJudge) or set(judge.factors) != names:
@@ -183,7 +183,7 @@ def prepare(folder: Path, args: argparse.Namespace) -> fcfg.CounterfactualPipeli
         torch.backends.cudnn.benchmark = True
         network.memory_format = torch.channels_last
         network.to(memory_format=torch.channels_last)
-    if args.precision == "bf16":  # of the network alone; the sampler stays in float32
+    if args.precision == "bf16":  # the sampler stays in float32
         network.to(torch.bfloat16)
     if args.compile:
         pipeline.denoiser.network = torch.compile(network, dynamic=False)
@@ -191,36 +191,37 @@ def prepare(folder: Path, args: argparse.Namespace) -> fcfg.CounterfactualPipeli
 
 
 def find(model: str) -> Path:
-    """The folder of a model: a path, or the name of one that is shipped."""
+    """Return the folder of a model: a path, or that of a shipped model."""
     shipped = Path(fcfg.__file__).parent / "pipeline" / "models" / model
     is_name = Path(model).name == model and (shipped / "config.json").is_file()
     return shipped if is_name else Path(model)
 
 
 def git(*words: str) -> str | None:
-    """What git says of this tree, or None where there is none to ask."""
-    command = ["git", "-C", str(ROOT), *words]
-    done = subprocess.run(command, capture_output=True, text=True) if which("git") else None
-    return done.stdout.strip() if done is not None and done.returncode == 0 else None
+    """Run git in this repository; return None if that fails."""
+    if which("git") is None:
+        return None
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("model", nargs="?", help="folder, or name of a shipped model")
     add("--n", type=int, default=1000, help="drawings")
-    add("--steps", type=int, default=100, help="from image to noise, and back")
-    add("--seed", type=int, default=portraits.EVALUATION_SEED, help="of the drawings")
+    add("--steps", type=int, default=100, help="number of steps to noise, and back")
+    add("--seed", type=int, default=portraits.EVALUATION_SEED, help="seed of the drawings")
     add("--device", default="auto", help="auto, cuda or cpu")
-    add("--batch-size", type=int, default=4096, help="network rows at once")
+    add("--batch-size", type=int, default=4096, help="network rows per call")
     add("--precision", choices=("float32", "tf32", "bf16"), default="tf32")
     add("--compile", action="store_true", help="compile the network, once for each shape")
-    add("--reverse", action="store_true", help="also go back, and say how far one lands")
-    add("--commit", help="of the code, where git cannot be asked")
+    add("--reverse", action="store_true", help="also measure reversal")
+    add("--commit", help="commit of the code, where git is missing")
     add("--out", type=Path, default=ROOT / "docs/results/portraits-truth.json")
-    add("--sheet", type=Path, help="write pictures of the first drawings to this PNG file")
-    add("--table", type=Path, help="only print the table of this result file")
+    add("--sheet", type=Path, help="PNG file of the first drawings to write")
+    add("--table", type=Path, help="result file whose table to print")
     args = parser.parse_args()
     if (args.model is None) == (args.table is None):
         parser.error("give a model, or --table with a result file")
@@ -229,17 +230,12 @@ def arguments() -> argparse.Namespace:
     if args.device == "auto":
         args.device = "cuda" if torch.cuda.is_available() else "cpu"
     if args.precision == "tf32" and not args.device.startswith("cuda"):
-        args.precision = "float32"  # what it means where there is no TF32
+        args.precision = "float32"  # a CPU has no TF32
     return args
 
 
-def _shown(word: str) -> str:
-    """An argument as the record has it: where files lay on one machine is nobody's concern."""
-    return Path(word).name if Path(word).is_absolute() else word
-
-
 def main() -> None:
-    """Measure and write, or print what was written."""
+    """Measure and write, or print the table of a result file."""
     args = arguments()
     if args.table is not None:
         print(markdown(json.loads(args.table.read_text(encoding="utf-8"))), end="")
@@ -256,7 +252,7 @@ def main() -> None:
     device = pipeline.denoiser.device
     changes = None if args.commit else git("status", "--porcelain")
     result = {
-        "command": shlex.join(["python", "tools/portraits_truth.py", *map(_shown, sys.argv[1:])]),
+        "command": command("portraits_truth", sys.argv[1:]),
         "fcfg": fcfg.__version__,
         "commit": args.commit or git("rev-parse", "HEAD"),
         "dirty": None if changes is None else changes != "",
@@ -282,8 +278,7 @@ def main() -> None:
         "rows": rows,
         "verdicts": verdicts(rows),
     }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(args.out, json.dumps(result, indent=2, allow_nan=False).encode() + b"\n")
+    write_json(args.out, result)
     if args.sheet is not None:
         page = sheet(shown, scale=2)
         args.sheet.parent.mkdir(parents=True, exist_ok=True)
