@@ -95,7 +95,7 @@ def test_a_rule_goes_through_evaluation_and_report(tmp_path: Path) -> None:
     own, factored = "late:2.0;power=0.5", "flate:affected=2.0,invariant=1.0"
     register_rule(Late)
     try:
-        evaluation(tmp_path / "run", asked(guidance=(own, factored)), shown=2).run()
+        evaluation(tmp_path / "run", asked(guidance=(own, factored)), pictures=2).run()
     finally:
         del RULES["late"]
     assert main(["report", str(tmp_path / "run")]) == 0
@@ -229,7 +229,7 @@ def test_a_solver_goes_through_evaluation_and_report(tmp_path: Path) -> None:
     """The report can be made where the solver is not registered."""
     register_solver(Damped)
     try:
-        evaluation(tmp_path / "run", asked(solver="damped:0.5"), shown=2).run()
+        evaluation(tmp_path / "run", asked(solver="damped:0.5"), pictures=2).run()
     finally:
         del SOLVERS["damped"]
     assert main(["report", str(tmp_path / "run")]) == 0
