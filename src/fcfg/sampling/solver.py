@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeVar, cast
+from typing import ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -60,6 +60,7 @@ class Trajectory:
         )
 
 
+@dataclass(frozen=True)
 class AbstractSolver(ABC):
     """One step of a trajectory. The history of multistep solvers is part of the state.
 
@@ -127,12 +128,13 @@ def register_solver(solver: type[Solver]) -> type[Solver]:
             got=f"'{name}', the name of {SOLVERS[name].__name__}",
             do="choose another name",
         )
-    options = _options(solver) if "__dataclass_fields__" in vars(solver) else [None]
-    if len(options) > 1 or not all(type(default) in (int, float) for default in options):
+    is_dataclass, options = "__dataclass_fields__" in vars(solver), fields(solver)
+    numbers = all(type(option.default) in (int, float) for option in options)
+    if not is_dataclass or len(options) > 1 or not numbers:
         raise InputError(
             f"solver {solver.__name__}",
             expected="a frozen dataclass with at most one field, a number with a default",
-            got="another class" if options == [None] else f"{len(options)} fields",
+            got=f"{len(options)} fields" if is_dataclass else "another class",
             do="put @dataclass(frozen=True) before it, and keep one number",
         )
     SOLVERS[name] = solver
@@ -153,7 +155,7 @@ def as_solver(solver: AbstractSolver | str) -> AbstractSolver:
     check_among("solver", name, SOLVERS)
     if not colon:
         return SOLVERS[name]()
-    options = _options(SOLVERS[name])
+    options = fields(SOLVERS[name])
     if not options:
         raise InputError(
             f"solver '{solver}'",
@@ -162,7 +164,7 @@ def as_solver(solver: AbstractSolver | str) -> AbstractSolver:
             do="leave that out",
         )
     try:
-        value = type(options[0])(number)
+        value = type(options[0].default)(number)
     except ValueError as error:
         raise InputError(
             f"solver '{solver}'",
@@ -170,9 +172,4 @@ def as_solver(solver: AbstractSolver | str) -> AbstractSolver:
             got=repr(number),
             do="write for example fixed-point:5 or bdia:1.0",
         ) from error
-    return cast(Any, SOLVERS[name])(value)
-
-
-def _options(solver: type[AbstractSolver]) -> list[Any]:
-    """Defaults of a solver's fields."""
-    return [option.default for option in fields(cast(Any, solver))]
+    return SOLVERS[name](**{options[0].name: value})
