@@ -403,8 +403,11 @@ def test_a_file_reads_back_as_it_was(record: Record, tmp_path: Path) -> None:
     path.write_text("a,b\n1,2\n")
     with refused("benchmark", "got another"):
         read_record(path)
+    path.write_text("a,b\n")
+    with refused("benchmark", "one without rows"):
+        read_record(path)
     path.write_text("")
-    with refused("benchmark", "an empty one"):
+    with refused("bench.csv", "an empty file"):
         read_record(path)
 
 

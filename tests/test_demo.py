@@ -9,7 +9,7 @@ import pytest
 
 from fcfg.cli import main
 from fcfg.evaluation import Evaluation, find_experiment, presets
-from fcfg.evaluation.progress import Costs
+from fcfg.evaluation.experiment import Costs
 from fcfg.pipeline.checkpoint import load
 
 

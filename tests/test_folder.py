@@ -182,7 +182,7 @@ def test_nothing_but_bad_images_is_refused_in_any_case(tmp_path: Path) -> None:
         load(config, skip_bad=True)
 
 
-def test_true_and_false_are_one_and_nought(tmp_path: Path) -> None:
+def test_true_and_false_are_one_and_zero(tmp_path: Path) -> None:
     config = faces(tmp_path, count=6, smiling=["TRUE", "false", "1.0", "0.0", "1", "0"])
     found = config.listing(SPACE)
     assert dict(zip(found.names, found.columns["smiling"], strict=True))["1.png"] == "false"
@@ -209,7 +209,7 @@ def test_a_column_says_the_split_and_another_the_name(tmp_path: Path) -> None:
     st.integers(0, 3),
     st.permutations(range(60)),
 )
-def test_drawn_splits_keep_groups_whole_whatever_the_order(groups, seed, order) -> None:
+def test_random_splits_keep_groups_together_in_any_order(groups, seed, order) -> None:
     fractions = (0.6, 0.2, 0.2)
     if len(set(groups)) < 3:
         with refused("data, fractions", "at least 3 groups"):
@@ -224,7 +224,7 @@ def test_drawn_splits_keep_groups_whole_whatever_the_order(groups, seed, order) 
     assert split_by_group(shuffled, fractions, seed) == [of_group[group] for group in shuffled]
 
 
-def test_seeds_draw_other_splits_and_a_fraction_may_be_nought() -> None:
+def test_seeds_give_other_splits_and_a_fraction_may_be_zero() -> None:
     names = [str(n) for n in range(100)]
     assert split_by_group(names, (0.8, 0.1, 0.1), 0) != split_by_group(names, (0.8, 0.1, 0.1), 1)
     assert set(split_by_group(names, (0.5, 0.5, 0.0), 0)) == {"train", "val"}

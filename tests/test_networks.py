@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fcfg.bench.hardware import flops_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional as F
 
+from fcfg.bench.timing import count_flops
 from fcfg.diffusion.networks import (
     PAPER,
     Judge,
@@ -153,13 +153,13 @@ def test_what_no_condition_has_entered_is_computed_once(name: str) -> None:
         network = UNet(config).eval()
         x = torch.empty(2, config.channels, config.size, config.size)
         t, c = torch.empty(2, dtype=torch.int64), torch.empty(6, config.condition)
-        shared = flops_of(lambda: network(x, t, c))
-        repeated = flops_of(
+        shared = count_flops(lambda: network(x, t, c))
+        repeated = count_flops(
             lambda: network(repeat_for_conditions(x, c), repeat_for_conditions(t, c), c)
         )
         level = network.down[0].block.first
-        once = flops_of(lambda: (network.time(torch.empty(2, config.base)), network.stem(x)))
-        once += flops_of(lambda: level(torch.empty(2, config.base, *x.shape[2:])))
+        once = count_flops(lambda: (network.time(torch.empty(2, config.base)), network.stem(x)))
+        once += count_flops(lambda: level(torch.empty(2, config.base, *x.shape[2:])))
     assert shared == repeated - 2 * once
     assert 0.001 < 1 - shared / repeated < 0.03
 

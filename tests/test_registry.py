@@ -55,6 +55,7 @@ def test_unknown_formats_and_rooms_are_refused() -> None:
     with pytest.raises(AttributeError, match="no attribute 'fodler'"):
         _ = fcfg.datasets.fodler
     assert fcfg.datasets.registry.load_data is load_data
+    assert fcfg.datasets.__getattr__("registry") is fcfg.datasets.registry  # not imported yet
 
 
 @pytest.mark.parametrize(

@@ -482,6 +482,18 @@ def test_points_are_joined_along_the_weight_that_varies(tmp_path: Path) -> None:
     assert "FCFG smiling 2.0, …" in long
 
 
+def test_the_legend_lists_the_settings_of_a_line_and_shortens_a_long_list(tmp_path: Path) -> None:
+    settings = [
+        "none",
+        *(f"fcfg:affected={weight},invariant=1.2" for weight in (1.5, 2.0, 2.5, 3.0)),
+    ]
+    summary = summary_of(tmp_path, n=8, settings=settings, dos=("male",))
+    assert "FCFG 1.5 / 1.2 → … → 3.0 / 1.2" in tradeoff_panels(summary)[0].file
+    cells = {key: cell for key, cell in summary.cells.items() if key[1] != settings[3]}
+    shorter = tradeoff_panels(replace(summary, cells=cells))[0].file
+    assert "FCFG 1.5 / 1.2 → 2.0 / 1.2 → 3.0 / 1.2" in shorter
+
+
 def test_ticks_are_round_and_hold_zero() -> None:
     for low, high in ((-3.1, 4.0), (-0.004, 0.0171), (-120.0, 5.0)):
         scale = Scale(low, high, 10.0, 110.0)

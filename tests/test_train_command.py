@@ -153,8 +153,11 @@ def test_a_run_that_is_stopped_ends_with_its_code_and_one_line(
     from fcfg.cli.progress import ProgressReporter
 
     class Impatient(ProgressReporter):
-        def progress(self, part: str, done: int, loss: float) -> None:
-            signal.raise_signal(signal.SIGTERM)
+        def progress(
+            self, activity: str, done: int, total: int, loss: float | None = None
+        ) -> None:
+            if loss is not None:
+                signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr("fcfg.cli.progress.ProgressReporter", Impatient)
     words = ["train", str(tiny_file(elsewhere)), "--part", "judge"]
@@ -287,7 +290,7 @@ def test_a_picture_that_cannot_be_read_is_refused_or_left_out(elsewhere: Path, c
         assert main(["train", "faces.yaml", "--part", "scm", "--skip-bad"]) == 0
     err = capsys.readouterr().err
     assert "fcfg: warning: 1 of 24 images in " in err
-    assert "left out: '05.png'" in err
+    assert "cannot be read and are skipped: '05.png'" in err
     assert "images: 19 train, 2 val, 2 test\n" in err
 
 

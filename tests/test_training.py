@@ -26,7 +26,7 @@ from runs import Recorder, log_of, same, tiny, tiny_file, weights
 def test_a_run_leaves_a_pipeline_a_log_and_its_configuration(finished: Path) -> None:
     pipeline = fcfg.load(finished)
     faces = fcfg.datasets.portraits.sample(2, size=8)
-    pair = pipeline.counterfactual(faces.images, faces.attributes, {"smiling": 1}, steps=2)
+    pair = pipeline.counterfactual(faces.images, faces.attributes, {"smiling": 1}, sampling=2)
     assert pair.images.shape == (2, 3, 8, 8)
     reading = pipeline.judge.read(faces.images)
     assert set(reading.factors) == set(pipeline.space.names)

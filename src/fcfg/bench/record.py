@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from fcfg.support.csv_files import read_columns
 from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 
@@ -106,13 +107,15 @@ def read_record(path: Path) -> Record:
     Args:
         path: CSV file of one benchmark.
     """
-    with path.open(newline="", encoding="utf-8") as file:
-        lines = list(csv.DictReader(file))
-    if not lines or not _TYPES.keys() <= lines[0].keys():
+    columns = read_columns(path)
+    lines = [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
+    if not lines or not _TYPES.keys() <= columns.keys():
         raise InputError(
             f"benchmark {path}",
             expected="a CSV file that 'fcfg bench --out' wrote",
-            got="another" if lines else "an empty one",
+            got="another" if lines else "one without rows",
             do="write it again",
         )
     facts = {name: text for name, text in lines[0].items() if name not in _TYPES}

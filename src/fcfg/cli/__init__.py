@@ -40,7 +40,7 @@ _REFUSED, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141  # exit codes; the last two a
 # took 15 times as long. Without other load it makes no difference. Must be set before torch loads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# The usage errors of Click, of which newer releases of Typer contain a copy.
+# The usage errors of Click; newer releases of Typer contain a copy of Click.
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)
 
 

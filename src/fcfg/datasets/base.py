@@ -228,7 +228,7 @@ def find_file(folder: Path | None, candidates: Sequence[str], source: str) -> Pa
     Args:
         folder: Folder of the data set; None is refused.
         candidates: Relative paths, the official one first.
-        source: Where the data set can be downloaded.
+        source: Origin of the data set, for messages.
     """
     root = existing_folder(folder)
     for candidate in candidates:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from fcfg.datasets import portraits
 from fcfg.evaluation.abductions import AbductionCache
-from fcfg.evaluation.experiment import Experiment, targets_of
+from fcfg.evaluation.experiment import Costs, Experiment, targets_of
 from fcfg.evaluation.measurements import (
     THRESHOLD,
     Answer,
@@ -29,7 +30,6 @@ from fcfg.evaluation.measurements import (
     row_entries,
 )
 from fcfg.evaluation.pictures import PictureFiles
-from fcfg.evaluation.progress import BlockProgress, Costs
 from fcfg.evaluation.provenance import without_folders
 from fcfg.evaluation.result_files import Result, ResultFile
 from fcfg.evaluation.result_schema import JSON, SCHEMA
@@ -39,11 +39,12 @@ from fcfg.guidance import Guidance
 from fcfg.metrics import image_mae
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction, Action
+from fcfg.sampling import OnStep
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import image_keys
 from fcfg.support.outputs import check_folder
-from fcfg.support.progress import OnProgress
+from fcfg.support.progress import OnProgress, Progress
 from fcfg.support.shards import check_shard, strided_rows
 from fcfg.version import __version__
 
@@ -217,7 +218,8 @@ class _Runner:
             if self.pictures.lack("rows", do=do, guidance=guidance)
         ]
         images = len(rows) + count * bool(self.without_pictures)
-        self.progress = BlockProgress(self.costs, self.experiment.questions, images, on_progress)
+        self.cost = self._cost(self.experiment.questions)
+        self.progress = Progress(images * self.cost, on_progress)
 
     def run(self) -> None:
         """Answer the open questions, and make missing pictures again."""
@@ -239,7 +241,7 @@ class _Runner:
         if not self.read.issuperset(block.names) or self.features.is_broken((), block.names):
             self._measure_real(block)
         pending = self._pending(block)
-        self.progress.begin_block(len(block.rows), pending)
+        self.progress.advance(len(block.rows) * (self.cost - self._cost(pending)))
         if not pending:
             return
         abduction = self._abduct(block)
@@ -283,14 +285,26 @@ class _Runner:
                 self._intervention(do)  # writes its pictures
         if not self.without_pictures:
             return
-        self.progress.begin_block(len(block.rows), self.without_pictures)
+        self.progress.advance(len(block.rows) * (self.cost - self._cost(self.without_pictures)))
         abduction = self._abduct(block)
         for question in self.without_pictures:
             answer = self._answer(question, block, abduction)
             self.pictures.answer(*question, answer.images, answer.reversed_images)
 
+    def _cost(self, questions: Sequence[tuple[str, str]]) -> int:
+        """Return the network rows of one abduction and the answers to some questions."""
+        return bool(questions) + sum(self.costs.total(*question) for question in questions)
+
+    @contextmanager
+    def _phase(self, block: Block, *, up: int = 0, down: int = 0) -> Generator[OnStep]:
+        """Give a callback for steps with ``up`` rows toward noise, then ``down`` toward images."""
+        up, down = up * len(block.rows), down * len(block.rows)
+        ascending, descending = self.progress.phase(up), self.progress.phase(down, after=up)
+        yield lambda step: (ascending if step.ascending else descending)(step)
+        self.progress.advance(up + down)
+
     def _abduct(self, block: Block) -> Abduction:
-        with self.progress.phase(up=1) as on_step:
+        with self._phase(block, up=1) as on_step:
             return self.evaluation.abductions(block.images, block.attributes, on_step)
 
     def _answer(self, question: tuple[str, str], block: Block, abduction: Abduction) -> Answer:
@@ -303,7 +317,7 @@ class _Runner:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "counterfactual: NaN")  # refused below
             start = time.perf_counter()
-            with self.progress.phase(down=cost) as on_step:
+            with self._phase(block, down=cost) as on_step:
                 pair = self.pipeline.predict(
                     abduction,
                     action,
@@ -314,7 +328,7 @@ class _Runner:
             seconds = (time.perf_counter() - start) / len(block.rows)
             _check_finite(pair.images, f"do({do}) under {guidance}", block.names)
             if do and self.experiment.reverse:
-                with self.progress.phase(up=1, down=cost) as on_step:
+                with self._phase(block, up=1, down=cost) as on_step:
                     back = self.pipeline.reverse(pair, batch_size=batch_size, on_step=on_step)
                 reversed_images = back.images.float()
                 subject = f"the reversal of do({do}) under {guidance}"

@@ -1,4 +1,4 @@
-"""An experiment: questions, how they are answered, and the number of images."""
+"""An experiment: questions, how they are answered, and what that costs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from fcfg.causal.graph import CausalGraph
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.guidance import Guidance
 from fcfg.sampling import GRIDS, PRESETS, SamplingConfig, as_sampling, as_solver
@@ -115,6 +117,27 @@ class Experiment(BaseModel):
     def targets(self) -> tuple[str, ...]:
         """All attributes that are intervened on."""
         return tuple(dict.fromkeys(name for do in self.do for name in targets_of(do)))
+
+
+class Costs:
+    """Network rows that the questions of an experiment take, for one image and one step."""
+
+    def __init__(
+        self, experiment: Experiment, graph: CausalGraph, schedule: NoiseSchedule
+    ) -> None:
+        self._reverse, self._graph, self._schedule = experiment.reverse, graph, schedule
+        self._times = experiment.sampling.times(schedule)[::-1]
+
+    def rows(self, do: str, guidance: str) -> int:
+        """Return the rows of a guided step."""
+        rule = Guidance.parse(guidance)
+        groups = rule.partition(self._graph, targets_of(do))
+        return rule.table(groups, self._times, self._schedule).rows
+
+    def total(self, do: str, guidance: str) -> int:
+        """Return the rows of a prediction and, if it is reversed, of the reversal."""
+        rows = self.rows(do, guidance)
+        return rows + (1 + rows if do and self._reverse else 0)
 
 
 def targets_of(do: str) -> tuple[str, ...]:

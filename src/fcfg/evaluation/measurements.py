@@ -155,7 +155,7 @@ def real_entries(
 
     Args:
         block: The images.
-        reading: What the judge reads from them.
+        reading: Reading of them by the judge.
         unrelated: Distance of each image to an unrelated one.
         space: Attributes of the model.
     """
@@ -185,7 +185,7 @@ def row_entries(
         question: Intervention and guidance.
         block: The factual images.
         answer: Their counterfactuals.
-        reading: What the judge reads from the counterfactuals.
+        reading: Reading of the counterfactuals by the judge.
         truth: The true counterfactuals, if they are known.
         evaluators: Networks to measure with.
         space: Attributes of the model.

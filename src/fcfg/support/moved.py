@@ -30,6 +30,8 @@ MOVED = {
     **{name: f"support.{name}" for name in ("images", "names", "outputs")},
     **dict.fromkeys(("digests", "seeds"), "support.hashing"),
     "refusals": "support.config_errors",
+    "training.settings": "training.config",
+    "training.stopping": "training.loop",
 }
 
 

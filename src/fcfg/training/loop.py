@@ -67,7 +67,7 @@ class StopRequest:
         """Raise if a stop was requested.
 
         Args:
-            activity: Current activity, of which nothing is kept.
+            activity: Current activity, for the message; nothing of it is kept.
         """
         if self.signal is not None:
             message = f"{activity}: stopped; run the same command again to go on"
