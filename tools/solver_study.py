@@ -121,10 +121,10 @@ class Study:
             provenance=self.about,
             batch_size=self.args.batch_size,
             block=self.args.block,
-            shown=0,
+            pictures=0,
         )
         if not self.prepared:
-            rows, compiled = evaluation.images_at_once, self.args.compile
+            rows, compiled = evaluation.block_size, self.args.compile
             self.pipeline.prepare(self.args.precision, compile=compiled, batch_size=rows)
             self.prepared = True
         found = summarise(evaluation.run())
