@@ -151,7 +151,7 @@ def test_every_number_has_a_unit_in_every_place(clinic: Summary, capsys, tmp_pat
     print_summary(clinic)
     out = " ".join(capsys.readouterr().out.split())
     assert "in probability for sex, race and finding and in standard deviations of the" in out
-    assert "of the original values (sd) for age" in out
+    assert "of the factual values (sd) for age" in out
     text = build_page(clinic, make_figures(clinic, read_results(make_results(tmp_path, n=4))))
     for name, unit in units.items():
         heads = re.findall(rf"<th[^>]*>{name}(?:<small>[^<]*</small>)*</th>", text)
@@ -272,12 +272,12 @@ def test_a_judge_that_reads_nothing_measures_nothing(clinic: Summary) -> None:
     first, second, _ = reading(blinded(*clinic.space.names))
     assert first.startswith("The model fails without guidance")
     assert second.startswith(
-        "The judge reads sex, race, age and finding from original images no b"
+        "The judge reads sex, race, age and finding from factual images no b"
     )
     assert "so its scores mean nothing" in second
     partly = reading(blinded("age", "finding"))
-    assert partly[0].startswith("The judge reads age from these original images no better than ch")
-    assert partly[1].startswith("The judge reads finding from these original images no better")
+    assert partly[0].startswith("The judge reads age from these factual images no better than ch")
+    assert partly[1].startswith("The judge reads finding from these factual images no better")
     named = re.compile(r"\b(age|finding)\b")
     assert not any(named.search(re.sub(r"under do\([^)]*\)", "", line)) for line in partly[2:])
     assert "attributes that should not change: +" in partly[2]
@@ -587,7 +587,7 @@ def test_the_page_shows_what_the_summary_has(report: Report) -> None:
     assert figures == text.count("<figcaption") - 1 == 7
     made = "n = 240 · 100 steps of DDIM · seed 0 · checkpoint 93b1e183a5a5 · commit b219736deadb"
     assert text.count(made) == figures + 1
-    assert "original images" in text
+    assert "factual images" in text
     assert "Composition: " in text
     assert "No weights for LPIPS" not in text
     assert "No FID: not requested." in text
@@ -738,7 +738,7 @@ def test_the_opening_is_the_image_that_the_intervention_changes_most(tmp_path: P
     assert opening is not None
     assert opening.do == "smiling"
     titles = [group.title for group in opening.groups]
-    assert titles == ["original", "truth", "CFG 3.0", "FCFG 3.0 / 1.2"]
+    assert titles == ["factual", "truth", "CFG 3.0", "FCFG 3.0 / 1.2"]
     change = (pictures.truth["smiling"] - pictures.factual).abs().mean(dim=(1, 2, 3))
     row = int(change.argmax())
     shown = [next(iter(group.columns.values()))[0] for group in opening.groups]

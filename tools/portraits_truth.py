@@ -7,7 +7,7 @@ r"""How far counterfactuals of drawings are from the truth, which is known.
 The counterfactuals of held-out drawings are compared with the true ones, for each intervention
 and five guidances:
 
-- error where it truly changes: mean |generated - truth| over the pixels that differ by more than
+- error on changed pixels: mean |generated - truth| over the pixels that differ by more than
   0.05 between truth and factual image, over mean |truth - factual| on them; 1 is no change at all;
 - signed factor error: the judge's reading of the generated image, minus that of the true
   counterfactual, in standard deviations of the factor, positive toward the attribute's value. Off

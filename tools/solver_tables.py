@@ -49,7 +49,7 @@ class Line:
     seconds: float  #: of the prediction of one image
     target: float  #: signed shift of the target, from no guidance or from the truth
     off_target: float  #: largest absolute shift of an invariant attribute
-    truth: float | None  #: error where the image truly changes
+    truth: float | None  #: error on changed pixels
     reversal: float  #: mean absolute error of reversed images
     equal: tuple[str, ...]  #: rules under which all interventions equal the reference
     rules: int  #: number of rules
@@ -150,7 +150,7 @@ def picture(file: Path) -> str:
     lines = lines_of(result)
     truths = {line: line.truth for line in lines if line.truth is not None}
     qualities = {"reversal error": {line: line.reversal for line in lines}}
-    qualities |= {"error where it truly changes": truths} if truths else {}
+    qualities |= {"error on changed pixels": truths} if truths else {}
     costs: list[tuple[str, Callable[[Line], float]]] = [
         ("network rows", lambda line: line.rows),
         ("seconds", lambda line: line.seconds),

@@ -77,7 +77,7 @@ def markdown(result: dict[str, Any]) -> str:
     columns: dict[str, list[str]] = {
         "do": [row["do"] for row in rows],
         "guidance": [f"`{row['guidance']}`" for row in rows],
-        "error where it truly changes": [_interval(row["changed_error"], "") for row in rows],
+        "error on changed pixels": [_interval(row["changed_error"], "") for row in rows],
         "MAE": [f"{row['image_mae']:.4f}" for row in rows],
     }
     for name in factors:

@@ -67,7 +67,7 @@ def _legend(summary: Summary) -> str:
 
     is_true, units = summary.knows_truth, drift_units(summary)
     against = "in the true counterfactual" if is_true else "without guidance"
-    sd = f"standard deviations of the {'factor' if is_true else 'original values'} (sd)"
+    sd = f"standard deviations of the {'factor' if is_true else 'factual values'} (sd)"
     said = listed(
         f"in {sd if unit == SD else unit}" + (f" for {listed(names)}" if len(units) > 1 else "")
         for unit, names in units.items()

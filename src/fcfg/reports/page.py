@@ -248,7 +248,7 @@ class _Table:
         return numbers
 
     def _real(self, column: _Column) -> _Number | None:
-        """Effectiveness on the original images."""
+        """Effectiveness on the factual images."""
         real, digits = self._summary.real.get(column.attribute), column.metric.digits
         if real is None or column.metric is not effectiveness(self._summary, column.attribute):
             return None

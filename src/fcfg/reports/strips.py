@@ -197,7 +197,7 @@ def _reversal_strip(pictures: Pictures, do: str, settings: Sequence[Setting]) ->
         )
         for s in settings
     ]
-    return Strip(f"reversal-{do}", do, (Group("original", {"": factual}), *groups), scale)
+    return Strip(f"reversal-{do}", do, (Group("factual", {"": factual}), *groups), scale)
 
 
 def opening_strip(summary: Summary, result: Result, pictures: Pictures) -> Strip | None:
@@ -255,7 +255,7 @@ def _short(value: object) -> str:
 
 
 def _known(pictures: Pictures, do: str, rows: slice) -> list[Group]:
-    groups = [Group("original", {"": pictures.factual[rows]})]
+    groups = [Group("factual", {"": pictures.factual[rows]})]
     if do in pictures.truth:
         groups.append(Group("truth", {"": pictures.truth[do][rows]}))
     return groups

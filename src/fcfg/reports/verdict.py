@@ -67,7 +67,7 @@ def reading(summary: Summary) -> list[str]:
     }
     return [
         *(
-            f"The judge reads {name} from these original images no better than chance, so it is "
+            f"The judge reads {name} from these factual images no better than chance, so it is "
             "left out."
             for name in unseen
         ),
@@ -212,7 +212,7 @@ def failures(summary: Summary) -> list[str]:
 
 
 def _unread(summary: Summary) -> list[str]:
-    """Attributes that the judge reads from original images no better than chance."""
+    """Attributes that the judge reads from factual images no better than chance."""
     return [name for name, found in summary.real_correlation.items() if _is_chance(found)]
 
 
@@ -222,7 +222,7 @@ def _no_target_read(summary: Summary) -> Iterator[str]:
     if read and read.keys() <= set(_unread(summary)):
         correlations = listed(with_interval(e, 2) for e in read.values())
         yield (
-            f"The judge reads {listed(read)} from original images no better than chance "
+            f"The judge reads {listed(read)} from factual images no better than chance "
             f"(correlation {correlations}), so its scores mean nothing: train the judge for "
             "longer, or on more images."
         )
@@ -231,7 +231,7 @@ def _no_target_read(summary: Summary) -> Iterator[str]:
 def _unfaithful(summary: Summary) -> Iterator[str]:
     """Images that should be the same are too far apart.
 
-    The distance from counterfactual to original image is no failure: an intervention may change
+    The distance from counterfactual to factual image is no failure: an intervention may change
     more than the distance between two images of the run.
     """
     apart = summary.unrelated
@@ -242,11 +242,11 @@ def _unfaithful(summary: Summary) -> Iterator[str]:
     plain = _unguided(summary)
     null = summary.composition and summary.composition.change_mae
     for start, error, others in (
-        ("Without guidance or change, the model returns images", null, "original"),
+        ("Without guidance or change, the model returns images", null, "factual"),
         (
             "There and back without guidance, the model returns images",
             _mean(cell.reversal_mae for cell in plain),
-            "original",
+            "factual",
         ),
         (
             "Without guidance, the model makes counterfactuals",
