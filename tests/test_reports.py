@@ -271,9 +271,7 @@ def test_a_judge_that_reads_nothing_measures_nothing(clinic: Summary) -> None:
 
     first, second, _ = reading(blinded(*clinic.space.names))
     assert first.startswith("The model fails without guidance")
-    assert second.startswith(
-        "The judge reads sex, race, age and finding from factual images no b"
-    )
+    assert second.startswith("The judge reads sex, race, age and finding from factual images no b")
     assert "so its scores mean nothing" in second
     partly = reading(blinded("age", "finding"))
     assert partly[0].startswith("The judge reads age from these factual images no better than ch")

@@ -81,7 +81,10 @@ METRICS: dict[str, Metric] = {
         Metric("change_mae", "change, MAE", 3, _PIXELS),
         Metric("change_lpips", "change, LPIPS", 3, "LPIPS"),
         Metric("reversal_mae", "MAE", 3, _PIXELS, None, "reversibility", "MAE", paper="mae"),
-        Metric("reversal_lpips", "LPIPS", 3, "LPIPS", None, "reversibility", "LPIPS", "lpips"),
+        Metric(
+            *("reversal_lpips", "LPIPS", 3, "LPIPS", None, "reversibility", "LPIPS"),
+            paper="lpips",
+        ),
         Metric("truth_mae", "MAE to the truth", 4, _PIXELS, None, "error to the truth", "MAE"),
         Metric(
             *("truth_changed", "error on changed pixels", 2, "of the change", None),

@@ -23,9 +23,8 @@ class Trajectory:
     x: Images = field(repr=False)  #: the images at this time, unclamped
     #: Second state of exactly invertible solvers.
     companions: tuple[Images, ...] = field(default=(), repr=False)
-    residual: Float[Tensor, "batch"] | None = (
-        None  #: largest residual of a refined inversion (RMS)
-    )
+    #: Largest residual of a refined inversion (RMS).
+    residual: Float[Tensor, "batch"] | None = None
     evaluations: Rows = 0  #: network rows per image so far
 
     @property
