@@ -35,8 +35,8 @@ def demo(
 ) -> None:
     """Show in minutes what factored guidance is for, on drawn faces.
 
-    The shipped model is asked what new drawings would look like had the faces smiled, been male,
-    or been young. Because the faces are drawn, the true answers are known, and the report shows
+    The shipped model is asked what new drawings would look like with their smile, sex or age
+    flipped. Because the faces are drawn, the true answers are known, and the report shows
     them beside the model's. A finished run is shown again; --overwrite starts it again.
 
     Examples:

@@ -28,7 +28,7 @@ def integrate_chunks(
 ) -> Trajectory:
     """Integrate ``size`` images at once, on the device of the denoiser, without dropout.
 
-    Out of memory, a chunk starts again at half its size; finished chunks are kept.
+    If memory runs out, a chunk restarts at half its size; finished chunks are kept.
 
     Args:
         denoiser: Denoiser of the predictors.

@@ -73,7 +73,7 @@ class FixedPointDDIM(AbstractSolver):
 def leave_image(
     predictor: AbstractPredictor, trajectory: Trajectory, step: Step, predictor_state: State
 ) -> Trajectory:
-    """Take the ascending step from t = 0 of all solvers except DDIM: one iteration.
+    """Take the ascending step from t = 0 of DPM-Solver++, Heun and BDIA: one iteration.
 
     DDIM evaluates at t = 1. An evaluation at s comes much closer to the inverse of the generating
     step that ends at t = 0.

@@ -22,7 +22,8 @@ class Heun(AbstractSolver):
     In :math:`x / \sqrt{\alpha}` as a function of :math:`r = \sqrt{1 - \alpha} / \sqrt{\alpha}`
     the flow is :math:`d(x / \sqrt{\alpha}) / dr = \epsilon`, DDIM is Euler's method, and this is
     the trapezoid. The second evaluation is at (x_s, s), with the weights of the step. A step that
-    begins or ends at t = 0 is a DDIM step.
+    ends at t = 0 is a DDIM step; one that begins there is
+    :func:`~fcfg.sampling.fixed_point.leave_image`.
     """
 
     name = "heun"

@@ -32,7 +32,8 @@ class DPMSolver2M(AbstractSolver):
         \qquad D = \hat x_0^{(t)} + \frac{h}{2 h'} (\hat x_0^{(t)} - \hat x_0^{(u)})
 
     which is the DDIM step of the clean image D, in both directions. Steps without history, and
-    those that begin or end at t = 0, where λ is infinite, are DDIM steps. The history holds
+    the one that ends at t = 0, where λ is infinite, are DDIM steps; the one that begins at t = 0
+    is :func:`~fcfg.sampling.fixed_point.leave_image`. The history holds
     guided and unguided predictions alike: the first step after guidance starts or stops
     extrapolates from the other kind.
     """
