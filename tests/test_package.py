@@ -119,6 +119,17 @@ def test_every_file_that_a_page_names_exists() -> None:
             assert (ROOT / name).exists() or (ROOT / "src/fcfg" / name).exists(), (page, name)
 
 
+def test_the_reading_order_names_every_room_and_every_file_of_the_method() -> None:
+    text, source = (ROOT / "docs/tour.md").read_text(), ROOT / "src/fcfg"
+    for path in source.rglob("*.py"):
+        room, *rest = path.relative_to(source).parts
+        name = "/".join((room, *rest))
+        if room.startswith("__") or rest == ["__init__.py"] or room == "version.py":
+            continue
+        is_method = room in ("causal", "diffusion", "guidance") and "networks" not in rest
+        assert (f"`{name}`" if is_method or not rest else f"`{room}/") in text, name
+
+
 def test_every_public_name_is_in_the_api() -> None:
     api = (ROOT / "docs/api.md").read_text()
     assert [name for name in fcfg.__all__ if f":: fcfg.{name}\n" not in api] == []
