@@ -1,4 +1,4 @@
-"""From readings to the weight of an attribute: directions, real images to compare with, intervals."""
+"""From readings to the weight of an attribute, by directions and with intervals."""
 
 from __future__ import annotations
 

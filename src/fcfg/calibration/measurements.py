@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,7 +143,9 @@ class Request:
                 do="give smaller weights, or take more steps; what is measured is kept",
             )
         readings = readings_of(
-            self.pipeline.space, self.judge.read(images), self.pipeline.space.parse(pair.attributes)
+            self.pipeline.space,
+            self.judge.read(images),
+            self.pipeline.space.parse(pair.attributes),
         )
         errors = np.full((len(images), 3), np.nan)
         if name in self.truth:

@@ -1,6 +1,6 @@
 """Calibrated weights: the record of a calibration, and the default guidance that follows from it.
 
-:func:`fcfg.calibrate` makes it. It is stored beside the weights of a model as ``calibration.json``.
+:func:`fcfg.calibrate` makes it, and ``calibration.json`` keeps it beside the weights of a model.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Calibration(_Record):
             targets: Attributes intervened on.
         """
         chosen = {name: found.weight for name, found in self.attributes.items()}
-        mean = fmean(chosen.values())
+        mean = _mean(chosen)
         own = {name: chosen.get(name, mean) for name in targets}
         return with_weights(Guidance.parse(self.rule), own or {"": mean})
 
@@ -174,9 +174,9 @@ def with_weights(guidance: Guidance, weights: Mapping[str, float]) -> Guidance:
     """
     names = [group for group, _ in guidance.weights]
     if guidance.rule is not None and not guidance.factored:
-        new = {names[0]: fmean(weights.values())}
+        new = {names[0]: _mean(weights)}
     elif "affected" in names:
-        new = {"affected": fmean(weights.values())}
+        new = {"affected": _mean(weights)}
     elif names and set(weights) <= {*names, ""}:
         new = {name: weight for name, weight in weights.items() if name}
     else:
@@ -187,3 +187,7 @@ def with_weights(guidance: Guidance, weights: Mapping[str, float]) -> Guidance:
             do="write for example contrast:1 or fcfg:affected=1,invariant=1",
         )
     return replace(guidance, weights=tuple((dict(guidance.weights) | new).items()))
+
+
+def _mean(weights: Mapping[str, float]) -> float:
+    return round(fmean(weights.values()), 4)
