@@ -9,11 +9,20 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from fcfg.calibration.criterion import Side, choose_weight, criterion, interpolated, lowest
+from fcfg.calibration.criterion import (
+    Counts,
+    Side,
+    Terms,
+    Weights,
+    choose_weights,
+    criterion,
+    interpolated,
+    lowest,
+)
 from fcfg.calibration.measurements import Cell
 from fcfg.causal.attributes import AttributeSpace, Categorical, Column, Continuous, Table
 from fcfg.causal.graph import CausalGraph
-from fcfg.pipeline.calibration import AttributeWeight, Direction
+from fcfg.pipeline.calibration import AttributeWeight, Direction, WeightEstimate
 
 _FEW = 8  # a direction with fewer images has no weight of its own
 _NEAR = 0.2  # share of the real images that count as having the value of a continuous attribute
@@ -27,7 +36,7 @@ class RealImages:
     graph: CausalGraph
     attributes: Table = field(repr=False)
     readings: Float[np.ndarray, "image attribute"] = field(repr=False)  #: of their own values
-    counts: Float[np.ndarray, "rows image"] = field(repr=False)  #: in each bootstrap resample
+    counts: Counts = field(repr=False)  #: in each bootstrap resample
 
     def directions(
         self, name: str, values: Column
@@ -77,37 +86,25 @@ class RealImages:
             sides[label] = Side(
                 rows, read[:, rows] / sd, off_target[:, rows], real_rows, real / sd, sd
             )
-        every = list(sides.values())
-        chosen = choose_weight(every, weights, self.counts)
-        one = np.ones((1, self.counts.shape[1]))
-        measured = zip(
-            weights.tolist(),
-            criterion(every, weights, weights, one)[:, 0].tolist(),
-            off_target.mean(axis=1).tolist(),
-            strict=True,
-        )
-        truth = {} if true_readings is None else _by_truth(every, true_readings, weights, cells)
+        chosen, own = choose_weights(list(sides.values()), weights, self.counts)
+        one = np.ones((1, len(self.readings)))
+        curve = criterion([Terms.of(side, weights, weights, one) for side in sides.values()])
+        changes = off_target.mean(axis=1)
+        truth: dict[str, float] = {}
+        if true_readings is not None:
+            truth = _by_truth(list(sides.values()), true_readings, weights, cells)
         return AttributeWeight(
             **chosen.model_dump(),
             directions={
-                label: self._direction(side, weights, chosen.weight)
-                for label, side in sides.items()
+                label: _direction(side, estimate, weights, chosen.weight)
+                for (label, side), estimate in zip(sides.items(), own, strict=True)
                 if min(len(side.rows), len(side.real_rows)) >= _FEW
             },
-            off_target=float(np.interp(chosen.weight, weights, off_target.mean(axis=1))),
-            curve=tuple(measured),
+            off_target=float(np.interp(chosen.weight, weights, changes)),
+            curve=tuple(
+                zip(weights.tolist(), curve[:, 0].tolist(), changes.tolist(), strict=True)
+            ),
             truth=truth,
-        )
-
-    def _direction(
-        self, side: Side, weights: Float[np.ndarray, "weights"], weight: float
-    ) -> Direction:
-        read = side.sd * interpolated(weights, side.read, np.array([weight]))
-        return Direction(
-            **choose_weight([side], weights, self.counts).model_dump(),
-            images=len(side.rows),
-            real=(float(side.sd * side.real.mean()), float(side.sd * side.real.std())),
-            read=(float(read.mean()), float(read.std())),
         )
 
     def _off_target(
@@ -136,10 +133,21 @@ class RealImages:
         return float(reading.std()) or 1.0
 
 
+def _direction(side: Side, estimate: WeightEstimate, weights: Weights, weight: float) -> Direction:
+    """Describe a direction, with its readings at the weight of the attribute."""
+    read = side.sd * interpolated(weights, side.read, np.array([weight]))
+    return Direction(
+        **estimate.model_dump(),
+        images=len(side.rows),
+        real=(float(side.sd * side.real.mean()), float(side.sd * side.real.std())),
+        read=(float(read.mean()), float(read.std())),
+    )
+
+
 def _by_truth(
     sides: Sequence[Side],
     readings: Float[np.ndarray, "image"],
-    weights: Float[np.ndarray, "weights"],
+    weights: Weights,
     cells: Mapping[float, Cell],
 ) -> dict[str, float]:
     """Return the weights that the true counterfactuals would choose.
@@ -153,7 +161,7 @@ def _by_truth(
     known = [replace(s, real_rows=s.rows, real=readings[s.rows] / s.sd) for s in sides]
     error, missed, changed = np.stack([cell.errors.sum(axis=0) for cell in cells.values()]).T
     return {
-        "reading": choose_weight(known, weights, np.ones((1, len(readings)))).weight,
+        "reading": choose_weights(known, weights, np.ones((1, len(readings))))[0].weight,
         "mae": lowest(weights, error),
         "change": lowest(weights, missed / changed),
     }

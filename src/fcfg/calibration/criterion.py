@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -33,8 +34,13 @@ from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Conti
 from fcfg.metrics import level_scores
 from fcfg.pipeline.calibration import WeightEstimate
 
-_FINE = 120  # intervals of the fine grid
+_FINE = 60  # intervals of the fine grid
 _CLOSEST = 1e-9  # probabilities closer to 0 or 1 than this are not told apart
+
+
+Weights: TypeAlias = Float[np.ndarray, "weights"]
+Fine: TypeAlias = Float[np.ndarray, "fine"]
+Counts: TypeAlias = Float[np.ndarray, "rows image"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,57 +105,64 @@ def energy_distance(
     return 2 * gaps**2 @ np.diff(values[order])
 
 
-def fine_grid(weights: Float[np.ndarray, "weights"]) -> Float[np.ndarray, "fine"]:
-    """Return the weights at which the criterion is evaluated."""
-    return np.linspace(weights[0], weights[-1], _FINE + 1)
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The parts of the criterion of one direction, for every row of counts of the images."""
 
+    images: int
+    distance: Float[np.ndarray, "fine rows"]
+    change: Float[np.ndarray, "fine rows"]  #: off-target, summed over images
+    count: Float[np.ndarray, "rows"]  #: number of images in the sum
 
-def criterion(
-    sides: Sequence[Side],
-    weights: Float[np.ndarray, "weights"],
-    at: Float[np.ndarray, "fine"],
-    counts: Float[np.ndarray, "rows image"],
-) -> Float[np.ndarray, "fine rows"]:
-    """Return J at some weights, for every row of counts of the images.
+    @classmethod
+    def of(cls, side: Side, weights: Weights, at: Fine, counts: Counts) -> Terms:
+        """Evaluate the parts at some weights.
 
-    Args:
-        sides: Directions to consider.
-        weights: Measured weights.
-        at: Weights to evaluate.
-        counts: Number of times that each image counts, such as in bootstrap resamples.
-    """
-    images = sum(len(side.rows) for side in sides)
-    distance, changed = 0.0, 0.0
-    for side in sides:
+        Args:
+            side: The direction.
+            weights: Measured weights.
+            at: Weights to evaluate.
+            counts: Number of times that each image counts, such as in bootstrap resamples.
+        """
         own, real = counts[:, side.rows], counts[:, side.real_rows]
         read = interpolated(weights, side.read, at)
-        distances = [energy_distance(x, side.real, own, real) for x in read]
-        distance = distance + len(side.rows) / images * np.stack(distances)
-        changed = changed + interpolated(weights, side.off_target, at) @ own.T
-    total = sum(counts[:, side.rows].sum(axis=1) for side in sides)
-    return distance + (changed / total) ** 2 / np.sqrt(np.pi)
+        distance = np.stack([energy_distance(x, side.real, own, real) for x in read])
+        change = interpolated(weights, side.off_target, at) @ own.T
+        return cls(len(side.rows), distance, change, own.sum(axis=1))
 
 
-def choose_weight(
-    sides: Sequence[Side],
-    weights: Float[np.ndarray, "weights"],
-    counts: Float[np.ndarray, "rows image"],
-) -> WeightEstimate:
-    """Return the weight with the smallest criterion, and its interval over resamples.
+def criterion(terms: Sequence[Terms]) -> Float[np.ndarray, "fine rows"]:
+    """Return J over some directions."""
+    images = sum(term.images for term in terms)
+    distance = np.sum([term.images / images * term.distance for term in terms], axis=0)
+    count = np.sum([term.count for term in terms], axis=0).clip(1)
+    change = np.sum([term.change for term in terms], axis=0) / count
+    return distance + change**2 / np.sqrt(np.pi)
+
+
+def choose_weights(
+    sides: Sequence[Side], weights: Weights, counts: Counts
+) -> tuple[WeightEstimate, list[WeightEstimate]]:
+    """Return the weight with the smallest criterion over all directions, and that of each.
 
     Args:
-        sides: Directions to consider.
+        sides: The directions.
         weights: Measured weights.
         counts: Number of times that each image occurs in each resample.
     """
-    fine = fine_grid(weights)
-    whole = np.concatenate([np.ones((1, counts.shape[1])), counts])
-    found = fine[criterion(sides, weights, fine, whole).argmin(axis=0)]
-    low, high = np.quantile(found[1:], [0.025, 0.975])
-    return WeightEstimate(weight=_rounded(found[0]), low=_rounded(low), high=_rounded(high))
+    fine = np.linspace(weights[0], weights[-1], _FINE + 1)
+    counts = np.concatenate([np.ones((1, counts.shape[1])), counts])
+    terms = [Terms.of(side, weights, fine, counts) for side in sides]
+
+    def estimate(terms: Sequence[Terms]) -> WeightEstimate:
+        found = fine[criterion(terms).argmin(axis=0)]
+        low, high = np.quantile(found[1:], [0.025, 0.975])
+        return WeightEstimate(weight=_rounded(found[0]), low=_rounded(low), high=_rounded(high))
+
+    return estimate(terms), [estimate([term]) for term in terms]
 
 
-def lowest(weights: Float[np.ndarray, "weights"], values: Float[np.ndarray, "weights"]) -> float:
+def lowest(weights: Weights, values: Weights) -> float:
     """Return the weight with the smallest value, by the parabola through its neighbours.
 
     >>> x = np.array([1.0, 1.5, 2.5])
@@ -165,9 +178,7 @@ def lowest(weights: Float[np.ndarray, "weights"], values: Float[np.ndarray, "wei
 
 
 def interpolated(
-    weights: Float[np.ndarray, "weights"],
-    values: Float[np.ndarray, "weights image"],
-    at: Float[np.ndarray, "fine"],
+    weights: Weights, values: Float[np.ndarray, "weights image"], at: Fine
 ) -> Float[np.ndarray, "fine image"]:
     """Return the values of every image between the measured weights."""
     return np.stack([np.interp(at, weights, column) for column in values.T], axis=1)

@@ -87,14 +87,16 @@ class Request:
                 path = None if cache is None else cache / self._file(model, name, weight, rows)
                 cell = None if path is None else _read(path, self._shape(rows))
                 if cell is None:
-                    abduction = abduction or self._abduct(rows, progress)
+                    if abduction is None:
+                        abduction = self._abduct(rows, progress)
+                        progress.advance(1)
                     cell = self._measure(abduction, name, weight, rows, progress)
                     if path is not None:
                         path.parent.mkdir(parents=True, exist_ok=True)
                         write_atomically(path, _to_bytes(cell))
                 cells[name][weight].append(cell)
                 progress.advance(1)
-            progress.advance(1)
+            progress.advance(abduction is None)
         return {n: {w: _joined(parts) for w, parts in own.items()} for n, own in cells.items()}
 
     def _shape(self, rows: slice) -> tuple[int, int]:

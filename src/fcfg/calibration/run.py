@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fcfg.calibration.choice import RealImages
-from fcfg.calibration.criterion import judged
+from fcfg.calibration.criterion import Counts, judged
 from fcfg.calibration.measurements import Request, readings_of
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.evaluation.measurements import judge_of
@@ -27,7 +28,7 @@ from fcfg.support.progress import OnProgress
 
 #: Weights that are measured.
 WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0)
-_RESAMPLES = 500
+_RESAMPLES = 300
 _MORE = "give more images"
 
 #: Function from the values of a target, one for each image, to the true counterfactuals.
@@ -89,7 +90,7 @@ def calibrate(
         pipeline.graph,
         table,
         readings_of(space, judge.read(x, batch_size=batch_size), table),
-        Bootstrap(len(x), resamples=_RESAMPLES, seed=seed).counts,
+        _resamples(asked, len(x), seed),
     )
     drawn = draw_targets(space, table, space.names, keys, seed, "quantiles")
     targets = {name: column[:asked] for name, column in drawn.items()}
@@ -134,6 +135,12 @@ def calibrate(
             for name, column in targets.items()
         },
     )
+
+
+def _resamples(asked: int, total: int, seed: int) -> Counts:
+    """Resample the images with counterfactuals, and the others, each among themselves."""
+    parts = [Bootstrap(n, resamples=_RESAMPLES, seed=seed) for n in (asked, total - asked) if n]
+    return np.concatenate([part.counts for part in parts], axis=1)
 
 
 def _checked(

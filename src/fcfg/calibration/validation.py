@@ -24,7 +24,9 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import images_from_bytes
 
-_MOST = 2000  # real images that the judge reads
+_DRAWN = 2000  # drawings to choose from
+_REFERENCES = (256, 2000)  # fewest and most images that the judge reads, if there are so many
+_SHARE = 8  # so many for each image with counterfactuals, between these numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +63,9 @@ def choose_images(
     space, config = pipeline.space, find_data(pipeline, data)
     drawn = None
     if isinstance(config, PortraitsData):
-        drawn = portraits.sample(_MOST, VALIDATION_SEED, config.size, config.format)
+        drawn = portraits.sample(_DRAWN, VALIDATION_SEED, config.size, config.format)
         columns = {name: drawn.attributes[name] for name in space.names}
-        names = tuple(f"{VALIDATION_SEED}-{number:08d}.png" for number in range(_MOST))
+        names = tuple(f"{VALIDATION_SEED}-{number:08d}.png" for number in range(_DRAWN))
         examples = Examples(to_bytes(drawn.images), columns, names)
     else:
         examples = load_data(config, space, on_progress=on_progress)["val"]
@@ -82,14 +84,14 @@ def _balanced(
 ) -> tuple[NDArray[np.int64], int, list[str]]:
     """Return the rows, how many of them come first, and the balanced attributes."""
     discrete = [a.name for a in space if not isinstance(a, Continuous)]
-    most = min(_MOST, len(examples))
-    for names in (discrete, []):
-        with suppress(InputError):  # a combination that no image has
-            first = balanced_rows(space, examples, names, min(count, most), seed)
-            if not names or len(first) > min(count, most) / 2:
-                rest = np.setdiff1d(balanced_rows(space, examples, names, most, seed), first)
-                return np.concatenate([first, rest]), len(first), names
-    raise AssertionError("unbalanced rows always exist")
+    count = min(count, len(examples))
+    most = min(max(_SHARE * count, _REFERENCES[0]), max(count, _REFERENCES[1]), len(examples))
+    with suppress(InputError):  # no image has some combination
+        first, every = (balanced_rows(space, examples, discrete, n, seed) for n in (count, most))
+        if len(first) > count / 2:
+            return np.concatenate([first, np.setdiff1d(every, first)]), len(first), discrete
+    first, every = (balanced_rows(space, examples, [], n, seed) for n in (count, most))
+    return np.concatenate([first, np.setdiff1d(every, first)]), len(first), []
 
 
 def _truth(drawn: Portraits, rows: NDArray[np.int64]) -> TrueCounterfactual:

@@ -5,30 +5,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, field_validator
 
-from fcfg.causal.attributes import AttributeSpace
 from fcfg.guidance import Guidance
+from fcfg.support.config_errors import validate
 from fcfg.support.config_files import parse_json, read_text
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.files import write_atomically
 from fcfg.version import __version__
 
-FILE, FORMAT = "calibration.json", 1
-_ADVICE = "run 'fcfg calibrate' again, or remove the file"
+FILE = "calibration.json"
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class _Record(BaseModel, frozen=True, extra="forbid", strict=True):
+class _Record(BaseModel, frozen=True, extra="forbid"):
     """Values that JSON holds."""
 
 
@@ -81,7 +79,7 @@ class Calibration(_Record):
     :func:`fcfg.save` and :func:`fcfg.load` keep it with the model.
     """
 
-    format: int = FORMAT  #: of the record; readers refuse a newer one
+    format: Literal[1] = 1  #: of the record
     fcfg: str = __version__  #: version that made it
     model: str  #: digest of the weights of the denoiser
     rule: str  #: guidance with the searched weight at 1, as text
@@ -91,6 +89,11 @@ class Calibration(_Record):
     seed: int
     data: dict[str, Any]  #: description of the images
     attributes: dict[str, AttributeWeight] = Field(min_length=1)
+
+    @field_validator("rule")
+    @classmethod
+    def _check_rule(cls, rule: str) -> str:
+        return repr(with_weights(Guidance.parse(rule), {"": 1.0}))
 
     def guidance(self, targets: Collection[str]) -> Guidance:
         """Return the default guidance of an intervention.
@@ -107,15 +110,6 @@ class Calibration(_Record):
         own = {name: chosen.get(name, mean) for name in targets}
         return with_weights(Guidance.parse(self.rule), own or {"": mean})
 
-    def check(self, space: AttributeSpace) -> None:
-        """Refuse attributes that a model does not have.
-
-        Args:
-            space: Attributes of the model.
-        """
-        space.check_known(self.attributes, "calibration")
-        self.guidance(())
-
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``calibration.json`` to a folder, which is made if missing.
 
@@ -124,8 +118,7 @@ class Calibration(_Record):
         """
         path = Path(folder) / FILE
         path.parent.mkdir(parents=True, exist_ok=True)
-        values = json.loads(self.model_dump_json())
-        write_atomically(path, json.dumps(values, indent=1, ensure_ascii=False).encode())
+        write_atomically(path, self.model_dump_json(indent=1).encode())
         return path
 
     @classmethod
@@ -137,26 +130,9 @@ class Calibration(_Record):
         """
         file = Path(path) / FILE if Path(path).is_dir() else Path(path)
         subject = f"calibration {file}"
-        expected = "a file that 'fcfg calibrate' wrote"
-        text = read_text(file, subject, expected=expected)
-        version = parse_json(text, subject, do=_ADVICE).get("format", 0)
-        if not isinstance(version, int) or version > FORMAT:
-            raise InputError(
-                subject,
-                expected=f"format version {FORMAT} or older",
-                got=repr(version),
-                do="upgrade fcfg to read it",
-            )
-        try:
-            found = cls.model_validate_json(text)
-            found.guidance(())
-        except (ValidationError, InputError) as error:
-            got = error
-            if isinstance(error, ValidationError):
-                first = error.errors()[0]
-                got = f"'{'.'.join(map(str, first['loc']))}': {first['msg']}"
-            raise InputError(subject, expected=expected, got=got, do=_ADVICE) from error
-        return found
+        text = read_text(file, subject, expected="a file that 'fcfg calibrate' wrote")
+        do = "run 'fcfg calibrate' again, or remove the file"
+        return validate(cls, parse_json(text, subject, do=do), subject)
 
 
 def with_weights(guidance: Guidance, weights: Mapping[str, float]) -> Guidance:

@@ -238,7 +238,7 @@ def _calibration(folder: Path, pipeline: CounterfactualPipeline) -> Calibration 
     if not (folder / calibration.FILE).exists():
         return None
     found = Calibration.read(folder)
-    found.check(pipeline.space)
+    pipeline.space.check_known(found.attributes, f"calibration {folder}")
     if found.model == digest_of(pipeline.denoiser, half=True):
         return found
     warnings.warn(
