@@ -507,7 +507,7 @@ def test_a_calibrated_model_uses_its_weights(
     for name in ("smiling", "male", "young"):
         assert f"do({name})" in out
     assert "to 1" in out
-    assert "Truth: the weight" in out
+    assert "do(male): the truth would choose " in out
     assert "the best weight may lie outside of those measured: --weights" in out
     assert out.endswith("Written to tiny/calibration.json; the model uses it from now on.\n")
     found = fcfg.load(model).calibration

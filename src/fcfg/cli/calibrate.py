@@ -155,28 +155,28 @@ def _print(calibration: Calibration) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    found = calibration.attributes
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("intervention")
-    headings = ["weight", "95 % interval", "judge: real", "counterfactual", "off-target"]
-    headings += ["truth would choose"] * any(weight.truth for weight in found.values())
-    for heading in headings:
+    read = ("judge reads\nreal images", "judge reads\ncounterfactuals")
+    for heading in ("weight", "95 % interval", *read, "off-target"):
         table.add_column(heading, justify="right")
-    for name, own in found.items():
-        truth = [f"{own.truth[key]:g}" for key in own.truth]
-        cells = [*_estimate(own), "", "", f"{own.off_target:.2f}", ", ".join(truth)]
-        table.add_row(f"do({name})", *cells[: len(headings)])
+    for name, own in calibration.attributes.items():
+        table.add_row(f"do({name})", *_estimate(own), "", "", f"{own.off_target:.2f}")
         for label, side in own.directions.items():
-            read = [f"{mean:.2f} ± {sd:.2f}" for mean, sd in (side.real, side.read)]
-            table.add_row(f"  {label}", *_estimate(side), *read)
+            texts = [f"{mean:.2f} ± {sd:.2f}" for mean, sd in (side.real, side.read)]
+            table.add_row(f"  {label}", *_estimate(side), *texts)
     Console(highlight=False, markup=False).print(table)
     print(
-        "The judge reads the log-odds of the value, or the value minus the true one (mean ± sd).\n"
+        "The judge reads log-odds of the value, or the value minus the true one (mean ± sd).\n"
         "Off-target: mean change of its reading of other attributes, in standard deviations."
     )
-    if len(headings) > 5:
-        print("Truth: the weight by its reading, by the error of pixels, of changed pixels.")
-    for name, own in found.items():
+    for name, own in calibration.attributes.items():
+        if own.truth:
+            reading, mae, change = (f"{own.truth[key]:g}" for key in ("reading", "mae", "change"))
+            print(
+                f"do({name}): the truth would choose {reading} by the judge's reading of it, "
+                f"{mae} by the error of all pixels, {change} by that of changed pixels."
+            )
         if own.weight in (own.curve[0][0], own.curve[-1][0]):
             print(f"do({name}): the best weight may lie outside of those measured: --weights")
         if own.directions_differ:

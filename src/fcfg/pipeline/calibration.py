@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fcfg.guidance import Guidance
 from fcfg.support.config_errors import validate
@@ -26,8 +26,10 @@ FILE = "calibration.json"
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class _Record(BaseModel, frozen=True, extra="forbid"):
+class _Record(BaseModel):
     """Values that JSON holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class WeightEstimate(_Record):
