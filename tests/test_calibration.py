@@ -35,7 +35,7 @@ from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.metrics import Bootstrap
-from fcfg.pipeline.calibration import AttributeWeight, Calibration
+from fcfg.pipeline.calibration import AttributeWeight, Calibration, Direction
 from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
 from fcfg.support.hashing import digest_of
 from refusal import refused
