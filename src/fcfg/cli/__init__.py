@@ -28,6 +28,7 @@ _COMMANDS = {
     "demo": "See in minutes what factored guidance does.",
     "train": "Train a model, or resume a training run.",
     "generate": "Make counterfactuals of images.",
+    "calibrate": "Choose the weights of a model's guidance from validation images.",
     "evaluate": "Evaluate a model: a table of the paper, or an experiment of your own.",
     "report": "Make an HTML report of an evaluation.",
     "bench": "Measure the speed of this machine.",

@@ -26,6 +26,7 @@ from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.guidance import Guidance, WeightTable
 from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
+from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
 from fcfg.sampling import (
@@ -84,6 +85,7 @@ class CounterfactualPipeline:
         self.judge = judge
         self.provenance = dict(provenance or {})
         self.folder: FilePath | None = None  #: folder that :func:`fcfg.load` read
+        self.calibration: Calibration | None = None  #: chosen weights, the default guidance
         self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None
 
@@ -326,8 +328,11 @@ class CounterfactualPipeline:
             sampling: Solver, grid and steps.
         """
         is_paper = as_sampling(sampling) == PRESETS["paper"]
-        if guidance is None:
-            guidance = PAPER_GUIDANCE if is_paper else DEFAULT_GUIDANCE
+        if guidance is None and is_paper:
+            guidance = PAPER_GUIDANCE
+        elif guidance is None:
+            known = self.calibration
+            guidance = DEFAULT_GUIDANCE if known is None else known.guidance(targets)
         check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
         if anchor is not None:
             guidance = guidance.replace(anchor=anchor)
@@ -341,11 +346,14 @@ class CounterfactualPipeline:
         return guidance
 
     def default_sampling(self, anchored: bool) -> SamplingConfig:
-        """Return the default solver, grid and steps.
+        """Return the default solver, grid and steps: those of the calibration, if it fits.
 
         Args:
             anchored: Whether predictions are anchored, which takes fewer steps.
         """
+        calibration = self.calibration
+        if calibration is not None and Guidance.parse(calibration.rule).anchor == anchored:
+            return as_sampling(calibration.sampling)
         return PRESETS["anchored" if anchored else "default"]
 
     def _read(
