@@ -36,11 +36,10 @@ def minimality(
 ) -> NDArray[np.float64]:
     """Counterfactual latent divergence of each image, (n,).
 
-    It is NaN for an image whose value does not change, or that no factual image has the requested
-    value of.
+    It is NaN if the value of an image does not change, or no factual image has the requested one.
 
     >>> minimality([[0.0], [1.0], [4.0]], [[2.0], [3.0], [1.0]], [0, 0, 1], [1, 1, 0]).round(3)
-    array([0.   , 0.   , 0.591])
+    array([0.   , 0.   , 0.418])
 
     Args:
         factual: Features of the factual images, (n, d).
