@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fcfg.cli.options import (
+    Anchor,
     BatchSize,
     Commit,
     Device,
@@ -62,6 +63,7 @@ def evaluate(
     steps: Steps = None,
     solver: Solver = None,
     grid: Grid = None,
+    anchor: Anchor = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed of all random draws.")
     ] = None,
@@ -145,8 +147,8 @@ def evaluate(
             sampling or "default", quality=quality, solver=solver, grid=grid, steps=steps
         ).to_json()
     graph = read_graph(model) if model and experiment in OWN else None
-    changes = {"images": images, "seed": seed, "reverse": reverse, "cycles": cycles, **parts}
-    chosen = find_experiment(experiment, graph=graph, **changes)
+    changes = {"images": images, "seed": seed, "reverse": reverse, "cycles": cycles}
+    chosen = find_experiment(experiment, graph=graph, anchor=anchor, **changes, **parts)
     if show:
         print(to_yaml(chosen), end="")
         return
