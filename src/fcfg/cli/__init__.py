@@ -29,6 +29,7 @@ _COMMANDS = {
     "train": "Train a model, or resume a training run.",
     "generate": "Make counterfactuals of images.",
     "evaluate": "Evaluate a model: a table of the paper, or an experiment of your own.",
+    "diagnose": "Find out which attributes can have guidance weights of their own.",
     "report": "Make an HTML report of an evaluation.",
     "bench": "Measure the speed of this machine.",
     "data": "Check data before training.",
