@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fcfg.cli.options import BatchSize, Commit, Device, Model
+from fcfg.cli.options import BatchSize, Device, Model
 
 if TYPE_CHECKING:
     from fcfg.diagnosis import Diagnosis
@@ -26,15 +27,11 @@ def diagnose(
         ),
     ] = None,
     images: Annotated[
-        int, typer.Option(metavar="N", help="Largest number of images, for correlations.")
+        int, typer.Option(metavar="N", help="Number of images, for correlations.")
     ] = 500,
     noised: Annotated[
-        int,
-        typer.Option(metavar="N", help="Number of these to noise, on which gaps are measured."),
+        int, typer.Option(metavar="N", help="Number of these on which gaps are measured.")
     ] = 64,
-    times: Annotated[
-        int, typer.Option(metavar="N", help="Number of times, from image to noise.")
-    ] = 10,
     threshold: Annotated[
         float, typer.Option(metavar="GAP", help="Largest gap of groups that are independent.")
     ] = 0.2,
@@ -42,26 +39,23 @@ def diagnose(
     batch_size: BatchSize = "auto",
     device: Device = "auto",
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files that this command did not write.")
+        bool, typer.Option("--overwrite", help="Replace files of others in the folder.")
     ] = False,
-    commit: Commit = None,
 ) -> None:
     """Find out which attributes can have guidance weights of their own.
 
     Factored guidance adds up what each group of attributes changes in the network's prediction.
     The gap is how far the sum is from what they change together: 0 % if the groups are
     independent. It is measured on held-out images with noise, for one group per attribute, for
-    the groups of every intervention and for every pair of attributes. Attributes with a gap
-    above the threshold should share a group. The folder gets index.html, a page that needs no
-    other file, and diagnosis.json.
+    the groups of every intervention and for every pair. Attributes with a gap above the
+    threshold should share a group. The folder gets index.html, a page that needs no other file,
+    and diagnosis.json.
 
     Examples:
       fcfg diagnose portraits
       fcfg diagnose runs/faces --noised 256 --device cuda
       fcfg diagnose runs/faces --data /data/faces --out runs/diagnosis
     """
-    import json
-
     from fcfg.cli.computing import chosen_device, chosen_rows
     from fcfg.cli.progress import ProgressReporter, share_bar
     from fcfg.diagnosis import diagnose, diagnosis_page
@@ -72,50 +66,35 @@ def diagnose(
     from fcfg.support.config_errors import validate
     from fcfg.support.hashing import digest_of
     from fcfg.support.outputs import Outputs
-    from fcfg.version import __version__
 
     target, name = chosen_device(device), Path(model).resolve().name
     # In float32, because small differences of predictions are measured.
     pipeline = load(model).to(target).prepare("float32")
-    chosen = {"images": images, "seed": seed, "balance": ()}  # images as frequent as in the data
-    asked = {"name": "diagnose", "do": pipeline.space.names[:1], "guidance": (), **chosen}
+    asked = {"name": "diagnose", "do": pipeline.space.names[:1], "guidance": ()}
+    asked |= {"images": images, "seed": seed, "balance": ()}  # as frequent as in the data
     experiment = validate(Experiment, asked, "diagnose")
-    digest, folder = digest_of(pipeline.denoiser), out or Path("runs/diagnose") / name
-    outputs = Outputs(folder, "diagnose", digest, overwrite)
+    digest = digest_of(pipeline.denoiser)
+    outputs = Outputs(out or Path("runs/diagnose") / name, "diagnose", digest, overwrite)
     outputs.check(["index.html", "diagnosis.json"])
     with ProgressReporter() as reporter:
         subset = choose_subset(pipeline, experiment, data=data, on_progress=reporter.progress)
     height, width = subset.images.shape[-2:]
     with share_bar() as on_progress:
         diagnosis = diagnose(
-            pipeline,
-            subset.images,
-            subset.attributes,
+            *(pipeline, subset.images, subset.attributes),
             noised=noised,
-            times=times,
             threshold=threshold,
             seed=seed,
             batch_size=chosen_rows(batch_size, pipeline.denoiser, (height, width)),
             on_progress=on_progress,
         )
-    about = {
-        "model": {"name": name, "digest": digest},
-        "data": subset.about,
-        "version": __version__,
-        **collect_provenance(target, "float32", commit=commit),
-    }
-    page = diagnosis_page(diagnosis, name, {key: _line(value) for key, value in about.items()})
-    numbers = json.dumps(diagnosis.to_json() | about, indent=1, ensure_ascii=False)
-    paths = outputs.write({"index.html": page.encode(), "diagnosis.json": numbers.encode()})
+    about = {"model": f"{name}, digest {digest}", "data": subset.about}
+    about |= collect_provenance(target, "float32")
+    numbers = json.dumps(diagnosis.to_json() | about, indent=1, ensure_ascii=False).encode()
+    page = diagnosis_page(diagnosis, name, about).encode()
+    paths = outputs.write({"index.html": page, "diagnosis.json": numbers})
     _show(diagnosis)
     print(f"Page: {paths[0]}")
-
-
-def _line(value: object) -> str:
-    """Facts in one line."""
-    if not isinstance(value, dict):
-        return "unknown" if value is None else str(value)
-    return ", ".join(f"{key} {fact}" for key, fact in value.items())
 
 
 def _show(diagnosis: Diagnosis) -> None:
@@ -124,20 +103,16 @@ def _show(diagnosis: Diagnosis) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fcfg.diagnosis import groupings, percent
+    from fcfg.diagnosis.diagnosis import percent
+    from fcfg.diagnosis.page import groupings, largest_pairs
 
     console = Console(highlight=False, markup=False, emoji=False)
-    rows = {"groupings": groupings(diagnosis)}
-    rows["pairs"] = {
-        f"{a} and {b}": gap
-        for (a, b), gap in sorted(diagnosis.pairs.items(), key=lambda item: -item[1].overall.value)
-    }
-    for title, gaps in rows.items():
+    pairs = largest_pairs(diagnosis, 20)
+    for title, gaps in {"groups": groupings(diagnosis), "pairs": pairs}.items():
         table = Table(box=box.SIMPLE_HEAD)
         table.add_column(title, no_wrap=True)
         table.add_column("gap", justify="right", no_wrap=True)
         for name, gap in gaps.items():
             table.add_row(name, percent(gap.overall))
         console.print(table)
-    print(*diagnosis.verdict, sep="\n")
-    print(f"Suggested groups: fcfg.{diagnosis.suggestion}")
+    print(*diagnosis.verdict, f"Suggested groups: fcfg.{diagnosis.suggestion}", sep="\n")

@@ -114,7 +114,7 @@ def measure_gaps(
                     on_progress(done / (count * len(times)))
     bootstrap = Bootstrap(count)
     pairs = zip(groupings, squares, strict=True)
-    return [_gap(groups, *parts, times, bootstrap) for groups, parts in pairs]
+    return [_gap(groups, both[0], both[1], times, bootstrap) for groups, both in pairs]
 
 
 def _noised(
