@@ -1,4 +1,4 @@
-r"""The additivity gap: how far the pushes of groups are from adding up (method, §2).
+r"""The additivity gap: how far the pushes of groups are from adding up (Sec. 3.2).
 
 FCFG assumes that groups are independent given :math:`x_t`. Then the score difference of the joint
 condition is the sum of those of the groups, and the gap is 0:
