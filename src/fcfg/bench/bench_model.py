@@ -20,7 +20,7 @@ from fcfg.datasets import portraits
 from fcfg.diffusion.networks import UNet, UNetConfig
 from fcfg.guidance import Guidance
 from fcfg.pipeline.checkpoint import load
-from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import PAPER_GUIDANCE, CounterfactualPipeline
 from fcfg.support.errors import check_among
 from fcfg.training import presets, read_config
 from fcfg.training.workspace import new_denoiser
@@ -97,7 +97,7 @@ class Workload:
     attributes: Table = field(repr=False)
     do: Mapping[str, Column] = field(repr=False)
     steps: int
-    guidance: Guidance = DEFAULT_GUIDANCE
+    guidance: Guidance = PAPER_GUIDANCE
     partition: Partition | None = None  #: affected and invariant attributes if None
 
     @property

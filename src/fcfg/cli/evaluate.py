@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fcfg.cli.options import (
+    Anchor,
     BatchSize,
     Commit,
     Device,
@@ -62,6 +63,7 @@ def evaluate(
     steps: Steps = None,
     solver: Solver = None,
     grid: Grid = None,
+    anchor: Anchor = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed of all random draws.")
     ] = None,
@@ -138,7 +140,7 @@ def evaluate(
             sampling or "default", quality=quality, solver=solver, grid=grid, steps=steps
         ).to_json()
     graph = read_graph(model) if model and experiment in OWN else None
-    changes = {"images": images, "seed": seed, "reverse": reverse, **parts}
+    changes = {"images": images, "seed": seed, "reverse": reverse, "anchor": anchor, **parts}
     chosen = find_experiment(experiment, graph=graph, **changes)
     if show:
         print(to_yaml(chosen), end="")

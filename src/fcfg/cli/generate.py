@@ -53,12 +53,14 @@ def generate(
         ),
     ] = "auto",
     guidance: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="RULE:WEIGHTS",
-            help="How strongly to push each group of attributes; 'none' for the plain model.",
+            help="How strongly to push each group of attributes, such as contrast:1.5, or "
+            "fcfg:affected=3,invariant=1.2; 'none' for no guidance. The model's by default.",
         ),
-    ] = "fcfg:affected=3,invariant=1.2",
+    ] = None,
+    anchor: options.Anchor = None,
     sampling: Annotated[
         str,
         typer.Option(
@@ -108,7 +110,7 @@ def generate(
       fcfg generate portraits face.png --do smiling=1
       fcfg generate model faces/ --attributes faces/labels.csv --do smiling=flip
       fcfg generate model scan.png --attributes 'age=40,sex=1' --do age=+20 --sampling paper
-      fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:3 --out cfg3
+      fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:2 --anchor --out cfg2
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
@@ -121,7 +123,8 @@ def generate(
 
     part = chosen_shard(shard)
     prints = bool(shard) or part[0] == 0  # of several processes on one terminal, one prints
-    rule, target = Guidance.parse(guidance), chosen_device(device)
+    rule = None if guidance is None else Guidance.parse(guidance)
+    target = chosen_device(device)
     chosen = combine_sampling(sampling, quality=quality, solver=solver, grid=grid, steps=steps)
     check_among("precision", precision, PRECISIONS)
     pipeline = load(model).to(target).prepare(precision)
@@ -132,6 +135,7 @@ def generate(
         parse_do(do, pipeline.space),
         rule,
         sampling=chosen,
+        anchor=anchor,
         seed=seed,
         out=out,
         reverse=reverse,
@@ -162,7 +166,7 @@ def _announce(prepared: PreparedRequest, device: str, finished: int) -> None:
     count, parts = len(prepared.pictures), prepared.request.shard[1]
     share = "" if parts == 1 else f" in {parts} parts"
     pictures = f"{count} {'picture' if count == 1 else 'pictures'}{share}"
-    print(f"{pictures}, {prepared.request.guidance}, on {device}")
+    print(f"{pictures}, {prepared.guidance}, on {device}")
     notes = Counter(note for picture in prepared.pictures for note in picture.notes)
     for note, times in notes.items():
         print(f"  {times} of {count}: {note}")

@@ -19,6 +19,15 @@ Solver: TypeAlias = Annotated[
 Grid: TypeAlias = Annotated[
     str | None, typer.Option(metavar="uniform|log-snr|karras", help="Spacing of the steps.")
 ]
+Anchor: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--anchor/--no-anchor",
+        help="Subtract the errors that the same way back makes on the factual image; by default "
+        "as the guidance says.",
+        show_default=False,
+    ),
+]
 BatchSize: TypeAlias = Annotated[
     str,
     typer.Option(

@@ -52,9 +52,12 @@ class AttributeEmbedder(nn.Module):
         return torch.cat(blocks, dim=1)
 
     def masked(
-        self, condition: Float[Tensor, "batch condition"], keep: Bool[Tensor, "#batch attributes"]
+        self,
+        condition: Float[Tensor, "batch condition"],
+        keep: Bool[Tensor, "#batch attributes"],
+        other: Float[Tensor, "batch condition"] | None = None,
     ) -> Float[Tensor, "batch condition"]:
-        r"""Keep some blocks and set the others to the null token.
+        r"""Keep some blocks; set the others to the null token, or to those of ``other``.
 
         .. math:: \mathbf c^{(m)} = \operatorname{concat}(
             \delta_1^{(m)} \mathcal E_1(pa_1), \dots, \delta_K^{(m)} \mathcal E_K(pa_K))
@@ -62,6 +65,9 @@ class AttributeEmbedder(nn.Module):
         Args:
             condition: Output of :meth:`forward`.
             keep: True for attributes that are kept; a row per image, or one row for all.
+            other: Condition that gives the blocks that are not kept.
         """
-        blocks = condition.unflatten(1, (len(self.space), self.width))
-        return torch.where(keep[..., None], blocks, torch.zeros_like(blocks)).flatten(1)
+        shape = (len(self.space), self.width)
+        blocks = condition.unflatten(1, shape)
+        rest = torch.zeros_like(blocks) if other is None else other.unflatten(1, shape)
+        return torch.where(keep[..., None], blocks, rest).flatten(1)

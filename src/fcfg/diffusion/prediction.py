@@ -16,6 +16,8 @@ from torch import Tensor
 
 Images: TypeAlias = Float[Tensor, "batch channel height width"]
 State: TypeAlias = tuple[Tensor, ...]
+Times: TypeAlias = Int[Tensor, "batch"]
+Evaluations: TypeAlias = Float[Tensor, "rows batch channel height width"]
 Rows: TypeAlias = int | Int[Tensor, "batch"]  # one number per image where they differ
 Evaluate: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, times, conditions
 
@@ -96,7 +98,47 @@ class AbstractPredictor(ABC):
         """Predict at (x, step.t) and return the new state."""
 
 
-class ConditionalPredictor(AbstractPredictor):
+class TwoStagePredictor(AbstractPredictor):
+    """A predictor in two stages: evaluations of the network, and a formula over them.
+
+    The first stage can serve several steps at once, where the images at their times are known.
+    """
+
+    @abstractmethod
+    def rows(self, *, guided: bool, known: bool) -> int:
+        """Return the network rows of a step per image.
+
+        Args:
+            guided: Whether the step is guided.
+            known: Whether the prediction under the whole condition is known.
+        """
+
+    @abstractmethod
+    def evaluate(
+        self, x: Images, t: Times, *, guided: bool, noise: Images | None = None
+    ) -> Evaluations:
+        """Evaluate all conditions of a step, or of several steps at once.
+
+        Args:
+            x: The images of the predictor at one time; or at several, one after the other.
+            t: Time of each.
+            guided: Whether the steps are guided.
+            noise: Prediction under the whole condition, if it is known.
+        """
+
+    @abstractmethod
+    def combine(
+        self, x: Images, step: Step, evaluations: Evaluations, state: State
+    ) -> tuple[Prediction, State]:
+        """Turn the evaluations of one step into its prediction."""
+
+    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+        """Evaluate all conditions and combine them."""
+        evaluations = self.evaluate(x, step.t.expand(len(x)), guided=step.guided)
+        return self.combine(x, step, evaluations, state)
+
+
+class ConditionalPredictor(TwoStagePredictor):
     """The plain conditional model: abduction (Algorithm 1), or guidance with ω = 1.
 
     Args:
@@ -113,7 +155,28 @@ class ConditionalPredictor(AbstractPredictor):
         """Return no state."""
         return ()
 
-    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+    def rows(self, *, guided: bool, known: bool) -> int:
+        """One, unless it is known."""
+        return 0 if known else 1
+
+    def evaluate(
+        self, x: Images, t: Times, *, guided: bool, noise: Images | None = None
+    ) -> Evaluations:
         """Evaluate one row per image under its whole condition."""
-        eps = self.denoiser(x, step.t.expand(len(x)), *self.conditions)
-        return Prediction(clean=eps, renoise=eps), state
+        (condition,) = self.conditions
+        if noise is None:
+            noise = self.denoiser(x, t, repeat_to(condition, len(x)))
+        return noise[None]
+
+    def combine(
+        self, x: Images, step: Step, evaluations: Evaluations, state: State
+    ) -> tuple[Prediction, State]:
+        """Return the one evaluation."""
+        return Prediction(clean=(eps := evaluations[0]), renoise=eps), state
+
+
+def repeat_to(
+    condition: Float[Tensor, "batch condition"], count: int
+) -> Float[Tensor, "count condition"]:
+    """Repeat the conditions of a batch until there are ``count``."""
+    return condition if len(condition) == count else condition.repeat(count // len(condition), 1)

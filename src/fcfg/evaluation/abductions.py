@@ -20,6 +20,7 @@ from fcfg.causal.attributes import Table
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction
 from fcfg.sampling import OnStep, SamplingConfig, Trajectory
+from fcfg.sampling import Path as States
 from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import hex_digest
@@ -35,6 +36,7 @@ class AbductionCache:
         sampling: Sampling settings.
         folder: Folder that keeps the noise, or None to keep nothing.
         batch_size: Largest number of network rows per call.
+        keep_path: Whether to keep the paths, too, for anchored predictions.
     """
 
     def __init__(
@@ -45,8 +47,10 @@ class AbductionCache:
         *,
         folder: Path | None,
         batch_size: int,
+        keep_path: bool = False,
     ) -> None:
         self.pipeline, self.folder, self.batch_size = pipeline, folder, batch_size
+        self.keep_path = keep_path
         self.sampling, self._digest = sampling, digest
         self.times = sampling.times(pipeline.denoiser.schedule)
 
@@ -61,13 +65,17 @@ class AbductionCache:
         paths = [self._path(key, attributes, row) for row, key in enumerate(keys)]
         kept = [None if path is None else _read(path, images.shape[1:]) for path in paths]
         whole = [piece for piece in kept if piece is not None]
-        if len(whole) == len(kept):
-            trajectory, solver = Trajectory.joined(whole), self.sampling.solver
-            return Abduction(trajectory, attributes, keys, self.times, solver)
+        ways = [way for _, way in whole if way is not None]
+        if len(whole) == len(kept) and (len(ways) == len(kept) or not self.keep_path):
+            trajectory = Trajectory.joined([end for end, _ in whole])
+            way = States.joined(ways) if self.keep_path else None
+            solver, model = self.sampling.solver, ""
+            return Abduction(trajectory, attributes, keys, self.times, solver, model, way)
         abduction = self.pipeline.abduct(
             images,
             attributes,
             sampling=self.sampling,
+            anchor=self.keep_path,
             keys=keys,
             batch_size=self.batch_size,
             on_step=on_step,
@@ -81,7 +89,7 @@ class AbductionCache:
             )
         for row, path in enumerate(paths):
             if path is not None:
-                _write(path, abduction.trajectory, row)
+                _write(path, abduction, row)
         return abduction
 
     def _path(self, key: str, attributes: Table, row: int) -> Path | None:
@@ -93,18 +101,21 @@ class AbductionCache:
         return self.folder / digest[:2] / f"{digest}.safetensors"
 
 
-def _write(path: Path, trajectory: Trajectory, row: int) -> None:
+def _write(path: Path, abduction: Abduction, row: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    one = trajectory.map(lambda tensor: tensor[row : row + 1].clone())
+    one = abduction.trajectory.map(lambda tensor: tensor[row : row + 1].clone())
     tensors = {"x": one.x, "evaluations": torch.tensor(one.spent[0])}
     tensors |= {f"companion-{i}": companion for i, companion in enumerate(one.companions)}
     if one.residual is not None:
         tensors["residual"] = one.residual
+    if abduction.path is not None:
+        way = abduction.path.map(lambda tensor: tensor[:, row : row + 1].clone())
+        tensors |= {"states": way.states} | ({} if way.noises is None else {"noises": way.noises})
     write_atomically(path, to_bytes(tensors))
 
 
-def _read(path: Path, shape: torch.Size) -> Trajectory | None:
-    """Return the noise in a file; None if it is missing, incomplete or something else."""
+def _read(path: Path, shape: torch.Size) -> tuple[Trajectory, States | None] | None:
+    """Return the noise and the path in a file; None if the file is broken or something else."""
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -112,9 +123,11 @@ def _read(path: Path, shape: torch.Size) -> Trajectory | None:
         return None
     if not {"x", "evaluations"} <= tensors.keys() or tensors["x"].shape != (1, *shape):
         return None
-    return Trajectory(
+    end = Trajectory(
         tensors["x"],
         tuple(tensors[name] for name in sorted(tensors) if name.startswith("companion")),
         tensors.get("residual"),
         evaluations=int(tensors["evaluations"]),
     )
+    has_path = "states" in tensors
+    return end, States(tensors["states"], tensors.get("noises")) if has_path else None

@@ -102,6 +102,7 @@ class Evaluation:
             self.experiment.sampling,
             folder=self.cache,
             batch_size=self.batch_size,
+            keep_path=self.experiment.is_anchored,
         )
 
     @property

@@ -48,12 +48,19 @@ class Experiment(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_sampling(cls, values: Any) -> Any:
-        """Accept ``sampling: heun karras 10`` for the defaults of solver, grid and steps."""
-        if not isinstance(values, dict) or "sampling" not in values:
+    def _read_short_forms(cls, values: Any) -> Any:
+        """Accept ``sampling: heun karras 10`` for the defaults of solver, grid and steps.
+
+        ``anchor: true`` or ``false`` anchors all guidances or none; otherwise their text says it.
+        """
+        if not isinstance(values, dict):
             return values
-        rest = {key: value for key, value in values.items() if key != "sampling"}
-        return as_sampling(values["sampling"]).to_json() | rest
+        rest = {key: value for key, value in values.items() if key not in ("sampling", "anchor")}
+        if "anchor" in values:
+            rest["guidance"] = [_canonical(t, values["anchor"]) for t in rest.get("guidance", ())]
+            also = rest.get("also", {}).items()
+            rest["also"] = {do: [_canonical(t, values["anchor"]) for t in ts] for do, ts in also}
+        return as_sampling(values["sampling"]).to_json() | rest if "sampling" in values else rest
 
     @field_validator("name")
     @classmethod
@@ -114,6 +121,11 @@ class Experiment(BaseModel):
         return tuple(dict.fromkeys([("", BASELINE)] * self.composition + pairs))
 
     @property
+    def is_anchored(self) -> bool:
+        """Whether a question is answered with an anchor, which needs the path of the abduction."""
+        return any(Guidance.parse(guidance).anchor for _, guidance in self.questions)
+
+    @property
     def targets(self) -> tuple[str, ...]:
         """All attributes that are intervened on."""
         return tuple(dict.fromkeys(name for do in self.do for name in targets_of(do)))
@@ -149,8 +161,9 @@ def targets_of(do: str) -> tuple[str, ...]:
     return tuple(do.split("+")) if do else ()
 
 
-def _canonical(text: str) -> str:
-    return repr(Guidance.parse(text))
+def _canonical(text: str, anchor: bool | None = None) -> str:
+    guidance = Guidance.parse(text)
+    return repr(guidance if anchor is None else guidance.replace(anchor=anchor))
 
 
 def _joined(do: str) -> str:

@@ -169,7 +169,7 @@ def _describe(prepared: PreparedRequest) -> dict[str, Any]:
         "digest": prepared.digest,
         "provenance": pipeline.provenance,
         "do": {name: intervention_json(value) for name, value in (request.do or {}).items()},
-        "guidance": repr(request.guidance),
+        "guidance": repr(prepared.guidance),
         "groups": {group: sorted(prepared.partition[group]) for group in prepared.partition},
         **prepared.sampling.to_json(),
         "seed": request.seed,

@@ -17,7 +17,7 @@ from fcfg.generation.parsing import AUTO, Attributes, Factual
 from fcfg.generation.picture_files import Picture
 from fcfg.guidance import Guidance
 from fcfg.judge import Reading
-from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Action
 from fcfg.sampling import SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.hashing import digest_of
@@ -34,8 +34,10 @@ class Request:
     """'auto', the path of a CSV table, pairs such as ``smiling=0,male=1``, or columns."""
     do: Mapping[str, Intervention] | None = None
     """For every target a value, a column, or a function of the factual column."""
-    guidance: Guidance = DEFAULT_GUIDANCE  #: how strongly to push each group of attributes
+    guidance: Guidance | None = None
+    """How strongly to push each group of attributes; by default that of the model."""
     sampling: SamplingLike = "default"  #: solver, grid and steps, see :mod:`fcfg.sampling.config`
+    anchor: bool | None = None  #: whether to anchor; by default as the guidance says
     seed: int = 0  #: for sampling discrete exogenous noise
     out: str | os.PathLike[str] = "counterfactuals"  #: output folder
     reverse: bool = True  #: whether to go back to the factual attributes and measure the error
@@ -59,6 +61,7 @@ class PreparedRequest:
     factual: Factual
     reading: Reading | None  #: of the judge, if there is one
     action: Action  #: counterfactual attributes of all pictures
+    guidance: Guidance
     partition: Partition
     rows: int  #: network rows of a guided step for one image
 

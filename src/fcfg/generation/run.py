@@ -40,10 +40,10 @@ from fcfg.generation.results import (
 )
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge, Reading
-from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Action, Counterfactual
 from fcfg.sampling import SamplingParts, StepRecord, as_sampling, sampling_of
-from fcfg.support.errors import InputError, check_is
+from fcfg.support.errors import InputError
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.images import image_keys, to_pictures, to_png
 from fcfg.support.outputs import make_folder
@@ -59,7 +59,7 @@ def generate(
     files: Iterable[str | os.PathLike[str]],
     attributes: Attributes = AUTO,
     do: Mapping[str, Intervention] | None = None,
-    guidance: Guidance = DEFAULT_GUIDANCE,
+    guidance: Guidance | None = None,
     *,
     on_chunk: OnChunk | None = None,
     on_progress: OnProgress | None = None,
@@ -72,7 +72,7 @@ def generate(
         files: Pictures and folders of pictures.
         attributes: 'auto', a CSV table, pairs such as ``smiling=0,male=1``, or columns.
         do: For every target a value, a column, or a function of the factual column.
-        guidance: Rule, and weight for each group of attributes.
+        guidance: Rule, and weight for each group of attributes; by default that of the model.
         on_chunk: Callback invoked with the results of the pictures that were just finished.
         on_progress: Callback invoked after every step with the share of the work that is done.
         **options: Other fields of :class:`~fcfg.generation.request.Request`, such as ``sampling``,
@@ -93,12 +93,14 @@ def prepare(pipeline: CounterfactualPipeline, request: Request) -> PreparedReque
         pipeline: The model, on its device.
         request: The request.
     """
-    guidance, do, shard = request.guidance, request.do, request.shard
-    check_is("guidance", guidance, Guidance, "a fcfg.Guidance, such as Guidance.parse(text)")
+    do, shard = request.do, request.shard
     if not do:
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
         )
+    guidance = pipeline.choose_guidance(
+        do, request.guidance, anchor=request.anchor, sampling=request.sampling
+    )
     times = as_sampling(request.sampling).times(pipeline.denoiser.schedule)
     partition = guidance.partition(pipeline.graph, do)
     table = guidance.table(partition, times[::-1], pipeline.denoiser.schedule)
@@ -123,6 +125,7 @@ def prepare(pipeline: CounterfactualPipeline, request: Request) -> PreparedReque
         factual=factual,
         reading=reading,
         action=pipeline.act(factual.attributes, do, seed=request.seed, keys=image_keys(images)),
+        guidance=guidance,
         partition=partition,
         rows=table.rows,
     )
@@ -178,6 +181,7 @@ def _answer(
             prepared.images[rows],
             {name: column[rows] for name, column in prepared.factual.attributes.items()},
             sampling=prepared.sampling,
+            anchor=prepared.guidance.anchor,
             batch_size=request.batch_size,
             on_step=progress.phase(count),
         )
@@ -186,8 +190,8 @@ def _answer(
     pair = pipeline.predict(
         abduction,
         Action(attributes, action.targets, action.seed),
-        request.guidance,
-        partition=prepared.partition if request.guidance.factored else None,
+        prepared.guidance,
+        partition=prepared.partition if prepared.guidance.factored else None,
         batch_size=request.batch_size,
         on_step=progress.phase(cost),
     )

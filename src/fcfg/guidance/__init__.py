@@ -1,8 +1,9 @@
-"""Guidance (Sec. 3): the rules CFG, CFG++ and APG, factored by a partition of the attributes."""
+"""Guidance (Sec. 3): CFG, CFG++, APG and contrast, factored by a partition of the attributes."""
 
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
+from fcfg.guidance.contrast import Contrast
 from fcfg.guidance.early_stopping import EarlyStoppingPredictor
 from fcfg.guidance.guided import GuidedPredictor
 from fcfg.guidance.rule import RULES, AbstractRule, register_rule
@@ -14,6 +15,7 @@ __all__ = [
     "RULES",
     "AbstractRule",
     "CFGPlusPlus",
+    "Contrast",
     "EarlyStoppingPredictor",
     "Guidance",
     "GuidedPredictor",

@@ -9,11 +9,21 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, State, Step
+from fcfg.diffusion.prediction import (
+    ConditionalPredictor,
+    Evaluations,
+    Images,
+    Prediction,
+    State,
+    Step,
+    Times,
+    TwoStagePredictor,
+    repeat_to,
+)
 from fcfg.guidance.rule import AbstractRule
 
 
-class GuidedPredictor(AbstractPredictor):
+class GuidedPredictor(TwoStagePredictor):
     """Evaluates the M + 1 conditions of a step in one batch; a rule combines them.
 
     Outside the start and stop of the guidance, it evaluates one row under the whole condition and
@@ -24,6 +34,7 @@ class GuidedPredictor(AbstractPredictor):
         condition: Conditions of the images, (batch, K·d).
         keep: Attributes that each group keeps.
         rule: Rule that combines the predictions.
+        factual: Conditions of the factual images, for rules whose reference they are.
     """
 
     def __init__(
@@ -32,13 +43,15 @@ class GuidedPredictor(AbstractPredictor):
         condition: Float[Tensor, "batch condition"],
         keep: Bool[Tensor, "groups attributes"],
         rule: AbstractRule,
+        factual: Float[Tensor, "batch condition"] | None = None,
     ) -> None:
         self.denoiser = denoiser
         self.rule = rule
         self.groups = len(keep)
         self.kind = (GuidedPredictor, rule, self.groups)
-        masked = [denoiser.embedder.masked(condition, row[None]) for row in keep]
-        null = torch.zeros_like(condition)
+        self.is_whole = [False, *keep.all(dim=1).tolist()]  # rows that are the plain model
+        null = torch.zeros_like(condition) if factual is None else factual
+        masked = [denoiser.embedder.masked(condition, row[None], null) for row in keep]
         # The whole condition, and those of a guided step: ((M + 1)·batch, K·d), null first.
         self.conditions = (condition, torch.cat([null, *masked]))
 
@@ -46,13 +59,37 @@ class GuidedPredictor(AbstractPredictor):
         """Return the state of the rule."""
         return self.rule.init(x, self.groups)
 
-    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
-        """Evaluate all conditions and combine them."""
-        whole, masked = self.conditions
+    @property
+    def _plain(self) -> ConditionalPredictor:
+        return ConditionalPredictor(self.denoiser, self.conditions[0])
+
+    def rows(self, *, guided: bool, known: bool) -> int:
+        """One per condition, without those that are known."""
+        if not guided:
+            return self._plain.rows(guided=False, known=known)
+        return self.groups + 1 - sum(self.is_whole) * known
+
+    def evaluate(
+        self, x: Images, t: Times, *, guided: bool, noise: Images | None = None
+    ) -> Evaluations:
+        """Evaluate all conditions of guided steps, or the whole condition."""
+        if not guided:
+            return self._plain.evaluate(x, t, guided=False, noise=noise)
+        known = [noise is not None and is_whole for is_whole in self.is_whole]
+        sets = self.conditions[1].split(len(self.conditions[0]))
+        asked = [repeat_to(c, len(x)) for c, skip in zip(sets, known, strict=True) if not skip]
+        eps = self.denoiser(x, t, torch.cat(asked)).unflatten(0, (len(asked), len(x)))
+        if noise is None:
+            return eps
+        found = iter(eps)
+        return torch.stack([noise if skip else next(found) for skip in known])
+
+    def combine(
+        self, x: Images, step: Step, evaluations: Evaluations, state: State
+    ) -> tuple[Prediction, State]:
+        """Apply the rule."""
         if not step.guided:
-            eps = self.denoiser(x, step.t.expand(len(x)), whole)
-            return Prediction(clean=eps, renoise=eps), state
-        eps = self.denoiser(x, step.t.expand(len(x)), masked)
-        eps = eps.unflatten(0, (self.groups + 1, len(x)))
-        prediction, state = self.rule.combine(x, step, eps[0], eps[1:], step.weights, state)
+            return self._plain.combine(x, step, evaluations, state)
+        null, groups = evaluations[0], evaluations[1:]
+        prediction, state = self.rule.combine(x, step, null, groups, step.weights, state)
         return replace(prediction, rows=self.groups + 1), state

@@ -2,7 +2,8 @@ r"""What a guidance rule is: a pure formula over predictions, with explicit stat
 
 A rule combines the unconditional prediction :math:`\epsilon_\theta(x_t, t, \varnothing)` with one
 prediction :math:`\epsilon_\theta(x_t, t, c^{(m)})` per group of attributes. With one group it is
-the ordinary rule (CFG, CFG++, APG), with several the factored one (FCFG, FCFG++, FAPG).
+the ordinary rule (CFG, CFG++, APG), with several the factored one (FCFG, FCFG++, FAPG). A rule can
+ask for the prediction under the factual attributes instead of the unconditional one.
 
 One file defines one rule: its name, its options, the legal weights and the formula.
 """
@@ -13,7 +14,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import Any, ClassVar, Self, TypeAlias, TypeGuard, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeGuard, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -30,7 +31,7 @@ Times: TypeAlias = Int[Tensor, "steps"]
 #: Rules by name; :func:`register_rule` adds to them.
 RULES: dict[str, type[AbstractRule]] = {}
 UNGUIDED = "none"  # the name of the plain conditional model
-COMMON_OPTIONS = ("start", "stop", "tolerance")  # options that every rule has
+COMMON_OPTIONS = ("start", "stop", "tolerance", "anchor")  # options that every rule has
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ class AbstractRule(ABC):
     weight_range: ClassVar[str] = "a number, 0 or more"  #: the legal weights, for messages
     weight_advice: ClassVar[str] = "1 is the plain conditional model, 3 is strong"
     plain_at_one: ClassVar[bool] = False  #: whether one group at weight 1 is the plain model
+    #: Condition of ``null`` and of masked attributes: 'null', no attribute, or 'factual', those of
+    #: the factual image.
+    reference: ClassVar[Literal["null", "factual"]] = "null"
 
     @abstractmethod
     def combine(
@@ -55,7 +59,8 @@ class AbstractRule(ABC):
         Args:
             x_t: Noisy images.
             step: The step.
-            null: :math:`\epsilon_\theta(x_t, t, \varnothing)`.
+            null: :math:`\epsilon_\theta(x_t, t, \varnothing)`, or the prediction under the factual
+                attributes, see ``reference``.
             groups: :math:`\epsilon_\theta(x_t, t, c^{(m)})` for every group m.
             weights: :math:`\omega_m`, or :math:`\lambda_m` for CFG++.
             state: State returned by :meth:`init` or by the previous guided step.

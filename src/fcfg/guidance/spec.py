@@ -1,8 +1,9 @@
 """Guidance as users write it: a rule, its weights and its options, in Python or as text.
 
-The text form is ``none | RULE:NUMBER | RULE:group=w[,group=w…][;option=value…]``, where RULE is
-cfg, fcfg, cfg++, fcfg++, apg, fapg or a rule added with :func:`~fcfg.guidance.register_rule`. It
-is the ``repr`` of a guidance, and the command line reads it.
+The text form is ``none``, ``RULE:NUMBER`` or ``RULE:group=w[,group=w…]``, with options behind it,
+``[;option=value…]``. RULE is cfg, cfg++, apg, contrast, one of these with an f before it, or a
+rule added with :func:`~fcfg.guidance.register_rule`. It is the ``repr`` of a guidance, and the
+command line reads it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
 from fcfg.guidance.cfgpp import CFGPlusPlus
+from fcfg.guidance.contrast import Contrast
 from fcfg.guidance.early_stopping import EarlyStoppingPredictor
 from fcfg.guidance.guided import GuidedPredictor
 from fcfg.guidance.rule import (
@@ -83,6 +85,8 @@ class Guidance:
     5.0
     >>> Guidance.cfg(3.0).replace(start=0.2)
     cfg:3.0;start=0.2
+    >>> Guidance.contrast(1.5).replace(anchor=True)
+    contrast:1.5;anchor=true
 
     A weight is a number, or a function of the share (T - t) / T of the way from noise to image.
     (A function has no text form, so the ``repr`` of such a guidance does not parse.)
@@ -94,6 +98,8 @@ class Guidance:
         start: Share of the way at which guidance starts.
         stop: Share of the way at which guidance stops.
         tolerance: Change of the pixels below which the guidance of an image stops early.
+        anchor: Whether to subtract the errors of the factual path, see
+            :mod:`fcfg.sampling.anchor`.
     """
 
     rule: AbstractRule | None
@@ -102,6 +108,7 @@ class Guidance:
     start: float = 0.0
     stop: float = 1.0
     tolerance: float = 0.0
+    anchor: bool = False
 
     def __post_init__(self) -> None:
         """Refuse illegal weights and options, and convert numbers to floats."""
@@ -124,8 +131,16 @@ class Guidance:
         check_option("stop", stop, "a share above 0, up to 1", legal)
         legal = is_number(tolerance) and tolerance >= 0
         check_option("tolerance", tolerance, "a number, 0 or more", legal)
-        for name in COMMON_OPTIONS:
+        check_option("anchor", self.anchor, "true or false", isinstance(self.anchor, bool))
+        for name in ("start", "stop", "tolerance"):
             object.__setattr__(self, name, float(getattr(self, name)))
+        if self.anchor and tolerance:
+            raise InputError(
+                "guidance option tolerance",
+                expected="0 with anchor=true, since both branches must be guided alike",
+                got=tolerance,
+                do="leave tolerance or anchor out",
+            )
         if not start < stop:
             raise InputError(
                 "guidance option start",
@@ -208,6 +223,11 @@ class Guidance:
         return cls.of(APG(), weight)
 
     @classmethod
+    def contrast(cls, weight: Weight) -> Guidance:
+        """Contrast: guidance along the difference between counterfactual and factual condition."""
+        return cls.of(Contrast(), weight)
+
+    @classmethod
     def fcfg(cls, /, **weights: Weight) -> Guidance:
         """Factored CFG: a weight for each group.
 
@@ -230,19 +250,19 @@ class Guidance:
         """Return a copy with other options.
 
         Args:
-            **options: start, stop, tolerance; raw (CFG++ and APG); eta, momentum, radius (APG);
-                or the fields of your own rule.
+            **options: start, stop, tolerance, anchor; raw (CFG++ and APG); eta, momentum, radius
+                (APG); or the fields of your own rule.
         """
-        legal = (
-            [] if self.rule is None else [*COMMON_OPTIONS, *(f.name for f in fields(self.rule))]
-        )
+        legal = ["anchor"]
+        if self.rule is not None:
+            legal = [*COMMON_OPTIONS, *(f.name for f in fields(self.rule))]
         for name in options:
             if name not in legal:
                 raise InputError(
                     f"guidance {self.name}",
                     expected=f"options among {quoted(legal)}",
                     got=repr(name),
-                    do=nearest(name, legal) if legal else "leave it out",
+                    do=nearest(name, legal),
                 )
         common = {name: options.pop(name) for name in COMMON_OPTIONS if name in options}
         return replace(self, **common, rule=self.rule and self.rule.with_options(**options))
@@ -250,23 +270,29 @@ class Guidance:
     @classmethod
     def parse(cls, text: str) -> Guidance:
         """Read the text form."""
-        if isinstance(text, str) and text.strip() == UNGUIDED:
-            return cls.none()
         name, factored, weights, options = read_text(text)
-        return cls(RULES[name](), factored, tuple(weights.items())).replace(**options)
+        rule = None if name == UNGUIDED else RULES[name]()
+        return cls(rule, factored, tuple(weights.items())).replace(**options)
 
     def __repr__(self) -> str:
-        if self.rule is None:
-            return UNGUIDED
         pairs = [f"{group}={value_text(weight)}" for group, weight in self.weights]
-        weights = ",".join(pairs) if self.factored else value_text(self.weights[0][1])
+        values = pairs if self.factored else [value_text(weight) for _, weight in self.weights]
         common = [option for option in fields(self) if option.name in COMMON_OPTIONS]
         options = "".join(
             f";{option.name}={value_text(getattr(self, option.name))}"
-            for option in (*common, *fields(self.rule))
+            for option in (*common, *(() if self.rule is None else fields(self.rule)))
             if getattr(self, option.name) != option.default
         )
-        return f"{self.name}:{weights}{options}"
+        return f"{self.name}{':' * bool(values)}{','.join(values)}{options}"
+
+    @property
+    def factual(self) -> Guidance:
+        """Guidance of the factual branch of an anchored prediction, whose attributes are factual.
+
+        A rule that refers to the factual condition is the plain conditional model there.
+        """
+        refers = self.rule is not None and self.rule.reference == "factual"
+        return Guidance.none() if refers else self
 
     def partition(
         self, graph: CausalGraph, targets: Iterable[str], given: Partition | None = None
@@ -353,6 +379,7 @@ class Guidance:
         self,
         denoiser: Denoiser,
         condition: Float[Tensor, "batch condition"],
+        factual: Float[Tensor, "batch condition"],
         keep: Bool[Tensor, "groups attributes"],
     ) -> AbstractPredictor:
         """Return the predictor of this guidance.
@@ -360,9 +387,11 @@ class Guidance:
         Args:
             denoiser: The denoiser.
             condition: Conditions of the images, (batch, K·d).
+            factual: Conditions of the factual images, (batch, K·d).
             keep: Attributes that each group of the :meth:`table` keeps.
         """
         if self.rule is None:
             return ConditionalPredictor(denoiser, condition)
-        guided = GuidedPredictor(denoiser, condition, keep, self.rule)
+        reference = factual if self.rule.reference == "factual" else None
+        guided = GuidedPredictor(denoiser, condition, keep, self.rule, reference)
         return EarlyStoppingPredictor(guided, self.tolerance) if self.tolerance else guided

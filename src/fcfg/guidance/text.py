@@ -18,8 +18,10 @@ def read_text(text: str) -> tuple[str, bool, dict[str, float], dict[str, float |
     ('cfg', True, {'affected': 3.0, 'invariant': 1.2}, {'start': 0.1})
     """
     check_is("guidance", text, str, "a string", do="write it as fcfg:affected=3,invariant=1.2")
-    head, _, tail = text.partition(":")
-    rule = head.strip()
+    head, colon, tail = text.partition(":")
+    rule, *options = (part.strip() for part in head.split(";"))
+    if rule == UNGUIDED and not colon:
+        return UNGUIDED, False, {}, _options(text, options)
     rules = [prefix + name for name in RULES for prefix in ("", "f")]
     if rule not in rules:
         raise InputError(
@@ -37,10 +39,7 @@ def read_text(text: str) -> tuple[str, bool, dict[str, float], dict[str, float |
         rule.removeprefix("f") if factored else rule,
         factored,
         {group: _number(text, weight) for group, weight in groups.items()},
-        {
-            name: value == "true" if value in ("true", "false") else _number(text, value)
-            for name, value in _pairs(text, options).items()
-        },
+        _options(text, options),
     )
 
 
@@ -54,6 +53,13 @@ def value_text(value: object) -> str:
 def _pairs(text: str, parts: Iterable[str]) -> dict[str, str]:
     example = "fcfg:affected=3,invariant=1.2;start=0.1"
     return parse_pairs(parts, f"guidance '{text}'", example=example)
+
+
+def _options(text: str, parts: Iterable[str]) -> dict[str, float | bool]:
+    return {
+        name: value == "true" if value in ("true", "false") else _number(text, value)
+        for name, value in _pairs(text, parts).items()
+    }
 
 
 def _number(text: str, value: str) -> float:

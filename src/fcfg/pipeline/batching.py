@@ -1,63 +1,48 @@
-"""Integration of many images in chunks that fit the memory."""
+"""Work on many images in chunks that fit the memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from fcfg.causal.attributes import Table
+from fcfg.causal.graph import Partition
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.networks import evaluation_mode
-from fcfg.diffusion.prediction import AbstractPredictor
 from fcfg.guidance import WeightTable
-from fcfg.sampling import AbstractSolver, OnStep, Plan, StepRecord, Trajectory, integrate
+from fcfg.sampling import OnStep, Plan, StepRecord
+
+Piece = TypeVar("Piece")
 
 
 @torch.no_grad()
-def integrate_chunks(
+def in_chunks(
     denoiser: Denoiser,
-    predictor: Callable[[slice], AbstractPredictor],
-    start: Trajectory,
-    times: Sequence[int],
-    weights: WeightTable | None,
-    solver: AbstractSolver,
+    count: int,
     size: int,
+    work: Callable[[slice, OnStep], Piece],
     on_step: OnStep | None,
-) -> Trajectory:
-    """Integrate ``size`` images at once, on the device of the denoiser, without dropout.
+) -> list[Piece]:
+    """Work on ``size`` images at once, on the device of the denoiser, without dropout.
 
     If memory runs out, a chunk restarts at half its size; finished chunks are kept.
 
     Args:
-        denoiser: Denoiser of the predictors.
-        predictor: Function that builds the predictor of a slice of the images.
-        start: All images, on any device.
-        times: Ascending or descending times.
-        weights: Guidance weights, if the steps are guided.
-        solver: The solver.
+        denoiser: The denoiser.
+        count: Number of images.
         size: Number of images per chunk.
+        work: Function of a slice of the images, and of a callback for its steps.
         on_step: Callback invoked after every step of every chunk.
 
     Returns:
-        All images, on the CPU.
+        The results of the chunks.
     """
-    device, done, count = denoiser.device, 0, len(start.x)
-    plan = Plan.build(
-        denoiser.schedule,
-        times,
-        weights=None if weights is None else weights.weights,
-        guided=None if weights is None else weights.guided,
-        device=device,
-        dtype=denoiser.state_dtype,
-    )
-    pieces: list[Trajectory] = []
-
-    def send(tensor: Tensor) -> Tensor:
-        """To a GPU from pinned memory, without waiting."""
-        pinned = device.type == "cuda" and not tensor.is_cuda
-        return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=True)
+    done, pieces = 0, list[Piece]()
 
     def report(record: StepRecord) -> None:
         if on_step is not None:
@@ -66,20 +51,67 @@ def integrate_chunks(
     while done < count:
         rows = slice(done, min(done + size, count))
         try:
-            chunk = start.map(lambda tensor, rows=rows: send(tensor[rows]))
             with evaluation_mode(denoiser):
-                end = integrate(predictor(rows), chunk, plan, solver, report)
-            # The next chunk starts while this one is copied; synchronised below.
-            pieces.append(end.map(lambda tensor: tensor.to("cpu", non_blocking=True)))
+                # The next chunk starts while this one is copied; synchronised below.
+                pieces.append(work(rows, report))
         except torch.OutOfMemoryError:
             if size == 1:
                 raise
             size = (rows.stop - rows.start + 1) // 2
         else:
             done = rows.stop
-    _synchronise(device)
-    return Trajectory.joined(pieces)
+    if denoiser.device.type == "cuda":
+        torch.cuda.synchronize(denoiser.device)
+    return pieces
 
 
-def _synchronise(device: torch.device) -> None:
-    return torch.cuda.synchronize(device) if device.type == "cuda" else None
+def plan_on(denoiser: Denoiser, times: Sequence[int], weights: WeightTable | None = None) -> Plan:
+    """Return the plan of a run, on the device of the denoiser.
+
+    Args:
+        denoiser: The denoiser.
+        times: Ascending or descending times.
+        weights: Guidance weights, if steps are guided.
+    """
+    return Plan.build(
+        denoiser.schedule,
+        times,
+        weights=None if weights is None else weights.weights,
+        guided=None if weights is None else weights.guided,
+        device=denoiser.device,
+        dtype=denoiser.state_dtype,
+    )
+
+
+def group_mask(
+    denoiser: Denoiser, partition: Partition, weights: WeightTable
+) -> Bool[Tensor, "groups attributes"]:
+    """Return the attributes of each group that has an effect, on the device of the denoiser.
+
+    Args:
+        denoiser: The denoiser.
+        partition: All groups.
+        weights: Weights of the groups that have an effect.
+    """
+    names = denoiser.embedder.space.names
+    groups = Partition({group: partition[group] for group in weights.groups})
+    mask = torch.tensor(groups.mask(names), dtype=torch.bool)
+    return mask.view(len(weights.groups), len(names)).to(denoiser.device)
+
+
+def condition_of(
+    denoiser: Denoiser, attributes: Table, rows: slice
+) -> Float[Tensor, "batch condition"]:
+    """Embed the attributes of some of the images."""
+    return denoiser.condition({name: column[rows] for name, column in attributes.items()})
+
+
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor to a device; to a GPU from pinned memory, without waiting."""
+    pinned = device.type == "cuda" and not tensor.is_cuda
+    return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=True)
+
+
+def fetch(tensor: Tensor) -> Tensor:
+    """Copy a tensor to the CPU, without waiting: synchronise before reading it."""
+    return tensor.to("cpu", non_blocking=True)

@@ -8,9 +8,9 @@ Pearl's three steps are three methods: one abduction serves every intervention a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any, Unpack
 
 import torch
@@ -22,24 +22,32 @@ from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.prediction import AbstractPredictor, ConditionalPredictor
+from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.guidance import Guidance, WeightTable
-from fcfg.pipeline.batching import integrate_chunks
+from fcfg.pipeline.anchoring import find_anchor
+from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
 from fcfg.sampling import (
+    PRESETS,
     AbstractSolver,
     OnStep,
+    Path,
+    PathRecorder,
     SamplingLike,
     SamplingParts,
     Trajectory,
+    as_sampling,
+    integrate,
     sampling_of,
 )
 from fcfg.support.errors import InputError, check_integer, check_is, short
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys, read_images
 
-DEFAULT_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
+#: Guidance of a model without a calibration, and that of the paper's sampling.
+DEFAULT_GUIDANCE = Guidance.parse("contrast:1.5;anchor=true")
+PAPER_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
 
 
 class CounterfactualPipeline:
@@ -73,7 +81,7 @@ class CounterfactualPipeline:
         self.scm = scm
         self.judge = judge
         self.provenance = dict(provenance or {})
-        self.folder: Path | None = None  #: folder that :func:`fcfg.load` read
+        self.folder: FilePath | None = None  #: folder that :func:`fcfg.load` read
         self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None
 
@@ -132,8 +140,9 @@ class CounterfactualPipeline:
         attributes: Mapping[str, ArrayLike],
         do: Mapping[str, Intervention],
         *,
-        guidance: Guidance = DEFAULT_GUIDANCE,
+        guidance: Guidance | None = None,
         sampling: SamplingLike = "default",
+        anchor: bool | None = None,
         partition: Partition | None = None,
         seed: int = 0,
         keys: Keys | None = None,
@@ -150,10 +159,13 @@ class CounterfactualPipeline:
             attributes: Column of factual values for every attribute.
             do: For every target a value, a column, a function of the factual column, or a string
                 such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
-            guidance: Rule, and weight for each group of attributes.
+            guidance: Rule, and weight for each group of attributes; by default that of the model,
+                see :meth:`choose_guidance`.
             sampling: Solver, grid and steps, such as 'dpm-2m karras 20'; 'paper' is 1,000 steps of
                 DDIM, and a number changes the steps of the default. See
                 :func:`fcfg.sampling.as_sampling`.
+            anchor: Whether to subtract the errors of the factual path, see
+                :mod:`fcfg.sampling.anchor`; by default as the guidance says.
             partition: Attributes of each group, for groups other than affected and invariant.
             seed: Seed for sampling discrete exogenous noise.
             keys: Name or number of each image, combined with the seed; by default a digest of its
@@ -169,9 +181,12 @@ class CounterfactualPipeline:
         chosen = sampling_of(sampling, deprecated)
         times = chosen.times(self.denoiser.schedule)
         action = self.act(table, do, seed=seed, keys=keys)
+        guidance = self.choose_guidance(action.targets, guidance, anchor=anchor, sampling=chosen)
         groups = self._groups(guidance, action, partition)
         self._weights(guidance, groups, times, batch_size)
-        abduction = self._abduct(x, table, keys, times, chosen.solver, batch_size, on_step)
+        abduction = self._abduct(
+            x, table, keys, times, chosen.solver, guidance.anchor, batch_size, on_step
+        )
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
     def abduct(
@@ -180,6 +195,7 @@ class CounterfactualPipeline:
         attributes: Mapping[str, ArrayLike],
         *,
         sampling: SamplingLike = "default",
+        anchor: bool | None = None,
         keys: Keys | None = None,
         any_size: bool = False,
         batch_size: int = 256,
@@ -192,6 +208,8 @@ class CounterfactualPipeline:
             images: Images, as in :meth:`counterfactual`; so are the other arguments.
             attributes: Factual attributes.
             sampling: Solver, grid and steps; the prediction uses them, too.
+            anchor: Whether to keep the path, one state and one noise per step, for anchored
+                predictions; by default it is kept unless ``sampling`` is 'paper'.
             keys: Name or number of each image; a digest of its pixels by default.
             any_size: Whether to accept images of another size than the model was trained at.
             batch_size: Largest number of network rows per call.
@@ -202,7 +220,8 @@ class CounterfactualPipeline:
         keys = image_keys(x) if keys is None else keys
         chosen = sampling_of(sampling, deprecated)
         times = chosen.times(self.denoiser.schedule)
-        return self._abduct(x, table, keys, times, chosen.solver, batch_size, on_step)
+        keep = chosen != PRESETS["paper"] if anchor is None else anchor
+        return self._abduct(x, table, keys, times, chosen.solver, keep, batch_size, on_step)
 
     def act(
         self,
@@ -231,8 +250,9 @@ class CounterfactualPipeline:
         self,
         abduction: Abduction,
         action: Action,
-        guidance: Guidance = DEFAULT_GUIDANCE,
+        guidance: Guidance | None = None,
         *,
+        anchor: bool | None = None,
         partition: Partition | None = None,
         batch_size: int = 256,
         on_step: OnStep | None = None,
@@ -242,7 +262,10 @@ class CounterfactualPipeline:
         Args:
             abduction: Result of :meth:`abduct`, which can be reused for every question.
             action: Result of :meth:`act`.
-            guidance: Rule, and weight for each group of attributes.
+            guidance: Rule, and weight for each group of attributes; by default that of the model,
+                or the paper's if the abduction kept no path.
+            anchor: Whether to subtract the errors of the factual path; by default as the guidance
+                says. The factual branch is computed once for each guidance and kept.
             partition: Attributes of each group, for groups other than affected and invariant.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
@@ -251,6 +274,8 @@ class CounterfactualPipeline:
         check_is("action", action, Action, "the result of pipeline.act")
         kept = set(self.space.names) - self.graph.affected(action.targets)
         abduction.check(action, kept, self._fingerprint)
+        sampling = "paper" if abduction.path is None else "default"
+        guidance = self.choose_guidance(action.targets, guidance, anchor=anchor, sampling=sampling)
         groups = self._groups(guidance, action, partition)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
@@ -271,9 +296,45 @@ class CounterfactualPipeline:
         there, images, table = pair.abduction, pair.images, pair.attributes
         times, solver = there.times, there.solver
         self._weights(pair.guidance, pair.partition, times, batch_size)
-        abduction = self._abduct(images, table, there.keys, times, solver, batch_size, on_step)
+        keep = pair.guidance.anchor
+        abduction = self._abduct(
+            images, table, there.keys, times, solver, keep, batch_size, on_step
+        )
         back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
+
+    def choose_guidance(
+        self,
+        targets: Collection[str],
+        guidance: Guidance | None = None,
+        *,
+        anchor: bool | None = None,
+        sampling: SamplingLike = "default",
+    ) -> Guidance:
+        """Return the guidance of a question: a given one, or the default of the model.
+
+        The paper's sampling has the paper's guidance by default, and is never anchored.
+
+        Args:
+            targets: Attributes intervened on.
+            guidance: Rule, and weight for each group of attributes, if given.
+            anchor: Whether to anchor; by default as the guidance says.
+            sampling: Solver, grid and steps.
+        """
+        is_paper = as_sampling(sampling) == PRESETS["paper"]
+        if guidance is None:
+            guidance = PAPER_GUIDANCE if is_paper else DEFAULT_GUIDANCE
+        check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
+        if anchor is not None:
+            guidance = guidance.replace(anchor=anchor)
+        if guidance.anchor and is_paper:
+            raise InputError(
+                "anchor",
+                expected="false with sampling='paper', and with an abduction that kept no path",
+                got=True,
+                do="leave anchor out, or abduct with other sampling",
+            )
+        return guidance
 
     def _read(
         self, images: ImagesLike, attributes: Mapping[str, ArrayLike], *, any_size: bool
@@ -295,7 +356,6 @@ class CounterfactualPipeline:
     def _groups(
         self, guidance: Guidance, action: Action, partition: Partition | None
     ) -> Partition:
-        check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
         if partition is not None:
             check_is("partition", partition, Partition, "a fcfg.Partition")
         return guidance.partition(self.graph, action.targets, partition)
@@ -315,20 +375,27 @@ class CounterfactualPipeline:
         keys: Keys,
         times: tuple[int, ...],
         solver: AbstractSolver,
+        keep_path: bool,
         batch_size: int,
         on_step: OnStep | None,
     ) -> Abduction:
         check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
+        denoiser, steps = self.denoiser, self._replaying(solver)
+        plan = plan_on(denoiser, times)
+        start = Trajectory(images.to(denoiser.state_dtype))
 
-        def predictor(rows: slice) -> AbstractPredictor:
-            return ConditionalPredictor(self.denoiser, self._condition(table, rows))
+        def work(rows: slice, report: OnStep) -> tuple[Trajectory, Path | None]:
+            predictor = ConditionalPredictor(denoiser, condition_of(denoiser, table, rows))
+            chunk = start.map(lambda tensor: send(tensor[rows], denoiser.device))
+            recorder = PathRecorder(chunk.x, report)
+            end = integrate(predictor, chunk, plan, steps, recorder if keep_path else report)
+            return end.map(fetch), recorder.path.map(fetch) if keep_path else None
 
-        start = Trajectory(images.to(self.denoiser.state_dtype))
-        steps = self._replaying(solver)
-        end = integrate_chunks(
-            self.denoiser, predictor, start, times, None, steps, batch_size, on_step
-        )
-        return Abduction(end, table, keys, times, solver, self._fingerprint)
+        pieces = in_chunks(denoiser, len(images), batch_size, work, on_step)
+        end = Trajectory.joined([end for end, _ in pieces])
+        paths = [path for _, path in pieces if path is not None]
+        path = Path.joined(paths) if paths else None
+        return Abduction(end, table, keys, times, solver, self._fingerprint, path)
 
     def _predict(
         self,
@@ -339,20 +406,29 @@ class CounterfactualPipeline:
         batch_size: int,
         on_step: OnStep | None,
     ) -> Counterfactual:
-        denoiser, times = self.denoiser, abduction.times
-        weights = self._weights(guidance, partition, times, batch_size)
-        groups = Partition({group: partition[group] for group in weights.groups})
-        mask = torch.tensor(groups.mask(self.space.names), dtype=torch.bool)
-        keep = mask.view(len(weights.groups), len(self.space)).to(denoiser.device)
+        denoiser, steps = self.denoiser, self._replaying(abduction.solver)
+        weights = self._weights(guidance, partition, abduction.times, batch_size)
+        plan = plan_on(denoiser, abduction.times[::-1], weights)
+        keep = group_mask(denoiser, partition, weights)
+        anchor = None
+        if guidance.anchor:
+            anchor = find_anchor(denoiser, abduction, guidance.factual, partition, batch_size)
 
-        def predictor(rows: slice) -> AbstractPredictor:
-            return guidance.predictor(denoiser, self._condition(action.attributes, rows), keep)
+        def work(rows: slice, report: OnStep) -> Trajectory:
+            condition = condition_of(denoiser, action.attributes, rows)
+            factual = condition_of(denoiser, abduction.attributes, rows)
+            start = abduction.trajectory.map(lambda tensor: send(tensor[rows], denoiser.device))
+            errors = None if anchor is None else send(anchor.corrections[:, rows], denoiser.device)
+            predictor = guidance.predictor(denoiser, condition, factual, keep)
+            return integrate(predictor, start, plan, steps, report, errors).map(fetch)
 
-        start, steps = abduction.trajectory, self._replaying(abduction.solver)
-        size = batch_size // weights.rows
-        end = integrate_chunks(
-            denoiser, predictor, start, times[::-1], weights, steps, size, on_step
-        )
+        count, size = len(abduction.trajectory.x), batch_size // weights.rows
+        end = Trajectory.joined(in_chunks(denoiser, count, size, work, on_step))
+        if anchor is not None and abduction.path is not None:
+            # An image whose attributes stay as they are is exact, but for rounding.
+            same, image = abduction.unchanged(action), abduction.path.states[0]
+            x = torch.where(same.view(-1, 1, 1, 1), image, end.x)
+            end = replace(end, x=x, evaluations=end.evaluations + anchor.evaluations)
         broken = (~end.x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
         if broken:
             warnings.warn(
@@ -360,7 +436,8 @@ class CounterfactualPipeline:
                 "lower its weights or take more steps",
                 stacklevel=3,
             )
-        return Counterfactual(end, abduction, action, partition, guidance)
+        size_of_anchor = None if anchor is None else anchor.size
+        return Counterfactual(end, abduction, action, partition, guidance, size_of_anchor)
 
     def _replaying(self, solver: AbstractSolver) -> AbstractSolver:
         return solver if self._recorder is None else self._recorder.replaying(solver)
@@ -369,6 +446,3 @@ class CounterfactualPipeline:
     def _fingerprint(self) -> str:
         """Digest of the embedder, which is small and differs between models."""
         return digest_of(self.denoiser.embedder)
-
-    def _condition(self, table: Table, rows: slice) -> Tensor:
-        return self.denoiser.condition({name: column[rows] for name, column in table.items()})

@@ -6,14 +6,15 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from fcfg.causal.attributes import Table
 from fcfg.causal.graph import Partition
 from fcfg.causal.scm import Keys
 from fcfg.guidance import Guidance
-from fcfg.sampling import AbstractSolver, Trajectory
+from fcfg.sampling import AbstractSolver, Anchor, Path, Trajectory
 from fcfg.support.errors import InputError
 
 
@@ -27,6 +28,26 @@ class Abduction:
     times: tuple[int, ...] = field(repr=False)  #: the ascending grid
     solver: AbstractSolver  #: used by the prediction, too
     model: str = field(default="", repr=False)  #: digest of the model's embedder, if known
+    path: Path | None = field(default=None, repr=False)  #: for anchored predictions, on the CPU
+    #: The last anchor of this path, by the guidance it was measured under.
+    anchors: dict[str, Anchor] = field(init=False, default_factory=dict, repr=False)
+
+    def unchanged(self, action: Action) -> Bool[Tensor, "batch"]:
+        """Return which images an action leaves with their factual attributes."""
+        columns = self.attributes.items()
+        return torch.from_numpy(
+            np.all([column == action.attributes[name] for name, column in columns], axis=0)
+        )
+
+    def keep_anchor(self, key: str, anchor: Anchor) -> None:
+        """Keep an anchor for the next questions, instead of the last one.
+
+        Args:
+            key: Everything about the guidance that it depends on.
+            anchor: The anchor of all images.
+        """
+        self.anchors.clear()
+        self.anchors[key] = anchor
 
     def check(self, action: Action, kept: Collection[str], model: str) -> None:
         """Refuse an action on other images, and a prediction by another model.
@@ -73,6 +94,8 @@ class Counterfactual:
     action: Action
     partition: Partition  #: the guided groups
     guidance: Guidance
+    #: Size of the anchor's corrections (RMS over pixels); None if the prediction is not anchored.
+    correction: Float[Tensor, "batch"] | None = field(default=None, repr=False)
 
     @property
     def images(self) -> Float[Tensor, "batch channel height width"]:

@@ -5,6 +5,7 @@ descending times predict (noise to image). The clean estimate is never clamped i
 since that would break the inverse.
 """
 
+from fcfg.sampling.anchor import Anchor, Path, PathRecorder, anchor_path
 from fcfg.sampling.bdia import BDIA
 from fcfg.sampling.config import (
     PRESETS,
@@ -37,16 +38,20 @@ __all__ = [
     "PRESETS",
     "SOLVERS",
     "AbstractSolver",
+    "Anchor",
     "DPMSolver2M",
     "FixedPointDDIM",
     "Heun",
     "OnStep",
+    "Path",
+    "PathRecorder",
     "Plan",
     "SamplingConfig",
     "SamplingLike",
     "SamplingParts",
     "StepRecord",
     "Trajectory",
+    "anchor_path",
     "as_sampling",
     "as_solver",
     "combine_sampling",

@@ -81,7 +81,7 @@ class BDIA(AbstractSolver):
             x_s = ddim_step(trajectory.x, step, eps, eps)
             x_s = x_s + self._correction(trajectory, step, eps, state)
             spent = trajectory.evaluations + prediction.rows
-            after = replace(trajectory, x=x_s, evaluations=spent)
+            after = replace(trajectory, x=x_s, evaluations=spent, noise=prediction.clean)
         if step.ascending and step.last:
             after = _with_companion(
                 predictor, trajectory.x, after, step.reversed(), predictor_state

@@ -39,7 +39,8 @@ class DDIM(AbstractSolver):
         prediction, predictor_state = predictor.predict(x_t, step, predictor_state)
         x_s = ddim_step(x_t, step, prediction.clean, prediction.renoise)
         spent = trajectory.evaluations + prediction.rows
-        return replace(trajectory, x=x_s, evaluations=spent), predictor_state, state
+        after = replace(trajectory, x=x_s, evaluations=spent, noise=prediction.clean)
+        return after, predictor_state, state
 
 
 def ddim_step(x_t: Images, step: Step, clean: Images, renoise: Images) -> Images:

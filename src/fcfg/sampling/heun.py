@@ -56,4 +56,5 @@ class Heun(AbstractSolver):
         eps = (first.merged(step) + second.merged(step)) / 2
         x_s = ddim_step(trajectory.x, step, eps, eps)
         spent = trajectory.evaluations + first.rows + second.rows
-        return replace(trajectory, x=x_s, evaluations=spent), predictor_state, state
+        after = replace(trajectory, x=x_s, evaluations=spent, noise=first.clean)
+        return after, predictor_state, state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -127,13 +127,25 @@ def integrate(
     plan: Plan,
     solver: AbstractSolver,
     on_step: OnStep | None = None,
+    corrections: Float[Tensor, "steps batch channel height width"] | None = None,
 ) -> Trajectory:
-    """Follow a plan from its first time to its last."""
+    """Follow a plan from its first time to its last.
+
+    Args:
+        predictor: The predictor.
+        trajectory: Trajectory at the first time.
+        plan: The steps.
+        solver: The solver.
+        on_step: Callback invoked after every step.
+        corrections: Images to add after each step, see :mod:`fcfg.sampling.anchor`.
+    """
     predictor_state, state = predictor.init(trajectory.x), solver.init(trajectory)
     for index, step in enumerate(plan):
         trajectory, predictor_state, state = solver.step(
-            predictor, trajectory, step, predictor_state, state
+            predictor, replace(trajectory, noise=None), step, predictor_state, state
         )
+        if corrections is not None:
+            trajectory = replace(trajectory, x=trajectory.x + corrections[index])
         if on_step is not None:
             on_step(StepRecord(index, len(plan), trajectory, plan.ascending))
     return trajectory

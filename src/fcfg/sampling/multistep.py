@@ -71,4 +71,5 @@ class DPMSolver2M(AbstractSolver):
             extrapolation = torch.log(r_s / r_t) / (2 * torch.log(r_t / r_u))
             x_s = x_s + step.signal_s * (1 - r_s / r_t) * extrapolation * (clean - before)
         spent = trajectory.evaluations + prediction.rows
-        return replace(trajectory, x=x_s, evaluations=spent), predictor_state, (clean, r_t)
+        after = replace(trajectory, x=x_s, evaluations=spent, noise=prediction.clean)
+        return after, predictor_state, (clean, r_t)

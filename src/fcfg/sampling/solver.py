@@ -26,6 +26,8 @@ class Trajectory:
     #: Largest residual of a refined inversion (RMS).
     residual: Float[Tensor, "batch"] | None = None
     evaluations: Rows = 0  #: network rows per image so far
+    #: Noise that the last step predicted at its beginning, if the solver evaluates there.
+    noise: Images | None = field(default=None, repr=False)
 
     @property
     def spent(self) -> list[int]:
@@ -34,7 +36,7 @@ class Trajectory:
         return rows.tolist() if isinstance(rows, Tensor) else [rows] * len(self.x)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Trajectory:
-        """Apply a function to every tensor."""
+        """Apply a function to every tensor that the next step needs."""
         rows = self.evaluations
         return replace(
             self,
@@ -42,6 +44,7 @@ class Trajectory:
             companions=tuple(function(companion) for companion in self.companions),
             residual=None if self.residual is None else function(self.residual),
             evaluations=function(rows) if isinstance(rows, Tensor) else rows,
+            noise=None,
         )
 
     @staticmethod

@@ -1,0 +1,181 @@
+r"""Anchored prediction: the errors of the way back, measured on the factual image and subtracted.
+
+Abduction leaves a path :math:`x_0, \dots, x_T`. Going back along it under the factual condition c
+and the same guidance should give the path again. What it gives instead is off by discretisation
+and by what guidance does to everything the image already was. Both errors are known at every step,
+and the counterfactual makes the same ones:
+
+.. math:: \tilde x_s = \Phi_{t \to s}(\tilde x_t; \tilde c)
+    + \bigl[ x_s - \Phi_{t \to s}(x_t; c) \bigr]
+
+with :math:`\Phi` the step of any solver under any guidance. Under the factual condition the result
+is the image itself, for any number of steps. Unguided, the bracket vanishes as the steps grow.
+
+The bracket depends on the path and the guidance, not on the counterfactual condition. It is
+computed once and serves every question about the image.
+
+References:
+    PnP inversion: boosting diffusion-based editing with 3 lines of code (Ju et al., 2024), which
+    adds the error of the factual branch back in image editing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fcfg.diffusion.prediction import (
+    AbstractPredictor,
+    Evaluations,
+    Images,
+    Prediction,
+    Rows,
+    State,
+    Step,
+    TwoStagePredictor,
+)
+from fcfg.sampling.loop import OnStep, Plan, StepRecord
+from fcfg.sampling.solver import AbstractSolver, Trajectory
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """The states of an abduction, and the noises that the network predicted there."""
+
+    states: Float[Tensor, "times batch channel height width"]  #: at the ascending times 0..T
+    #: At the times between 0 and T; None if the solver does not evaluate at these states.
+    noises: Float[Tensor, "between batch channel height width"] | None = None
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Path:
+        """Apply a function to every tensor."""
+        return Path(function(self.states), None if self.noises is None else function(self.noises))
+
+    @staticmethod
+    def joined(pieces: Sequence[Path]) -> Path:
+        """Concatenate the paths of several slices of a batch."""
+        noises = [piece.noises for piece in pieces if piece.noises is not None]
+        return Path(
+            torch.cat([piece.states for piece in pieces], dim=1),
+            torch.cat(noises, dim=1) if noises else None,
+        )
+
+
+class PathRecorder:
+    """Callback for the steps of an abduction that records the path.
+
+    Args:
+        x: The images at time 0.
+        on_step: Callback to invoke as well.
+    """
+
+    def __init__(self, x: Images, on_step: OnStep) -> None:
+        self._states, self._noises, self._on_step = [x], list[Images | None](), on_step
+
+    def __call__(self, record: StepRecord) -> None:
+        """Record the state after a step, and the noise before it."""
+        self._states.append(record.trajectory.x)
+        self._noises.append(record.trajectory.noise)
+        self._on_step(record)
+
+    @property
+    def path(self) -> Path:
+        """The path; a step that begins at an image has no noise of use."""
+        noises = [noise for noise in self._noises[1:] if noise is not None]
+        whole = 0 < len(noises) == len(self._noises) - 1
+        return Path(torch.stack(self._states), torch.stack(noises) if whole else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """The errors of the factual branch, with which predictions are corrected."""
+
+    corrections: Float[Tensor, "steps batch channel height width"]  #: by descending time
+    evaluations: int  #: network rows per image, besides those of the abduction
+
+    @property
+    def size(self) -> Float[Tensor, "batch"]:
+        """Root mean square over the pixels of the corrections of all steps together."""
+        return self.corrections.square().sum(dim=0).mean(dim=(1, 2, 3)).sqrt()
+
+
+def anchor_path(
+    predictor: TwoStagePredictor,
+    path: Path,
+    start: Trajectory,
+    plan: Plan,
+    solver: AbstractSolver,
+    batch_size: int,
+) -> Anchor:
+    """Measure the error of every step back along a path.
+
+    The states are known, so that one network call evaluates as many steps as fit.
+
+    Args:
+        predictor: Predictor under the factual condition.
+        path: States and noises of the abduction.
+        start: Trajectory at the end of the abduction.
+        plan: Descending steps.
+        solver: The solver.
+        batch_size: Largest number of network rows per call.
+    """
+    states, steps = path.states.flip(0), list(plan)
+    noises: list[Images | None] = [None] * len(steps)
+    if path.noises is not None:
+        noises[1:] = path.noises.flip(0)
+    predictor_state, state = predictor.init(states[0]), solver.init(start)
+    errors: list[Images] = []
+    spent: Rows = 0
+    while len(errors) < len(steps):
+        first = len(errors)
+        guided, noise = steps[first].guided, noises[first]
+        rows = predictor.rows(guided=guided, known=noise is not None)
+        most = max(1, batch_size // max(1, rows * len(states[0])))
+        last = first + 1
+        while last < min(first + most, len(steps)) and (
+            steps[last].guided == guided and (noises[last] is None) == (noise is None)
+        ):
+            last += 1
+        here = slice(first, last)
+        evaluations = predictor.evaluate(
+            states[here].flatten(0, 1),
+            torch.stack([step.t for step in steps[here]]).repeat_interleave(len(states[0])),
+            guided=guided,
+            noise=None if noise is None else torch.cat([n for n in noises[here] if n is not None]),
+        ).unflatten(1, (last - first, len(states[0])))
+        for i, step in enumerate(steps[here]):
+            x_t, x_s = states[first + i], states[first + i + 1]
+            after, predictor_state, state = solver.step(
+                _KnownPredictor(predictor, x_t, evaluations[:, i], rows),
+                replace(start, x=x_t, evaluations=0),
+                step,
+                predictor_state,
+                state,
+            )
+            errors.append(x_s - after.x)
+            spent = spent + after.evaluations
+    return Anchor(torch.stack(errors), int(spent))
+
+
+class _KnownPredictor(AbstractPredictor):
+    """A predictor whose evaluations of one batch of images are known."""
+
+    def __init__(
+        self, predictor: TwoStagePredictor, x: Images, evaluations: Evaluations, rows: int
+    ) -> None:
+        self._predictor, self._x, self._evaluations = predictor, x, evaluations
+        self._rows = rows
+
+    def init(self, x: Images) -> State:
+        """Return the state of the predictor."""
+        return self._predictor.init(x)
+
+    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+        """Combine the known evaluations, or evaluate other images."""
+        if x is not self._x:
+            return self._predictor.predict(x, step, state)
+        prediction, state = self._predictor.combine(x, step, self._evaluations, state)
+        return replace(prediction, rows=self._rows), state

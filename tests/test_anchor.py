@@ -1,0 +1,319 @@
+"""Anchored predictions, on worlds whose noise is known, and contrast, the rule beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fcfg.causal.graph import Partition
+from fcfg.guidance import CFG, Guidance, GuidedPredictor
+from fcfg.pipeline.counterfactual import PAPER_GUIDANCE, Counterfactual, CounterfactualPipeline
+from fcfg.sampling import SOLVERS, Plan, Trajectory, integrate
+from place import anywhere
+from refusal import refused
+from worlds import RULES, MixtureNetwork, mixture_faces, mixture_pipeline
+
+pytestmark = anywhere
+
+ALL = [
+    Guidance.none(),
+    *RULES,
+    Guidance.contrast(1.5),
+    Guidance.parse("fcontrast:smiling=2,male=1.5,young=1"),
+    Guidance.cfg(2.0).replace(stop=0.7),
+]
+SAMPLING = [f"{solver} karras {steps}" for solver in SOLVERS for steps in (1, 2, 7)]
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> CounterfactualPipeline:
+    return mixture_pipeline()
+
+
+def flip(column: np.ndarray) -> np.ndarray:
+    return 1 - column
+
+
+def ask(
+    pipeline: CounterfactualPipeline, n: int = 3, do: Any = None, **options: Any
+) -> tuple[Tensor, Counterfactual]:
+    faces, attributes = mixture_faces(pipeline, n)
+    options = {"sampling": "dpm-2m karras 7", "anchor": True} | options
+    question = {"smiling": flip} if do is None else do
+    return faces, pipeline.counterfactual(faces, attributes, question, **options)
+
+
+@pytest.mark.parametrize("sampling", SAMPLING)
+@pytest.mark.parametrize("guidance", ALL, ids=repr)
+def test_the_factual_attributes_give_the_image_back(
+    pipeline: CounterfactualPipeline, guidance: Guidance, sampling: str
+) -> None:
+    """Not only where the pipeline knows that nothing changes: all steps lead there."""
+    faces, attributes = mixture_faces(pipeline, 3)
+    abduction = pipeline.abduct(faces, attributes, sampling=sampling)
+    action = pipeline.act(attributes, {"smiling": attributes["smiling"]}, keys=abduction.keys)
+    states: list[Tensor] = []
+    pair = pipeline.predict(
+        abduction,
+        action,
+        guidance,
+        anchor=True,
+        on_step=lambda record: states.append(record.trajectory.x),
+    )
+    assert abduction.path is not None
+    torch.testing.assert_close(states[-1].cpu(), faces, atol=1e-9, rtol=0)
+    for state, expected in zip(states, abduction.path.states.flip(0)[1:], strict=True):
+        torch.testing.assert_close(state.cpu(), expected, atol=1e-8, rtol=1e-8)
+    assert torch.equal(pair.images, faces)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_unguided_it_tends_to_the_plain_prediction(
+    pipeline: CounterfactualPipeline, solver: str
+) -> None:
+    gaps = []
+    for steps in (10, 40, 160):
+        sampling = f"{solver} uniform {steps}"
+        _, anchored = ask(pipeline, guidance=Guidance.none(), sampling=sampling)
+        _, plain = ask(pipeline, guidance=Guidance.none(), sampling=sampling, anchor=False)
+        gaps.append((anchored.images - plain.images).abs().max().item())
+    if solver == "bdia":  # which inverts exactly: the bracket is rounding alone
+        assert max(gaps) < 1e-6
+    else:
+        assert gaps[1] < 0.5 * gaps[0]
+        assert gaps[2] < 0.5 * gaps[1]
+
+
+@pytest.mark.parametrize("guidance", ALL, ids=repr)
+def test_two_branches_in_one_batch_give_the_same(
+    pipeline: CounterfactualPipeline, guidance: Guidance
+) -> None:
+    """The definition, literally: path and counterfactual in one batch, step by step."""
+    faces, attributes = mixture_faces(pipeline, 3)
+    do = {"smiling": 1 - attributes["smiling"]}
+    anchored = guidance.replace(anchor=True)
+    pair = pipeline.counterfactual(
+        faces, attributes, do, guidance=anchored, sampling="dpm-2m karras 7"
+    )
+    path, denoiser = pair.abduction.path, pipeline.denoiser
+    assert path is not None
+    both = {name: np.concatenate([attributes[name], pair.attributes[name]]) for name in attributes}
+    factual = {name: np.concatenate([column, column]) for name, column in attributes.items()}
+    times = pair.abduction.times[::-1]
+    partition = guidance.partition(pipeline.graph, ["smiling"])
+    table = guidance.table(partition, times, denoiser.schedule)
+    groups = Partition({group: partition[group] for group in table.groups})
+    keep = torch.tensor(groups.mask(pipeline.space.names), dtype=torch.bool)
+    keep = keep.view(len(table.groups), 3).to(denoiser.device)
+    predictor = guidance.predictor(
+        denoiser, denoiser.condition(both), denoiser.condition(factual), keep
+    )
+    states = [state.to(denoiser.device) for state in path.states.flip(0)]
+    start = Trajectory(torch.cat([states[0], states[0]]))
+    plan = Plan.build(
+        denoiser.schedule,
+        times,
+        weights=table.weights,
+        guided=table.guided,
+        device=denoiser.device,
+        dtype=torch.float64,
+    )
+    solver, x = pair.abduction.solver, start
+    predictor_state, state = predictor.init(x.x), solver.init(x)
+    with torch.no_grad():
+        for step, truth in zip(plan, states[1:], strict=True):
+            x, predictor_state, state = solver.step(predictor, x, step, predictor_state, state)
+            own, other = x.x.chunk(2)
+            x = Trajectory(torch.cat([truth, other + truth - own]))
+    torch.testing.assert_close(pair.trajectory.x, x.x.chunk(2)[1].cpu(), atol=1e-9, rtol=0)
+
+
+def rows_and_answer(pipeline: CounterfactualPipeline, question: Any) -> tuple[int, Counterfactual]:
+    network = pipeline.denoiser.network
+    assert isinstance(network, MixtureNetwork)
+    before = network.rows
+    pair = question()
+    return network.rows - before, pair
+
+
+@pytest.mark.parametrize(
+    ("guidance", "rows"),
+    [
+        ("none", 2 * 7 + 1),
+        ("contrast:1.5", 3 * 7 + 1),
+        ("cfg:1.5", 4 * 7 + 1),
+        ("apg:1.5", 4 * 7 + 1),
+        ("fcfg:affected=2,invariant=1.2", 7 * 7),
+    ],
+)
+def test_evaluations_are_shared_and_counted(
+    pipeline: CounterfactualPipeline, guidance: str, rows: int
+) -> None:
+    """What the abduction evaluated is not evaluated again, and every row is counted."""
+    n = 2
+    spent, pair = rows_and_answer(
+        pipeline, lambda: ask(pipeline, n, guidance=Guidance.parse(guidance))[1]
+    )
+    assert spent == n * rows
+    assert pair.evaluations == rows
+    again, second = rows_and_answer(
+        pipeline, lambda: pipeline.predict(pair.abduction, pair.action, pair.guidance)
+    )
+    assert again == n * 7 * (len(pair.partition.names) + 1 if guidance != "none" else 1)
+    assert second.evaluations == rows
+    assert torch.equal(second.images, pair.images)
+
+
+def test_a_sweep_that_reuses_the_factual_branch_equals_one_that_does_not(
+    pipeline: CounterfactualPipeline,
+) -> None:
+    faces, attributes = mixture_faces(pipeline, 3)
+    abduction = pipeline.abduct(faces, attributes, sampling="ddim uniform 6")
+    for name in ("smiling", "male", "young"):
+        for guidance in ALL:
+            action = pipeline.act(attributes, {name: flip}, keys=abduction.keys)
+            shared = pipeline.predict(abduction, action, guidance, anchor=True)
+            alone = pipeline.counterfactual(
+                *(faces, attributes, {name: flip}),
+                guidance=guidance,
+                sampling="ddim uniform 6",
+                anchor=True,
+            )
+            assert torch.equal(shared.images, alone.images)
+            assert len(abduction.anchors) == 1  # the last one, so that memory is bounded
+
+
+@pytest.mark.parametrize("guidance", ALL, ids=repr)
+def test_the_batch_size_does_not_matter(
+    pipeline: CounterfactualPipeline, guidance: Guidance
+) -> None:
+    _, whole = ask(pipeline, 5, guidance=guidance)
+    _, split = ask(pipeline, 5, guidance=guidance, batch_size=5)
+    torch.testing.assert_close(split.images, whole.images, atol=1e-9, rtol=0)
+    assert split.correction is not None
+    assert whole.correction is not None
+    torch.testing.assert_close(split.correction, whole.correction)
+
+
+def test_a_reversal_is_anchored_on_the_path_of_the_counterfactual(
+    pipeline: CounterfactualPipeline,
+) -> None:
+    _, pair = ask(pipeline, guidance=Guidance.cfg(2.0))
+    back = pipeline.reverse(pair)
+    own = pipeline.counterfactual(
+        pair.images,
+        pair.attributes,
+        {"smiling": pair.abduction.attributes["smiling"]},
+        guidance=pair.guidance,
+        sampling="dpm-2m karras 7",
+    )
+    assert torch.equal(back.images, own.images)
+    assert back.correction is not None
+
+
+def test_contrast_needs_no_weight_for_what_stays_put(pipeline: CounterfactualPipeline) -> None:
+    """Weight 1 is the plain model; two groups and one give the same answer."""
+    plain: dict[str, Any] = {"anchor": False, "sampling": "ddim uniform 10"}
+    _, one = ask(pipeline, guidance=Guidance.contrast(1.0), **plain)
+    _, none = ask(pipeline, guidance=Guidance.none(), **plain)
+    torch.testing.assert_close(one.images, none.images, atol=1e-10, rtol=0)
+    _, whole = ask(pipeline, guidance=Guidance.contrast(2.0), **plain)
+    for invariant in (0.0, 5.0):
+        rule = Guidance.parse(f"fcontrast:affected=2,invariant={invariant}")
+        _, split = ask(pipeline, guidance=rule, **plain)
+        torch.testing.assert_close(split.images, whole.images, atol=1e-10, rtol=0)
+
+
+def test_contrast_is_its_formula(pipeline: CounterfactualPipeline) -> None:
+    denoiser = pipeline.denoiser
+    x, attributes = mixture_faces(pipeline, 3)
+    changed = attributes | {"smiling": 1 - attributes["smiling"]}
+    factual, counterfactual = denoiser.condition(attributes), denoiser.condition(changed)
+    keep = torch.ones(1, 3, dtype=torch.bool, device=denoiser.device)
+    guidance = Guidance.contrast(1.7)
+    x = x.to(denoiser.device)
+    table = guidance.table(Partition.single(pipeline.graph), (500, 0), denoiser.schedule)
+    plan = Plan.build(
+        denoiser.schedule,
+        (500, 0),
+        weights=table.weights,
+        guided=table.guided,
+        device=denoiser.device,
+        dtype=torch.float64,
+    )
+    (step,) = plan
+    predictor = guidance.predictor(denoiser, counterfactual, factual, keep)
+    prediction, _ = predictor.predict(x, step, predictor.init(x))
+    t = step.t.expand(3)
+    towards, own = denoiser(x, t, counterfactual), denoiser(x, t, factual)
+    torch.testing.assert_close(prediction.clean, towards + 0.7 * (towards - own))
+    cfg = GuidedPredictor(denoiser, counterfactual, keep, CFG(), factual)
+    same, _ = cfg.predict(x, step, ())
+    assert torch.equal(same.clean, prediction.clean)
+
+
+def test_the_default_is_anchored_except_for_the_paper(pipeline: CounterfactualPipeline) -> None:
+    faces, attributes = mixture_faces(pipeline, 2)
+    abduction = pipeline.abduct(faces, attributes, sampling="ddim uniform 5")
+    action = pipeline.act(attributes, {"smiling": 1}, keys=abduction.keys)
+    assert pipeline.predict(abduction, action).guidance.anchor
+    assert not pipeline.predict(abduction, action, Guidance.cfg(2.0)).guidance.anchor
+    bare = pipeline.abduct(faces, attributes, sampling="ddim uniform 5", anchor=False)
+    assert bare.path is None
+    assert pipeline.predict(bare, action).guidance == PAPER_GUIDANCE
+    with refused("anchor", "false with sampling='paper'"):
+        pipeline.predict(bare, action, anchor=True)
+    with refused("anchor", "false with sampling='paper'"):
+        pipeline.counterfactual(faces, attributes, {"smiling": 1}, sampling="paper", anchor=True)
+    assert pipeline.choose_guidance(["smiling"], sampling="paper") == PAPER_GUIDANCE
+    assert pipeline.abduct(faces, attributes, sampling="paper").path is None
+
+
+def test_early_stopping_is_not_anchored() -> None:
+    with refused("guidance option tolerance", "0 with anchor=true"):
+        Guidance.cfg(2.0).replace(tolerance=0.01, anchor=True)
+
+
+def test_a_solver_that_evaluates_elsewhere_shares_nothing(
+    pipeline: CounterfactualPipeline,
+) -> None:
+    """Fixed-point abduction evaluates at its iterates, so the factual branch takes all rows."""
+    _, pair = ask(pipeline, guidance=Guidance.none(), sampling="fixed-point:2 uniform 6")
+    assert pair.abduction.path is not None
+    assert pair.abduction.path.noises is None
+    assert pair.evaluations == 2 * 6 + 6 + 6
+
+
+def test_corrections_are_added_after_each_step(pipeline: CounterfactualPipeline) -> None:
+    faces, attributes = mixture_faces(pipeline, 2)
+    denoiser = pipeline.denoiser
+    predictor = Guidance.none().predictor(
+        denoiser,
+        denoiser.condition(attributes),
+        denoiser.condition(attributes),
+        torch.zeros(0, 3, dtype=torch.bool),
+    )
+    plan = Plan.build(
+        denoiser.schedule, (0, 500, 1000), device=denoiser.device, dtype=torch.float64
+    )
+    start = Trajectory(faces.to(denoiser.device))
+    corrections = torch.ones(2, *start.x.shape, dtype=torch.float64, device=denoiser.device)
+    seen: list[Tensor] = []
+    with torch.no_grad():
+        solver = SOLVERS["ddim"]()
+        first = integrate(
+            predictor,
+            start,
+            Plan.build(denoiser.schedule, (0, 500), device=denoiser.device, dtype=torch.float64),
+            solver,
+        )
+        integrate(
+            *(predictor, start, plan, solver),
+            lambda record: seen.append(record.trajectory.x),
+            corrections,
+        )
+    torch.testing.assert_close(seen[0], first.x + 1)
