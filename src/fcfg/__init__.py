@@ -57,7 +57,8 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 # Rooms that can be used after a plain import, such as fcfg.datasets.
 _ROOMS = (
-    *("bench", "calibration", "causal", "datasets", "diffusion", "evaluation", "generation"),
+    *("bench", "calibration", "causal", "datasets", "diagnosis", "diffusion", "evaluation"),
+    "generation",
     *("guidance", "judge", "metrics", "pipeline", "reports", "sampling", "sheet", "support"),
     "training",
 )

@@ -80,7 +80,9 @@ def calibrate(
         batch_size: Largest number of network rows per call.
         on_progress: Callback invoked with the share that is done.
     """
-    space, judge, chosen = pipeline.space, judge_of(pipeline), as_sampling(sampling)
+    space, judge = pipeline.space, judge_of(pipeline)
+    check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
+    chosen = as_sampling(sampling, PRESETS["anchored" if guidance.anchor else "default"])
     rule, grid = _checked(guidance, chosen, weights, space)
     x = read_images(images, channels=pipeline.denoiser.channels, size=pipeline.denoiser.size)
     table, keys = space.parse(attributes), image_keys(x)
@@ -151,7 +153,6 @@ def _checked(
     guidance: Guidance, sampling: SamplingConfig, weights: Sequence[float], space: AttributeSpace
 ) -> tuple[Guidance, list[float]]:
     """Return the guidance with the searched weight at 1, and the weights to measure."""
-    check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
     rule = Guidance.parse(repr(guidance))  # refuses functions, which a file cannot hold
     if rule.anchor and sampling == PRESETS["paper"]:
         raise InputError(

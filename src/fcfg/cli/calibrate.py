@@ -90,11 +90,12 @@ def calibrate(
     from fcfg.guidance import Guidance
     from fcfg.pipeline.checkpoint import load, shipped
     from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE
-    from fcfg.sampling import as_sampling
+    from fcfg.sampling import PRESETS, as_sampling
     from fcfg.support.outputs import make_folder
 
     rule = DEFAULT_GUIDANCE if guidance is None else Guidance.parse(guidance)
-    chosen, target = as_sampling(sampling), chosen_device(device)
+    chosen = as_sampling(sampling, PRESETS["anchored" if rule.anchor else "default"])
+    target = chosen_device(device)
     grid = _numbers(weights) if weights else WEIGHTS
     pipeline = load(model).to(target).prepare(precision)
     judge_of(pipeline)  # refuses a model without a judge before images are read
