@@ -11,13 +11,11 @@ towards the image, ``gate`` weakens them where the two clean images differ.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +202,7 @@ def main(words: list[str]) -> None:
             summary = summarise(evaluation.run(), resamples=200)
         real = real or {name: e.to_json() for name, e in summary.real.items()}
         new = [row(sampling, kind, cell) for cell in summary.cells.values()]
-        asked = {text for text in guidance}
+        asked = set(guidance)
         rows += [each for each in new if each["guidance"] in asked]
         print(f"{sampling} {kind} {time.perf_counter() - start:.0f} s", flush=True)
         for each in new:

@@ -39,7 +39,7 @@ class Experiment(BaseModel):
     drawn worlds are not balanced."""
     steps: int = Field(default=_DEFAULT.steps, ge=1, le=10**6)  #: 1,000 in the paper
     solver: str = str(_DEFAULT.solver)  #: as text; DDIM in the paper
-    grid: str = _DEFAULT.grid  #: spacing of the steps: 'uniform', 'log-snr' or 'karras'
+    grid: str = _DEFAULT.grid  #: spacing of the steps, see :mod:`fcfg.sampling.grids`
     reverse: bool = True  #: whether to reverse counterfactuals and measure the error
     composition: bool = True  #: whether to ask the null intervention, too
     cycles: int = Field(default=1, ge=1, le=1000)
