@@ -19,7 +19,8 @@ from fcfg.evaluation.subset import draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import Calibration, with_weights
-from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import digest_of, stream_seed

@@ -89,7 +89,7 @@ def calibrate(
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
     from fcfg.pipeline.checkpoint import load, shipped
-    from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE
+    from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
     from fcfg.sampling import PRESETS, as_sampling
     from fcfg.support.outputs import make_folder
 
