@@ -389,8 +389,8 @@ class CounterfactualPipeline:
             on_step=on_step,
         )
         warn_of_broken(end.x, guidance)
-        size_of_anchor = None if anchor is None else anchor.size
-        return Counterfactual(end, abduction, action, partition, guidance, size_of_anchor)
+        size = None if anchor is None else anchor.size
+        return Counterfactual(end, abduction, action, partition, guidance, size)
 
     def _replaying(self, solver: AbstractSolver) -> AbstractSolver:
         return solver if self._recorder is None else self._recorder.replaying(solver)
