@@ -54,7 +54,7 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 # Rooms that can be used after a plain import, such as fcfg.datasets.
 _ROOMS = (
     *("bench", "causal", "datasets", "diffusion", "evaluation", "generation", "guidance", "judge"),
-    *("metrics", "pipeline", "reports", "sampling", "sheet", "support", "training"),
+    *("metrics", "pipeline", "reports", "sampling", "sheet", "support", "training", "trust"),
 )
 
 __all__ = [

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import stat
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -28,7 +29,9 @@ from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
 from fcfg.judge import AttributeJudge
+from fcfg.pipeline import thresholds
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.thresholds import Thresholds
 from fcfg.support.config_files import parse_json, read_text
 from fcfg.support.errors import InputError, check_among, check_is
 from fcfg.support.files import write_atomically
@@ -128,6 +131,10 @@ def save(
         for part, data in contents.items():
             write_atomically(folder / config.files[part], data)
         write_atomically(folder / _CONFIG, described)
+        if pipeline.thresholds is None:
+            (folder / thresholds.FILE).unlink(missing_ok=True)
+        else:
+            pipeline.thresholds.save(folder)
         for name in stale - set(config.files.values()):
             (folder / Path(name).name).unlink(missing_ok=True)
     except OSError as error:
@@ -175,6 +182,7 @@ def load(
             raise
         raise _refusal(folder, f"a {_CONFIG} that makes sense", error) from error
     pipeline.folder = folder
+    pipeline.thresholds = _thresholds(folder, pipeline)
     return pipeline
 
 
@@ -222,6 +230,21 @@ def _build(
     denoiser.eval()
     reader = None if judge is None else AttributeJudge(judge, space, config.factors).eval()
     return CounterfactualPipeline(denoiser, scm, judge=reader, provenance=config.provenance)
+
+
+def _thresholds(folder: Path, pipeline: CounterfactualPipeline) -> Thresholds | None:
+    """Return the thresholds of a model, if it has some; ignore those of other weights."""
+    if not (folder / thresholds.FILE).exists():
+        return None
+    found = Thresholds.read(folder)
+    if found.model == thresholds.digest_for_trust(pipeline.denoiser, pipeline.judge):
+        return found
+    warnings.warn(
+        f"thresholds {folder / thresholds.FILE}: made for other weights than those of the model, "
+        "and ignored; measure them again",
+        stacklevel=3,
+    )
+    return None
 
 
 def replaced_files(folder: Path) -> set[str]:

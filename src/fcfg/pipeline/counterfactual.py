@@ -27,6 +27,7 @@ from fcfg.guidance import Guidance, WeightTable
 from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
+from fcfg.pipeline.thresholds import Thresholds
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
 from fcfg.sampling import (
     PRESETS,
@@ -82,6 +83,7 @@ class CounterfactualPipeline:
         self.judge = judge
         self.provenance = dict(provenance or {})
         self.folder: FilePath | None = None  #: folder that :func:`fcfg.load` read
+        self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
         self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None
 

@@ -21,18 +21,25 @@ def hex_digest(data: bytes | str, size: int = 16) -> str:
     return hashlib.blake2b(data, digest_size=size).hexdigest()
 
 
-def digest_of(*modules: nn.Module) -> str:
+def digest_of(*modules: nn.Module, half: bool = False) -> str:
     """Return a short digest of the weights of networks.
 
     >>> from torch import nn
     >>> digest_of(nn.Linear(1, 1)) == digest_of(nn.Linear(1, 1))
     False
+
+    Args:
+        *modules: The networks.
+        half: Whether to round to float16 first, so that a model has the digest of the one that it
+            is after being stored so.
     """
     total = hashlib.sha256()
     for module in modules:
         for name, tensor in module.state_dict().items():
             total.update(f"{name} {tuple(tensor.shape)} ".encode())
-            total.update(tensor.detach().cpu().double().contiguous().numpy().tobytes())
+            numbers = tensor.detach().cpu()
+            numbers = numbers.half() if half else numbers.double()
+            total.update(numbers.contiguous().numpy().tobytes())
     return total.hexdigest()[:12]
 
 

@@ -1,0 +1,41 @@
+"""Reasons not to believe a counterfactual, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_KINDS = {
+    "loss": "off the manifold",
+    "residual": "the inversion does not settle",
+    "correction": "the way back errs more than on validation images",
+    "composition": "the picture itself is not reproduced",
+    "given": "the judge does not read {name}={given} in the picture",
+    "asked": "the judge does not read {name}={asked}",
+    "moved": "{name} changes as well",
+}
+
+
+def reasons(
+    signals: Mapping[str, float | None],
+    limits: Mapping[str, float],
+    factual: Mapping[str, object],
+    counterfactual: Mapping[str, object],
+) -> list[str]:
+    """Return why an image should not be believed: each kind of signal above its limit, once.
+
+    >>> reasons({"asked smiling": 5.0}, {"asked smiling": 3.0}, {"smiling": 0}, {"smiling": 1})
+    ['the judge does not read smiling=1']
+
+    Args:
+        signals: Signals of the image, see :mod:`fcfg.trust.signals`; None if not finite.
+        limits: The largest ordinary values.
+        factual: Factual attributes of the image.
+        counterfactual: Its counterfactual attributes.
+    """
+    found: list[str] = []
+    for signal, value in signals.items():
+        kind, _, name = signal.partition(" ")
+        if signal in limits and (value is None or value > limits[signal]):
+            given, asked = factual.get(name), counterfactual.get(name)
+            found.append(_KINDS[kind].format(name=name, given=given, asked=asked))
+    return list(dict.fromkeys(found))
