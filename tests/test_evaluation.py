@@ -796,6 +796,8 @@ def blocks(language: str) -> list[str]:
 
 def test_every_field_of_a_result_file_is_documented(whole: Result) -> None:
     entries = [whole.header, whole.real[NAMES[0]], whole.rows[-1], whole.distances[0]]
+    entries += [{"kind": "run", "cycles": 10}, {"kind": "row", "repeated": None}]
+    entries += whole.minimality.values()
     schema = PAGE.split("## Result files")[1]
     for entry in entries:
         section = schema.split(f"**`{entry['kind']}`**")[1].split("\n**`")[0]

@@ -153,7 +153,7 @@ def test_rule_and_solver_can_be_named_on_the_command_line(tmp_path: Path, capsys
 def test_a_rule_that_is_not_registered_has_no_text() -> None:
     with refused(
         "guidance 'late:3'",
-        "a rule among 'apg', 'fapg', 'cfg', 'fcfg', 'cfg++', 'fcfg++', a colon",
+        "a rule among 'apg', 'fapg', 'cfg', 'fcfg', 'cfg++', 'fcfg++', 'contrast', 'fcontrast'",
     ):
         Guidance.parse("late:3")
 
@@ -166,7 +166,7 @@ def named(rule_name: object) -> type[AbstractRule]:
 def test_a_name_that_means_something_else_is_refused(name: object) -> None:
     with refused("rule Other", "name"):
         register_rule(named(name))
-    assert set(RULES) == {"cfg", "cfg++", "apg"}
+    assert set(RULES) == {"cfg", "cfg++", "apg", "contrast"}
 
 
 @pytest.mark.usefixtures("registered")

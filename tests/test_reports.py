@@ -241,7 +241,7 @@ def test_answers_that_are_nearer_to_any_other_image_fail(few: Summary) -> None:
         key: replace(cell, reversal_mae=apart.scaled(9)) if key[1] != "none" else cell
         for key, cell in few.cells.items()
     }
-    assert failures(replace(few, cells=guided, composition=None)) == []  # only what is unguided
+    assert failures(replace(few, cells=guided, compositions={})) == []  # only what is unguided
 
 
 def test_a_model_that_does_nothing_without_guidance_fails(few: Summary) -> None:
@@ -610,7 +610,7 @@ def test_what_is_missing_says_why(few: Summary, tmp_path: Path) -> None:
     assert "No reversibility: not requested." in missing_notes(short)
     bare = {"title": "", "commit": None, "command": "", "environment": {}}
     model = short.header["model"] | {"provenance": None}
-    unknown = replace(short, header=short.header | bare | {"model": model}, composition=None)
+    unknown = replace(short, header=short.header | bare | {"model": model}, compositions={})
     result = read_results(tmp_path)
     text = build_page(unknown, make_figures(unknown, result))
     for said in ("not recorded", "unknown", "unknown hardware", "one setting"):

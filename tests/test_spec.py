@@ -51,6 +51,8 @@ def test_the_text_form_parses_back(rule: str, weight: float, weights: dict, opti
     ("guidance", "text"),
     [
         (Guidance.none(), "none"),
+        (Guidance.none().replace(anchor=True), "none;anchor=true"),
+        (Guidance.contrast(1.5).replace(anchor=True), "contrast:1.5;anchor=true"),
         (Guidance.cfg(3), "cfg:3.0"),
         (Guidance.cfg(np.float64(3)), "cfg:3.0"),
         (Guidance.fcfg(affected=3.0, invariant=1.2), "fcfg:affected=3.0,invariant=1.2"),
@@ -108,7 +110,7 @@ def test_a_name_makes_its_rule() -> None:
         (lambda: Guidance.parse("fcfgpp:a=0.02"), "guidance", ["did you mean 'fcfg++'?"]),
         (lambda: Guidance.fcfg(), "guidance fcfg", ["a weight for every group"]),
         (lambda: Guidance.cfg(1).replace(eta=0.5), "guidance cfg", ["'start', 'stop'", "'eta'"]),
-        (lambda: Guidance.none().replace(start=0.5), "guidance none", ["leave it out"]),
+        (lambda: Guidance.none().replace(start=0.5), "guidance none", ["among 'anchor'"]),
         (lambda: Guidance.apg(1).replace(raduis=1), "guidance apg", ["did you mean 'radius'?"]),
         (lambda: Guidance.apg(1).replace(eta=2), "option eta", ["0 to 1"]),
         (lambda: Guidance.apg(1).replace(momentum=-1), "option momentum", ["between -1 and 1"]),

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from PIL import Image
 
+import diagnosis_tables
 import hero
 import portraits_figure
 import reproduction_tables
@@ -35,6 +36,7 @@ MODELS = "src/fcfg/pipeline/models"
 #: The sections of every page, in any order.
 PAGES: dict[str, tuple[str, ...]] = {
     "README.md": ("portraits-brief",),
+    "docs/diagnose.md": ("diagnosis/portraits", "diagnosis/portraits-causal"),
     "docs/own-data.md": ("shapes-weights",),
     "docs/reproduction.md": ("claims", "real-faces", "portraits-brief", "radiographs-brief"),
     "docs/results-celeba.md": ("reproduction/celeba-hq", "reversibility"),
@@ -72,6 +74,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
 #: Sections named KIND/NAME, by kind.
 KINDS: dict[str, Callable[[str], str]] = {
     "bench": speed_tables.bench,  # docs/results/bench-NAME.csv
+    "diagnosis": diagnosis_tables.section,  # docs/results/diagnosis-NAME.json
     "recorded-steps": speed_tables.recorded_steps,  # docs/results/recorded-steps-NAME.json
     "reproduction": reproduction_tables.part,  # all results on the data set NAME
     "solvers": solver_tables.study,  # docs/results/solvers-NAME.json

@@ -16,6 +16,7 @@ from fcfg.support.moved import MOVED, install
 from fcfg.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from fcfg.calibration import calibrate
     from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
     from fcfg.causal.graph import CausalGraph, Partition
     from fcfg.causal.scm import StructuralCausalModel
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fcfg.diffusion.schedule import NoiseSchedule
     from fcfg.guidance import Guidance
     from fcfg.judge import AttributeJudge, Reading
+    from fcfg.pipeline.calibration import Calibration
     from fcfg.pipeline.checkpoint import load, save
     from fcfg.pipeline.counterfactual import CounterfactualPipeline
     from fcfg.pipeline.records import Abduction, Action, Counterfactual
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from fcfg.support.images import to_pictures
 
 _NAMES = {
+    "calibration": ("calibrate",),
     "causal.attributes": ("AttributeSpace", "Binary", "Categorical", "Continuous"),
     "causal.graph": ("CausalGraph", "Partition"),
     "causal.scm": ("StructuralCausalModel",),
@@ -42,6 +45,7 @@ _NAMES = {
     "diffusion.schedule": ("NoiseSchedule",),
     "guidance": ("Guidance",),
     "judge": ("AttributeJudge", "Reading"),
+    "pipeline.calibration": ("Calibration",),
     "pipeline.checkpoint": ("load", "save"),
     "pipeline.counterfactual": ("CounterfactualPipeline",),
     "pipeline.records": ("Abduction", "Action", "Counterfactual"),
@@ -53,8 +57,10 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 # Rooms that can be used after a plain import, such as fcfg.datasets.
 _ROOMS = (
-    *("bench", "causal", "datasets", "diffusion", "evaluation", "generation", "guidance", "judge"),
-    *("metrics", "pipeline", "reports", "sampling", "sheet", "support", "training", "trust"),
+    *("bench", "calibration", "causal", "datasets", "diagnosis", "diffusion", "evaluation"),
+    "generation",
+    *("guidance", "judge", "metrics", "pipeline", "reports", "sampling", "sheet", "support"),
+    *("training", "trust"),
 )
 
 __all__ = [
@@ -66,6 +72,7 @@ __all__ = [
     "AttributeJudge",
     "AttributeSpace",
     "Binary",
+    "Calibration",
     "Categorical",
     "CausalGraph",
     "Continuous",
@@ -86,6 +93,7 @@ __all__ = [
     "StructuralCausalModel",
     "UNet",
     "UNetConfig",
+    "calibrate",
     "load",
     "save",
     "to_pictures",

@@ -71,6 +71,13 @@ def evaluate(
         bool | None,
         typer.Option(help="Reverse counterfactuals, too; by default as the experiment says."),
     ] = None,
+    cycles: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Null interventions in a row, for repeated composition; 10 is customary.",
+        ),
+    ] = None,
     shard: Shard = "",
     batch_size: BatchSize = "auto",
     precision: Precision = "auto",
@@ -140,8 +147,8 @@ def evaluate(
             sampling or "default", quality=quality, solver=solver, grid=grid, steps=steps
         ).to_json()
     graph = read_graph(model) if model and experiment in OWN else None
-    changes = {"images": images, "seed": seed, "reverse": reverse, "anchor": anchor, **parts}
-    chosen = find_experiment(experiment, graph=graph, **changes)
+    changes = {"images": images, "seed": seed, "reverse": reverse, "cycles": cycles}
+    chosen = find_experiment(experiment, graph=graph, anchor=anchor, **changes, **parts)
     if show:
         print(to_yaml(chosen), end="")
         return

@@ -119,23 +119,26 @@ def generate(
     from fcfg.guidance import Guidance
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import PRECISIONS
-    from fcfg.sampling import combine_sampling
+    from fcfg.sampling import SamplingParts, combine_sampling
 
     part = chosen_shard(shard)
     prints = bool(shard) or part[0] == 0  # of several processes on one terminal, one prints
     rule = None if guidance is None else Guidance.parse(guidance)
     target = chosen_device(device)
-    chosen = combine_sampling(sampling, quality=quality, solver=solver, grid=grid, steps=steps)
+    parts: SamplingParts = {"quality": quality, "solver": solver, "grid": grid, "steps": steps}
+    asked = combine_sampling(sampling, **parts)
     check_among("precision", precision, PRECISIONS)
     pipeline = load(model).to(target).prepare(precision)
+    targets = parse_do(do, pipeline.space)
+    rule = pipeline.choose_guidance(targets, rule, anchor=anchor, sampling=asked)
+    default = pipeline.default_sampling(rule.anchor)
     size = model_pixels(pipeline).size
     request = Request(
         images,
         attributes,
-        parse_do(do, pipeline.space),
+        targets,
         rule,
-        sampling=chosen,
-        anchor=anchor,
+        sampling=combine_sampling(sampling, default=default, **parts),
         seed=seed,
         out=out,
         reverse=reverse,

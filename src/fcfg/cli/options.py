@@ -17,7 +17,8 @@ Solver: TypeAlias = Annotated[
     typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
 ]
 Grid: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="uniform|log-snr|karras", help="Spacing of the steps.")
+    str | None,
+    typer.Option(metavar="uniform|quadratic|log-snr|karras", help="Spacing of the steps."),
 ]
 Anchor: TypeAlias = Annotated[
     bool | None,

@@ -148,6 +148,7 @@ class Evaluation:
             "seed": experiment.seed,
             "continuous": experiment.continuous,
             "reverse": experiment.reverse,
+            **({"cycles": experiment.cycles} if experiment.cycles > 1 else {}),
             "threshold": THRESHOLD if self.subset.drawn is not None else None,
             "metrics": self.evaluators.about,
             "shard": list(self.shard),
@@ -314,7 +315,6 @@ class _Runner:
         attributes = {name: column[block.rows] for name, column in action.attributes.items()}
         action = replace(action, attributes=attributes)
         batch_size, cost = self.evaluation.batch_size, self.costs.rows(do, guidance)
-        reversed_images = None
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "counterfactual: NaN")  # refused below
             start = time.perf_counter()
@@ -328,12 +328,13 @@ class _Runner:
                 )
             seconds = (time.perf_counter() - start) / len(block.rows)
             _check_finite(pair.images, f"do({do}) under {guidance}", block.names)
-            if do and self.experiment.reverse:
+            back = pair
+            for _ in range(self.experiment.returns(do)):
                 with self._phase(block, up=1, down=cost) as on_step:
-                    back = self.pipeline.reverse(pair, batch_size=batch_size, on_step=on_step)
-                reversed_images = back.images.float()
-                subject = f"the reversal of do({do}) under {guidance}"
-                _check_finite(reversed_images, subject, block.names)
+                    back = self.pipeline.reverse(back, batch_size=batch_size, on_step=on_step)
+                subject = f"the {'reversal' if do else 'repetition'} of do({do}) under {guidance}"
+                _check_finite(back.images, subject, block.names)
+        reversed_images = None if back is pair else back.images.float()
         return Answer(pair, pair.images.float(), reversed_images, seconds)
 
     def _intervention(self, do: str) -> tuple[Action, Truth | None]:

@@ -39,9 +39,12 @@ class Experiment(BaseModel):
     drawn worlds are not balanced."""
     steps: int = Field(default=_DEFAULT.steps, ge=1, le=10**6)  #: 1,000 in the paper
     solver: str = str(_DEFAULT.solver)  #: as text; DDIM in the paper
-    grid: str = _DEFAULT.grid  #: spacing of the steps: 'uniform', 'log-snr' or 'karras'
+    grid: str = _DEFAULT.grid  #: spacing of the steps, see :mod:`fcfg.sampling.grids`
     reverse: bool = True  #: whether to reverse counterfactuals and measure the error
     composition: bool = True  #: whether to ask the null intervention, too
+    cycles: int = Field(default=1, ge=1, le=1000)
+    """Null interventions in a row, each on the answer to the last one. If there are several, they
+    are asked under every guidance, not only without."""
     fid: bool = False  #: whether to measure FID if its weights are found
     seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
     """Seed for choosing images, drawing targets and sampling the causal model."""
@@ -118,7 +121,15 @@ class Experiment(BaseModel):
     def questions(self) -> tuple[tuple[str, str], ...]:
         """Pairs of intervention and guidance, each once; the null intervention comes first."""
         pairs = [(do, text) for do in self.do for text in (*self.guidance, *self.also.get(do, ()))]
-        return tuple(dict.fromkeys([("", BASELINE)] * self.composition + pairs))
+        null = self.guidance if self.cycles > 1 else (BASELINE,)
+        return tuple(dict.fromkeys([("", text) for text in null] * self.composition + pairs))
+
+    def returns(self, do: str) -> int:
+        """Return how often an answer is inverted and predicted again, under factual attributes.
+
+        Once to reverse an intervention; for the null one, once for every cycle after the first.
+        """
+        return int(self.reverse) if do else self.cycles - 1
 
     @property
     def is_anchored(self) -> bool:
@@ -137,7 +148,7 @@ class Costs:
     def __init__(
         self, experiment: Experiment, graph: CausalGraph, schedule: NoiseSchedule
     ) -> None:
-        self._reverse, self._graph, self._schedule = experiment.reverse, graph, schedule
+        self._returns, self._graph, self._schedule = experiment.returns, graph, schedule
         self._times = experiment.sampling.times(schedule)[::-1]
 
     def rows(self, do: str, guidance: str) -> int:
@@ -147,9 +158,9 @@ class Costs:
         return rule.table(groups, self._times, self._schedule).rows
 
     def total(self, do: str, guidance: str) -> int:
-        """Return the rows of a prediction and, if it is reversed, of the reversal."""
+        """Return the rows of a prediction, and of its reversal or its further cycles."""
         rows = self.rows(do, guidance)
-        return rows + (1 + rows if do and self._reverse else 0)
+        return rows + self._returns(do) * (1 + rows)
 
 
 def targets_of(do: str) -> tuple[str, ...]:

@@ -145,6 +145,7 @@ class Answer:
     counterfactual: Counterfactual
     images: Float[Tensor, "image channel height width"]
     reversed_images: Float[Tensor, "image channel height width"] | None
+    """After the reversal or, for the null intervention, after the last of several cycles."""
     seconds: float  #: time per image
 
 
@@ -202,7 +203,8 @@ def row_entries(
         answer.counterfactual.trajectory.spent,
         strict=True,
     )
-    for name, target, scores, change, reverse_error, true_error, evaluations in columns:
+    for name, target, scores, change, back_error, true_error, evaluations in columns:
+        is_repeated = not question[0] and back_error is not None
         yield {
             "kind": "row",
             "do": question[0],
@@ -211,7 +213,8 @@ def row_entries(
             "target": target,
             **scores,
             "change": change,
-            "reversal": reverse_error,
+            "reversal": None if is_repeated else back_error,
+            **({"repeated": back_error} if is_repeated else {}),
             "truth": true_error,
             "evaluations": evaluations,
             "seconds": round(answer.seconds, 4),

@@ -85,6 +85,9 @@ METRICS: dict[str, Metric] = {
             *("reversal_lpips", "LPIPS", 3, "LPIPS", None, "reversibility", "LPIPS"),
             paper="lpips",
         ),
+        Metric("minimality", "minimality", 3, "CLD", None, "minimality", "CLD"),
+        Metric("repeated_mae", "MAE after all cycles", 3, _PIXELS),
+        Metric("repeated_lpips", "LPIPS after all cycles", 3, "LPIPS"),
         Metric("truth_mae", "MAE to the truth", 4, _PIXELS, None, "error to the truth", "MAE"),
         Metric(
             *("truth_changed", "error on changed pixels", 2, "of the change", None),

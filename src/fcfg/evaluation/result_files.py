@@ -12,6 +12,8 @@ the run; each further line is an entry with a ``kind``:
     null one.
 ``distance``
     A Fréchet distance between all counterfactuals of a setting and all factual images.
+``minimality``
+    The minimality of every counterfactual of a setting, which depends on all factual images.
 
 ``docs/evaluate.md`` describes every field.
 
@@ -63,6 +65,8 @@ class Result:
     real: dict[str, JSON] = field(repr=False)  #: by image
     distances: tuple[JSON, ...] = field(repr=False)
     folder: Path | None  #: folder of the run, which may hold pictures
+    minimality: dict[tuple[str, ...], JSON] = field(default_factory=dict, repr=False)
+    """By intervention and guidance."""
 
     @property
     def missing(self) -> int:
@@ -91,7 +95,7 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
             if entry.get("kind") == "run":
                 entry, space = checked_header(where, entry)
                 if not header:
-                    header, checks = entry, entry_checks(space)
+                    header, checks = entry, entry_checks(space, len(entry["images"]))
                     questions = {tuple(question) for question in header["questions"]}
                     images = set(header["images"])
                 check_same_run(file, entry, header)
@@ -100,9 +104,9 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
             kind = entry["kind"]
             key = tuple(entry[name] for name in KEYS[kind])
             is_known = (kind == "real" or key[:2] in questions) and (
-                kind == "distance" or entry["image"] in images
+                "image" not in KEYS[kind] or entry["image"] in images
             )
-            if not is_known or (kind != "distance" and key in entries[kind]):
+            if not is_known or ("image" in KEYS[kind] and key in entries[kind]):
                 names = ", ".join(map(repr, key))
                 raise InputError(
                     where,
@@ -124,6 +128,7 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
         {image: entry for (image,), entry in entries["real"].items()},
         tuple(entries["distance"].values()),
         path if path.is_dir() else None,
+        entries["minimality"],
     )
 
 

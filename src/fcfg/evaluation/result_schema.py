@@ -29,10 +29,11 @@ KEYS = {
     "real": ("image",),
     "row": ("do", "guidance", "image"),
     "distance": ("do", "guidance", "metric"),
+    "minimality": ("do", "guidance"),
 }
 #: Fields of headers that older files lack, and the values they imply.
 _HEADER_DEFAULTS: JSON = {"grid": "uniform", "continuous": "permuted"}
-_OPTIONAL = ("unrelated",)  # fields of other lines that older files lack
+_OPTIONAL = ("unrelated", "repeated")  # fields of other lines that some files lack
 _ROUNDING = 1e-5  # files keep six digits of a number
 
 #: Advice for a line that was changed or holds an illegal value.
@@ -45,11 +46,12 @@ _Problem: TypeAlias = tuple[str, str, object]  # the field, what was expected, w
 Check: TypeAlias = Callable[[str, Any], _Problem | None]
 
 
-def entry_checks(space: AttributeSpace) -> dict[str, dict[str, Check]]:
+def entry_checks(space: AttributeSpace, count: int) -> dict[str, dict[str, Check]]:
     """Return the check of every field, by kind of line.
 
     Args:
         space: Attributes of the run.
+        count: Number of its images.
     """
     values = _object({attribute.name: _legal_value(attribute) for attribute in space})
     scores = _object({attribute.name: _legal_score(attribute) for attribute in space})
@@ -66,11 +68,13 @@ def entry_checks(space: AttributeSpace) -> dict[str, dict[str, Check]]:
             **read,
             "change": distances,
             "reversal": _or_none(distances),
+            "repeated": _or_none(distances),
             "truth": _or_none(truth),
             "evaluations": _POSITIVE,
             "seconds": _AMOUNT,
         },
         "distance": {**keys["distance"], "value": _NUMBER, "n": _POSITIVE},
+        "minimality": {**keys["minimality"], "values": _shares(count)},
     }
 
 
@@ -144,6 +148,17 @@ def _check(expected: str, is_legal: Callable[[Any], bool]) -> Check:
 
 def _number(expected: str, low: float = -math.inf, high: float = math.inf) -> Check:
     return _check(expected, lambda value: _is_number(value, low, high))
+
+
+def _shares(count: int) -> Check:
+    return _check(
+        f"{count} numbers from 0 to 1, or null",
+        lambda value: (
+            isinstance(value, list)
+            and len(value) == count
+            and all(part is None or _is_number(part, 0, 1 + _ROUNDING) for part in value)
+        ),
+    )
 
 
 def _or_none(check: Check) -> Check:

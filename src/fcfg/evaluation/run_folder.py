@@ -1,4 +1,4 @@
-"""The folder of a run: result files of its shards, features of its images, Fréchet distances."""
+"""The folder of a run: result files of its shards, features, and what is computed from them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
+from fcfg.evaluation.minimality import minimality_entry
 from fcfg.evaluation.pictures import INDEX, remove_pictures
 from fcfg.evaluation.result_files import (
     Result,
@@ -88,12 +89,12 @@ class RunFolder:
             yield file, lines
 
     def completed(self, file: ResultFile) -> Result:
-        """Read the run; if all rows are there, add the Fréchet distances that are missing."""
+        """Read the run; if all rows are there, add what features give and is missing."""
         with single_writer(self.path, ".distances.lock", wait=True):
             result = read_results(self.path, unfinished=True)
-            distances = [] if result.missing else missing_distances(result, self.features)
-            if distances:
-                file.append(distances)
+            entries = [] if result.missing else missing_entries(result, self.features)
+            if entries:
+                file.append(entries)
                 result = read_results(self.path, unfinished=True)
         return result
 
@@ -144,9 +145,18 @@ class FeatureFiles:
         tensors = {name: torch.from_numpy(rows) for name, rows in features.items()}
         write_atomically(self._path(question, images[0]), to_bytes(tensors))
 
-    def read(self, question: Sequence[str]) -> dict[str, Float[np.ndarray, "image feature"]]:
-        """Return the features of all images, by network; empty if there are none."""
+    def read(
+        self, question: Sequence[str], images: Sequence[str], shards: int
+    ) -> dict[str, Float[np.ndarray, "image feature"]]:
+        """Return the features of all images of a run, by network; empty if some have none.
+
+        Args:
+            question: Intervention and guidance; empty for factual images.
+            images: Names of the images of the run, in its order.
+            shards: Number of shards; a block has every so many-th image.
+        """
         blocks: list[dict[str, torch.Tensor]] = []
+        first, order = {_digest((name,)): row for row, name in enumerate(images)}, list[int]()
         for path in sorted(self.folder.glob(f"{_digest(question)}-*.safetensors")):
             block = _load(path)
             if block is None or (blocks and _widths(block) != _widths(blocks[0])):
@@ -158,8 +168,12 @@ class FeatureFiles:
                     "command of the shard that wrote it computes it again",
                 )
             blocks.append(block)
-        names = blocks[0] if blocks else ()
-        return {name: torch.cat([block[name] for block in blocks]).numpy() for name in names}
+            start, count = first.get(path.stem.split("-")[1], -1), len(next(iter(block.values())))
+            order += range(start, start + shards * count, shards)
+        if sorted(order) != list(range(len(images))):
+            return {}
+        rows = torch.tensor(order).argsort()
+        return {name: torch.cat([b[name] for b in blocks])[rows].numpy() for name in blocks[0]}
 
     def remove(self) -> None:
         """Remove all features of a run, and their folder if it is empty then."""
@@ -197,8 +211,8 @@ def _digest(words: Sequence[str]) -> str:
     return hex_digest("\n".join(words), size=8)
 
 
-def missing_distances(result: Result, files: FeatureFiles) -> list[JSON]:
-    """Return the Fréchet distances of every question that are not in the result yet.
+def missing_entries(result: Result, files: FeatureFiles) -> list[JSON]:
+    """Return minimality and Fréchet distances of every question that are not in the result yet.
 
     A single image has none; nor has a question without the features of all images, such as those
     of a shard that was copied without them.
@@ -207,24 +221,29 @@ def missing_distances(result: Result, files: FeatureFiles) -> list[JSON]:
         result: A whole run.
         files: Features of its images.
     """
-    count = len(result.header["images"])
+    images, shards = result.header["images"], result.header["shard"][1]
     present = {(entry["do"], entry["guidance"], entry["metric"]) for entry in result.distances}
-    real = files.read(())
+    real = files.read((), images, shards)
     entries: list[JSON] = []
-    for do, guidance in result.header["questions"] if count > 1 else ():
-        for network, features in files.read((do, guidance)).items() if do else ():
-            metric, reference = _DISTANCES[network], real.get(network, features[:0])
-            is_whole = len(features) == len(reference) == count
-            if is_whole and (do, guidance, metric) not in present:
-                entries.append(
+    distances: list[JSON] = []
+    for do, guidance in result.header["questions"] if len(images) > 1 else ():
+        for network, features in files.read((do, guidance), images, shards).items() if do else ():
+            if network not in real:
+                continue
+            if network == "judge" and (do, guidance) not in result.minimality:
+                question = (do, guidance)
+                entries.append(minimality_entry(result, question, real[network], features))
+            metric = _DISTANCES[network]
+            if (do, guidance, metric) not in present:
+                distances.append(
                     {
                         "kind": "distance",
                         "do": do,
                         "guidance": guidance,
                         "metric": metric,
-                        "value": frechet_distance(features, reference),
-                        "n": count,
+                        "value": frechet_distance(features, real[network]),
+                        "n": len(images),
                         "reference": "the factual images of the run",
                     }
                 )
-    return entries
+    return entries + distances

@@ -76,16 +76,9 @@ def choose_subset(
     """
     space = pipeline.space
     space.check_known(experiment.targets, f"experiment '{experiment.name}'")
-    config = _data_of(pipeline, data)
+    config = find_data(pipeline, data)
     if isinstance(config, PortraitsData):
         return _drawn(space, experiment, config)
-    if config.path is None or not config.path.is_dir():
-        raise InputError(
-            f"data '{config.format}' of the model",
-            expected="the folder it was trained on",
-            got="none" if config.path is None else f"no folder {config.path}",
-            do="name the folder with --data DIR",
-        )
     balance = _balanced(space, experiment)
     splits = load_data(config, space, on_progress=on_progress)
     if _SPLIT not in splits:
@@ -106,8 +99,13 @@ def choose_subset(
     )
 
 
-def _data_of(pipeline: CounterfactualPipeline, data: Path | None) -> DataConfig:
-    """Return the data set that a model was trained on, and the folder it is in now."""
+def find_data(pipeline: CounterfactualPipeline, data: Path | None = None) -> DataConfig:
+    """Return the data set that a model was trained on, and the folder it is in now.
+
+    Args:
+        pipeline: The model; its provenance names the data set.
+        data: Folder of the data set, if it has moved since training.
+    """
     training = pipeline.provenance.get("training", {})
     try:
         config = TypeAdapter[DataConfig](DataConfig).validate_python(training.get("data"))
@@ -120,7 +118,15 @@ def _data_of(pipeline: CounterfactualPipeline, data: Path | None) -> DataConfig:
         ) from error
     if not isinstance(config, PortraitsData):
         folders = _folders(pipeline, config.path) if data is None else {"path": data.absolute()}
-        return config.model_copy(update=folders)
+        config = config.model_copy(update=folders)
+        if config.path is None or not config.path.is_dir():
+            raise InputError(
+                f"data '{config.format}' of the model",
+                expected="the folder it was trained on",
+                got="none" if config.path is None else f"no folder {config.path}",
+                do="name the folder with --data DIR",
+            )
+        return config
     if data is not None:
         raise InputError(
             "--data",

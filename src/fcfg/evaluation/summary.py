@@ -69,6 +69,10 @@ class Cell:
     change_lpips: Estimate | None = field(repr=False)
     reversal_mae: Estimate | None = field(repr=False)  #: from original image to reversal
     reversal_lpips: Estimate | None = field(repr=False)
+    repeated_mae: Estimate | None = field(repr=False)
+    """From original image to the last of several null interventions in a row."""
+    repeated_lpips: Estimate | None = field(repr=False)
+    minimality: Estimate | None = field(repr=False)  #: counterfactual latent divergence
     truth_mae: Estimate | None = field(repr=False)  #: to the true counterfactual
     truth_changed: Estimate | None = field(repr=False)
     """Error on the pixels that change in the truth, relative to that change: 1 if nothing was
@@ -96,12 +100,17 @@ class Summary:
     header: JSON = field(repr=False)
     space: AttributeSpace
     cells: dict[Key, Cell] = field(repr=False)  #: in the order of the header
-    composition: Cell | None = field(repr=False)  #: null intervention without guidance
+    compositions: dict[str, Cell] = field(repr=False)  #: null intervention, by guidance
     real: Estimates = field(repr=False)  #: effectiveness on the original images
     real_correlation: Estimates = field(repr=False)  #: of the judge's scores on them
     unrelated: Estimate | None = field(repr=False)
     """Mean absolute error between unrelated original images, if the run measured it."""
     n: int
+
+    @property
+    def composition(self) -> Cell | None:
+        """Null intervention without guidance."""
+        return self.compositions.get(BASELINE)
 
     @property
     def dos(self) -> tuple[str, ...]:
@@ -148,12 +157,12 @@ def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summar
         )
     builder = _Builder(result, Bootstrap(len(header["images"]), resamples=resamples, seed=seed))
     cells = {(do, guidance): builder.cell(do, guidance) for do, guidance in header["questions"]}
-    composition = cells.pop(("", BASELINE), None)
+    compositions = {text: cells.pop(("", text)) for do, text in [*cells] if not do}
     return Summary(
         header,
         builder.space,
         cells,
-        composition,
+        compositions,
         builder.real,
         builder.correlation(builder.factual, "attributes"),
         builder.unrelated(),
@@ -183,6 +192,7 @@ class _Builder:
             for entry in result.distances
             if entry["n"] >= MIN_IMAGES  # a distance between few images depends on their number
         }
+        self.minimality = result.minimality
         self.factual = [result.real[image] for image in self.images]
         self.real = self._effectiveness(self.factual, "attributes")
 
@@ -213,6 +223,9 @@ class _Builder:
             change_lpips=self._mean(rows, "change", "lpips"),
             reversal_mae=self._mean(rows, "reversal", "mae"),
             reversal_lpips=self._mean(rows, "reversal", "lpips"),
+            repeated_mae=self._mean(rows, "repeated", "mae"),
+            repeated_lpips=self._mean(rows, "repeated", "lpips"),
+            minimality=self._minimality(do, guidance),
             truth_mae=self._mean(rows, "truth", "mae"),
             truth_changed=self._truth_changed(rows),
             fd_judge=self.distances.get((do, guidance, "FD-judge")),
@@ -303,8 +316,14 @@ class _Builder:
         return estimates
 
     def _mean(self, rows: list[JSON], part: str, name: str) -> Estimate | None:
-        values = [None if row[part] is None else row[part][name] for row in rows]
+        values = [None if row.get(part) is None else row[part][name] for row in rows]
         return None if None in values else mean(np.array(values), self.bootstrap)
+
+    def _minimality(self, do: str, guidance: str) -> Estimate | None:
+        """Mean over the images that have one."""
+        values = np.array(self.minimality.get((do, guidance), {}).get("values", ()), np.float64)
+        known = np.isfinite(values)
+        return ratio(np.where(known, values, 0), known, self.bootstrap) if known.any() else None
 
     def _truth_changed(self, rows: list[JSON]) -> Estimate | None:
         if any(row["truth"] is None for row in rows):

@@ -74,7 +74,8 @@ class PreparedRequest:
     @property
     def sampling(self) -> SamplingConfig:
         """Solver, grid and steps."""
-        return as_sampling(self.request.sampling)
+        default = self.pipeline.default_sampling(self.guidance.anchor)
+        return as_sampling(self.request.sampling, default)
 
     @property
     def limits(self) -> dict[str, float]:

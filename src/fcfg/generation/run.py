@@ -102,7 +102,8 @@ def prepare(pipeline: CounterfactualPipeline, request: Request) -> PreparedReque
     guidance = pipeline.choose_guidance(
         do, request.guidance, anchor=request.anchor, sampling=request.sampling
     )
-    times = as_sampling(request.sampling).times(pipeline.denoiser.schedule)
+    sampling = as_sampling(request.sampling, pipeline.default_sampling(guidance.anchor))
+    times = sampling.times(pipeline.denoiser.schedule)
     partition = guidance.partition(pipeline.graph, do)
     table = guidance.table(partition, times[::-1], pipeline.denoiser.schedule)
     table.check_batch(request.batch_size)

@@ -10,6 +10,7 @@ from fcfg.metrics.effectiveness import (
 from fcfg.metrics.frechet import Inception, find_inception, frechet_distance
 from fcfg.metrics.intervals import Bootstrap, Estimate, mean, ratio
 from fcfg.metrics.lpips import LPIPS, find_lpips
+from fcfg.metrics.minimality import fifths, minimality
 from fcfg.metrics.pixels import PIXEL_RANGE, ImageErrors, image_errors, image_mae
 from fcfg.metrics.shift import amplification, attenuation, directions, level_scores, signed_shift
 from fcfg.metrics.weights import Missing
@@ -28,6 +29,7 @@ __all__ = [
     "auroc",
     "correlation",
     "directions",
+    "fifths",
     "find_inception",
     "find_lpips",
     "frechet_distance",
@@ -37,6 +39,7 @@ __all__ = [
     "macro_auroc",
     "mean",
     "mean_absolute_error",
+    "minimality",
     "ratio",
     "signed_shift",
 ]

@@ -94,14 +94,16 @@ def mean_absolute_error(values: ArrayLike, targets: ArrayLike, bootstrap: Bootst
     return mean(np.abs(predicted - target), bootstrap)
 
 
-def correlation(scores: ArrayLike, values: ArrayLike, bootstrap: Bootstrap) -> Estimate | None:
-    r"""Rank correlation of scores with values, from -1 to 1; None if either is constant.
+def correlation(
+    scores: ArrayLike, values: ArrayLike, bootstrap: Bootstrap, *, ranked: bool = True
+) -> Estimate | None:
+    r"""Correlation of scores with values, from -1 to 1; None if either is constant.
 
     .. math:: r = \frac{\sum_l \mathrm{cov}(s_l, v_l)}
         {\sqrt{\sum_l \mathrm{var}(s_l) \sum_l \mathrm{var}(v_l)}}
 
-    :math:`s_l` are the ranks of the scores, as in an AUROC. Unlike an AUROC it is meaningful for
-    few images and for attributes of every kind.
+    :math:`s_l` are the ranks of the scores, as in an AUROC, or the scores themselves. Unlike an
+    AUROC it is meaningful for few images and for attributes of every kind.
 
     >>> correlation([0.1, 0.1, 0.9], [0, 0, 1], Bootstrap(3)).value
     1.0
@@ -110,11 +112,13 @@ def correlation(scores: ArrayLike, values: ArrayLike, bootstrap: Bootstrap) -> E
         scores: Score of each image, (n,), or of each level, (n, levels).
         values: Values of the attribute, or indicators of its levels, in the same shape.
         bootstrap: Bootstrap over the same images.
+        ranked: Whether to replace scores by their ranks.
     """
     s, v = (np.asarray(c, dtype=np.float64).reshape(bootstrap.n, -1) for c in (scores, values))
     if any(np.ptp(columns, axis=0).max() == 0 for columns in (s, v)):
         return None
-    s, v = ((columns - columns.mean(axis=0)) / np.ptp(columns) for columns in (_ranks(s), v))
+    s = _ranks(s) if ranked else s
+    s, v = ((columns - columns.mean(axis=0)) / np.ptp(columns) for columns in (s, v))
     return bootstrap.estimate(lambda weights: _correlations(s, v, weights))
 
 

@@ -26,6 +26,7 @@ from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.guidance import Guidance, WeightTable
 from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
+from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
 from fcfg.pipeline.thresholds import Thresholds
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
@@ -35,10 +36,12 @@ from fcfg.sampling import (
     OnStep,
     Path,
     PathRecorder,
+    SamplingConfig,
     SamplingLike,
     SamplingParts,
     Trajectory,
     as_sampling,
+    combine_sampling,
     integrate,
     sampling_of,
 )
@@ -47,7 +50,7 @@ from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys, read_images
 
 #: Guidance of a model without a calibration, and that of the paper's sampling.
-DEFAULT_GUIDANCE = Guidance.parse("contrast:1.5;anchor=true")
+DEFAULT_GUIDANCE = Guidance.parse("cfg:1.5;anchor=true")
 PAPER_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
 
 
@@ -83,6 +86,7 @@ class CounterfactualPipeline:
         self.judge = judge
         self.provenance = dict(provenance or {})
         self.folder: FilePath | None = None  #: folder that :func:`fcfg.load` read
+        self.calibration: Calibration | None = None  #: chosen weights, the default guidance
         self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
         self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None
@@ -165,7 +169,7 @@ class CounterfactualPipeline:
                 see :meth:`choose_guidance`.
             sampling: Solver, grid and steps, such as 'dpm-2m karras 20'; 'paper' is 1,000 steps of
                 DDIM, and a number changes the steps of the default. See
-                :func:`fcfg.sampling.as_sampling`.
+                :func:`fcfg.sampling.as_sampling` and :meth:`default_sampling`.
             anchor: Whether to subtract the errors of the factual path, see
                 :mod:`fcfg.sampling.anchor`; by default as the guidance says.
             partition: Attributes of each group, for groups other than affected and invariant.
@@ -180,10 +184,11 @@ class CounterfactualPipeline:
         # Cheap checks come first, so that a bad question fails before hours of work.
         x, table = self._read(images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
-        chosen = sampling_of(sampling, deprecated)
-        times = chosen.times(self.denoiser.schedule)
         action = self.act(table, do, seed=seed, keys=keys)
-        guidance = self.choose_guidance(action.targets, guidance, anchor=anchor, sampling=chosen)
+        asked = combine_sampling(sampling, **deprecated)
+        guidance = self.choose_guidance(action.targets, guidance, anchor=anchor, sampling=asked)
+        chosen = sampling_of(sampling, deprecated, self.default_sampling(guidance.anchor))
+        times = chosen.times(self.denoiser.schedule)
         groups = self._groups(guidance, action, partition)
         self._weights(guidance, groups, times, batch_size)
         abduction = self._abduct(
@@ -220,9 +225,10 @@ class CounterfactualPipeline:
         """
         x, table = self._read(images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
-        chosen = sampling_of(sampling, deprecated)
+        asked = combine_sampling(sampling, **deprecated)
+        keep = asked != PRESETS["paper"] if anchor is None else anchor
+        chosen = sampling_of(sampling, deprecated, self.default_sampling(keep))
         times = chosen.times(self.denoiser.schedule)
-        keep = chosen != PRESETS["paper"] if anchor is None else anchor
         return self._abduct(x, table, keys, times, chosen.solver, keep, batch_size, on_step)
 
     def act(
@@ -324,8 +330,11 @@ class CounterfactualPipeline:
             sampling: Solver, grid and steps.
         """
         is_paper = as_sampling(sampling) == PRESETS["paper"]
-        if guidance is None:
-            guidance = PAPER_GUIDANCE if is_paper else DEFAULT_GUIDANCE
+        if guidance is None and is_paper:
+            guidance = PAPER_GUIDANCE
+        elif guidance is None:
+            known = self.calibration
+            guidance = DEFAULT_GUIDANCE if known is None else known.guidance(targets)
         check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
         if anchor is not None:
             guidance = guidance.replace(anchor=anchor)
@@ -337,6 +346,17 @@ class CounterfactualPipeline:
                 do="leave anchor out, or abduct with other sampling",
             )
         return guidance
+
+    def default_sampling(self, anchored: bool) -> SamplingConfig:
+        """Return the default solver, grid and steps: those of the calibration, if it fits.
+
+        Args:
+            anchored: Whether predictions are anchored, which takes fewer steps.
+        """
+        calibration = self.calibration
+        if calibration is not None and Guidance.parse(calibration.rule).anchor == anchored:
+            return as_sampling(calibration.sampling)
+        return PRESETS["anchored" if anchored else "default"]
 
     def _read(
         self, images: ImagesLike, attributes: Mapping[str, ArrayLike], *, any_size: bool

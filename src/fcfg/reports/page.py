@@ -19,7 +19,7 @@ from torch import Tensor
 from fcfg.evaluation.metric_table import METRICS, Metric, drift_metric, effectiveness
 from fcfg.evaluation.result_files import BASELINE, Result, read_results
 from fcfg.evaluation.summary import Cell, Summary, summarise
-from fcfg.metrics import MIN_IMAGES
+from fcfg.metrics import MIN_IMAGES, Estimate
 from fcfg.reports.bars import bar_panels
 from fcfg.reports.numbers import interval, listed, named, number, with_interval
 from fcfg.reports.rule_styles import Setting, palette_css, setting
@@ -151,6 +151,7 @@ def build_page(summary: Summary, figures: Figures) -> str:
         tables={do: _Table(summary, every, do) for do in summary.dos},
         in_words={do: in_words(summary, do) for do in summary.dos},
         composition=composition and with_interval(composition, METRICS["change_mae"].digits),
+        compositions=_compositions(summary),
         notes=missing_notes(summary),
         steps=steps_text(summary.header),
         costs=_costs(summary),
@@ -269,6 +270,20 @@ def _shown(entry: Entry) -> _Number:
         note=entry.note,
         is_delta=metric.name == "delta",
     )
+
+
+def _compositions(summary: Summary) -> list[tuple[Setting, list[str]]]:
+    """Errors of one and of all null interventions in a row, by setting; empty for single ones."""
+    names = ("change_mae", "repeated_mae", "change_lpips", "repeated_lpips")
+    cells = [cell for cell in summary.compositions.values() if cell.repeated_mae is not None]
+    rows = [(cell, [METRICS[name].value(summary, cell) for name in names]) for cell in cells]
+    return [
+        (
+            setting(cell.guidance),
+            [with_interval(v, 3) if isinstance(v, Estimate) else "–" for v in values],
+        )
+        for cell, values in rows
+    ]
 
 
 def _costs(summary: Summary) -> list[tuple[Setting, str, str, str]]:

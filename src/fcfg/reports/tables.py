@@ -68,9 +68,8 @@ class Entry:
 
 def entries(summary: Summary) -> dict[Key, Entry]:
     """All numbers of a run, the null intervention first, then in the order of the run."""
-    composition = [summary.composition] if summary.composition else []
     every: dict[Key, Entry] = {}
-    for cell in (*composition, *summary.cells.values()):
+    for cell in (*summary.compositions.values(), *summary.cells.values()):
         row = match(dataset_of(summary.header), cell.do, cell.guidance) if cell.do else None
         for name in (*summary.space.names, ""):
             for metric in METRICS.values():
@@ -143,7 +142,7 @@ def markdown_table(
     summary: Summary,
     *,
     attributes: Sequence[str] = ("auroc", "delta"),
-    images: Sequence[str] = ("reversal_mae", "reversal_lpips"),
+    images: Sequence[str] = ("reversal_mae", "reversal_lpips", "minimality"),
     dos: Sequence[str] | None = None,
     guidance: Sequence[str] | None = None,
     paper: bool = True,

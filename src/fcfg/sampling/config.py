@@ -28,7 +28,7 @@ class SamplingConfig:
     """
 
     solver: AbstractSolver
-    grid: str  #: 'uniform', 'log-snr' or 'karras'
+    grid: str  #: 'uniform', 'quadratic', 'log-snr' or 'karras'
     steps: int  #: at most those of the schedule, which :meth:`times` checks
 
     def __post_init__(self) -> None:
@@ -39,24 +39,29 @@ class SamplingConfig:
         check_among("grid", self.grid, GRIDS)
 
     @classmethod
-    def parse(cls, text: str) -> SamplingConfig:
+    def parse(cls, text: str, default: SamplingConfig | None = None) -> SamplingConfig:
         """Read a preset, ``SOLVER GRID STEPS``, or a part of the default: steps or a solver.
 
         >>> str(SamplingConfig.parse("paper")), str(SamplingConfig.parse("10"))
         ('ddim uniform 1000', 'dpm-2m karras 10')
         >>> str(SamplingConfig.parse("heun"))
         'heun karras 20'
+
+        Args:
+            text: The text.
+            default: Configuration to use for 'default', and for parts that the text leaves out.
         """
+        default = PRESETS["default"] if default is None else default
         check_is("sampling", text, str, "a string", do="write it as 'ddim uniform 100'")
         words = re.sub(r"\s*:\s*", ":", text).split()
         if len(words) == 1 and words[0].isdecimal():
-            return replace(PRESETS["default"], steps=int(words[0]))
+            return replace(default, steps=int(words[0]))
         if len(words) == 1:
             name = words[0].partition(":")[0]
             check_among("sampling", name, [*PRESETS, *SOLVERS])
             if words[0] in PRESETS:
-                return PRESETS[words[0]]
-            return replace(PRESETS["default"], solver=as_solver(words[0]))
+                return default if words[0] == "default" else PRESETS[words[0]]
+            return replace(default, solver=as_solver(words[0]))
         if len(words) != 3 or not words[2].isdecimal():
             raise InputError(
                 "sampling",
@@ -80,14 +85,16 @@ class SamplingConfig:
 
 SamplingLike: TypeAlias = SamplingConfig | str | int
 
-#: Sampling configurations by name.
+#: Sampling configurations by name. A pipeline uses 'anchored' as its default where predictions are
+#: anchored, and 'default' elsewhere.
 PRESETS: Mapping[str, SamplingConfig] = {
     "default": SamplingConfig(DPMSolver2M(), "karras", 20),
+    "anchored": SamplingConfig(DPMSolver2M(), "quadratic", 11),
     "paper": SamplingConfig(DDIM(), "uniform", 1000),
 }
 
 
-def as_sampling(sampling: SamplingLike) -> SamplingConfig:
+def as_sampling(sampling: SamplingLike, default: SamplingConfig | None = None) -> SamplingConfig:
     """Return a sampling configuration, or read one from its text or its number of steps.
 
     >>> str(as_sampling(10)), str(as_sampling("fixed-point:3"))
@@ -97,14 +104,15 @@ def as_sampling(sampling: SamplingLike) -> SamplingConfig:
         sampling: A configuration; a preset ('default' or 'paper', which is 1,000 steps of DDIM);
             'SOLVER GRID STEPS'; or a number of steps or a solver, which changes that part of the
             default.
+        default: The default; that of predictions without an anchor if None.
     """
     if isinstance(sampling, SamplingConfig):
         return sampling
     if isinstance(sampling, int | Integral):
-        return replace(PRESETS["default"], steps=sampling)
+        return replace(PRESETS["default"] if default is None else default, steps=sampling)
     expected = "a SamplingConfig, a string, or a number of steps"
     check_is("sampling", sampling, str, expected, do="write it as 'ddim uniform 100'")
-    return SamplingConfig.parse(sampling)
+    return SamplingConfig.parse(sampling, default)
 
 
 class SamplingParts(TypedDict, total=False):
@@ -119,6 +127,7 @@ class SamplingParts(TypedDict, total=False):
 def combine_sampling(
     sampling: SamplingLike = "default",
     *,
+    default: SamplingConfig | None = None,
     quality: str | None = None,
     solver: AbstractSolver | str | None = None,
     grid: str | None = None,
@@ -131,6 +140,7 @@ def combine_sampling(
 
     Args:
         sampling: As in :func:`as_sampling`.
+        default: As in :func:`as_sampling`.
         quality: A preset to start from instead.
         solver: Another solver, or its text.
         grid: Another grid.
@@ -143,7 +153,7 @@ def combine_sampling(
                 "quality", expected="quality or sampling", got="both", do="leave one out"
             )
         sampling = quality
-    chosen = as_sampling(sampling)
+    chosen = as_sampling(sampling, default)
     return SamplingConfig(
         chosen.solver if solver is None else as_solver(solver),
         chosen.grid if grid is None else grid,
@@ -151,17 +161,20 @@ def combine_sampling(
     )
 
 
-def sampling_of(sampling: SamplingLike, parts: SamplingParts) -> SamplingConfig:
+def sampling_of(
+    sampling: SamplingLike, parts: SamplingParts, default: SamplingConfig | None = None
+) -> SamplingConfig:
     """Read ``sampling=``, and the keywords of 0.1 that it replaces, with a warning.
 
     Args:
         sampling: As in :func:`as_sampling`.
+        default: As in :func:`as_sampling`.
         parts: The keywords quality, solver, grid and steps, where given.
     """
     unknown = set(parts) - set(SamplingParts.__annotations__)
     if unknown:
         raise TypeError(f"unexpected keyword argument '{min(unknown)}'")
-    chosen = combine_sampling(sampling, **parts)
+    chosen = combine_sampling(sampling, default=default, **parts)
     if parts:
         warnings.warn(
             f"{', '.join(parts)}: pass sampling='{chosen}' instead; these keywords will be "

@@ -5,6 +5,8 @@ All contain 0 and T, and distinct integer times between. With
 
 ``uniform``
     even in t, the paper's.
+``quadratic``
+    even in :math:`\sqrt t`, with shorter steps near the image (Song et al., 2021).
 ``log-snr``
     even in :math:`\lambda_t = -\log r_t` from t = 1 on, which suits multistep solvers.
 ``karras``
@@ -22,7 +24,7 @@ import numpy as np
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.support.errors import check_among, check_integer
 
-Grid: TypeAlias = Literal["uniform", "log-snr", "karras"]
+Grid: TypeAlias = Literal["uniform", "quadratic", "log-snr", "karras"]
 GRIDS: tuple[str, ...] = get_args(Grid)
 
 # Functions of r that are evenly spaced along a grid.
@@ -45,7 +47,7 @@ def time_grid(schedule: NoiseSchedule, steps: int, kind: str = "uniform") -> tup
     Args:
         schedule: The noise levels.
         steps: Number of steps.
-        kind: 'uniform', 'log-snr' or 'karras'.
+        kind: 'uniform', 'quadratic', 'log-snr' or 'karras'.
     """
     last = schedule.steps
     do = f"20 is the default, {last} the paper's" if last == 1000 else "choose within"
@@ -53,10 +55,13 @@ def time_grid(schedule: NoiseSchedule, steps: int, kind: str = "uniform") -> tup
     check_among("grid", kind, GRIDS)
     if kind == "uniform":
         return tuple((2 * i * last + steps) // (2 * steps) for i in range(steps + 1))
-    alpha = schedule.alpha[1:].numpy()
-    level = _EVEN[kind](np.sqrt((1 - alpha) / alpha))  # at the times 1..T, ascending
-    wanted = np.linspace(level[-1], level[0], steps)[::-1]  # one step alone ends at T
-    times = np.rint(np.interp(wanted, level, np.arange(1, last + 1))).astype(int)
     index = np.arange(1, steps + 1)
+    if kind == "quadratic":
+        times = np.rint(last * (index / steps) ** 2).astype(int)
+    else:
+        alpha = schedule.alpha[1:].numpy()
+        level = _EVEN[kind](np.sqrt((1 - alpha) / alpha))  # at the times 1..T, ascending
+        wanted = np.linspace(level[-1], level[0], steps)[::-1]  # one step alone ends at T
+        times = np.rint(np.interp(wanted, level, np.arange(1, last + 1))).astype(int)
     distinct = np.maximum.accumulate(times - index) + index
     return (0, *np.minimum(distinct, last - steps + index).tolist())

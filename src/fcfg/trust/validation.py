@@ -18,7 +18,7 @@ from fcfg.judge import AttributeJudge
 from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Action
-from fcfg.pipeline.thresholds import Thresholds, digest_for_trust, way_back_guidance
+from fcfg.pipeline.thresholds import Thresholds, way_back_guidance
 from fcfg.sampling import SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.errors import check_integer
 from fcfg.support.images import ImagesLike, read_images
@@ -71,11 +71,12 @@ def trust_thresholds(
     denoiser, space = pipeline.denoiser, pipeline.space
     x = read_images(images, channels=denoiser.channels, size=denoiser.size)
     check_integer("images", len(x), 2, 10**9, do="256 are enough")
-    table, chosen = space.parse(attributes), as_sampling(sampling)
-    progress = Progress(1 + len(space), on_progress)
+    table, progress = space.parse(attributes), Progress(1 + len(space), on_progress)
     used = {
-        name: pipeline.choose_guidance([name], guidance, sampling=chosen) for name in space.names
+        name: pipeline.choose_guidance([name], guidance, sampling=sampling) for name in space.names
     }
+    anchored = any(rule.anchor for rule in used.values())
+    chosen = as_sampling(sampling, pipeline.default_sampling(anchored))
     losses = loss_signals(denoiser, x, table, batch_size)
     progress.advance(1)
     way_back: dict[str, list[Tensor]] = {}
@@ -86,7 +87,7 @@ def trust_thresholds(
             way_back.setdefault(signal, []).append(column)
         progress.advance(1)
     return Thresholds(
-        model=digest_for_trust(denoiser, pipeline.judge),
+        model=Thresholds.digest(denoiser, pipeline.judge),
         sampling=str(chosen),
         guidance=sorted({str(way_back_guidance(rule)) for rule in used.values()}),
         share=share,

@@ -1,0 +1,188 @@
+r"""The criterion of a calibration: the judge should read what it reads on real images.
+
+.. math:: J(\omega) = \frac{1}{n} \sum_d n_d \, D_d(\omega)
+    + \frac{1}{\sqrt\pi} \, \mathrm{off}(\omega)^2
+
+:math:`D_d` is the energy distance between two distributions of the judge's reading: on
+counterfactuals that set the attribute to value d, and on real images that have it, in standard
+deviations of the latter. :math:`\mathrm{off}` is the mean absolute change of the reading of
+attributes that should stay, image by image, in standard deviations of the real reading.
+
+The energy distance compares whole distributions, so a mean that fits with too small a spread does
+not win. It grows linearly with outliers, and it is smooth and convex around its minimum, where the
+distance of means or the Wasserstein distance have a corner. A shift of :math:`\delta` standard
+deviations costs about :math:`\delta^2 / \sqrt\pi`, which is what the same off-target change costs.
+
+Each image's readings are interpolated linearly between the measured weights, the criterion is
+evaluated on a fine grid, and its minimum is the weight. Images are resampled for the interval.
+
+References:
+    Energy statistics: a class of statistics based on distances (Székely and Rizzo, 2013).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Continuous
+from fcfg.metrics import level_scores
+from fcfg.pipeline.calibration import WeightEstimate
+
+_FINE = 60  # intervals of the fine grid
+_CLOSEST = 1e-9  # probabilities closer to 0 or 1 than this are not told apart
+
+
+Weights: TypeAlias = Float[np.ndarray, "weights"]
+Fine: TypeAlias = Float[np.ndarray, "fine"]
+Counts: TypeAlias = Float[np.ndarray, "rows image"]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """The readings of one direction: counterfactuals with a value, and real images that have it.
+
+    Readings are in standard deviations of those on real images.
+    """
+
+    rows: NDArray[np.int64] = field(repr=False)  #: numbers of the images with counterfactuals
+    read: Float[np.ndarray, "weights image"] = field(repr=False)
+    off_target: Float[np.ndarray, "weights image"] = field(repr=False)
+    real_rows: NDArray[np.int64] = field(repr=False)  #: numbers of the real images
+    real: Float[np.ndarray, "real"] = field(repr=False)
+    sd: float  #: that standard deviation, in the judge's unit
+
+
+def judged(attribute: AbstractAttribute, scores: Column, values: Column) -> NDArray[np.float64]:
+    """Return how clearly a judge reads given values: log-odds, or the value read minus the given.
+
+    >>> from fcfg.causal.attributes import Binary
+    >>> judged(Binary("male"), np.array([0.5, 0.9]), np.array([1, 0])).round(1)
+    array([ 0. , -2.2])
+
+    Args:
+        attribute: The attribute.
+        scores: Scores of the judge, see :class:`fcfg.Reading`.
+        values: Value that each image should have.
+    """
+    if isinstance(attribute, Continuous):
+        return scores - values
+    if isinstance(attribute, Categorical):
+        share = level_scores(scores, values)
+    else:
+        share = np.where(values == 1, scores, 1 - scores)
+    share = share.clip(_CLOSEST, 1 - _CLOSEST)
+    return np.log(share) - np.log1p(-share)
+
+
+def energy_distance(
+    x: Float[np.ndarray, "n"],
+    y: Float[np.ndarray, "m"],
+    x_weights: Float[np.ndarray, "rows n"],
+    y_weights: Float[np.ndarray, "rows m"],
+) -> Float[np.ndarray, "rows"]:
+    r"""Return the energy distance of samples, :math:`2 \int (F - G)^2`.
+
+    >>> one = np.ones((1, 1))
+    >>> energy_distance(np.array([0.0]), np.array([3.0]), one, one)
+    array([6.])
+
+    Args:
+        x: One sample.
+        y: The other one.
+        x_weights: Number of times that each x counts, a row for each distance.
+        y_weights: The same of y.
+    """
+    values = np.concatenate([x, y])
+    order = values.argsort()
+    x_share, y_share = (w / w.sum(axis=1, keepdims=True).clip(1) for w in (x_weights, y_weights))
+    gaps = np.concatenate([x_share, -y_share], axis=1)[:, order].cumsum(axis=1)[:, :-1]
+    return 2 * gaps**2 @ np.diff(values[order])
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The parts of the criterion of one direction, for every row of counts of the images."""
+
+    images: int
+    distance: Float[np.ndarray, "fine rows"]
+    change: Float[np.ndarray, "fine rows"]  #: off-target, summed over images
+    count: Float[np.ndarray, "rows"]  #: number of images in the sum
+
+    @classmethod
+    def of(cls, side: Side, weights: Weights, at: Fine, counts: Counts) -> Terms:
+        """Evaluate the parts at some weights.
+
+        Args:
+            side: The direction.
+            weights: Measured weights.
+            at: Weights to evaluate.
+            counts: Number of times that each image counts, such as in bootstrap resamples.
+        """
+        own, real = counts[:, side.rows], counts[:, side.real_rows]
+        read = interpolated(weights, side.read, at)
+        distance = np.stack([energy_distance(x, side.real, own, real) for x in read])
+        change = interpolated(weights, side.off_target, at) @ own.T
+        return cls(len(side.rows), distance, change, own.sum(axis=1))
+
+
+def criterion(terms: Sequence[Terms]) -> Float[np.ndarray, "fine rows"]:
+    """Return J over some directions."""
+    images = sum(term.images for term in terms)
+    distance = np.sum([term.images / images * term.distance for term in terms], axis=0)
+    count = np.sum([term.count for term in terms], axis=0).clip(1)
+    change = np.sum([term.change for term in terms], axis=0) / count
+    return distance + change**2 / np.sqrt(np.pi)
+
+
+def choose_weights(
+    sides: Sequence[Side], weights: Weights, counts: Counts
+) -> tuple[WeightEstimate, list[WeightEstimate]]:
+    """Return the weight with the smallest criterion over all directions, and that of each.
+
+    Args:
+        sides: The directions.
+        weights: Measured weights.
+        counts: Number of times that each image occurs in each resample.
+    """
+    fine = np.linspace(weights[0], weights[-1], _FINE + 1)
+    counts = np.concatenate([np.ones((1, counts.shape[1])), counts])
+    terms = [Terms.of(side, weights, fine, counts) for side in sides]
+
+    def estimate(terms: Sequence[Terms]) -> WeightEstimate:
+        found = fine[criterion(terms).argmin(axis=0)]
+        low, high = np.quantile(found[1:], [0.025, 0.975])
+        return WeightEstimate(weight=_rounded(found[0]), low=_rounded(low), high=_rounded(high))
+
+    return estimate(terms), [estimate([term]) for term in terms]
+
+
+def lowest(weights: Weights, values: Weights) -> float:
+    """Return the weight with the smallest value, by the parabola through its neighbours.
+
+    >>> x = np.array([1.0, 1.5, 2.5])
+    >>> lowest(x, (x - 1.7) ** 2)
+    1.7
+    """
+    best = int(values.argmin())
+    if len(weights) < 3 or best in (0, len(weights) - 1):
+        return _rounded(weights[best])
+    near = slice(best - 1, best + 2)
+    curved, sloped, _ = np.polyfit(weights[near], values[near], 2)
+    return _rounded(-sloped / (2 * curved))
+
+
+def interpolated(
+    weights: Weights, values: Float[np.ndarray, "weights image"], at: Fine
+) -> Float[np.ndarray, "fine image"]:
+    """Return the values of every image between the measured weights."""
+    return np.stack([np.interp(at, weights, column) for column in values.T], axis=1)
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.3g}")

@@ -1,0 +1,169 @@
+"""Choose the weights of a guidance rule for a model, from images it was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from fcfg.calibration.choice import RealImages
+from fcfg.calibration.criterion import Counts, judged
+from fcfg.calibration.measurements import Request, readings_of
+from fcfg.causal.attributes import AttributeSpace, Table
+from fcfg.evaluation.measurements import judge_of
+from fcfg.evaluation.subset import draw_targets
+from fcfg.guidance import Guidance
+from fcfg.metrics import Bootstrap
+from fcfg.pipeline.calibration import Calibration, with_weights
+from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
+from fcfg.support.errors import InputError, check_integer, check_is
+from fcfg.support.images import ImagesLike, image_keys, read_images
+from fcfg.support.progress import OnProgress
+
+#: Weights that are measured.
+WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0)
+_RESAMPLES = 300
+_MORE = "give more images"
+
+#: Function from the values of a target, one for each image, to the true counterfactuals.
+TrueCounterfactual: TypeAlias = Callable[[Table], Tensor]
+
+
+def calibrate(
+    pipeline: CounterfactualPipeline,
+    images: ImagesLike,
+    attributes: Mapping[str, ArrayLike],
+    *,
+    guidance: Guidance = DEFAULT_GUIDANCE,
+    sampling: SamplingLike = "default",
+    weights: Sequence[float] = WEIGHTS,
+    count: int | None = None,
+    seed: int = 0,
+    truth: TrueCounterfactual | None = None,
+    data: Mapping[str, Any] | None = None,
+    cache: Path | None = None,
+    batch_size: int = 256,
+    on_progress: OnProgress | None = None,
+) -> Calibration:
+    """Choose the weight of every attribute, so that counterfactuals read like real images.
+
+    Every attribute is intervened on by itself: a binary one is flipped, a categorical one set to
+    another level, a continuous one to the 10th or the 90th percentile, the one that is farther.
+    The judge reads the counterfactuals under each weight, and the weight with the smallest
+    distance to real images is chosen, see :mod:`fcfg.calibration.criterion`.
+
+    The pipeline does not change: set ``pipeline.calibration`` to the result, and save it.
+
+    Args:
+        pipeline: The model, with a judge.
+        images: Images that the model was not trained on, as in
+            :meth:`fcfg.CounterfactualPipeline.counterfactual`. Attributes should be balanced over
+            them, so that the images with a value differ from the others in nothing else.
+        attributes: Column of factual values for every attribute.
+        guidance: Rule whose weight is searched; that of the group affected, or of the target, if
+            it is factored. Its other weights and options stay.
+        sampling: Solver, grid and steps.
+        weights: Weights to measure, ascending; the best is searched between them.
+        count: Number of images that get counterfactuals, the first ones; all by default. The
+            judge compares these with all images.
+        seed: Seed of draws and resamples.
+        truth: Function that draws the true counterfactuals of the first ``count`` images, in a
+            world where they are known.
+        data: Description of the images, for the record.
+        cache: Folder that keeps what is measured, so that an interrupted calibration resumes.
+        batch_size: Largest number of network rows per call.
+        on_progress: Callback invoked with the share that is done.
+    """
+    space, judge = pipeline.space, judge_of(pipeline)
+    check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
+    chosen = as_sampling(sampling, PRESETS["anchored" if guidance.anchor else "default"])
+    rule, grid = _checked(guidance, chosen, weights, space)
+    x = read_images(images, channels=pipeline.denoiser.channels, size=pipeline.denoiser.size)
+    table, keys = space.parse(attributes), image_keys(x)
+    asked = check_integer("count", len(x) if count is None else count, 2, len(x), do=_MORE)
+    real = RealImages(
+        space,
+        pipeline.graph,
+        table,
+        readings_of(space, judge.read(x, batch_size=batch_size), table),
+        _resamples(asked, len(x), seed),
+    )
+    drawn = draw_targets(space, table, space.names, keys, seed, "quantiles")
+    targets = {name: column[:asked] for name, column in drawn.items()}
+    targets = {name: column for name, column in targets.items() if real.directions(name, column)}
+    if not targets:
+        raise InputError(
+            "images",
+            expected="an attribute of which several images have each of two values",
+            got=f"none, with counterfactuals of {asked} of {len(x)} images",
+            do=_MORE,
+        )
+    true = {} if truth is None else {n: truth({n: column}) for n, column in targets.items()}
+    request = Request(
+        pipeline,
+        judge,
+        rule,
+        chosen,
+        grid,
+        x[:asked],
+        {name: column[:asked] for name, column in table.items()},
+        keys[:asked],
+        targets,
+        true,
+        seed,
+        batch_size,
+    )
+    cells = request.measure(cache, on_progress)
+    true_readings = {
+        name: judged(space[name], judge.read(drawing).scores[name], targets[name])
+        for name, drawing in true.items()
+    }
+    return Calibration(
+        model=Calibration.digest(pipeline.denoiser),
+        rule=repr(rule),
+        sampling=str(chosen),
+        images=asked,
+        references=len(x),
+        seed=seed,
+        data=dict(data or {}),
+        attributes={
+            name: real.weight(name, column, cells[name], true_readings.get(name))
+            for name, column in targets.items()
+        },
+    )
+
+
+def _resamples(asked: int, total: int, seed: int) -> Counts:
+    """Resample the images with counterfactuals, and the others, each among themselves."""
+    parts = [Bootstrap(n, resamples=_RESAMPLES, seed=seed) for n in (asked, total - asked) if n]
+    return np.concatenate([part.counts for part in parts], axis=1)
+
+
+def _checked(
+    guidance: Guidance, sampling: SamplingConfig, weights: Sequence[float], space: AttributeSpace
+) -> tuple[Guidance, list[float]]:
+    """Return the guidance with the searched weight at 1, and the weights to measure."""
+    rule = Guidance.parse(repr(guidance))  # refuses functions, which a file cannot hold
+    if rule.anchor and sampling == PRESETS["paper"]:
+        raise InputError(
+            "sampling",
+            expected="another one than 'paper', which is never anchored",
+            got=str(sampling),
+            do="give a guidance without anchor=true, such as fcfg:affected=1,invariant=1",
+        )
+    grid = [float(weight) for weight in weights]
+    if len(grid) < 2 or grid != sorted(set(grid)):
+        raise InputError(
+            "weights",
+            expected="at least two numbers, ascending",
+            got=grid,
+            do=f"{', '.join(map(str, WEIGHTS))} are the default",
+        )
+    for weight in (*grid, 1.0):  # refuses weights that the rule does not have
+        rule = with_weights(rule, dict.fromkeys(space.names, weight))
+    return rule, grid

@@ -1,0 +1,188 @@
+"""``fcfg calibrate``: choose the weights of a model's guidance from validation images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fcfg.cli.options import BatchSize, Device, Model, Precision
+from fcfg.support.errors import InputError
+
+if TYPE_CHECKING:
+    from fcfg.pipeline.calibration import Calibration, WeightEstimate
+
+_IMAGES = {"cpu": 32, "cuda": 512}  # by default
+
+
+def calibrate(
+    model: Model,
+    guidance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE:WEIGHTS",
+            help="Rule whose weight is searched, with any weight, such as 'cfg:1;anchor=true'; of "
+            "a factored rule the weight affected. The default of the package by default.",
+        ),
+    ] = None,
+    sampling: Annotated[
+        str,
+        typer.Option(
+            metavar="'SOLVER GRID STEPS'", help="Solver, grid and steps, as in 'fcfg generate'."
+        ),
+    ] = "default",
+    weights: Annotated[
+        str,
+        typer.Option(metavar="W,W,…", help="Weights to measure; the best is found between them."),
+    ] = "",
+    images: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Largest number of images; more make the intervals shorter. By default "
+            f"{_IMAGES['cuda']} on a GPU, {_IMAGES['cpu']} on a CPU.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder of the data set, if it has moved since training."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder of calibration.json: by default that of the model, which then uses it; "
+            "for a shipped model runs/calibrate/NAME.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of all random draws.")] = 0,
+    batch_size: BatchSize = "auto",
+    precision: Precision = "auto",
+    device: Device = "auto",
+    cache: Annotated[
+        Path,
+        typer.Option(metavar="FOLDER", help="Folder that keeps finished measurements."),
+    ] = Path("runs/calibrations"),
+) -> None:
+    """Choose the weights of a model's guidance, and make them its default.
+
+    For every attribute, the weight is the one under which the judge reads on counterfactuals what
+    it reads on real images that have the value, over the whole distribution, while it reads the
+    other attributes as before. Images are those of the validation split. An interrupted
+    calibration resumes with the same command.
+
+    Examples:
+      fcfg calibrate runs/faces
+      fcfg calibrate runs/faces --guidance 'cfg:1;anchor=true' --images 1000
+      fcfg calibrate runs/faces --sampling 'dpm-2m uniform 12' --weights 1,1.5,2,3,5
+      fcfg calibrate portraits --images 16 --out mine
+    """
+    from fcfg.calibration import WEIGHTS, choose_images
+    from fcfg.calibration import calibrate as run
+    from fcfg.cli.computing import chosen_device, chosen_rows
+    from fcfg.cli.progress import ProgressReporter, share_bar
+    from fcfg.evaluation.measurements import judge_of
+    from fcfg.guidance import Guidance
+    from fcfg.pipeline.checkpoint import load, shipped
+    from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE
+    from fcfg.sampling import PRESETS, as_sampling
+    from fcfg.support.outputs import make_folder
+
+    rule = DEFAULT_GUIDANCE if guidance is None else Guidance.parse(guidance)
+    chosen = as_sampling(sampling, PRESETS["anchored" if rule.anchor else "default"])
+    target = chosen_device(device)
+    grid = _numbers(weights) if weights else WEIGHTS
+    pipeline = load(model).to(target).prepare(precision)
+    judge_of(pipeline)  # refuses a model without a judge before images are read
+    assert pipeline.folder is not None
+    folder = out or (Path("runs/calibrate") / model if model in shipped() else pipeline.folder)
+    make_folder(folder)
+    with ProgressReporter() as reporter:
+        found = choose_images(
+            pipeline,
+            _IMAGES[target] if images is None else images,
+            seed=seed,
+            data=data,
+            on_progress=reporter.progress,
+        )
+    height, width = found.images.shape[-2:]
+    print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
+    try:
+        with share_bar() as on_progress:
+            calibration = run(
+                pipeline,
+                found.images,
+                found.attributes,
+                guidance=rule,
+                sampling=chosen,
+                weights=grid,
+                count=found.count,
+                seed=seed,
+                truth=found.truth,
+                data=found.data,
+                cache=cache,
+                batch_size=chosen_rows(batch_size, pipeline.denoiser, (height, width)),
+                on_progress=on_progress,
+            )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted; what is measured is in {cache}, run the same command to resume"
+        ) from None
+    path = calibration.save(folder)
+    _print(calibration)
+    used = (
+        "the model uses it from now on" if folder == pipeline.folder else "the model is as before"
+    )
+    print(f"Written to {path}; {used}.")
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise InputError(
+            "--weights", expected="numbers", got=repr(text), do="write for example 1,1.5,2,3"
+        ) from None
+
+
+def _print(calibration: Calibration) -> None:
+    """Print a row for each attribute and each of its directions, and remarks."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("intervention")
+    read = ("judge reads\nreal images", "judge reads\ncounterfactuals")
+    for heading in ("weight", "95 % interval", *read, "off-target"):
+        table.add_column(heading, justify="right")
+    for name, own in calibration.attributes.items():
+        table.add_row(f"do({name})", *_estimate(own), "", "", f"{own.off_target:.2f}")
+        for label, side in own.directions.items():
+            texts = [f"{mean:.2f} ± {sd:.2f}" for mean, sd in (side.real, side.read)]
+            table.add_row(f"  {label}", *_estimate(side), *texts)
+    Console(highlight=False, markup=False).print(table)
+    print(
+        "The judge reads log-odds of the value, or the value minus the true one (mean ± sd).\n"
+        "Off-target: mean change of its reading of other attributes, in standard deviations."
+    )
+    for name, own in calibration.attributes.items():
+        if own.truth:
+            reading, mae, change = (f"{own.truth[key]:g}" for key in ("reading", "mae", "change"))
+            print(
+                f"do({name}): the truth would choose {reading} by the judge's reading of it, "
+                f"{mae} by the error of all pixels, {change} by that of changed pixels."
+            )
+        if own.weight in (own.curve[0][0], own.curve[-1][0]):
+            print(f"do({name}): the best weight may lie outside of those measured: --weights")
+        if own.directions_differ:
+            print(f"do({name}): its directions differ; the weight is a compromise.")
+
+
+def _estimate(found: WeightEstimate) -> tuple[str, str]:
+    return f"{found.weight:g}", f"{found.low:g} to {found.high:g}"

@@ -1,0 +1,118 @@
+"""``fcfg diagnose``: do the groups of a model's attributes act independently?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fcfg.cli.options import BatchSize, Device, Model
+
+if TYPE_CHECKING:
+    from fcfg.diagnosis import Diagnosis
+
+
+def diagnose(
+    model: Model,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Output folder, by default in runs/diagnose."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder of the data set, if it has moved since training."
+        ),
+    ] = None,
+    images: Annotated[
+        int, typer.Option(metavar="N", help="Number of images, for correlations.")
+    ] = 500,
+    noised: Annotated[
+        int, typer.Option(metavar="N", help="Number of these on which gaps are measured.")
+    ] = 64,
+    threshold: Annotated[
+        float, typer.Option(metavar="GAP", help="Largest gap of groups that are independent.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of all random draws.")] = 0,
+    batch_size: BatchSize = "auto",
+    device: Device = "auto",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files of others in the folder.")
+    ] = False,
+) -> None:
+    """Find out which attributes can have guidance weights of their own.
+
+    Factored guidance adds up what each group of attributes changes in the network's prediction.
+    The gap is how far the sum is from what they change together: 0 % if the groups are
+    independent. It is measured on held-out images with noise, for one group per attribute, for
+    the groups of every intervention and for every pair. Attributes with a gap above the
+    threshold should share a group. The folder gets index.html, a page that needs no other file,
+    and diagnosis.json.
+
+    Examples:
+      fcfg diagnose portraits
+      fcfg diagnose runs/faces --noised 256 --device cuda
+      fcfg diagnose runs/faces --data /data/faces --out runs/diagnosis
+    """
+    from fcfg.cli.computing import chosen_device, chosen_rows
+    from fcfg.cli.progress import ProgressReporter, share_bar
+    from fcfg.diagnosis import diagnose, diagnosis_page
+    from fcfg.evaluation.experiment import Experiment
+    from fcfg.evaluation.provenance import collect_provenance
+    from fcfg.evaluation.subset import choose_subset
+    from fcfg.pipeline.checkpoint import load
+    from fcfg.support.config_errors import validate
+    from fcfg.support.hashing import digest_of
+    from fcfg.support.outputs import Outputs
+
+    target, name = chosen_device(device), Path(model).resolve().name
+    # In float32, because small differences of predictions are measured.
+    pipeline = load(model).to(target).prepare("float32")
+    asked = {"name": "diagnose", "do": pipeline.space.names[:1], "guidance": ()}
+    asked |= {"images": images, "seed": seed, "balance": ()}  # as frequent as in the data
+    experiment = validate(Experiment, asked, "diagnose")
+    digest = digest_of(pipeline.denoiser)
+    outputs = Outputs(out or Path("runs/diagnose") / name, "diagnose", digest, overwrite)
+    outputs.check(["index.html", "diagnosis.json"])
+    with ProgressReporter() as reporter:
+        subset = choose_subset(pipeline, experiment, data=data, on_progress=reporter.progress)
+    height, width = subset.images.shape[-2:]
+    with share_bar() as on_progress:
+        diagnosis = diagnose(
+            *(pipeline, subset.images, subset.attributes),
+            noised=noised,
+            threshold=threshold,
+            seed=seed,
+            batch_size=chosen_rows(batch_size, pipeline.denoiser, (height, width)),
+            on_progress=on_progress,
+        )
+    about = {"model": f"{name}, digest {digest}", "data": subset.about}
+    about |= collect_provenance(target, "float32")
+    numbers = json.dumps(diagnosis.to_json() | about, indent=1, ensure_ascii=False).encode()
+    page = diagnosis_page(diagnosis, name, about).encode()
+    paths = outputs.write({"index.html": page, "diagnosis.json": numbers})
+    _show(diagnosis)
+    print(f"Page: {paths[0]}")
+
+
+def _show(diagnosis: Diagnosis) -> None:
+    """Print the gaps, the verdict and the suggestion."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from fcfg.diagnosis.diagnosis import percent
+    from fcfg.diagnosis.page import groupings, largest_pairs
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    pairs = largest_pairs(diagnosis, 20)
+    for title, gaps in {"groups": groupings(diagnosis), "pairs": pairs}.items():
+        table = Table(box=box.SIMPLE_HEAD)
+        table.add_column(title, no_wrap=True)
+        table.add_column("gap", justify="right", no_wrap=True)
+        for name, gap in gaps.items():
+            table.add_row(name, percent(gap.overall))
+        console.print(table)
+    print(*diagnosis.verdict, f"Suggested groups: fcfg.{diagnosis.suggestion}", sep="\n")

@@ -1,0 +1,168 @@
+r"""The additivity gap: how far the pushes of groups are from adding up (Sec. 3.2).
+
+FCFG assumes that groups are independent given :math:`x_t`. Then the score difference of the joint
+condition is the sum of those of the groups, and the gap is 0:
+
+.. math:: \frac{\lVert \Delta_{joint} - \sum_m \Delta_m \rVert}{\lVert \Delta_{joint} \rVert},
+    \qquad \Delta_m = \epsilon_\theta(x_t, t, c^{(m)}) - \epsilon_\theta(x_t, t, \varnothing)
+
+A gap of 1 is as wrong as no push at all. Norms are root mean squares over images. One number for
+all times weighs them by the push that guidance gives there to the noisy image,
+:math:`\sqrt{1 - \alpha_t}\, \Delta_{joint}` for a unit of log-SNR, on times that are even in
+log-SNR: a time at which the attributes change nothing counts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fcfg.causal.attributes import Table
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.networks import evaluation_mode
+from fcfg.metrics import Bootstrap, Estimate, ratio
+from fcfg.support.errors import InputError, check_integer, quoted
+from fcfg.support.hashing import stream_seed
+from fcfg.support.images import image_keys
+from fcfg.support.progress import OnProgress
+
+Groups: TypeAlias = tuple[tuple[str, ...], ...]
+
+
+def joined(groups: Groups) -> tuple[str, ...]:
+    """Return the members of all groups, sorted."""
+    return tuple(sorted(name for group in groups for name in group))
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """The additivity gap of some groups of attributes."""
+
+    groups: Groups
+    overall: Estimate  #: over all times
+    over_time: tuple[Estimate, ...] = field(repr=False)
+    push: tuple[float, ...] = field(repr=False)
+    """Root mean square over images of the push of all groups together, at each time."""
+
+    @property
+    def missed(self) -> float:
+        """Size of the push that the sum of the groups misses, over all times."""
+        return self.overall.value * float(np.linalg.norm(self.push))
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers, for a file."""
+        return {
+            "groups": [list(group) for group in self.groups],
+            "overall": self.overall.to_json(),
+            "over_time": [estimate.to_json() for estimate in self.over_time],
+            "push": list(self.push),
+        }
+
+
+@torch.no_grad()
+def measure_gaps(
+    denoiser: Denoiser,
+    images: Float[Tensor, "image channel height width"],
+    attributes: Table,
+    groupings: Sequence[Groups],
+    times: Sequence[int],
+    *,
+    seed: int = 0,
+    batch_size: int = 256,
+    on_progress: OnProgress | None = None,
+) -> list[Gap]:
+    """Measure the gap of several groupings on the same noisy images.
+
+    Args:
+        denoiser: The denoiser.
+        images: Clean images.
+        attributes: Their attributes, parsed.
+        groupings: Groups to compare with their union; attributes in no group are masked.
+        times: Times at which the images are noised.
+        seed: Seed of the noise, combined with a digest of each image.
+        batch_size: Largest number of network rows per call.
+        on_progress: Callback invoked with the share that is done.
+    """
+    check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
+    names, count = denoiser.embedder.space.names, len(images)
+    sets = [(), *dict.fromkeys(s for groups in groupings for s in (*groups, joined(groups)))]
+    keep = torch.tensor([[name in members for name in names] for members in sets])
+    keys, squares = image_keys(images), np.zeros((len(groupings), 2, len(times), count))
+    size = max(1, batch_size // len(sets))
+    with evaluation_mode(denoiser):
+        for first in range(0, count, size):
+            rows = slice(first, first + size)
+            for column, t in enumerate(times):
+                x_t, noise = _noised(denoiser, images[rows], keys[rows], t, seed)
+                table = {name: values[rows] for name, values in attributes.items()}
+                eps = _evaluate(denoiser, x_t, t, table, keep, batch_size)
+                push = (noise * (eps - eps[0])).double()  # of a unit of log-SNR
+                for row, groups in enumerate(groupings):
+                    joint = push[sets.index(joined(groups))]
+                    parts = push[[sets.index(group) for group in groups]].sum(dim=0)
+                    both = torch.stack([joint - parts, joint]).square().flatten(2).sum(dim=2)
+                    squares[row, :, column, rows] = both.cpu().numpy()
+                if on_progress is not None:
+                    done = first * len(times) + len(x_t) * (column + 1)
+                    on_progress(done / (count * len(times)))
+    bootstrap = Bootstrap(count)
+    pairs = zip(groupings, squares, strict=True)
+    return [_gap(groups, both[0], both[1], times, bootstrap) for groups, both in pairs]
+
+
+def _noised(
+    denoiser: Denoiser, images: Tensor, keys: Sequence[str], t: int, seed: int
+) -> tuple[Tensor, float]:
+    """Return noisy images, and the level of their noise; no image depends on the others."""
+    draws = [
+        torch.randn(images.shape[1:], generator=torch.Generator().manual_seed(number))
+        for number in (stream_seed(seed, "diagnosis", key, t) for key in keys)
+    ]
+    at = torch.tensor(t)
+    signal, noise = (float(f(at)) for f in (denoiser.schedule.signal, denoiser.schedule.noise))
+    x_t = signal * images.to(denoiser.state_dtype) + noise * torch.stack(draws)
+    return x_t.to(denoiser.device, denoiser.state_dtype), noise
+
+
+def _evaluate(
+    denoiser: Denoiser, x_t: Tensor, t: int, table: Table, keep: Tensor, batch_size: int
+) -> Float[Tensor, "sets image channel height width"]:
+    """Predict the noise of all images under every set of attributes."""
+    condition, at = denoiser.condition(table), torch.full((len(x_t),), t, device=x_t.device)
+    pieces: list[Tensor] = []
+    for some in keep.to(x_t.device).split(max(1, batch_size // len(x_t))):
+        masked = [denoiser.embedder.masked(condition, row[None]) for row in some]
+        pieces.append(denoiser(x_t, at, torch.cat(masked)).unflatten(0, (len(some), len(x_t))))
+    return torch.cat(pieces)
+
+
+def _gap(
+    groups: Groups,
+    missed: NDArray[np.float64],
+    joint: NDArray[np.float64],
+    times: Sequence[int],
+    bootstrap: Bootstrap,
+) -> Gap:
+    """Turn squared norms, (times, images), into a gap."""
+    still = [t for t, row in zip(times, joint, strict=True) if not row.any()]
+    if still:
+        raise InputError(
+            f"diagnosis of {quoted(joined(groups))}",
+            expected="a network whose prediction depends on these attributes",
+            got=f"the same prediction with and without them at t = {still[0]}",
+            do="train the model first, or for longer",
+        )
+    over_time = tuple(_root(ratio(*rows, bootstrap)) for rows in zip(missed, joint, strict=True))
+    overall = _root(ratio(missed.sum(axis=0), joint.sum(axis=0), bootstrap))
+    return Gap(groups, overall, over_time, tuple(np.sqrt(joint.mean(axis=1)).tolist()))
+
+
+def _root(squared: Estimate) -> Estimate:
+    return Estimate(float(np.sqrt(squared.value)), np.sqrt(squared.replicates), squared.n)

@@ -1,0 +1,251 @@
+"""The diagnosis of a model: gaps of its groupings, a suggestion of groups, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fcfg.causal.graph import Partition
+from fcfg.diagnosis.additivity import Gap, Groups, measure_gaps
+from fcfg.diagnosis.entanglement import Associations, measure_associations
+from fcfg.metrics import Estimate
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.reports.numbers import interval, listed, named, number
+from fcfg.sampling.grids import time_grid
+from fcfg.support.errors import InputError, check_integer
+from fcfg.support.hashing import LARGEST_SEED
+from fcfg.support.images import ImagesLike, read_images
+from fcfg.support.progress import OnProgress
+
+#: Largest gap of groups that count as independent. Weights are chosen in steps of about a fifth
+#: (1.2, 1.5, 1.7, 2, 2.5 and 3 in the paper), so an error below that is less than one step.
+THRESHOLD = 0.2
+_NOTABLE, _SHOWN = 0.2, 6  # smallest correlation in the verdict, and how many of them
+_PASS = 0.75  # share of what is left of the progress that one pass takes
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Whether the groups of a model's attributes act independently."""
+
+    attributes: tuple[str, ...]
+    times: tuple[int, ...] = field(repr=False)
+    by_attribute: Gap  #: gap of one group for each attribute
+    by_intervention: dict[str, Gap] = field(repr=False)
+    """Gap of the groups affected and invariant, by target, if there are invariants."""
+    pairs: dict[tuple[str, str], Gap] = field(repr=False)  #: two attributes, the others masked
+    suggestion: Partition
+    suggested: Gap = field(repr=False)  #: gap of the suggestion; at most the threshold
+    associations: Associations = field(repr=False)
+    images: int
+    seed: int
+    threshold: float
+    trained_on_parts: bool | None = None
+    """Whether single attributes were left out in training; None if the model does not say."""
+
+    @property
+    def verdict(self) -> list[str]:
+        """What the numbers say, in sentences; the first one is about the groups to use."""
+        return [*self._on_groups(), *self._on_interventions(), *self._on_data()]
+
+    def _on_groups(self) -> Iterator[str]:
+        shared = [group for group in self.suggestion.groups.values() if len(group) > 1]
+        said = f"{percent(self.by_attribute.overall)} of the push of all attributes together"
+        if not shared:
+            yield f"One group per attribute is justified: their sum misses {said}."
+        elif len(self.suggestion) == 1:
+            yield f"All attributes should share one group, as in CFG: apart, they miss {said}."
+        else:
+            left = f"; as suggested, only {percent(self.suggested.overall)}"
+            yield f"These should share a group: {'; '.join(map(listed, shared))}."
+            yield f"The sum of one group per attribute misses {said}{left}."
+        close = [
+            f"{a} and {b} ({percent(gap.overall)})"
+            for (a, b), gap in self.pairs.items()
+            if gap.overall.low <= self.threshold < gap.overall.high
+        ]
+        if close:
+            limit = f"{100 * self.threshold:.0f} %"
+            yield f"Too close to {limit} to be sure: {listed(close)}. More images would decide."
+        if shared and self.trained_on_parts is False:
+            yield (
+                "The model was trained with the whole condition or none of it (p_group: 0), so it "
+                "extrapolates to a part. Training with p_group above 0 may lower the gaps."
+            )
+
+    def _on_interventions(self) -> Iterator[str]:
+        gaps = {named(target): gap.overall for target, gap in self.by_intervention.items()}
+        poor = [f"{do} ({percent(gap)})" for do, gap in gaps.items() if gap.value > self.threshold]
+        if poor:
+            yield f"The groups affected and invariant do not add up under {listed(poor)}."
+        elif gaps:
+            do, gap = max(gaps.items(), key=lambda item: item[1].value)
+            yield (
+                "The groups affected and invariant are justified under every intervention: their "
+                f"sum misses at most {percent(gap)}, under {do}."
+            )
+
+    def _on_data(self) -> Iterator[str]:
+        once = {(a, b): f.data for (a, b), f in self.associations.items() if a < b}
+        told = _strongest(once)
+        yield f"Correlated in the data: {told}." if told else "No attributes are correlated."
+        excess = {
+            pair: (found.reading - found.data).scaled(float(np.sign(found.reading.value)))
+            for pair, found in self.associations.items()
+            if found.reading is not None
+        }
+        if told := _strongest({pair: gap for pair, gap in excess.items() if gap.value > 0}):
+            yield f"The judge takes one for a sign of another, beyond the data: {told}."
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers, for a file."""
+        associations = [
+            {"pair": pair, **{k: e and e.to_json() for k, e in found._asdict().items()}}
+            for pair, found in self.associations.items()
+        ]
+        numbers = {name: getattr(self, name) for name in ("images", "seed", "threshold", "times")}
+        return numbers | {
+            "attributes": self.attributes,
+            "verdict": self.verdict,
+            "suggestion": self.suggestion.groups,
+            "suggested": self.suggested.to_json(),
+            "by_attribute": self.by_attribute.to_json(),
+            "by_intervention": {do: gap.to_json() for do, gap in self.by_intervention.items()},
+            "pairs": [gap.to_json() for gap in self.pairs.values()],
+            "associations": associations,
+            "trained_on_parts": self.trained_on_parts,
+        }
+
+
+def diagnose(
+    pipeline: CounterfactualPipeline,
+    images: ImagesLike,
+    attributes: Mapping[str, ArrayLike],
+    *,
+    noised: int = 64,
+    times: int = 10,
+    threshold: float = THRESHOLD,
+    seed: int = 0,
+    batch_size: int = 256,
+    on_progress: OnProgress | None = None,
+) -> Diagnosis:
+    """Measure whether the groups of a model's attributes act independently.
+
+    Args:
+        pipeline: The model.
+        images: Real images, as in :meth:`fcfg.CounterfactualPipeline.counterfactual`.
+        attributes: Column of values for every attribute.
+        noised: Largest number of images to measure gaps on, evenly chosen; correlations, which
+            are cheap, are measured on all.
+        times: Number of times at which images are noised, even in log-SNR.
+        threshold: Largest gap of groups that count as independent.
+        seed: Seed of the noise.
+        batch_size: Largest number of network rows per call.
+        on_progress: Callback invoked with the share that is done.
+    """
+    denoiser, names, graph = pipeline.denoiser, pipeline.space.names, pipeline.graph
+    if len(names) < 2:
+        do = "a single one needs no groups"
+        raise InputError("model", expected="two attributes or more", got=len(names), do=do)
+    if not 0 <= threshold <= 1:
+        do = f"{THRESHOLD} is the default"
+        raise InputError("threshold", expected="a number from 0 to 1", got=threshold, do=do)
+    check_integer("noised", noised, 1, 10**7, do="64 is the default")
+    check_integer("times", times, 2, denoiser.schedule.steps, do="10 is the default")
+    check_integer("seed", seed, 0, LARGEST_SEED, do="0 is the default")
+    shape = {"channels": denoiser.channels, "stride": denoiser.stride}
+    x, table = read_images(images, **shape, size=denoiser.size), pipeline.space.parse(attributes)
+    if (given := len(table[names[0]])) != len(x):
+        expected, do = f"{len(x)} values in each column", "give one value for each image"
+        raise InputError("attributes", expected=expected, got=given, do=do)
+
+    rows = np.arange(min(noised, len(x))) * len(x) // min(noised, len(x))
+    chosen = x[rows], {name: column[rows] for name, column in table.items()}
+    grid, start = time_grid(denoiser.schedule, times, "log-snr")[1:], 0.0
+
+    def report(share: float) -> None:
+        if on_progress is not None:  # it is not known how many groupings will be tried
+            on_progress(start + _PASS * (1 - start) * share)
+
+    def measure(groupings: Iterable[Groups]) -> dict[Groups, Gap]:
+        wanted, draw = list(dict.fromkeys(groupings)), {"seed": seed, "batch_size": batch_size}
+        gaps = measure_gaps(denoiser, *chosen, wanted, grid, **draw, on_progress=report)
+        return dict(zip(wanted, gaps, strict=True))
+
+    singles = tuple((name,) for name in names)
+    pairs = {(a, b): ((a,), (b,)) for a, b in combinations(names, 2)}
+    splits = {name: _groups(Partition.by_intervention(graph, [name])) for name in names}
+    splits = {name: groups for name, groups in splits.items() if len(groups) > 1}
+    gaps = measure([singles, (names,), *splits.values(), *pairs.values()])
+    of_pairs = {pair: gaps[groups] for pair, groups in pairs.items()}
+    suggestion = Partition.single(graph)
+    for suggestion in candidates(names, of_pairs, threshold):
+        start += _PASS * (1 - start)
+        groups = _groups(suggestion)
+        gaps |= {} if groups in gaps else measure([groups])
+        if gaps[groups].overall.value <= threshold:
+            break
+    training = pipeline.provenance.get("training", {}).get("diffusion", {})
+    return Diagnosis(
+        names,
+        grid,
+        gaps[singles],
+        {name: gaps[groups] for name, groups in splits.items()},
+        of_pairs,
+        suggestion,
+        gaps[_groups(suggestion)],
+        measure_associations(pipeline.space, table, x, pipeline.judge),
+        images=len(rows),
+        seed=seed,
+        threshold=threshold,
+        trained_on_parts=training["p_group"] > 0 if "p_group" in training else None,
+    )
+
+
+def candidates(
+    names: tuple[str, ...], pairs: Mapping[tuple[str, str], Gap], threshold: float
+) -> Iterator[Partition]:
+    """Return groups to suggest, in the order to try them.
+
+    Attributes with a gap above the threshold are together in all of them, directly or through
+    others. Then the pair that misses most is joined, one after the other, up to a single group.
+
+    Args:
+        names: The attributes.
+        pairs: Gap of each pair of them.
+        threshold: Largest gap of attributes that can be apart.
+    """
+    links: nx.Graph[str] = nx.Graph()
+    links.add_nodes_from(names)
+    links.add_edges_from(pair for pair, gap in pairs.items() if gap.overall.value > threshold)
+    seen: list[Partition] = []
+    for pair in (None, *sorted(pairs, key=lambda pair: -pairs[pair].missed)):
+        links.add_edges_from([] if pair is None else [pair])
+        found = [sorted(part, key=names.index) for part in nx.connected_components(links)]
+        partition = Partition({"-".join(members): members for members in found})
+        if partition not in seen:
+            seen.append(partition)
+            yield partition
+
+
+def percent(gap: Estimate) -> str:
+    """A gap in percent, with its interval."""
+    return f"{100 * gap.value:.0f} % {interval(100 * gap.low, 100 * gap.high, 0)}"
+
+
+def _groups(partition: Partition) -> Groups:
+    return tuple(members for members in partition.groups.values() if members)
+
+
+def _strongest(found: Mapping[tuple[str, str], Estimate]) -> str:
+    """The largest correlations whose intervals exclude 0; nothing if there are none."""
+    notable = {p: e for p, e in found.items() if abs(e.value) >= _NOTABLE and e.excludes_zero}
+    first = sorted(notable, key=lambda pair: -abs(notable[pair].value))[:_SHOWN]
+    texts = [f"{b} with {a} ({number(notable[a, b].value, 2, signed=True)})" for a, b in first]
+    return listed(texts) if texts else ""

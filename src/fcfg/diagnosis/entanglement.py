@@ -1,0 +1,70 @@
+"""Entanglement: which attributes come together, in the data and in the judge's readings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from fcfg.causal.attributes import AttributeSpace, Categorical, Table
+from fcfg.judge import AttributeJudge
+from fcfg.metrics import Bootstrap, Estimate, correlation
+
+
+class Association(NamedTuple):
+    """Correlation of a variable with another one, and with the judge's score of the other one."""
+
+    data: Estimate
+    reading: Estimate | None  #: None without a judge
+
+
+#: By pair of variables; those of one attribute, and constant ones, have no association.
+Associations: TypeAlias = dict[tuple[str, str], Association]
+
+
+def measure_associations(
+    space: AttributeSpace,
+    attributes: Table,
+    images: Float[Tensor, "image channel height width"],
+    judge: nn.Module | None,
+) -> Associations:
+    """Correlate the attributes of real images with each other and with what a judge reads.
+
+    A categorical attribute counts as one variable for each level, such as 'hair: grey'.
+
+    Args:
+        space: The attributes.
+        attributes: Attributes of the images, parsed.
+        images: Real images.
+        judge: The judge, if there is one.
+    """
+    bootstrap, variables = Bootstrap(len(images)), list(_variables(space))
+    values = space.encode(attributes).astype(np.float64)
+    scores = None
+    if isinstance(judge, AttributeJudge):
+        read = judge.read(images).scores
+        scores = np.concatenate([read[n].reshape(len(images), -1) for n in space.names], axis=1)
+    found: Associations = {}
+    for i, (a, owner) in enumerate(variables):
+        for j, (b, other) in enumerate(variables):
+            data = correlation(values[:, j], values[:, i], bootstrap, ranked=False)
+            if owner != other and data is not None:
+                reading = None if scores is None else scores[:, j]
+                found[a, b] = Association(
+                    data,
+                    None
+                    if reading is None
+                    else correlation(reading, values[:, i], bootstrap, ranked=False),
+                )
+    return found
+
+
+def _variables(space: AttributeSpace) -> Iterator[tuple[str, str]]:
+    """Names of the encoded columns, each with its attribute."""
+    for attribute in space:
+        levels = attribute.levels if isinstance(attribute, Categorical) else None
+        for level in levels or ("",):
+            yield f"{attribute.name}: {level}" if levels else attribute.name, attribute.name

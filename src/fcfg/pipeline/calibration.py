@@ -1,0 +1,133 @@
+"""Calibrated weights: the record of a calibration, and the default guidance that follows from it.
+
+:func:`fcfg.calibrate` makes it, and ``calibration.json`` keeps it beside the weights of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import combinations
+from statistics import fmean
+from typing import Any, ClassVar
+
+from pydantic import Field, field_validator
+
+from fcfg.guidance import Guidance
+from fcfg.pipeline.stored_record import Number, Record, StoredRecord
+from fcfg.support.errors import InputError, quoted
+
+
+class WeightEstimate(Record):
+    """A weight with its 95 % interval over images."""
+
+    weight: Number
+    low: Number
+    high: Number
+
+    def overlaps(self, other: WeightEstimate) -> bool:
+        """Return whether the intervals have a point in common."""
+        return self.low <= other.high and other.low <= self.high
+
+
+class Direction(WeightEstimate):
+    """The weight for interventions that set an attribute to one value."""
+
+    images: int  #: number of counterfactuals at each weight
+    real: tuple[Number, Number]
+    """Mean and standard deviation of what the judge reads on real images that have the value: the
+    log-odds of the value or, for a continuous attribute, the value it reads minus the true one."""
+    read: tuple[Number, Number]  #: the same on counterfactuals, at the weight of the attribute
+
+
+class AttributeWeight(WeightEstimate):
+    """The weight for interventions on an attribute, over all directions."""
+
+    directions: dict[str, Direction]  #: by the value, such as 'to 1'
+    off_target: Number
+    """Mean absolute change of what the judge reads of attributes that should stay, in standard
+    deviations, at this weight."""
+    curve: tuple[tuple[Number, Number, Number], ...]
+    """Measured weights, with the criterion and the off-target change of each."""
+    truth: dict[str, Number] = {}
+    """In drawn worlds, the weights that the true counterfactuals would choose: 'reading', by the
+    same criterion; 'mae', by the error of all pixels; 'change', by that of changed pixels."""
+
+    @property
+    def directions_differ(self) -> bool:
+        """Whether the intervals of two directions have no point in common."""
+        pairs = combinations(self.directions.values(), 2)
+        return any(not one.overlaps(other) for one, other in pairs)
+
+
+class Calibration(StoredRecord):
+    """Weights of a guidance rule that :func:`fcfg.calibrate` chose for a model.
+
+    It is set as ``pipeline.calibration``, and its guidance is then the default of the pipeline.
+    :func:`fcfg.save` and :func:`fcfg.load` keep it with the model.
+    """
+
+    file: ClassVar[str] = "calibration.json"
+    noun: ClassVar[str] = "calibration"
+
+    rule: str  #: guidance with the searched weight at 1, as text
+    sampling: str  #: solver, grid and steps, as text
+    images: int  #: number of images with counterfactuals
+    references: int  #: number of real images that the judge read
+    seed: int
+    data: dict[str, Any]  #: description of the images
+    attributes: dict[str, AttributeWeight] = Field(min_length=1)
+
+    @field_validator("rule")
+    @classmethod
+    def _check_rule(cls, rule: str) -> str:
+        return repr(with_weights(Guidance.parse(rule), {"": 1.0}))
+
+    def guidance(self, targets: Collection[str]) -> Guidance:
+        """Return the default guidance of an intervention.
+
+        An intervention on several attributes has the mean of their weights. An attribute that
+        could not be calibrated has the mean of all weights. A rule with a weight for each
+        attribute takes each weight as it is.
+
+        Args:
+            targets: Attributes intervened on.
+        """
+        chosen = {name: found.weight for name, found in self.attributes.items()}
+        mean = _mean(chosen)
+        own = {name: chosen.get(name, mean) for name in targets}
+        return with_weights(Guidance.parse(self.rule), own or {"": mean})
+
+
+def with_weights(guidance: Guidance, weights: Mapping[str, float]) -> Guidance:
+    """Return a guidance with another weight of what an intervention changes.
+
+    >>> with_weights(Guidance.parse("contrast:1;anchor=true"), {"smiling": 1.5})
+    contrast:1.5;anchor=true
+    >>> with_weights(Guidance.fcfg(affected=1, invariant=1.2), {"smiling": 2, "male": 3})
+    fcfg:affected=2.5,invariant=1.2
+
+    Args:
+        guidance: Rule with one weight, with a weight of the group affected, or with a weight of
+            each attribute.
+        weights: Weight of each target; the mean of them where all targets share one.
+    """
+    names = [group for group, _ in guidance.weights]
+    if guidance.rule is not None and not guidance.factored:
+        new = {names[0]: _mean(weights)}
+    elif "affected" in names:
+        new = {"affected": _mean(weights)}
+    elif names and set(weights) <= {*names, ""}:
+        new = {name: weight for name, weight in weights.items() if name}
+    else:
+        raise InputError(
+            f"guidance {guidance}",
+            expected="a rule with one weight, with the group affected, or with the attributes",
+            got=quoted(names),
+            do="write for example contrast:1 or fcfg:affected=1,invariant=1",
+        )
+    return replace(guidance, weights=tuple((dict(guidance.weights) | new).items()))
+
+
+def _mean(weights: Mapping[str, float]) -> float:
+    return round(fmean(weights.values()), 4)

@@ -1,0 +1,565 @@
+"""Weights are chosen so that counterfactuals read like real images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import energy_distance as reference
+from torch import Tensor
+
+import fcfg
+from evaluations import SIZE, folder_model, tiny_model
+from fcfg.calibration import choose_images
+from fcfg.calibration.choice import RealImages
+from fcfg.calibration.criterion import (
+    Side,
+    Terms,
+    choose_weights,
+    criterion,
+    energy_distance,
+    judged,
+)
+from fcfg.calibration.measurements import Cell
+from fcfg.causal.attributes import Categorical, Continuous
+from fcfg.cli import main
+from fcfg.datasets.portraits.data import VALIDATION_SEED
+from fcfg.diffusion.networks import Judge, JudgeConfig
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.guidance import Guidance
+from fcfg.judge import AttributeJudge
+from fcfg.metrics import Bootstrap
+from fcfg.pipeline.calibration import AttributeWeight, Calibration
+from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.support.hashing import digest_of
+from refusal import refused
+from worlds import SHAPE, MixtureNetwork, binary_space, pipeline_of, roots
+
+SPREAD = 0.1
+REAL = torch.tensor([0.3, 0.2], dtype=torch.float64)  # half the distance of the two values
+RIGHT = {"smiling": 1.5, "male": 2.0}  # how much too small the network thinks that distance is
+
+
+class HalvesJudge(Judge):
+    """Reads the mean of the upper half of an image as smiling, that of the lower as male."""
+
+    def __init__(self) -> None:
+        super().__init__(JudgeConfig(channels=1, outputs=2, width=4))
+        self.head = torch.nn.Linear(2, 2, bias=False).double()
+        self.head.weight.data = 20 * torch.eye(2, dtype=torch.float64)
+        self.double()
+
+    def features(self, images: Tensor) -> Tensor:
+        return images.unflatten(2, (2, -1)).mean(dim=(1, 3, 4))
+
+
+def halves(size: Tensor) -> Tensor:
+    """Means of the images with each combination of two values, one in each half."""
+    signs = torch.tensor([[-1, -1], [-1, 1], [1, -1], [1, 1]], dtype=torch.float64)
+    return (signs * size)[:, None, :, None].repeat_interleave(2, 2).expand(4, *SHAPE)
+
+
+def shrunk() -> CounterfactualPipeline:
+    """A world of two Gaussian halves, with a network that underestimates what attributes do.
+
+    Contrast of weight w moves an image by w times the network's distance of the values, so that
+    the right weight is the ratio of the real distance and the network's.
+    """
+    schedule = NoiseSchedule()
+    ratios = torch.tensor(list(RIGHT.values()), dtype=torch.float64)
+    prior = torch.full((4,), 0.25, dtype=torch.float64)
+    network = MixtureNetwork(halves(REAL / ratios), prior, SPREAD, schedule)
+    pipeline = pipeline_of(network, schedule, 2)
+    pipeline.judge = AttributeJudge(HalvesJudge(), pipeline.space)
+    return pipeline
+
+
+def real_images(n: int, seed: int = 0) -> tuple[Tensor, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    values = np.stack([np.arange(n) % 2, np.arange(n) // 2 % 2], axis=1)
+    noise = SPREAD * torch.from_numpy(rng.standard_normal((n, *SHAPE)))
+    images = halves(REAL)[values @ [2, 1]] + noise
+    return images, {"smiling": values[:, 0], "male": values[:, 1]}
+
+
+def chosen(pipeline: CounterfactualPipeline, **options: Any) -> Calibration:
+    images, attributes = real_images(options.pop("images", 80))
+    values = {"sampling": "dpm-2m karras 12", "count": 40} | options
+    return fcfg.calibrate(pipeline, images, attributes, **values)
+
+
+@pytest.fixture(scope="module")
+def found() -> Calibration:
+    return chosen(shrunk())
+
+
+# The right weight -------------------------------------------------------------------------------
+
+
+def test_the_weight_is_the_one_that_makes_up_for_what_the_network_underestimates(found) -> None:
+    assert found.guidance(["smiling"]).name == "contrast"
+    for name, right in RIGHT.items():
+        own = found.attributes[name]
+        assert own.low <= right <= own.high
+        assert own.weight == pytest.approx(right, abs=0.1)
+        assert own.high - own.low < 0.3
+        assert own.off_target < 0.01  # the other half stays as it is
+        assert not own.directions_differ
+        assert list(own.directions) == ["to 0", "to 1"]
+        for side in own.directions.values():
+            assert side.images == 20
+            assert side.low <= right <= side.high
+            assert side.read == pytest.approx(side.real, abs=0.4)
+        assert [weight for weight, _, _ in own.curve] == [0.5, 1.0, 1.5, 2.0, 3.0]
+        assert own.truth == {}
+
+
+def test_every_rule_with_a_weight_for_the_target_finds_the_same(found) -> None:
+    """Without anchor as well; contrast over groups is contrast here, where they do not mix."""
+    for text in ("fcontrast:affected=2,invariant=1;anchor=true", "fcontrast:smiling=1,male=1"):
+        other = chosen(shrunk(), guidance=Guidance.parse(text))
+        for name, own in found.attributes.items():
+            assert other.attributes[name].weight == pytest.approx(own.weight, abs=0.1)
+    assert other.rule == "fcontrast:smiling=1.0,male=1.0"
+    smiling, male = (other.attributes[name].weight for name in RIGHT)
+    assert dict(other.guidance(["male", "smiling"]).weights) == {"smiling": smiling, "male": male}
+    assert dict(other.guidance(["male"]).weights) == {"smiling": 1.0, "male": male}
+
+
+def test_more_images_make_shorter_intervals(found) -> None:
+    more = chosen(shrunk(), images=400, count=200)
+    for name, own in found.attributes.items():
+        assert more.attributes[name].high - more.attributes[name].low < own.high - own.low
+        assert more.attributes[name].weight == pytest.approx(RIGHT[name], abs=0.05)
+
+
+def test_the_truth_chooses_the_weight_too_where_it_is_known() -> None:
+    images, attributes = real_images(80)
+    values = np.stack(list(attributes.values()), axis=1)
+
+    def truth(do: dict[str, np.ndarray]) -> Tensor:
+        set_to = np.stack([do.get(name, attributes[name][:40]) for name in attributes], axis=1)
+        means = halves(REAL)
+        return images[:40] - means[values[:40] @ [2, 1]] + means[set_to @ [2, 1]]
+
+    weights = (1.0, 1.25, 1.5, 1.75, 2.0, 2.25)
+    found = chosen(shrunk(), truth=lambda do: truth(do).clamp(-1, 1), weights=weights)
+    for name, right in RIGHT.items():
+        assert list(found.attributes[name].truth) == ["reading", "mae", "change"]
+        for weight in found.attributes[name].truth.values():
+            assert weight == pytest.approx(right, abs=0.1)
+
+
+# Interruptions ----------------------------------------------------------------------------------
+
+
+def test_batches_do_not_matter_and_a_resumed_calibration_is_the_same(
+    found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fcfg.calibration.measurements._BLOCK", 16)
+    pipeline = shrunk()
+    network = pipeline.denoiser.network
+
+    def stop(share: float) -> None:
+        if share > 0.4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        chosen(pipeline, cache=tmp_path, on_progress=stop)
+    begun, spent = list(tmp_path.rglob("*.json")), network.rows
+    assert 0 < len(begun) < 30
+    begun[0].write_text('{"readings": [')  # a disk that was full
+    begun[1].write_text('{"readings": [[1]], "errors": [[1]]}')
+    shares: list[float] = []
+    again = chosen(pipeline, cache=tmp_path, batch_size=7, on_progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert network.rows < 2 * spent / 0.4
+    for name, own in found.attributes.items():
+        other = again.attributes[name]
+        assert (own.weight, own.low, own.high) == (other.weight, other.low, other.high)
+        np.testing.assert_allclose(own.curve, other.curve, atol=1e-9)
+    before = network.rows
+    assert chosen(pipeline, cache=tmp_path) == again
+    assert network.rows == before  # nothing was left to measure
+    chosen(pipeline, cache=tmp_path, weights=(1.0, 1.5, 2.5))
+    assert 0 < network.rows - before < before / 2  # only the new weight
+
+
+def test_no_network_is_asked_for_weights_that_are_wrong() -> None:
+    pipeline = shrunk()
+    images, attributes = real_images(8)
+
+    def run(**options: Any) -> None:
+        fcfg.calibrate(pipeline, images, attributes, **options)
+
+    with refused("weights", "ascending"):
+        run(weights=(1.0,))
+    with refused("weights", "ascending"):
+        run(weights=(2.0, 1.0))
+    with refused("guidance contrast, weight", "0 or more"):
+        run(weights=(-1.0, 1.0))
+    with refused("guidance none", "a rule with one weight"):
+        run(guidance=Guidance.none())
+    with refused("guidance fcfg:a=1.0,b=1.0", "a rule with one weight"):
+        run(guidance=Guidance.fcfg(a=1, b=1))
+    with refused("guidance 'cfg:<", "a number"):
+        run(guidance=Guidance.cfg(lambda share: 1 + share))
+    with refused("guidance", "Guidance.parse"):
+        run(guidance="cfg:1")
+    with refused("sampling", "never anchored"):
+        run(sampling="paper")
+    with refused("count", "from 2 to 8", "more images"):
+        run(count=9)
+    pipeline.judge = None
+    with refused("model", "one with a judge"):
+        run()
+    assert pipeline.denoiser.network.rows == 0
+
+
+def test_attributes_that_do_not_vary_are_left_out() -> None:
+    pipeline = shrunk()
+    images, attributes = real_images(8)
+    attributes["male"] = np.zeros(8, dtype=np.int64)
+    found = fcfg.calibrate(pipeline, images, attributes, sampling="ddim uniform 2")
+    assert list(found.attributes) == ["smiling"]
+    assert found.attributes["smiling"].directions == {}  # of four images, which are too few
+    assert found.guidance(["male"]) == found.guidance(["smiling"])
+    attributes["smiling"] = attributes["male"]
+    with refused("images", "each of two values", "more images"):
+        fcfg.calibrate(pipeline, images, attributes)
+
+
+def test_numbers_that_overflow_are_refused() -> None:
+    pipeline = shrunk()
+    pipeline.denoiser.network.means = pipeline.denoiser.network.means * torch.nan
+    with refused("do(smiling) under contrast:0.5", "finite"):
+        chosen(pipeline)
+
+
+# The criterion ----------------------------------------------------------------------------------
+
+
+def test_the_distance_is_the_energy_distance_and_counts_are_repetitions() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal(12), 1 + 2 * rng.standard_normal(9)
+    counts = Bootstrap(12, resamples=3).counts
+    others = Bootstrap(9, resamples=3).counts
+    found = energy_distance(x, y, counts, others)
+    for row in range(3):
+        repeated = np.repeat(x, counts[row].astype(int)), np.repeat(y, others[row].astype(int))
+        assert found[row] == pytest.approx(reference(*repeated) ** 2)  # scipy takes the root
+    none = energy_distance(x, y, np.zeros((1, 12)), np.ones((1, 9)))
+    assert np.isfinite(none).all()
+
+
+def sides(slopes: Iterable[float], off_target: float = 0.0, n: int = 100) -> list[Side]:
+    """Directions in which a weight w moves readings of mean 0 to slope·w; real ones are at 1."""
+    weights, noise = np.array([0.5, 1.0, 2.0, 3.0]), np.random.default_rng(0).normal(size=(2, n))
+    return [
+        Side(
+            np.arange(i * n, (i + 1) * n),
+            slope * weights[:, None] + noise[i],
+            off_target * weights[:, None] * np.ones(n),
+            np.arange((1 - i) * n, (2 - i) * n),
+            1 + noise[i],
+            1.0,
+        )
+        for i, slope in enumerate(slopes)
+    ]
+
+
+def test_a_change_of_other_attributes_costs_what_the_same_shift_of_the_target_costs() -> None:
+    weights, counts = np.array([0.5, 1.0, 2.0, 3.0]), Bootstrap(200, resamples=50).counts
+    free, each = choose_weights(sides([0.5, 0.5]), weights, counts)
+    assert [own.overlaps(free) for own in each] == [True, True]
+    assert free.weight == pytest.approx(2.0, abs=0.05)
+    # The minimum of (0.5 w - 1)² + (0.5 w)², both over √π, is at 1.
+    costly, _ = choose_weights(sides([0.5, 0.5], 0.5), weights, counts)
+    assert costly.weight == pytest.approx(1.0, abs=0.1)
+    parts = [Terms.of(s, weights, np.ones(1), np.ones((1, 200))) for s in sides([0.5, 0.5])]
+    shifted = criterion(parts)
+    assert shifted[0, 0] == pytest.approx(0.5**2 / np.sqrt(np.pi), rel=0.2)
+
+
+def choice(
+    space: fcfg.AttributeSpace, table: dict[str, np.ndarray], reading: np.ndarray
+) -> RealImages:
+    counts = Bootstrap(len(reading), resamples=100).counts
+    return RealImages(space, roots(space), table, reading, counts)
+
+
+def test_directions_that_need_other_weights_are_told_apart() -> None:
+    n, rng = 120, np.random.default_rng(0)
+    own, noise = np.arange(n) % 2, rng.normal(size=n)
+    table, space = {"smiling": own}, binary_space(1)
+    real = choice(space, table, (3 + noise)[:, None])
+    slope = np.where(own == 1, 1.5, 3.0)  # down to 0 is half as fast as up to 1
+    cells = {
+        weight: Cell((slope * weight + noise)[:, None], np.full((n, 3), np.nan))
+        for weight in (0.5, 1.0, 1.5, 2.0, 3.0)
+    }
+    found = real.weight("smiling", 1 - own, cells, None)
+    assert found.directions_differ
+    assert found.directions["to 0"].weight == pytest.approx(2.0, abs=0.15)
+    assert found.directions["to 1"].weight == pytest.approx(1.0, abs=0.15)
+    assert 1.0 < found.weight < 2.0
+    assert found.off_target == 0.0  # there are no other attributes
+
+
+def test_real_images_of_a_level_or_near_a_value_are_compared_with() -> None:
+    space = fcfg.AttributeSpace([Continuous("age", 0, 100), Categorical("hair", ["dark", "red"])])
+    table = {"age": np.arange(100.0), "hair": np.arange(100) % 2}
+    real = choice(space, table, np.zeros((100, 2)))
+    ages = real.directions("age", np.array([10.0] * 3 + [89.0] * 2 + [50.0]))
+    assert list(ages) == ["to 10", "to 89"]  # one image says nothing of 50
+    rows, near = ages["to 89"]
+    assert rows.tolist() == [3, 4]
+    assert near.tolist() == list(range(79, 99))  # the nearest fifth, where 79 and 99 tie
+    hair = real.directions("hair", np.array([1, 1, 0, 0]))
+    assert list(hair) == ["to dark", "to red"]
+    assert (table["hair"][hair["to red"][1]] == 1).all()
+    levels = judged(space["hair"], np.array([[0.5, 0.5], [0.1, 0.9]]), np.array([0, 1]))
+    np.testing.assert_allclose(levels, [0, np.log(9)])
+    np.testing.assert_array_equal(
+        judged(space["age"], np.array([12.0, 7.0]), np.array([10.0, 10.0])), [2, -3]
+    )
+
+
+# The default of a model -------------------------------------------------------------------------
+
+
+def record(pipeline: CounterfactualPipeline, **weights: float) -> Calibration:
+    """A calibration of a model."""
+    attributes = {
+        name: AttributeWeight(
+            weight=w, low=w, high=w, directions={}, off_target=0.0, curve=((w, 0.0, 0.0),)
+        )
+        for name, w in weights.items()
+    }
+    return Calibration(
+        model=digest_of(pipeline.denoiser, half=True),
+        rule="contrast:1;anchor=true",
+        sampling="ddim uniform 2",
+        images=2,
+        references=2,
+        seed=0,
+        data={},
+        attributes=attributes,
+    )
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16"])
+def test_a_saved_model_has_its_calibration_and_uses_it(storage: str, tmp_path: Path) -> None:
+    pipeline = tiny_model(saved=True)
+    assert pipeline.choose_guidance(["smiling"]) == DEFAULT_GUIDANCE
+    pipeline.calibration = record(pipeline, smiling=1.25, male=2.0)
+    fcfg.save(pipeline, tmp_path, storage)
+    again = fcfg.load(tmp_path)
+    assert again.calibration == pipeline.calibration
+    assert Calibration.read(tmp_path / "calibration.json") == pipeline.calibration
+    chosen = {
+        targets: repr(again.choose_guidance(targets.split()))
+        for targets in ("smiling", "male", "smiling male", "young", "")
+    }
+    assert chosen == {
+        "smiling": "contrast:1.25;anchor=true",
+        "male": "contrast:2.0;anchor=true",
+        "smiling male": "contrast:1.625;anchor=true",
+        "young": "contrast:1.625;anchor=true",
+        "": "contrast:1.625;anchor=true",
+    }
+    assert repr(again.choose_guidance(["male"], anchor=False)) == "contrast:2.0"
+    assert again.choose_guidance(["male"], Guidance.cfg(3.0)) == Guidance.cfg(3.0)
+    assert again.choose_guidance(["male"], sampling="paper").name == "fcfg"
+    drawn = fcfg.datasets.portraits.sample(2, size=SIZE)
+    pair = again.counterfactual(drawn.images, drawn.attributes, {"male": 1}, sampling=2)
+    assert pair.guidance == Guidance.contrast(2.0).replace(anchor=True)
+    fcfg.save(tiny_model(saved=True), tmp_path)  # another pipeline replaces all of it
+    assert fcfg.load(tmp_path).calibration is None
+
+
+def test_the_calibration_of_other_weights_is_ignored_with_a_warning(tmp_path: Path) -> None:
+    pipeline = tiny_model(saved=True)
+    pipeline.calibration = record(pipeline, smiling=1.25)
+    fcfg.save(pipeline, tmp_path)
+    pipeline.denoiser.network.head[-1].bias.data += 1
+    other = tmp_path / "other"
+    fcfg.save(pipeline, other)
+    with pytest.warns(UserWarning, match=r"other weights .* run 'fcfg calibrate' again"):
+        assert fcfg.load(other).calibration is None
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"format": 2}, "'format'"),
+        ({"rule": "none"}, "a rule with one weight"),
+        ({"rule": "cfg"}, "cfg"),
+        ({"attributes": {}}, "'attributes'"),
+        ({"attributes": {"smiling": {"weight": 1}}}, "'attributes.smiling.low'"),
+        ({"more": 1}, "'more'"),
+        ("{", "JSON"),
+    ],
+)
+def test_a_broken_calibration_is_one_line(change: Any, complaint: str, tmp_path: Path) -> None:
+    pipeline = tiny_model(saved=True)
+    pipeline.calibration = record(pipeline, smiling=1.25)
+    fcfg.save(pipeline, tmp_path)
+    file = tmp_path / "calibration.json"
+    values = change if isinstance(change, str) else json.loads(file.read_text()) | change
+    file.write_text(values if isinstance(values, str) else json.dumps(values))
+    with refused(f"calibration {file}", complaint):
+        fcfg.load(tmp_path)
+
+
+def test_a_calibration_of_other_attributes_is_refused(tmp_path: Path) -> None:
+    pipeline = tiny_model(saved=True)
+    pipeline.calibration = record(pipeline, age=1.25)
+    fcfg.save(pipeline, tmp_path)
+    with refused(f"calibration {tmp_path}", "'age'"):
+        fcfg.load(tmp_path)
+
+
+# The images -------------------------------------------------------------------------------------
+
+
+def test_drawings_are_those_of_validation_and_balanced() -> None:
+    pipeline = tiny_model()
+    chosen = choose_images(pipeline, 20)
+    assert chosen.count == 16
+    assert chosen.data["balanced"] == ["smiling", "male", "young"]
+    first = np.stack([chosen.attributes[n][:16] for n in pipeline.space.names], axis=1)
+    assert sorted(map(tuple, first)) == [t for t in np.ndindex(2, 2, 2) for _ in range(2)]
+    known = fcfg.datasets.portraits.sample(2000, VALIDATION_SEED, SIZE)
+    distances = (known.images[:, None] - chosen.images[None, :4]).abs().amax(dim=(2, 3, 4))
+    assert (distances.amin(dim=0) < 0.01).all()  # rounded to bytes
+    assert chosen.truth is not None
+    same = chosen.truth({"male": chosen.attributes["male"][:16]})
+    assert (same - chosen.images[:16]).abs().max() < 0.01
+    more = choose_images(pipeline, 160)
+    names = {image.numpy().tobytes() for image in more.images[: more.count]}
+    assert names > {image.numpy().tobytes() for image in chosen.images[:16]}
+    other = choose_images(pipeline, 20, seed=1)
+    assert not torch.equal(other.images[:16], chosen.images[:16])
+    with refused("images", "from 2"):
+        choose_images(pipeline, 1)
+
+
+def test_images_of_a_folder_are_those_of_validation(tmp_path: Path) -> None:
+    pipeline = folder_model(tmp_path / "faces", 40)
+    table = tmp_path / "faces" / "metadata.csv"
+    table.write_text(table.read_text().replace(",test,", ",val,"))
+    assert choose_images(pipeline, 20).data["balanced"] == ["smiling", "male", "young"]
+    chosen = choose_images(pipeline, 40)
+    assert (chosen.count, len(chosen.images)) == (40, 41)  # a combination is too rare for these
+    assert chosen.data == {"format": "folder", "split": "val", "of": 41, "balanced": []}
+    assert chosen.truth is None
+    with refused("data 'folder' of the model", "--data DIR"):
+        choose_images(pipeline, 40, data=tmp_path / "nowhere")
+
+
+def test_all_kinds_of_attributes_are_calibrated() -> None:
+    pipeline = tiny_model("portraits-causal")
+    chosen = choose_images(pipeline, 40)
+    found = fcfg.calibrate(
+        pipeline,
+        chosen.images,
+        chosen.attributes,
+        count=chosen.count,
+        sampling="ddim uniform 2",
+        weights=(1.0, 2.0),
+        truth=chosen.truth,
+        data=chosen.data,
+    )
+    assert list(found.attributes) == list(pipeline.space.names)
+    assert len(found.attributes["age"].directions) == 2
+    assert set(found.attributes["hair"].directions) <= {
+        f"to {level}" for level in ("dark", "fair", "red", "grey")
+    }
+    assert all(own.truth for own in found.attributes.values())
+
+
+# The command ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    fcfg.save(tiny_model(saved=True), "tiny")
+    return "tiny"
+
+
+WORDS = ["--sampling", "ddim uniform 2", "--images", "16", "--device", "cpu"]
+
+
+def test_a_calibrated_model_uses_its_weights(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("16 images, contrast:1.5;anchor=true, ddim uniform 2, on cpu\n")
+    for name in ("smiling", "male", "young"):
+        assert f"do({name})" in out
+    assert "to 1" in out
+    assert "do(male): the truth would choose " in out
+    assert "the best weight may lie outside of those measured: --weights" in out
+    assert out.endswith("Written to tiny/calibration.json; the model uses it from now on.\n")
+    found = fcfg.load(model).calibration
+    assert found is not None
+    assert (found.images, found.rule) == (16, "contrast:1.0;anchor=true")
+    assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
+    assert fcfg.load(model).calibration == found
+    assert main(["calibrate", model, *WORDS, "--weights", "1,2", "--out", "elsewhere"]) == 0
+    assert capsys.readouterr().out.endswith("calibration.json; the model is as before.\n")
+    assert Calibration.read("elsewhere") == found
+
+
+def test_an_interrupted_command_says_how_to_resume(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fcfg.calibration.measurements.Request._measure", stop)
+    assert main(["calibrate", model, *WORDS]) == 130
+    assert "runs/calibrations, run the same command to resume" in capsys.readouterr().err
+    assert fcfg.load(model).calibration is None
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["no-such-model"], "no-such-model"),
+        (["tiny", "--guidance", "cgf:1"], "did you mean"),
+        (["tiny", "--guidance", "none"], "a rule with one weight"),
+        (["tiny", "--weights", "1,a"], "--weights: expected numbers"),
+        (["tiny", "--weights", "2,1"], "ascending"),
+        (["tiny", "--images", "1"], "images: expected an integer from 2"),
+        (["tiny", "--data", "."], "--data: expected nothing"),
+        (["tiny", "--sampling", "papr"], "sampling"),
+        (["tiny", "--out", "tiny/config.json"], "out tiny/config.json"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    model: str, words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibrate", *words]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("fcfg calibrate: ")
+    assert line.count("\n") == 1
+    assert complaint in line
+
+
+def test_a_shipped_model_is_not_written_to(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fcfg.pipeline.checkpoint._MODELS", Path.cwd())
+    assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
+    assert "runs/calibrate/tiny/calibration.json; the model is" in capsys.readouterr().out
+    assert fcfg.load(model).calibration is None

@@ -1,0 +1,387 @@
+"""``fcfg diagnose``: do groups of attributes add up, and which of them belong together?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fcfg
+from browser import Chromium, find_chromium
+from evaluations import tiny_model
+from fcfg.cli import main
+from fcfg.diagnosis import Association, Diagnosis, diagnose, diagnosis_page
+from fcfg.diagnosis.additivity import measure_gaps
+from fcfg.diagnosis.entanglement import measure_associations
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.metrics import Bootstrap, Estimate, mean
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from place import DEVICE
+from refusal import refused
+from worlds import (
+    SHAPE,
+    AdditiveNetwork,
+    independent_pipeline,
+    mixture_faces,
+    mixture_pipeline,
+    pipeline_of,
+)
+
+NAMES = ("smiling", "male", "young")
+PIXELS = torch.eye(16, dtype=torch.float64).view(16, *SHAPE)  # orthogonal directions
+FACES = np.random.default_rng(0).uniform(-1, 1, (12, *SHAPE))
+ONES = {name: np.ones(12, dtype=int) for name in NAMES}
+
+
+class Interacting(nn.Module):
+    """Pushes of length 1 and, where attributes are visible together, pushes of their own."""
+
+    def __init__(self, strengths: dict[tuple[int, ...], float]) -> None:
+        super().__init__()
+        self.strengths = strengths
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        visible = c.unflatten(1, (3, -1))[..., 0]
+        pushes = {(0,): 1.0, (1,): 1.0, (2,): 1.0, **self.strengths}
+        terms = [
+            strength * visible[:, members].prod(dim=1)[:, None, None, None] * pixel
+            for (members, strength), pixel in zip(pushes.items(), PIXELS, strict=False)
+        ]
+        return 0.1 * x + sum(terms)
+
+
+def interacting(**strengths: float) -> CounterfactualPipeline:
+    """Attributes that interact: ``_01=0.5`` for smiling and male together."""
+    known = {tuple(map(int, name[1:])): strength for name, strength in strengths.items()}
+    return pipeline_of(Interacting(known), NoiseSchedule(), 3)
+
+
+def every_gap(found: Diagnosis) -> list[Estimate]:
+    gaps = [found.by_attribute, found.suggested]
+    gaps += [*found.by_intervention.values(), *found.pairs.values()]
+    return [estimate for gap in gaps for estimate in (gap.overall, *gap.over_time)]
+
+
+# Laws -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", ["additive", "independent"])
+def test_groups_that_add_up_have_no_gap_and_stay_apart(world: str) -> None:
+    if world == "independent":  # exact scores of attributes that are independent given any image
+        pipeline = independent_pipeline()
+        found = diagnose(pipeline, *mixture_faces(pipeline, 20))
+    else:
+        pipeline = pipeline_of(AdditiveNetwork(PIXELS[:3]), NoiseSchedule(), 3)
+        found = diagnose(pipeline, FACES, ONES)
+    assert max(gap.high for gap in every_gap(found)) < 1e-9
+    assert found.suggestion == fcfg.Partition({name: [name] for name in NAMES})
+    assert found.verdict[:2] == [
+        "One group per attribute is justified: their sum misses 0 % [0, 0] of the push of all "
+        "attributes together.",
+        "The groups affected and invariant are justified under every intervention: their sum "
+        f"misses at most 0 % [0, 0], under {found.verdict[1].rpartition(' ')[2]}",
+    ]
+
+
+def test_two_attributes_that_interact_are_joined_and_no_others() -> None:
+    found = diagnose(interacting(_02=1.0), FACES, ONES)
+    gaps = {pair: gap.overall.value for pair, gap in found.pairs.items()}
+    assert gaps.pop(("smiling", "young")) == pytest.approx(1 / 3**0.5)  # 1 of 1² + 1² + 1²
+    assert max(gaps.values()) < 1e-9
+    assert found.by_attribute.overall.value == pytest.approx(1 / 4**0.5)
+    by_do = {do: gap.overall.value for do, gap in found.by_intervention.items()}
+    assert by_do == pytest.approx({"smiling": 0.5, "male": 0.0, "young": 0.5}, abs=1e-9)
+    groups = {"smiling-young": ["smiling", "young"], "male": ["male"]}
+    assert found.suggestion == fcfg.Partition(groups)
+    assert found.suggested.overall.value < 1e-9
+    assert found.verdict[0] == "These should share a group: smiling and young."
+    assert "under do(smiling) (50 % [50, 50]) and do(young) (50 % [50, 50])" in found.verdict[2]
+
+
+def test_three_attributes_that_interact_only_together_share_one_group() -> None:
+    found = diagnose(interacting(_012=1.0), FACES, ONES)
+    assert all(gap.overall.value < 1e-9 for gap in found.pairs.values())
+    assert found.by_attribute.overall.value == pytest.approx(0.5)
+    assert found.suggestion.groups == {"smiling-male-young": NAMES}
+    assert "All attributes should share one group, as in CFG" in found.verdict[0]
+
+
+def test_weak_interactions_add_up_and_the_strongest_is_joined_first() -> None:
+    pipeline = interacting(_01=0.2, _02=0.28, _12=0.2)  # of pairs of length √2: all below 0.2
+    found = diagnose(pipeline, FACES, ONES)
+    assert all(gap.overall.value < found.threshold for gap in found.pairs.values())
+    assert found.by_attribute.overall.value > found.threshold > found.suggested.overall.value
+    assert set(found.suggestion) == {"smiling-young", "male"}
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.6, 0.7, 1.0])
+def test_the_gap_of_a_suggestion_is_at_most_the_threshold(threshold: float) -> None:
+    pipeline = mixture_pipeline()
+    found = diagnose(pipeline, *mixture_faces(pipeline, 6), times=4, threshold=threshold)
+    assert found.suggested.overall.value <= threshold + 1e-9
+    found.suggestion.check_covers(NAMES)
+
+
+def test_a_gap_is_what_the_formula_says() -> None:
+    pipeline = mixture_pipeline()
+    images, table = mixture_faces(pipeline, 5)
+    found = diagnose(pipeline, images, table, times=4)
+    seen: list[Tensor] = []
+    network = pipeline.denoiser.network
+    handle = network.register_forward_hook(lambda _, given, __: seen.append(given[0]))
+    pair = measure_gaps(
+        *(pipeline.denoiser, images, pipeline.space.parse(table)),
+        *([(("smiling",), ("male",))], [found.times[2]]),
+    )[0]
+    handle.remove()
+    x_t, t = seen[0][:5], torch.full((5,), found.times[2])
+    condition = pipeline.denoiser.condition(pipeline.space.parse(table))
+
+    def eps(*keep: bool) -> Tensor:
+        masked = pipeline.denoiser.embedder.masked(condition, torch.tensor([keep]).to(DEVICE))
+        return pipeline.denoiser(x_t.to(DEVICE), t.to(DEVICE), masked)
+
+    null, a, b = eps(False, False, False), eps(True, False, False), eps(False, True, False)
+    joint = eps(True, True, False) - null
+    expected = (joint - (a - null) - (b - null)).norm() / joint.norm()
+    assert pair.overall.value == pytest.approx(expected.item())
+    assert pair.over_time[0].value == pair.overall.value
+    assert found.pairs["smiling", "male"].over_time[2].value == pytest.approx(expected.item())
+    # Images are noised as in training.
+    schedule = pipeline.denoiser.schedule
+    drawn = (x_t.cpu() - schedule.signal(t[0]) * images) / schedule.noise(t[0])
+    assert drawn.mean() == pytest.approx(0, abs=0.3)
+    assert drawn.std() == pytest.approx(1, abs=0.2)
+
+
+def test_times_count_by_their_push() -> None:
+    pipeline = mixture_pipeline()
+    found = diagnose(pipeline, *mixture_faces(pipeline, 8), times=5)
+    for gap in (found.by_attribute, *found.pairs.values()):
+        push, over_time = np.array(gap.push), np.array([e.value for e in gap.over_time])
+        expected = np.sqrt((push**2 * over_time**2).sum() / (push**2).sum())
+        assert gap.overall.value == pytest.approx(expected)
+        assert gap.missed == pytest.approx(np.sqrt((push**2 * over_time**2).sum()))
+
+
+def test_neither_the_batch_size_nor_the_order_of_the_images_matters() -> None:
+    pipeline = mixture_pipeline()
+    images, table = mixture_faces(pipeline, 7)
+
+    def values(images: Tensor, table: dict[str, Any], **more: int) -> list[float]:
+        found = diagnose(pipeline, images, table, times=3, **more)
+        return [gap.value for gap in every_gap(found)]
+
+    first = values(images, table)
+    for size in (1, 3, 20):
+        assert values(images, table, batch_size=size) == pytest.approx(first, rel=1e-9)
+    back = {name: column[::-1] for name, column in table.items()}
+    assert values(images.flip(0), back) == pytest.approx(first, rel=1e-9)
+    assert values(images, table) == first
+    assert values(images, table, seed=1) != pytest.approx(first, rel=1e-3)
+
+
+def test_gaps_are_measured_on_evenly_chosen_images_and_progress_ends_below_one() -> None:
+    pipeline = mixture_pipeline()
+    images, table = mixture_faces(pipeline, 9)
+    told: list[float] = []
+    some = diagnose(pipeline, images, table, noised=3, times=2, on_progress=told.append)
+    rows = [0, 3, 6]
+    few = {name: column[rows] for name, column in table.items()}
+    same = diagnose(pipeline, images[rows], few, times=2)
+    assert (some.images, same.images) == (3, 3)
+    assert [g.value for g in every_gap(some)] == [g.value for g in every_gap(same)]
+    assert told == sorted(told)
+    assert 0.7 < told[-1] <= 1
+
+
+# What comes together ----------------------------------------------------------------------------
+
+
+def test_correlations_are_pearsons_of_labels_and_of_scores() -> None:
+    pipeline = tiny_model("portraits-causal")
+    world = fcfg.datasets.portraits.sample(60, 3, 8, "portraits-causal")
+    space, judge = pipeline.space, pipeline.judge
+    assert isinstance(judge, fcfg.AttributeJudge)
+    table = space.parse(world.attributes)
+    found = measure_associations(space, table, world.images, judge)
+    scores = judge.read(world.images).scores
+    grey = (table["hair"] == 3).astype(float)
+    one = found["age", "hair: grey"]
+    assert one.data.value == pytest.approx(np.corrcoef(table["age"], grey)[0, 1])
+    assert one.reading is not None
+    expected = np.corrcoef(table["age"], scores["hair"][:, 3])[0, 1]
+    assert one.reading.value == pytest.approx(expected)
+    assert one.data.low < one.data.value < one.data.high
+    assert not any("hair" in a and "hair" in b for a, b in found)
+    assert ("sex", "sex") not in found
+    without = measure_associations(space, table, world.images, None)
+    assert without.keys() == found.keys()
+    assert without["age", "hair: grey"].reading is None
+    table["sex"][:] = 1
+    assert not any(
+        "sex" in pair for pair in measure_associations(space, table, world.images, judge)
+    )
+
+
+def test_the_verdict_names_what_is_correlated_and_what_the_judge_adds() -> None:
+    plain = diagnose(interacting(_02=1.0), FACES, ONES, times=2)
+    assert plain.verdict[-1] == "No attributes are correlated."
+
+    def fixed(value: float) -> Estimate:
+        return mean(np.full(12, value), Bootstrap(12))
+
+    told = replace(
+        plain,
+        associations={
+            ("male", "young"): Association(fixed(-0.3), fixed(-0.6)),
+            ("smiling", "young"): Association(fixed(0.1), fixed(0.0)),
+            ("young", "male"): Association(fixed(-0.3), None),
+        },
+        trained_on_parts=False,
+    )
+    assert told.verdict[-2:] == [
+        "Correlated in the data: young with male (−0.30).",
+        "The judge takes one for a sign of another, beyond the data: young with male (+0.30).",
+    ]
+    assert any("p_group" in line for line in told.verdict)
+    pair = replace(plain.pairs["male", "young"], overall=Estimate(0.1, np.array([0.0, 0.5]), 12))
+    unsure = replace(plain, pairs={("male", "young"): pair})
+    assert any(line.startswith("Too close to 20 % to be sure: male") for line in unsure.verdict)
+    causes = replace(plain, by_intervention={})  # every intervention affects everything
+    assert not any("affected" in line for line in causes.verdict)
+
+
+# Refusals ---------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_diagnosed_is_refused() -> None:
+    pipeline = interacting()
+    with refused("model", "two attributes or more"):
+        diagnose(mixture_pipeline(count=1), FACES, {"smiling": ONES["smiling"]})
+    for name, value in {"threshold": 1.5, "noised": 0, "times": 1, "seed": -1}.items():
+        with refused(name, "is the default"):
+            diagnose(pipeline, FACES, ONES, **{name: value})
+    with refused("batch_size", "256 is the default"):
+        diagnose(pipeline, FACES, ONES, batch_size=0)
+    with refused("attributes", "12 values", "got 3"):
+        diagnose(pipeline, FACES, {name: [1, 1, 1] for name in NAMES})
+    deaf = pipeline_of(AdditiveNetwork(0 * PIXELS[:3]), NoiseSchedule(), 3)
+    with refused("diagnosis of 'male', 'smiling', 'young'", "the same prediction", "train"):
+        diagnose(deaf, FACES, ONES)
+
+
+# The page and the command -----------------------------------------------------------------------
+
+
+def test_the_page_needs_no_other_file_and_escapes_names() -> None:
+    found = diagnose(interacting(_02=1.0), FACES, ONES)
+    page = diagnosis_page(found, "<faces>", {"command": "a & b", "commit": None, "data": {"n": 1}})
+    assert "&lt;faces&gt;" in page
+    assert "<faces>" not in page
+    assert "a &amp; b" in page
+    assert not any(word in page for word in ("http", "<script", "url("))
+    assert page.count("<svg") == 2
+    assert "suggested groups: 0 % [0, 0]" in page
+    assert "<b>58 %</b><small>[58, 58]</small>" in page
+    assert "fcfg.Partition({&#39;smiling-young&#39;: [&#39;smiling&#39;, &#39;young&#39;]" in page
+
+
+@pytest.mark.skipif(
+    find_chromium() is None or not sys.platform.startswith("linux"), reason="needs Chromium"
+)
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_fits_the_screen(tmp_path: Path, width: int) -> None:
+    pipeline = tiny_model("portraits-causal")
+    world = fcfg.datasets.portraits.sample(8, 3, 8, "portraits-causal")
+    found = diagnose(pipeline, world.images, world.attributes, times=30)
+    file = tmp_path / "index.html"
+    file.write_text(diagnosis_page(found, "tiny", {}), "utf-8")
+    with Chromium(str(find_chromium()), tmp_path / "profile") as browser:
+        browser.look(width, 844, "light")
+        browser.open(file)
+        assert browser.run("document.documentElement.scrollWidth") == width
+        drawn = "[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().width)"
+        assert all(300 < shown <= min(width, 620) for shown in browser.run(drawn))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny model of a drawn world that listens to its condition."""
+    pipeline = tiny_model(saved=True)
+    for parameter in pipeline.denoiser.network.parameters():
+        parameter.data += 0.05 * torch.randn(parameter.shape)
+    pipeline.provenance["training"]["diffusion"] = {"p_group": 0.0}
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    fcfg.save(pipeline, folder)
+    return str(folder)
+
+
+def test_the_command_writes_a_page_and_numbers(
+    model: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["diagnose", model, "--images", "10", "--noised", "3"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    folder = Path("runs/diagnose/tiny")
+    numbers = json.loads((folder / "diagnosis.json").read_text("utf-8"))
+    assert numbers["images"] == 3
+    assert len(numbers["times"]) == len(numbers["by_attribute"]["over_time"]) == 10
+    assert [pair["groups"] for pair in numbers["pairs"]] == [
+        [[a], [b]] for a, b in combinations(NAMES, 2)
+    ]
+    assert {name for group in numbers["suggestion"].values() for name in group} == set(NAMES)
+    assert numbers["data"]["seed"] == 1_000_000
+    assert numbers["trained_on_parts"] is False
+    for line in (*numbers["verdict"], "smiling and male", "Page: runs/diagnose/tiny/index.html"):
+        assert line in said
+    first = (folder / "diagnosis.json").read_bytes()
+    assert main(words) == 0  # replaces its own files, with the same numbers
+    assert (folder / "diagnosis.json").read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["nowhere"], "nowhere"),
+        (["--images", "0"], "images"),
+        (["--noised", "0"], "noised"),
+        (["--threshold", "2"], "threshold"),
+        (["--seed", "-1"], "seed"),
+        (["--data", "."], "--data"),
+        (["--batch-size", "many"], "--batch-size"),
+        (["--device", "gpu"], "device"),
+        (["--out", "taken"], "a folder without these files"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    words: list[str],
+    told: str,
+    model: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("taken").mkdir()
+    Path("taken/index.html").write_text("mine")
+    given = words if words == ["nowhere"] else [model, *words]
+    assert main(["diagnose", *given]) == 2
+    out, line = capsys.readouterr()
+    assert out == ""
+    assert line.startswith("fcfg diagnose: ")
+    assert line.count("\n") == 1
+    assert told in line
+    assert Path("taken/index.html").read_text() == "mine"

@@ -1,0 +1,350 @@
+"""Minimality and repeated composition: naive references, exact toys, and whole runs of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fake_results
+from evaluations import CFG, FCFG, SIZE, asked, counted_rows, evaluation, tiny_model
+from fcfg.datasets import portraits
+from fcfg.evaluation import Result, read_results, summarise
+from fcfg.evaluation.experiment import Costs
+from fcfg.evaluation.summary import Summary
+from fcfg.guidance import Guidance
+from fcfg.metrics import fifths, image_mae, mean, minimality
+from fcfg.metrics.intervals import Bootstrap
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.reports import write_report
+from fcfg.reports.tables import csv_table, markdown_table
+from refusal import refused
+
+DOS = ("male", "male+young")  # both values of male are among the first six images
+ANCHORED = f"{CFG};anchor=true"
+CYCLED: dict[str, Any] = {"cycles": 3, "do": DOS, "guidance": (CFG, FCFG, ANCHORED)}
+STILL, FAR = math.log(0.8 + 0.2 * math.e), math.log(0.8 * math.e + 0.2)
+
+
+def reference(x: np.ndarray, y: np.ndarray, own: list[Any], wanted: list[Any]) -> list[float]:
+    """As counterfactual-benchmark describes it, image by image and pair by pair."""
+    found: list[float] = []
+    for i in range(len(x)):
+        moved = sum(abs(a - b) for a, b in zip(x[i], y[i], strict=True))
+        nearer = wished = farther = alike = 0
+        for j in range(len(x)):
+            apart = sum(abs(a - b) for a, b in zip(x[i], x[j], strict=True))
+            wished += own[j] == wanted[i]
+            nearer += own[j] == wanted[i] and apart <= moved
+            alike += own[j] == own[i]
+            farther += own[j] == own[i] and apart >= moved
+        if not wished or own[i] == wanted[i]:
+            found.append(math.nan)
+        else:
+            score = 0.8 * math.exp(nearer / wished) + 0.2 * math.exp(farther / alike)
+            found.append(math.log(score))
+    return found
+
+
+# The metric -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [7, 300])  # within one batch of comparisons, and in several
+def test_minimality_agrees_with_counting_pairs(n: int) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 9, size=(n, 3)).astype(float)  # with ties
+    y = x + rng.integers(-4, 5, size=(n, 3))
+    own, wanted = rng.integers(0, 3, size=n), rng.integers(0, 4, size=n)  # nobody has level 3
+    expected = reference(x, y, own.tolist(), wanted.tolist())
+    assert np.isnan(expected).any()
+    assert minimality(x, y, own, wanted) == pytest.approx(expected, nan_ok=True)
+    names = np.array(["a", "b", "c", "d"])
+    assert minimality(x, y, names[own], names[wanted]) == pytest.approx(expected, nan_ok=True)
+
+
+def test_several_targets_agree_only_together() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(2, 40, 5))
+    own = rng.integers(0, 2, size=(40, 2))
+    pairs = [list(map(tuple, rows.tolist())) for rows in (own, 1 - own)]
+    assert minimality(x, y, own, 1 - own) == pytest.approx(reference(x, y, *pairs))
+
+
+def test_the_extremes_are_known() -> None:
+    """Two groups of images, 10 apart, and 1 wide."""
+    own = np.repeat([0, 1], 20)
+    spread = np.tile(np.linspace(0, 1, 20), 2)
+    x = (10 * own + spread)[:, None]
+    toward = 1 - 2 * own[:, None]
+
+    def mean_of(y: np.ndarray) -> float:
+        return float(minimality(x, y, own, 1 - own).mean())
+
+    assert mean_of(x) == pytest.approx(STILL)  # nothing was done
+    assert mean_of(x + 5 * toward) == 0  # further than its own group, nearer than the other
+    assert mean_of(x + 99 * toward) == pytest.approx(FAR)
+    assert 0 < mean_of(x + 10 * toward) < FAR
+    together = np.zeros((40, 1))  # no feature tells images apart
+    assert mean_of(together + 1) > 0
+    assert minimality(together, together, own, 1 - own) == pytest.approx(1.0)  # the worst
+
+
+def test_minimality_does_not_depend_on_units_or_order() -> None:
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(2, 30, 4))
+    own = rng.integers(0, 2, size=30)
+    found = minimality(x, y, own, 1 - own)
+    assert minimality(7 * x + 3, 7 * y + 3, own, 1 - own) == pytest.approx(found)
+    order = rng.permutation(30)
+    assert minimality(x[order], y[order], own[order], 1 - own[order]) == pytest.approx(
+        found[order]
+    )
+    assert ((found >= 0) & (found <= 1)).all()
+
+
+def test_fifths_hold_equally_many() -> None:
+    values = np.random.default_rng(0).normal(size=500)
+    assert np.bincount(fifths(values, values)).tolist() == [100] * 5
+    assert fifths([-99, 99], values).tolist() == [0, 4]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"factual": np.zeros(3)}, {"counterfactual": np.zeros((2, 2))}, {"own": [0, 1]},
+     {"wanted": [[1], [0], [1]]}, {"factual": np.full((3, 2), np.nan)}],
+)  # fmt: skip
+def test_features_without_minimality_are_refused(change: dict[str, Any]) -> None:
+    given = {"factual": np.zeros((3, 2)), "counterfactual": np.zeros((3, 2))}
+    with refused("minimality", "finite features of shape (n, d)", "one row each"):
+        minimality(**(given | {"own": [0, 1, 0], "wanted": [1, 0, 1]} | change))
+
+
+# In a run ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> CounterfactualPipeline:
+    return tiny_model()
+
+
+@pytest.fixture(scope="module")
+def cycled(pipeline: CounterfactualPipeline, tmp_path_factory) -> Result:
+    """Three cycles, in two shards of unequal blocks."""
+    out, experiment = tmp_path_factory.mktemp("cycled"), asked(**CYCLED)
+    evaluation(out, experiment, pipeline, shard=(1, 2)).run()
+    return evaluation(out, experiment, pipeline, shard=(0, 2), block=2).run()
+
+
+def test_the_null_intervention_is_repeated_under_every_guidance(cycled: Result) -> None:
+    assert asked(cycles=3).questions[:3] == (("", "none"), ("", CFG), ("", FCFG))
+    assert asked(cycles=3).questions[3:] == asked().questions[1:]
+    assert asked(cycles=3, composition=False).questions == asked().questions[1:]
+    assert cycled.header["cycles"] == 3
+    for row in cycled.rows:
+        assert ("repeated" in row) == (row["do"] == "")
+        assert (row["reversal"] is None) == (row["do"] == "")
+
+
+@pytest.mark.parametrize("guidance", ["none", CFG, FCFG, ANCHORED])
+def test_each_cycle_begins_with_the_last_answer(
+    guidance: str, cycled: Result, pipeline: CounterfactualPipeline
+) -> None:
+    factual = portraits.sample(6, portraits.EVALUATION_SEED, SIZE)
+    rule, images = Guidance.parse(guidance), factual.images
+    errors: list[np.ndarray] = []
+    for _ in range(3):
+        images = pipeline.counterfactual(
+            images, factual.attributes, {}, guidance=rule, sampling="ddim uniform 2"
+        ).images.clamp(-1, 1)
+        errors.append(image_mae(images, factual.images))
+    rows = {r["image"]: r for r in cycled.rows if (r["do"], r["guidance"]) == ("", guidance)}
+    for i, image in enumerate(cycled.header["images"]):
+        assert rows[image]["change"]["mae"] == pytest.approx(errors[0][i], rel=1e-3, abs=1e-6)
+        assert rows[image]["repeated"]["mae"] == pytest.approx(errors[2][i], rel=1e-3, abs=1e-6)
+    cell = summarise(cycled).compositions[guidance]
+    assert cell.repeated_mae is not None
+    assert cell.repeated_mae.value == pytest.approx(errors[2].mean(), rel=1e-3, abs=1e-6)
+    assert cell.repeated_lpips is None  # the images are too small
+    assert (cell.repeated_mae.value < 1e-5) == (guidance == ANCHORED)  # whose composition is exact
+
+
+def test_a_model_that_composes_exactly_returns_the_images_ever_again(tmp_path: Path) -> None:
+    """A network that predicts no noise only scales images, there and back."""
+    model = tiny_model()
+    for parameter in model.denoiser.network.parameters():
+        torch.nn.init.zeros_(parameter)
+    experiment = asked(cycles=10, do=("male",), guidance=(CFG,))
+    summary = summarise(evaluation(tmp_path, experiment, model).run())
+    for cell in summary.compositions.values():
+        assert cell.repeated_mae is not None
+        assert cell.repeated_mae.value == pytest.approx(0, abs=1e-5)
+    for cell in summary.cells.values():  # which does nothing under an intervention, either
+        assert cell.minimality is not None
+        assert 0 < cell.minimality.value <= STILL + 1e-6
+
+
+def test_costs_and_progress_count_the_cycles(
+    pipeline: CounterfactualPipeline, tmp_path: Path
+) -> None:
+    experiment = asked(cycles=4, do=("smiling",), guidance=(CFG,), images=2)
+    costs = Costs(experiment, pipeline.graph, pipeline.denoiser.schedule)
+    assert costs.total("", "none") == 1 + 3 * 2
+    assert costs.total("", CFG) == 2 + 3 * 3
+    shares: list[float] = []
+    with counted_rows(pipeline) as rows:
+        evaluation(tmp_path, experiment, pipeline).run(shares.append)
+    every = 1 + sum(costs.total(*question) for question in experiment.questions)
+    assert sum(rows) == 2 * 2 * every  # images, steps
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert np.diff(shares).max() < 0.1
+
+
+def test_old_headers_and_rows_have_no_cycles(tmp_path: Path) -> None:
+    result = evaluation(tmp_path, asked(guidance=(), images=2)).run()
+    assert "cycles" not in result.header
+    assert not any("repeated" in row for row in result.rows)
+    assert summarise(result).composition is not None
+    with refused("results", "one run (cycles: null)", "cycles: 2"):
+        evaluation(tmp_path, asked(guidance=(), images=2, cycles=2)).is_finished()
+
+
+def test_minimality_is_that_of_the_judges_features(
+    cycled: Result, pipeline: CounterfactualPipeline
+) -> None:
+    """In the order of the images, whatever shard and block their features came from."""
+    factual, judge = portraits.sample(6, portraits.EVALUATION_SEED, SIZE), pipeline.judge
+    assert judge is not None
+    assert set(cycled.minimality) == set(asked(**CYCLED, composition=False).questions)
+    real = judge.read(factual.images).features
+    for do in DOS:
+        names = do.split("+")
+        flipped = {name: 1 - factual.attributes[name] for name in names}
+        pair = pipeline.counterfactual(
+            factual.images,
+            factual.attributes,
+            flipped,
+            guidance=Guidance.parse(CFG),
+            sampling="ddim uniform 2",
+        )
+        own = list(zip(*(factual.attributes[name].tolist() for name in names), strict=True))
+        wanted = list(zip(*(flipped[name].tolist() for name in names), strict=True))
+        expected = reference(real, judge.read(pair.images).features, own, wanted)
+        found = np.array(cycled.minimality[do, CFG]["values"], float)
+        assert found == pytest.approx(expected, abs=1e-5, nan_ok=True)
+        cell = summarise(cycled).cells[do, CFG]
+        known = [value for value in expected if not math.isnan(value)]
+        assert cell.minimality is not None
+        assert cell.minimality.value == pytest.approx(np.mean(known), abs=1e-5)
+
+
+def test_values_of_all_kinds_have_groups(tmp_path: Path) -> None:
+    model = tiny_model("portraits-causal")
+    experiment = asked(do=("age", "hair", "age+sex"), guidance=(), images=12)
+    result = evaluation(tmp_path, experiment, model).run()
+    ages = [result.real[image]["attributes"]["age"] for image in result.header["images"]]
+    rows = {r["image"]: r["target"]["age"] for r in result.rows if r["do"] == "age"}
+    wanted = fifths([rows[image] for image in result.header["images"]], ages)
+    values = result.minimality["age", "none"]["values"]
+    assert [value is None for value in values] == (wanted == fifths(ages, ages)).tolist()
+    assert any(value is not None for value in result.minimality["hair", "none"]["values"])
+
+
+def test_minimality_comes_again_if_it_is_missing(cycled: Result, tmp_path: Path) -> None:
+    """As for a finished run of an older version; without features there is none."""
+    assert cycled.folder is not None
+    for name in ("kept", "lost"):
+        shutil.copytree(cycled.folder, tmp_path / name)
+        for file in (tmp_path / name).glob("*.jsonl"):
+            lines = file.read_text().splitlines(keepends=True)
+            file.write_text("".join(line for line in lines if '"minimality"' not in line))
+        assert read_results(tmp_path / name).minimality == {}
+    shutil.rmtree(tmp_path / "lost" / "features")
+    kept, lost = (
+        evaluation(tmp_path / name, asked(**CYCLED), shard=(0, 2), block=2).run()
+        for name in ("kept", "lost")
+    )
+    assert kept.minimality == cycled.minimality
+    assert lost.minimality == {}
+    assert all(cell.minimality is None for cell in summarise(lost).cells.values())
+
+
+@pytest.mark.parametrize("values", [[0.5] * 5, [0.5] * 5 + [1.1], [0.5] * 5 + ["0.5"], None])
+def test_impossible_minimality_is_refused(values: Any, cycled: Result, tmp_path: Path) -> None:
+    entry = cycled.minimality["male", CFG] | {"values": values}
+    lines = [cycled.header, *cycled.real.values(), entry]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with refused("values", "6 numbers from 0 to 1, or null"):
+        read_results(tmp_path)
+
+
+# In tables and reports --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    """Made-up results, with ten cycles under two guidances, and minimality."""
+    file = fake_results.known_results(tmp_path_factory.mktemp("run") / "results.jsonl", n=20)
+    header, *lines = map(json.loads, file.read_text().splitlines())
+    header |= {"cycles": 10, "questions": [["", CFG], *header["questions"]]}
+    null = [line for line in lines if line["kind"] == "row" and not line["do"]]
+    for line in null:
+        line["repeated"] = {"mae": 0.25, "lpips": 0.125}
+    lines += [line | {"guidance": CFG, "change": {"mae": 0.3, "lpips": None}} for line in null]
+    values = [None, *np.linspace(0.1, 0.5, 19)]
+    lines.append({"kind": "minimality", "do": "smiling", "guidance": CFG, "values": values})
+    file.write_text("".join(json.dumps(line) + "\n" for line in (header, *lines)))
+    return file
+
+
+@pytest.fixture(scope="module")
+def summary(written: Path) -> Summary:
+    return summarise(read_results(written), resamples=50)
+
+
+def test_summaries_hold_both_with_intervals(summary: Summary) -> None:
+    assert set(summary.compositions) == {CFG, "none"}
+    assert summary.composition is summary.compositions["none"]
+    assert all(do for do, _ in summary.cells)
+    repeated = summary.compositions[CFG].repeated_mae
+    assert repeated is not None
+    assert (repeated.value, repeated.low, repeated.high) == pytest.approx((0.25, 0.25, 0.25))
+    cell = summary.cells["smiling", CFG]
+    assert cell.minimality is not None
+    assert cell.minimality.value == pytest.approx(0.3)
+    assert cell.minimality.low < 0.3 < cell.minimality.high
+    assert (cell.repeated_mae, summary.cells["male", CFG].minimality) == (None, None)
+    flat = mean([0.3] * 20, Bootstrap(20, resamples=50))
+    assert abs((cell.minimality - flat).value) < 1e-9  # of the same images, so paired
+
+
+def test_tables_show_both(summary: Summary) -> None:
+    records = list(csv.DictReader(io.StringIO(csv_table(summary))))
+    found = {(r["do"], r["guidance"], r["metric"]): float(r["value"]) for r in records}
+    assert found["", CFG, "repeated_mae"] == pytest.approx(0.25)
+    assert found["", "none", "repeated_lpips"] == pytest.approx(0.125)
+    assert found["", CFG, "change_mae"] == pytest.approx(0.3)
+    assert found["smiling", CFG, "minimality"] == pytest.approx(0.3)
+    head = markdown_table(summary).splitlines()[0]
+    assert head.endswith("minimality |")
+
+
+def test_the_report_shows_both(written: Path, tmp_path: Path) -> None:
+    text = write_report(written, tmp_path / "report").page.read_text("utf-8")
+    assert "MAE, 10 cycles" in text
+    assert "counterfactual latent divergence" in text
+    table = text.split("Repeated composition: ")[1].split("</table>")[0]
+    assert table.count("0.250 [0.250, 0.250]") == 2
+    assert table.count("<td>–</td>") == 1  # LPIPS of one cycle, which was not measured
+    old = fake_results.known_results(tmp_path / "old.jsonl", n=20)
+    text = write_report(old, tmp_path / "old").page.read_text("utf-8")
+    assert "Repeated composition" not in text
+    assert "latent divergence" not in text
