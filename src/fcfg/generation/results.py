@@ -12,9 +12,8 @@ import numpy as np
 from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous, Table
 from fcfg.causal.intervention import Intervention
 from fcfg.judge import Reading
-from fcfg.trust import reasons
+from fcfg.trust import SMALL_ERROR, reasons
 
-_SMALL_ERROR = 0.05  # mean absolute, in units of [-1, 1]: hardly visible
 _LOST = "the way back ends no nearer to the picture than the counterfactual is"
 
 Value: TypeAlias = int | float | str
@@ -41,7 +40,9 @@ class Result:
     outputs: dict[str, str] = field(default_factory=dict)  #: file names in the folder
     key: str = ""  #: digest of the pixels that the model was given
     change: float | None = None  #: mean absolute difference of picture and counterfactual
-    signals: dict[str, float | None] = field(default_factory=dict)  #: see :mod:`fcfg.trust.signals`
+    signals: dict[str, float | None] = field(
+        default_factory=dict
+    )  #: see :mod:`fcfg.trust.signals`
     reasons: tuple[str, ...] = ()  #: not to believe it; empty if nothing speaks against it
 
     @classmethod
@@ -66,19 +67,14 @@ class Result:
         """
         if self.reversal_error is None or self.change is None:
             return False
-        return self.reversal_error > max(_SMALL_ERROR, self.change)
+        return self.reversal_error > max(SMALL_ERROR, self.change)
 
     def doubted(self, limits: Mapping[str, float]) -> Result:
         """Return the same result with reasons not to believe it, if there are any.
 
-        A picture that is not reproduced when nothing is asked is doubted without a limit: if the
-        error is visible and more than half of the change.
-
         Args:
             limits: The largest ordinary values of the signals, as far as known.
         """
-        change = self.change or 0.0
-        limits = {"composition": max(_SMALL_ERROR, change / 2)} | limits
         found = ["the image is not finite"] if self.change is None else []
         found += [_LOST] if self.is_lost else []
         found += reasons(self.signals, limits, self.factual, self.counterfactual)

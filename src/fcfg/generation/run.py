@@ -258,7 +258,7 @@ def _write(
                 for image, reading in readings.items()
                 if reading is not None
             },
-            network_rows={image: each[i] for image, each in spent.items()},
+            network_rows={image: each[i] for image, each in spent.items()} | signals.cost,
             signals={name: finite(value) for name, value in signals.of(i).items()},
             reversal_error=errors[i],
             outputs=files,

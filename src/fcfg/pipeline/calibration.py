@@ -49,7 +49,7 @@ class AttributeWeight(WeightEstimate):
     deviations, at this weight."""
     curve: tuple[tuple[Number, Number, Number], ...]
     """Measured weights, with the criterion and the off-target change of each."""
-    truth: dict[str, Number] = {}
+    truth: dict[str, Number] = Field(default_factory=dict)
     """In drawn worlds, the weights that the true counterfactuals would choose: 'reading', by the
     same criterion; 'mae', by the error of all pixels; 'change', by that of changed pixels."""
 

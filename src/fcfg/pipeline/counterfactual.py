@@ -28,8 +28,8 @@ from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
-from fcfg.pipeline.thresholds import Thresholds
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
+from fcfg.pipeline.thresholds import Thresholds
 from fcfg.sampling import (
     PRESETS,
     AbstractSolver,

@@ -30,8 +30,9 @@ class Thresholds(StoredRecord):
     sampling: str  #: solver, grid and steps of the way back, as text
     guidance: tuple[str, ...]  #: of the way back to the picture, as text
     share: Number  #: of ordinary images that each kind of signal may exceed
-    images: int  #: number of images
-    data: dict[str, Any] = {}  #: description of the images
+    images: int  #: number of images that the network worked on
+    references: int  #: number of real images that the judge read
+    data: dict[str, Any] = Field(default_factory=dict)  #: description of the images
     limits: dict[str, Number] = Field(min_length=1)  #: by the name of the signal
 
     def limits_for(self, sampling: SamplingConfig, guidance: Guidance) -> dict[str, float]:

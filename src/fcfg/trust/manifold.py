@@ -51,7 +51,9 @@ def denoising_loss(
         losses: list[Tensor] = []
         for t, eps in probes:
             eps = eps.to(device, dtype)
-            signal, scale = (levels(t).to(device, dtype) for levels in (schedule.signal, schedule.noise))
+            signal, scale = (
+                levels(t).to(device, dtype) for levels in (schedule.signal, schedule.noise)
+            )
             predicted = denoiser(signal * x + scale * eps, t.to(device).expand(len(x)), condition)
             losses.append((predicted - eps).square().mean(dim=(1, 2, 3)))
         return fetch(torch.stack(losses, dim=1).unflatten(1, (-1, 2)).mean(dim=2).log())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+SMALL_ERROR = 0.05  #: mean absolute, in units of [-1, 1]: hardly visible
 _KINDS = {
     "loss": "off the manifold",
     "residual": "the inversion does not settle",
@@ -23,6 +24,9 @@ def reasons(
 ) -> list[str]:
     """Return why an image should not be believed: each kind of signal above its limit, once.
 
+    A picture that is not reproduced when nothing is asked is doubted without a limit, if the error
+    is visible and more than half of the change.
+
     >>> reasons({"asked smiling": 5.0}, {"asked smiling": 3.0}, {"smiling": 0}, {"smiling": 1})
     ['the judge does not read smiling=1']
 
@@ -32,6 +36,8 @@ def reasons(
         factual: Factual attributes of the image.
         counterfactual: Its counterfactual attributes.
     """
+    visible = max(SMALL_ERROR, (signals.get("change") or 0.0) / 2)
+    limits = {**limits, "composition": min(visible, limits.get("composition", visible))}
     found: list[str] = []
     for signal, value in signals.items():
         kind, _, name = signal.partition(" ")

@@ -3,6 +3,8 @@
 ``loss LEVEL``
     Distance from the manifold of images: logarithm of the denoising loss of the counterfactual
     under its attributes, with noise of that level; see :mod:`fcfg.trust.manifold`.
+``change``
+    Mean absolute distance of the counterfactual from the picture; by itself no reason for doubt.
 ``correction``, ``composition``
     What goes wrong on the way back under the factual attributes. If the prediction is anchored,
     the size of its correction (RMS over pixels); otherwise the mean absolute distance to the
@@ -46,6 +48,11 @@ class Signals:
     values: dict[str, Float[Tensor, "batch"]] = field(repr=False)
     rows: int = 0  #: network rows per image that they took
 
+    @property
+    def cost(self) -> dict[str, int]:
+        """The network rows, for a record of costs; nothing if nothing was measured."""
+        return {"trust": self.rows} if self.values else {}
+
     def of(self, image: int) -> dict[str, float]:
         """Return the signals of one image."""
         return {name: float(column[image]) for name, column in self.values.items()}
@@ -72,7 +79,7 @@ def measure_trust(
     there, answers = pair.abduction, pair.images.nan_to_num()
     factual = read_images(images, channels=pipeline.denoiser.channels)
     values = loss_signals(pipeline.denoiser, answers, pair.attributes, batch_size)
-    rows = ROWS
+    values["change"], rows = _distance(answers, factual), ROWS
     if there.trajectory.residual is not None:
         values["residual"] = there.trajectory.residual
     if pair.correction is not None:
@@ -86,7 +93,7 @@ def measure_trust(
             batch_size=batch_size,
             on_step=on_step,
         )
-        values["composition"] = (same.images - factual).abs().mean(dim=(1, 2, 3))
+        values["composition"] = _distance(same.images, factual)
         rows += max(same.trajectory.spent) - max(there.trajectory.spent)
     if isinstance(pipeline.judge, AttributeJudge):
         before, after = pipeline.judge.read(factual), pipeline.judge.read(answers)
@@ -101,6 +108,10 @@ def measure_trust(
             else:
                 values[f"moved {name}"] = (now - was).abs()
     return Signals(values, rows)
+
+
+def _distance(images: Tensor, others: Tensor) -> Float[Tensor, "batch"]:
+    return (images - others).abs().mean(dim=(1, 2, 3))
 
 
 def loss_signals(

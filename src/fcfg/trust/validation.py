@@ -25,8 +25,10 @@ from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.progress import OnProgress, Progress
 from fcfg.trust.signals import loss_signals, read_against, surprise
 
-#: Share of ordinary images that each kind of signal may exceed.
+#: Share of ordinary images that each kind of signal may exceed: few false alarms, even together.
 SHARE = 0.01
+#: Number of images that the network works on; at least 99 are needed for a share of 1 %.
+COUNT = 256
 
 
 def trust_thresholds(
@@ -36,6 +38,7 @@ def trust_thresholds(
     *,
     guidance: Guidance | None = None,
     sampling: SamplingLike = "default",
+    count: int = COUNT,
     share: float = SHARE,
     data: Mapping[str, Any] | None = None,
     batch_size: int = 256,
@@ -58,11 +61,12 @@ def trust_thresholds(
 
     Args:
         pipeline: The model.
-        images: Validation images, as in :meth:`fcfg.CounterfactualPipeline.counterfactual`; 256
-            are enough.
+        images: Validation images, as in :meth:`fcfg.CounterfactualPipeline.counterfactual`.
         attributes: Column of factual values for every attribute.
         guidance: Guidance of the way back; by default that of the model.
         sampling: Solver, grid and steps of the way back.
+        count: Largest number of images that the network works on, the first ones; the judge reads
+            all of them.
         share: Share of ordinary images that each kind of signal may exceed.
         data: Description of the images, for the record.
         batch_size: Largest number of network rows per call.
@@ -77,21 +81,25 @@ def trust_thresholds(
     }
     anchored = any(rule.anchor for rule in used.values())
     chosen = as_sampling(sampling, pipeline.default_sampling(anchored))
-    losses = loss_signals(denoiser, x, table, batch_size)
+    first, few = x[:count], {name: column[:count] for name, column in table.items()}
+    losses = loss_signals(denoiser, first, few, batch_size)
     progress.advance(1)
     way_back: dict[str, list[Tensor]] = {}
     for turn, (name, rule) in enumerate(used.items()):
         rows = slice(turn, None, len(used))
-        own = {column: values[rows] for column, values in table.items()}
-        for signal, column in _way_back(pipeline, x[rows], own, name, rule, chosen, batch_size):
+        own = {column: values[rows] for column, values in few.items()}
+        for signal, column in _way_back(
+            pipeline, first[rows], own, name, rule, chosen, batch_size
+        ):
             way_back.setdefault(signal, []).append(column)
         progress.advance(1)
     return Thresholds(
         model=Thresholds.digest(denoiser, pipeline.judge),
         sampling=str(chosen),
-        guidance=sorted({str(way_back_guidance(rule)) for rule in used.values()}),
+        guidance=tuple(sorted({str(way_back_guidance(rule)) for rule in used.values()})),
         share=share,
-        images=len(x),
+        images=len(first),
+        references=len(x),
         data=dict(data or {}),
         limits={
             **_loss_limits(losses, share),
@@ -161,9 +169,12 @@ def _way_back(
         yield "residual", there.trajectory.residual
     if guidance.anchor:
         groups = guidance.partition(pipeline.graph, [target])
-        yield "correction", find_anchor(
-            pipeline.denoiser, there, guidance.factual, groups, batch_size
-        ).size
+        yield (
+            "correction",
+            find_anchor(pipeline.denoiser, there, guidance.factual, groups, batch_size).size,
+        )
     else:
-        same = pipeline.predict(there, Action(table, (target,), 0), guidance, batch_size=batch_size)
+        same = pipeline.predict(
+            there, Action(table, (target,), 0), guidance, batch_size=batch_size
+        )
         yield "composition", (same.images - images).abs().mean(dim=(1, 2, 3))
