@@ -12,7 +12,7 @@ import fcfg
 ROOT = Path(__file__).parents[1]
 ROOMS = {
     *("bench", "causal", "cli", "datasets", "diffusion", "evaluation", "generation", "guidance"),
-    *("metrics", "pipeline", "reports", "sampling", "support", "training"),
+    *("calibration", "metrics", "pipeline", "reports", "sampling", "support", "training"),
 }
 MODULES = {"__init__.py", "__main__.py", "judge.py", "sheet.py", "version.py", "py.typed"}
 

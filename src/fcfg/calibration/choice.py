@@ -163,5 +163,5 @@ def _by_truth(
     return {
         "reading": choose_weights(known, weights, np.ones((1, len(readings))))[0].weight,
         "mae": lowest(weights, error),
-        "change": lowest(weights, missed / changed),
+        "change": lowest(weights, missed / changed.clip(1e-9)),
     }

@@ -33,7 +33,7 @@ from fcfg.support.hashing import digest_of, hex_digest
 from fcfg.support.progress import OnProgress, Progress
 from fcfg.version import __version__
 
-_BLOCK = 64  # images that are abducted together, which bounds the memory of their paths
+_BLOCK = 128  # images that are abducted together, which bounds the memory of their paths
 
 
 @dataclass(frozen=True, eq=False)

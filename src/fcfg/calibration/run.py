@@ -22,11 +22,12 @@ from fcfg.pipeline.calibration import Calibration, with_weights
 from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
 from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, check_is
+from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.progress import OnProgress
 
 #: Weights that are measured.
-WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0)
+WEIGHTS = (0.5, 1.0, 1.5, 2.5)
 _RESAMPLES = 300
 _MORE = "give more images"
 
@@ -140,8 +141,12 @@ def calibrate(
 
 def _resamples(asked: int, total: int, seed: int) -> Counts:
     """Resample the images with counterfactuals, and the others, each among themselves."""
-    parts = [Bootstrap(n, resamples=_RESAMPLES, seed=seed) for n in (asked, total - asked) if n]
-    return np.concatenate([part.counts for part in parts], axis=1)
+    parts = [
+        Bootstrap(n, resamples=_RESAMPLES, seed=stream_seed(seed, "resample", part)).counts
+        for part, n in (("asked", asked), ("others", total - asked))
+        if n
+    ]
+    return np.concatenate(parts, axis=1)
 
 
 def _checked(

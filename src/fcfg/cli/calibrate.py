@@ -13,7 +13,7 @@ from fcfg.support.errors import InputError
 if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
 
-_IMAGES = {"cpu": 32, "cuda": 512}  # by default
+_IMAGES = {"cpu": 48, "cuda": 512}  # by default
 _TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
 
 
@@ -138,7 +138,7 @@ def calibrate(
             f"interrupted; what is measured is in {cache}, run the same command to resume"
         ) from None
     path = calibration.save(folder)
-    _print(calibration)
+    print_calibration(calibration)
     pipeline.calibration = calibration
     with share_bar() as on_progress:
         trust_thresholds(
@@ -165,7 +165,7 @@ def _numbers(text: str) -> list[float]:
         ) from None
 
 
-def _print(calibration: Calibration) -> None:
+def print_calibration(calibration: Calibration) -> None:
     """Print a row for each attribute and each of its directions, and remarks."""
     from rich import box
     from rich.console import Console
