@@ -23,7 +23,7 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, check_is
-from fcfg.support.hashing import digest_of, stream_seed
+from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.progress import OnProgress
 
@@ -126,7 +126,7 @@ def calibrate(
         for name, drawing in true.items()
     }
     return Calibration(
-        model=digest_of(pipeline.denoiser, half=True),
+        model=Calibration.digest(pipeline.denoiser),
         rule=repr(rule),
         sampling=str(chosen),
         images=asked,

@@ -33,6 +33,7 @@ from fcfg.pipeline.inference import (
 )
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
+from fcfg.pipeline.thresholds import Thresholds
 from fcfg.sampling import (
     PRESETS,
     AbstractSolver,
@@ -81,6 +82,7 @@ class CounterfactualPipeline:
         self.provenance = dict(provenance or {})
         self.folder: FilePath | None = None  #: folder that :func:`fcfg.load` read
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
+        self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
         self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None
 
