@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, Unpack
 
 import torch
@@ -80,7 +80,7 @@ class CounterfactualPipeline:
         self.scm = scm
         self.judge = judge
         self.provenance = dict(provenance or {})
-        self.folder: FilePath | None = None  #: folder that :func:`fcfg.load` read
+        self.folder: Path | None = None  #: folder that :func:`fcfg.load` read
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
         self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
         self.execution: Execution | None = None  #: set by :meth:`prepare`
@@ -299,10 +299,8 @@ class CounterfactualPipeline:
         there, images, table = pair.abduction, pair.images, pair.attributes
         times, solver = there.times, there.solver
         self._weights(pair.guidance, pair.partition, times, batch_size)
-        keep = pair.guidance.anchor
-        abduction = self._abduct(
-            images, table, there.keys, times, solver, keep, batch_size, on_step
-        )
+        how = (times, solver, pair.guidance.anchor, batch_size, on_step)
+        abduction = self._abduct(images, table, there.keys, *how)
         back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
 
@@ -381,9 +379,8 @@ class CounterfactualPipeline:
         on_step: OnStep | None,
     ) -> Counterfactual:
         weights = self._weights(guidance, partition, abduction.times, batch_size)
-        anchor = None
-        if guidance.anchor:
-            anchor = find_anchor(self.denoiser, abduction, guidance.factual, partition, batch_size)
+        branch = (self.denoiser, abduction, guidance.factual, partition, batch_size)
+        anchor = find_anchor(*branch) if guidance.anchor else None
         end = generate_images(
             *(self.denoiser, abduction, action, guidance, partition, weights, anchor),
             solver=self._replaying(abduction.solver),
@@ -391,7 +388,7 @@ class CounterfactualPipeline:
             on_step=on_step,
         )
         warn_of_broken(end.x, guidance)
-        size = None if anchor is None else anchor.size
+        size = anchor and anchor.size
         return Counterfactual(end, abduction, action, partition, guidance, size)
 
     def _replaying(self, solver: AbstractSolver) -> AbstractSolver:
