@@ -36,7 +36,8 @@ from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import AttributeWeight, Calibration, Direction
-from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.support.hashing import digest_of
 from refusal import refused
 from worlds import SHAPE, MixtureNetwork, binary_space, pipeline_of, roots

@@ -60,7 +60,7 @@ _ROOMS = (
     *("bench", "calibration", "causal", "datasets", "diagnosis", "diffusion", "evaluation"),
     "generation",
     *("guidance", "judge", "metrics", "pipeline", "reports", "sampling", "sheet", "support"),
-    "training",
+    *("training", "trust"),
 )
 
 __all__ = [

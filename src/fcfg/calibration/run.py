@@ -19,10 +19,11 @@ from fcfg.evaluation.subset import draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import Calibration, with_weights
-from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, check_is
-from fcfg.support.hashing import digest_of, stream_seed
+from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.progress import OnProgress
 
@@ -125,7 +126,7 @@ def calibrate(
         for name, drawing in true.items()
     }
     return Calibration(
-        model=digest_of(pipeline.denoiser, half=True),
+        model=Calibration.digest(pipeline.denoiser),
         rule=repr(rule),
         sampling=str(chosen),
         images=asked,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
 
 _IMAGES = {"cpu": 48, "cuda": 512}  # by default
+_TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
 
 
 def calibrate(
@@ -74,7 +75,8 @@ def calibrate(
     For every attribute, the weight is the one under which the judge reads on counterfactuals what
     it reads on real images that have the value, over the whole distribution, while it reads the
     other attributes as before. Images are those of the validation split. An interrupted
-    calibration resumes with the same command.
+    calibration resumes with the same command. On the same images, thresholds are measured by which
+    'fcfg generate' says which answers not to trust.
 
     Examples:
       fcfg calibrate runs/faces
@@ -89,9 +91,10 @@ def calibrate(
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
     from fcfg.pipeline.checkpoint import load, shipped
-    from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE
+    from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
     from fcfg.sampling import PRESETS, as_sampling
     from fcfg.support.outputs import make_folder
+    from fcfg.trust import trust_thresholds
 
     rule = DEFAULT_GUIDANCE if guidance is None else Guidance.parse(guidance)
     chosen = as_sampling(sampling, PRESETS["anchored" if rule.anchor else "default"])
@@ -111,6 +114,7 @@ def calibrate(
             on_progress=reporter.progress,
         )
     height, width = found.images.shape[-2:]
+    rows = chosen_rows(batch_size, pipeline.denoiser, (height, width))
     print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
     try:
         with share_bar() as on_progress:
@@ -126,7 +130,7 @@ def calibrate(
                 truth=found.truth,
                 data=found.data,
                 cache=cache,
-                batch_size=chosen_rows(batch_size, pipeline.denoiser, (height, width)),
+                batch_size=rows,
                 on_progress=on_progress,
             )
     except KeyboardInterrupt:
@@ -135,10 +139,21 @@ def calibrate(
         ) from None
     path = calibration.save(folder)
     print_calibration(calibration)
+    pipeline.calibration = calibration
+    with share_bar() as on_progress:
+        trust_thresholds(
+            pipeline,
+            found.images,
+            found.attributes,
+            count=_TRUSTED[target],
+            data=found.data,
+            batch_size=rows,
+            on_progress=on_progress,
+        ).save(folder)
     used = (
         "the model uses it from now on" if folder == pipeline.folder else "the model is as before"
     )
-    print(f"Written to {path}; {used}.")
+    print(f"Written to {path}, and thresholds of trust beside it; {used}.")
 
 
 def _numbers(text: str) -> list[float]:

@@ -15,7 +15,7 @@ from fcfg.support.errors import check_among
 if TYPE_CHECKING:  # torch is not needed for help
     from fcfg.generation import PreparedRequest, Result
 
-_SHOWN = 20  # rows of the table; the record has all results
+_SHOWN, _DOUBTED = 20, 5  # rows of the table, doubted answers; the record has all
 
 
 def generate(
@@ -85,6 +85,10 @@ def generate(
         bool,
         typer.Option(help="Also go back to the factual attributes, and measure the error."),
     ] = True,
+    trust: Annotated[
+        bool,
+        typer.Option(help="Also measure whether to trust each answer, and say which ones not to."),
+    ] = True,
     batch_size: options.BatchSize = "auto",
     precision: options.Precision = "auto",
     compile: Annotated[
@@ -142,6 +146,7 @@ def generate(
         seed=seed,
         out=out,
         reverse=reverse,
+        trust=trust,
         batch_size=chosen_rows(batch_size, pipeline.denoiser, (size, size)),
         overwrite=overwrite,
         model=model,
@@ -208,14 +213,25 @@ def _show(results: Sequence[Result], prepared: PreparedRequest) -> None:
     Console(highlight=False, markup=False).print(table)
     if len(results) > _SHOWN:
         print(f"and {len(results) - _SHOWN} more, in {record_file(request.shard)}")
-    lost = [Path(result.file).name for result in results if result.is_lost]
-    if lost:
-        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
-        print(
-            f"Do not trust {', '.join(lost[:3])}{more}: the way back ends no nearer to the "
-            "picture than the counterfactual is.\n"
-            "Lower the weights (--guidance none is the plain model), or take more steps."
-        )
+    _show_doubts(results, prepared)
+
+
+def _show_doubts(results: Sequence[Result], prepared: PreparedRequest) -> None:
+    """Print in one line which answers not to trust, and why."""
+    thresholds, trust = prepared.pipeline.thresholds, prepared.request.trust
+    if trust and thresholds is None:
+        print("Only gross errors are noticed: 'fcfg calibrate' makes thresholds of trust.")
+    elif trust and thresholds is not None and prepared.limits != thresholds.limits:
+        print("The way back is not checked: its thresholds are of other guidance or sampling.")
+    doubted = [
+        f"{Path(result.file).name} ({'; '.join(result.reasons)})"
+        for result in results
+        if result.reasons
+    ]
+    if doubted:
+        more = f" and {len(doubted) - _DOUBTED} more" if len(doubted) > _DOUBTED else ""
+        named = ", ".join(doubted[:_DOUBTED])
+        print(f"Do not trust {len(doubted)} of {len(results)}: {named}{more}")
 
 
 def _change(result: Result) -> str:

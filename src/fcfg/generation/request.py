@@ -41,6 +41,7 @@ class Request:
     seed: int = 0  #: for sampling discrete exogenous noise
     out: str | os.PathLike[str] = "counterfactuals"  #: output folder
     reverse: bool = True  #: whether to go back to the factual attributes and measure the error
+    trust: bool = True  #: whether to measure signals of trust, see :mod:`fcfg.trust`
     batch_size: int = 256  #: largest number of network rows per call
     overwrite: bool = False  #: whether to replace existing outputs
     model: str = ""  #: name of the model in the record
@@ -75,6 +76,12 @@ class PreparedRequest:
         """Solver, grid and steps."""
         default = self.pipeline.default_sampling(self.guidance.anchor)
         return as_sampling(self.request.sampling, default)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The largest ordinary values of the signals of trust; empty for a model without any."""
+        thresholds = self.pipeline.thresholds
+        return {} if thresholds is None else thresholds.limits_for(self.sampling, self.guidance)
 
     @property
     def own_rows(self) -> range:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,8 +12,9 @@ import numpy as np
 from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous, Table
 from fcfg.causal.intervention import Intervention
 from fcfg.judge import Reading
+from fcfg.trust import SMALL_ERROR, reasons
 
-_SMALL_ERROR = 0.05  # mean absolute, in units of [-1, 1]: hardly visible
+_LOST = "the way back ends no nearer to the picture than the counterfactual is"
 
 Value: TypeAlias = int | float | str
 Score: TypeAlias = float | dict[str, float]
@@ -39,12 +40,18 @@ class Result:
     outputs: dict[str, str] = field(default_factory=dict)  #: file names in the folder
     key: str = ""  #: digest of the pixels that the model was given
     change: float | None = None  #: mean absolute difference of picture and counterfactual
+    signals: dict[str, float | None] = field(
+        default_factory=dict
+    )  #: see :mod:`fcfg.trust.signals`
+    reasons: tuple[str, ...] = ()  #: not to believe it; empty if nothing speaks against it
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Result:
         """Read a result from an entry of a record."""
         values: dict[str, Any] = dict(entry)
-        values |= {name: tuple(entry[name]) for name in ("stored", "prepared")}
+        values |= {
+            name: tuple(entry[name]) for name in ("stored", "prepared", "reasons") if name in entry
+        }
         return cls(**values)
 
     @property
@@ -60,7 +67,18 @@ class Result:
         """
         if self.reversal_error is None or self.change is None:
             return False
-        return self.reversal_error > max(_SMALL_ERROR, self.change)
+        return self.reversal_error > max(SMALL_ERROR, self.change)
+
+    def doubted(self, limits: Mapping[str, float]) -> Result:
+        """Return the same result with reasons not to believe it, if there are any.
+
+        Args:
+            limits: The largest ordinary values of the signals, as far as known.
+        """
+        found = ["the image is not finite"] if self.change is None else []
+        found += [_LOST] if self.is_lost else []
+        found += reasons(self.signals, limits, self.factual, self.counterfactual)
+        return replace(self, reasons=tuple(found))
 
     def sure(self, name: str) -> float | None:
         """Return the judge's probability of the factual value of a discrete attribute."""

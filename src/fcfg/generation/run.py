@@ -49,6 +49,7 @@ from fcfg.support.images import image_keys, to_pictures, to_png
 from fcfg.support.outputs import make_folder
 from fcfg.support.progress import Progress
 from fcfg.support.shards import check_shard, contiguous_rows
+from fcfg.trust import Signals, measure_trust
 
 OnChunk = Callable[[list[Result]], None]
 OnProgress = Callable[[float], None]
@@ -152,9 +153,11 @@ def run(
     make_folder(prepared.out)
     with single_writer(prepared.out, f".{record_file(prepared.request.shard)}.lock"):
         known, size = finished_before(prepared)
+        known = {row: result.doubted(prepared.limits) for row, result in known.items()}
         own, results = prepared.own_rows, dict(known)
         write_record(prepared, list(results.values()), size)
         cost = (1 + prepared.rows) * (2 if prepared.request.reverse else 1)  # in network rows
+        cost += prepared.rows if prepared.request.trust else 0  # or less, if anchored
         progress = Progress(len(own) * cost, on_progress)
         for first in range(own.start, own.stop, size):
             rows = range(first, min(first + size, own.stop))
@@ -205,7 +208,16 @@ def _answer(
             (abducting if step.ascending else predicting)(step)
 
         back = pipeline.reverse(pair, batch_size=request.batch_size, on_step=on_step)
-    return _write(prepared, rows, pair, back, known)
+        progress.advance(count + cost)
+    signals = Signals({})
+    if request.trust:
+        images, step = prepared.images[rows], progress.phase(cost)
+        with _pixel_range_is_known():
+            signals = measure_trust(
+                pipeline, images, pair, batch_size=request.batch_size, on_step=step
+            )
+        progress.advance(cost)
+    return _write(prepared, rows, pair, back, signals, known)
 
 
 def _write(
@@ -213,6 +225,7 @@ def _write(
     rows: slice,
     pair: Counterfactual,
     back: Counterfactual | None,
+    signals: Signals,
     known: Mapping[int, Result],
 ) -> dict[int, Result]:
     pipeline, factual = prepared.pipeline, prepared.factual
@@ -245,7 +258,8 @@ def _write(
                 for image, reading in readings.items()
                 if reading is not None
             },
-            network_rows={image: each[i] for image, each in spent.items()},
+            network_rows={image: each[i] for image, each in spent.items()} | signals.cost,
+            signals={name: finite(value) for name, value in signals.of(i).items()},
             reversal_error=errors[i],
             outputs=files,
         )
@@ -254,7 +268,7 @@ def _write(
         write_atomically(prepared.out / files["comparison"], to_png(page))
         (plain,) = to_pictures(images["counterfactual"][None])
         write_atomically(prepared.out / files["counterfactual"], to_png(plain))
-        results[row] = result
+        results[row] = result.doubted(prepared.limits)
     return results
 
 

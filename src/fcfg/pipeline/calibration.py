@@ -5,34 +5,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from fcfg.guidance import Guidance
-from fcfg.support.config_errors import validate
-from fcfg.support.config_files import parse_json, read_text
+from fcfg.pipeline.stored_record import Number, Record, StoredRecord
 from fcfg.support.errors import InputError, quoted
-from fcfg.support.files import write_atomically
-from fcfg.version import __version__
-
-FILE = "calibration.json"
-Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class _Record(BaseModel):
-    """Values that JSON holds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class WeightEstimate(_Record):
+class WeightEstimate(Record):
     """A weight with its 95 % interval over images."""
 
     weight: Number
@@ -63,7 +49,7 @@ class AttributeWeight(WeightEstimate):
     deviations, at this weight."""
     curve: tuple[tuple[Number, Number, Number], ...]
     """Measured weights, with the criterion and the off-target change of each."""
-    truth: dict[str, Number] = {}
+    truth: dict[str, Number] = Field(default_factory=dict)
     """In drawn worlds, the weights that the true counterfactuals would choose: 'reading', by the
     same criterion; 'mae', by the error of all pixels; 'change', by that of changed pixels."""
 
@@ -74,16 +60,16 @@ class AttributeWeight(WeightEstimate):
         return any(not one.overlaps(other) for one, other in pairs)
 
 
-class Calibration(_Record):
+class Calibration(StoredRecord):
     """Weights of a guidance rule that :func:`fcfg.calibrate` chose for a model.
 
     It is set as ``pipeline.calibration``, and its guidance is then the default of the pipeline.
     :func:`fcfg.save` and :func:`fcfg.load` keep it with the model.
     """
 
-    format: Literal[1] = 1  #: of the record
-    fcfg: str = __version__  #: version that made it
-    model: str  #: digest of the weights of the denoiser
+    file: ClassVar[str] = "calibration.json"
+    noun: ClassVar[str] = "calibration"
+
     rule: str  #: guidance with the searched weight at 1, as text
     sampling: str  #: solver, grid and steps, as text
     images: int  #: number of images with counterfactuals
@@ -111,30 +97,6 @@ class Calibration(_Record):
         mean = _mean(chosen)
         own = {name: chosen.get(name, mean) for name in targets}
         return with_weights(Guidance.parse(self.rule), own or {"": mean})
-
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write ``calibration.json`` to a folder, which is made if missing.
-
-        Args:
-            folder: The folder, such as that of the model.
-        """
-        path = Path(folder) / FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, self.model_dump_json(indent=1).encode())
-        return path
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Calibration:
-        """Read what :meth:`save` wrote.
-
-        Args:
-            path: The file, or its folder.
-        """
-        file = Path(path) / FILE if Path(path).is_dir() else Path(path)
-        subject = f"calibration {file}"
-        text = read_text(file, subject, expected="a file that 'fcfg calibrate' wrote")
-        do = "run 'fcfg calibrate' again, or remove the file"
-        return validate(cls, parse_json(text, subject, do=do), subject)
 
 
 def with_weights(guidance: Guidance, weights: Mapping[str, float]) -> Guidance:

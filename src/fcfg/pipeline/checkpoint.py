@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import stat
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -29,13 +28,12 @@ from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
 from fcfg.judge import AttributeJudge
-from fcfg.pipeline import calibration
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.thresholds import Thresholds
 from fcfg.support.config_files import parse_json, read_text
 from fcfg.support.errors import InputError, check_among, check_is
 from fcfg.support.files import write_atomically
-from fcfg.support.hashing import digest_of
 from fcfg.version import __version__
 
 FORMAT = 1
@@ -132,10 +130,12 @@ def save(
         for part, data in contents.items():
             write_atomically(folder / config.files[part], data)
         write_atomically(folder / _CONFIG, described)
-        if pipeline.calibration is None:
-            (folder / calibration.FILE).unlink(missing_ok=True)
-        else:
-            pipeline.calibration.save(folder)
+        kept = {Calibration: pipeline.calibration, Thresholds: pipeline.thresholds}
+        for kind, record in kept.items():
+            if record is None:
+                (folder / kind.file).unlink(missing_ok=True)
+            else:
+                record.save(folder)
         for name in stale - set(config.files.values()):
             (folder / Path(name).name).unlink(missing_ok=True)
     except OSError as error:
@@ -183,7 +183,10 @@ def load(
             raise
         raise _refusal(folder, f"a {_CONFIG} that makes sense", error) from error
     pipeline.folder = folder
-    pipeline.calibration = _calibration(folder, pipeline)
+    pipeline.calibration = Calibration.of_model(folder, pipeline.denoiser)
+    if pipeline.calibration is not None:
+        pipeline.space.check_known(pipeline.calibration.attributes, f"calibration {folder}")
+    pipeline.thresholds = Thresholds.of_model(folder, pipeline.denoiser, pipeline.judge)
     return pipeline
 
 
@@ -231,22 +234,6 @@ def _build(
     denoiser.eval()
     reader = None if judge is None else AttributeJudge(judge, space, config.factors).eval()
     return CounterfactualPipeline(denoiser, scm, judge=reader, provenance=config.provenance)
-
-
-def _calibration(folder: Path, pipeline: CounterfactualPipeline) -> Calibration | None:
-    """Return the calibration of a model, if it has one; ignore that of other weights."""
-    if not (folder / calibration.FILE).exists():
-        return None
-    found = Calibration.read(folder)
-    pipeline.space.check_known(found.attributes, f"calibration {folder}")
-    if found.model == digest_of(pipeline.denoiser, half=True):
-        return found
-    warnings.warn(
-        f"calibration {folder / calibration.FILE}: made for other weights than those of the "
-        "model, and ignored; run 'fcfg calibrate' again",
-        stacklevel=3,
-    )
-    return None
 
 
 def replaced_files(folder: Path) -> set[str]:

@@ -1,0 +1,85 @@
+"""Records that are kept in the folder of a model, beside its weights, as JSON."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+from torch import nn
+
+from fcfg.support.config_errors import validate
+from fcfg.support.config_files import parse_json, read_text
+from fcfg.support.files import write_atomically
+from fcfg.support.hashing import digest_of
+from fcfg.version import __version__
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Record(BaseModel):
+    """Values that JSON holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StoredRecord(Record):
+    """A record about a model, which holds for its weights only."""
+
+    file: ClassVar[str]  #: name of the file
+    noun: ClassVar[str]  #: in messages
+
+    format: Literal[1] = 1  #: of the record
+    fcfg: str = __version__  #: version that made it
+    model: str  #: digest of the weights, see :meth:`digest`
+
+    @staticmethod
+    def digest(*modules: nn.Module | None) -> str:
+        """Return the digest of weights as they are after being stored as float16."""
+        return digest_of(*(module for module in modules if module is not None), half=True)
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the file to a folder, which is made if missing.
+
+        Args:
+            folder: The folder, such as that of the model.
+        """
+        path = Path(folder) / self.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, self.model_dump_json(indent=1).encode())
+        return path
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote.
+
+        Args:
+            path: The file, or its folder.
+        """
+        file = Path(path) / cls.file if Path(path).is_dir() else Path(path)
+        subject = f"{cls.noun} {file}"
+        text = read_text(file, subject, expected="a file that 'fcfg calibrate' wrote")
+        do = "run 'fcfg calibrate' again, or remove the file"
+        return validate(cls, parse_json(text, subject, do=do), subject)
+
+    @classmethod
+    def of_model(cls, folder: Path, *modules: nn.Module | None) -> Self | None:
+        """Return the record of a model, if it has one; ignore that of other weights.
+
+        Args:
+            folder: The folder of the model.
+            *modules: Networks that the record depends on, where the model has them.
+        """
+        if not (folder / cls.file).exists():
+            return None
+        found = cls.read(folder)
+        if found.model == cls.digest(*modules):
+            return found
+        warnings.warn(
+            f"{cls.noun} {folder / cls.file}: made for other weights than those of the model, and "
+            "ignored; run 'fcfg calibrate' again",
+            stacklevel=3,  # the caller of load
+        )
+        return None

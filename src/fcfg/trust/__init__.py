@@ -1,0 +1,18 @@
+"""Trust: signals of every counterfactual, and thresholds that say which of them to doubt."""
+
+from fcfg.pipeline.thresholds import Thresholds
+from fcfg.trust.manifold import LEVELS, denoising_loss
+from fcfg.trust.reasons import SMALL_ERROR, reasons
+from fcfg.trust.signals import Signals, measure_trust
+from fcfg.trust.validation import trust_thresholds
+
+__all__ = [
+    "LEVELS",
+    "SMALL_ERROR",
+    "Signals",
+    "Thresholds",
+    "denoising_loss",
+    "measure_trust",
+    "reasons",
+    "trust_thresholds",
+]

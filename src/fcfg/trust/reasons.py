@@ -1,0 +1,47 @@
+"""Reasons not to believe a counterfactual, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SMALL_ERROR = 0.05  #: mean absolute, in units of [-1, 1]: hardly visible
+_KINDS = {
+    "loss": "off the manifold",
+    "residual": "the inversion does not settle",
+    "correction": "the way back errs more than on validation images",
+    "composition": "the picture itself is not reproduced",
+    "given": "the judge does not read {name}={given} in the picture",
+    "asked": "the judge does not read {name}={asked}",
+    "moved": "{name} changes as well",
+}
+
+
+def reasons(
+    signals: Mapping[str, float | None],
+    limits: Mapping[str, float],
+    factual: Mapping[str, object],
+    counterfactual: Mapping[str, object],
+) -> list[str]:
+    """Return why an image should not be believed: each kind of signal above its limit, once.
+
+    A picture that is not reproduced when nothing is asked is doubted without a limit, if the error
+    is visible and more than half of the change.
+
+    >>> reasons({"asked smiling": 5.0}, {"asked smiling": 3.0}, {"smiling": 0}, {"smiling": 1})
+    ['the judge does not read smiling=1']
+
+    Args:
+        signals: Signals of the image, see :mod:`fcfg.trust.signals`; None if not finite.
+        limits: The largest ordinary values.
+        factual: Factual attributes of the image.
+        counterfactual: Its counterfactual attributes.
+    """
+    visible = max(SMALL_ERROR, (signals.get("change") or 0.0) / 2)
+    limits = {**limits, "composition": min(visible, limits.get("composition", visible))}
+    found: list[str] = []
+    for signal, value in signals.items():
+        kind, _, name = signal.partition(" ")
+        if signal in limits and (value is None or value > limits[signal]):
+            given, asked = factual.get(name), counterfactual.get(name)
+            found.append(_KINDS[kind].format(name=name, given=given, asked=asked))
+    return list(dict.fromkeys(found))

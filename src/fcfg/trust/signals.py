@@ -1,0 +1,151 @@
+"""Signals: numbers that are large where a counterfactual should not be trusted.
+
+``loss LEVEL``
+    Distance from the manifold of images: logarithm of the denoising loss of the counterfactual
+    under its attributes, with noise of that level; see :mod:`fcfg.trust.manifold`.
+``change``
+    Mean absolute distance of the counterfactual from the picture; by itself no reason for doubt.
+``correction``, ``composition``
+    What goes wrong on the way back under the factual attributes. If the prediction is anchored,
+    the size of its correction (RMS over pixels); otherwise the mean absolute distance to the
+    picture.
+``residual``
+    How far the inversion is from a solution, for solvers that iterate.
+``given NAME``, ``asked NAME``
+    How little the judge reads the factual value in the picture, and the counterfactual value in
+    the counterfactual: the log-odds against it, or the distance of a continuous value.
+``moved NAME``
+    How far the reading moved of an attribute that the intervention leaves alone: in log-odds, or
+    in the unit of a continuous attribute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fcfg.causal.attributes import AbstractAttribute, Categorical, Continuous, Table
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.judge import AttributeJudge, Reading
+from fcfg.metrics import level_scores
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.records import Counterfactual
+from fcfg.sampling import OnStep
+from fcfg.support.images import ImagesLike, read_images
+from fcfg.trust.manifold import LEVELS, ROWS, denoising_loss
+
+_SURE = 1e-3  # probabilities closer to 0 or 1 than this are not told apart
+
+
+@dataclass(frozen=True, eq=False)
+class Signals:
+    """The signals of counterfactuals, by name; see :mod:`fcfg.trust.signals`."""
+
+    values: dict[str, Float[Tensor, "batch"]] = field(repr=False)
+    rows: int = 0  #: network rows per image that they took
+
+    @property
+    def cost(self) -> dict[str, int]:
+        """The network rows, for a record of costs; nothing if nothing was measured."""
+        return {"trust": self.rows} if self.values else {}
+
+    def of(self, image: int) -> dict[str, float]:
+        """Return the signals of one image."""
+        return {name: float(column[image]) for name, column in self.values.items()}
+
+
+def measure_trust(
+    pipeline: CounterfactualPipeline,
+    images: ImagesLike,
+    pair: Counterfactual,
+    *,
+    batch_size: int = 256,
+    on_step: OnStep | None = None,
+) -> Signals:
+    """Measure the signals of counterfactuals.
+
+    Args:
+        pipeline: The model that made them.
+        images: The factual images.
+        pair: The counterfactuals. Where they are not anchored, the factual images are predicted
+            as well, at the same cost.
+        batch_size: Largest number of network rows per call.
+        on_step: Callback invoked after every step of that prediction.
+    """
+    there, answers = pair.abduction, pair.images.nan_to_num()
+    factual = read_images(images, channels=pipeline.denoiser.channels)
+    values = loss_signals(pipeline.denoiser, answers, pair.attributes, batch_size)
+    values["change"], rows = _distance(answers, factual), ROWS
+    if there.trajectory.residual is not None:
+        values["residual"] = there.trajectory.residual
+    if pair.correction is not None:
+        values["correction"] = pair.correction
+    else:
+        same = pipeline.predict(
+            there,
+            replace(pair.action, attributes=there.attributes),
+            pair.guidance,
+            partition=pair.partition if pair.guidance.factored else None,
+            batch_size=batch_size,
+            on_step=on_step,
+        )
+        values["composition"] = _distance(same.images, factual)
+        rows += max(same.trajectory.spent) - max(there.trajectory.spent)
+    if isinstance(pipeline.judge, AttributeJudge):
+        before, after = pipeline.judge.read(factual), pipeline.judge.read(answers)
+        affected = pipeline.graph.affected(pair.action.targets)
+        for attribute in pipeline.space:
+            name = attribute.name
+            was = read_against(attribute, before, there.attributes)
+            now = read_against(attribute, after, pair.attributes)
+            values[f"given {name}"] = surprise(attribute, was)
+            if name in affected:
+                values[f"asked {name}"] = surprise(attribute, now)
+            else:
+                values[f"moved {name}"] = (now - was).abs()
+    return Signals(values, rows)
+
+
+def _distance(images: Tensor, others: Tensor) -> Float[Tensor, "batch"]:
+    return (images - others).abs().mean(dim=(1, 2, 3))
+
+
+def loss_signals(
+    denoiser: Denoiser,
+    images: Float[Tensor, "batch channel height width"],
+    attributes: Table,
+    batch_size: int,
+) -> dict[str, Float[Tensor, "batch"]]:
+    """Return the losses of images by the name of their signal."""
+    losses = denoising_loss(denoiser, images, attributes, batch_size=batch_size)
+    return {f"loss {level}": column for level, column in zip(LEVELS, losses.T, strict=True)}
+
+
+def read_against(
+    attribute: AbstractAttribute, reading: Reading, table: Table
+) -> Float[Tensor, "batch"]:
+    """Return the log-odds against the values of an attribute, or what is read minus the value.
+
+    Args:
+        attribute: The attribute.
+        reading: Reading of a judge.
+        table: Values that the images should have.
+    """
+    scores, values = reading.scores[attribute.name], table[attribute.name]
+    if isinstance(attribute, Continuous):
+        return torch.from_numpy(scores - values)
+    if isinstance(attribute, Categorical):
+        share = level_scores(scores, values)
+    else:
+        share = np.where(values == 1, scores, 1 - scores)
+    share = share.clip(_SURE, 1 - _SURE)
+    return torch.from_numpy(np.log1p(-share) - np.log(share))
+
+
+def surprise(attribute: AbstractAttribute, read: Float[Tensor, "batch"]) -> Float[Tensor, "batch"]:
+    """Return how little a judge reads a value, from :func:`read_against`."""
+    return read.abs() if isinstance(attribute, Continuous) else read

@@ -1,0 +1,464 @@
+"""Signals of trust and their thresholds: in worlds whose counterfactuals are known, those that are
+doubted are worse."""  # noqa: D205, D209
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fcfg
+from fcfg.cli import main
+from fcfg.datasets import portraits
+from fcfg.datasets.portraits.data import VALIDATION_SEED
+from fcfg.diffusion.networks import Judge, JudgeConfig
+from fcfg.generation import generate
+from fcfg.generation.results import Result
+from fcfg.guidance import Guidance
+from fcfg.judge import AttributeJudge
+from fcfg.pipeline.counterfactual import PAPER_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.records import Counterfactual
+from fcfg.sampling import as_sampling
+from fcfg.trust import LEVELS, Thresholds, denoising_loss, measure_trust, reasons, trust_thresholds
+from fcfg.trust.validation import upper_limit
+from refusal import refused
+from test_generation import GIVEN, draw, tiny_pipeline
+from worlds import MixtureNetwork, mixture_faces, mixture_pipeline
+
+SAMPLING = "dpm-2m karras 8"
+GUIDANCE = Guidance.parse("contrast:1.5;anchor=true")
+
+
+class ExactJudge(Judge):
+    """Reads the exact probability of every attribute of the mixture world."""
+
+    def __init__(self, world: MixtureNetwork) -> None:
+        super().__init__(JudgeConfig(channels=1, outputs=world.values.shape[1], width=1))
+        self.world, self.head = [world], nn.Identity()  # in a list: no part of the judge
+
+    def features(self, images: Tensor) -> Tensor:
+        (world,) = self.world
+        distance = (images[:, None].double() - world.means) ** 2 / (2 * world.spread**2)
+        log = (world.prior.log() - distance.sum(dim=(2, 3, 4)))[:, :, None]
+        is_one = world.values == 1
+        one, zero = (log.masked_fill(~side, -torch.inf).logsumexp(1) for side in (is_one, ~is_one))
+        return (one - zero).float()
+
+
+@pytest.fixture(scope="module")
+def world() -> CounterfactualPipeline:
+    pipeline = mixture_pipeline(spread=0.3)
+    assert isinstance(pipeline.denoiser.network, MixtureNetwork)
+    pipeline.judge = AttributeJudge(ExactJudge(pipeline.denoiser.network), pipeline.space).eval()
+    images, attributes = mixture_faces(pipeline, 400, seed=7)
+    pipeline.thresholds = trust_thresholds(
+        pipeline, images, attributes, guidance=GUIDANCE, sampling=SAMPLING
+    )
+    return pipeline
+
+
+def truth(pipeline: CounterfactualPipeline, images: Tensor, before: Any, after: Any) -> Tensor:
+    """The world moves the mean, and keeps what differs from it."""
+    network = pipeline.denoiser.network
+    assert isinstance(network, MixtureNetwork)
+    weights = [4, 2, 1]
+    means = [
+        network.means[sum(w * torch.as_tensor(t[n]) for w, n in zip(weights, t, strict=True))]
+        for t in (before, after)
+    ]
+    return images + means[1] - means[0]
+
+
+def doubted(pipeline: CounterfactualPipeline, images: Tensor, pair: Counterfactual) -> list[bool]:
+    """Whether there is a reason not to believe each image."""
+    assert pipeline.thresholds is not None
+    limits = pipeline.thresholds.limits_for(as_sampling(SAMPLING), pair.guidance)
+    signals = measure_trust(pipeline, images, pair)
+    return [bool(reasons(signals.of(i), limits, {}, {})) for i in range(len(images))]
+
+
+# Signals ----------------------------------------------------------------------------------------
+
+
+def test_a_loss_is_that_of_denoising_with_one_noise_for_all(world) -> None:
+    images, attributes = mixture_faces(world, 5)
+    losses = denoising_loss(world.denoiser, images, attributes)
+    assert losses.shape == (5, len(LEVELS))
+    parts = [
+        denoising_loss(
+            world.denoiser, images[i : i + 1], {k: c[i : i + 1] for k, c in attributes.items()}
+        )
+        for i in range(5)
+    ]
+    torch.testing.assert_close(torch.cat(parts), losses)
+    torch.testing.assert_close(
+        denoising_loss(world.denoiser, images, attributes, batch_size=2), losses
+    )
+    # Within a class, the exact prediction is linear. The noise is the same for all and has both
+    # signs, so that losses differ by the distance from the mean, and by nothing else.
+    network, schedule = world.denoiser.network, world.denoiser.schedule
+    origin = {name: 0 * column for name, column in attributes.items()}
+    away = images - network.means[0] - truth(world, 0 * images, origin, attributes)
+    distance = away.square().mean(dim=(1, 2, 3))
+    times = torch.arange(1, schedule.steps + 1)
+    strengths = schedule.noise(times) / schedule.signal(times)
+    for level, loss in zip(LEVELS, losses.exp().T, strict=True):
+        strength = strengths[(strengths - level).abs().argmin()]
+        factor = (strength / (network.spread**2 + strength**2)) ** 2
+        torch.testing.assert_close(loss - loss[0], factor * (distance - distance[0]))
+
+
+def test_an_anchored_answer_has_the_size_of_its_correction(world) -> None:
+    images, attributes = mixture_faces(world, 4)
+    pair = world.counterfactual(images, attributes, {"male": "flip"}, sampling=SAMPLING)
+    signals = measure_trust(world, images, pair)
+    assert pair.correction is not None
+    torch.testing.assert_close(signals.values["correction"], pair.correction)
+    assert signals.rows == 2 * len(LEVELS)
+    names = [f"loss {level}" for level in LEVELS] + ["change", "correction"]
+    names += ["given smiling", "moved smiling", "given male", "asked male"]
+    assert list(signals.of(0)) == [*names, "given young", "moved young"]
+
+
+@pytest.mark.parametrize("guidance", [Guidance.none(), PAPER_GUIDANCE], ids=repr)
+def test_a_plain_answer_has_the_error_of_asking_for_nothing(world, guidance: Guidance) -> None:
+    images, attributes = mixture_faces(world, 4)
+    how: dict[str, Any] = {"sampling": "fixed-point:3 uniform 6", "guidance": guidance}
+    pair = world.counterfactual(images, attributes, {"male": "flip"}, **how)
+    signals = measure_trust(world, images, pair)
+    same = world.counterfactual(images, attributes, {"male": attributes["male"]}, **how)
+    error = (same.images - images).abs().mean(dim=(1, 2, 3))
+    torch.testing.assert_close(signals.values["composition"], error)
+    torch.testing.assert_close(
+        signals.values["residual"], pair.abduction.trajectory.residual, check_dtype=False
+    )
+    steps = 6 * (3 if guidance.factored else 1)
+    assert signals.rows == 2 * len(LEVELS) + steps
+
+
+def test_readings_are_log_odds_and_distances() -> None:
+    """The judge knows nothing; what it says is held against what was asked."""
+    pipeline = tiny_pipeline()
+    images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    given = {"smiling": [0, 1, 1], "age": [20.0, 40.0, 60.0], "hair": ["dark", "grey", "red"]}
+    pair = pipeline.counterfactual(images, given, {"age": 90}, sampling=2)
+    values = measure_trust(pipeline, images, pair).values
+    before, after = (pipeline.judge.read(x).scores for x in (images, pair.images))
+    assert values["asked age"].tolist() == pytest.approx(np.abs(after["age"] - 90))
+    assert values["given age"].tolist() == pytest.approx(np.abs(before["age"] - given["age"]))
+    hair = after["hair"][np.arange(3), pair.attributes["hair"]]
+    assert values["asked hair"].tolist() == pytest.approx(np.log((1 - hair) / hair))
+    odds = [np.log(scores["smiling"] / (1 - scores["smiling"])) for scores in (before, after)]
+    assert values["moved smiling"].tolist() == pytest.approx(np.abs(odds[1] - odds[0]), abs=1e-5)
+    pipeline.judge = None
+    rest = measure_trust(pipeline, images, pair).values
+    assert set(rest) == {"change", "correction", *(f"loss {level}" for level in LEVELS)}
+
+
+# Thresholds -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.5])
+@pytest.mark.parametrize("n", [2, 50, 99, 100, 257])
+def test_a_further_value_exceeds_the_limit_with_the_probability_that_is_stated(n, share) -> None:
+    """All ranks of a further value among the others are equally likely."""
+    limit = upper_limit(torch.arange(1.0, n + 1), share)
+    exceeding = (n + 1 - limit) / (n + 1)
+    assert exceeding <= max(share, 1 / (n + 1)) + 1e-9
+    assert exceeding > share - 1 / (n + 1) or n < 1 / share
+
+
+def test_few_real_images_are_doubted_when_nothing_is_asked(world) -> None:
+    images, attributes = mixture_faces(world, 600, seed=11)
+    how = {"sampling": SAMPLING, "guidance": GUIDANCE}
+    same = world.counterfactual(images, attributes, {"male": attributes["male"]}, **how)
+    assert 0 < np.mean(doubted(world, images, same)) < 0.05
+
+
+def test_answers_that_are_doubted_are_worse(world) -> None:
+    """Good answers, and some that were made bad: too strong, of noise, of wrong attributes."""
+    images, attributes = mixture_faces(world, 120, seed=3)
+    flags: list[bool] = []
+    errors: list[float] = []
+    shares: dict[str, float] = {}
+    do = {"male": 1 - attributes["male"]}
+
+    def ask(name: str, x: Tensor, given: Any, **how: Any) -> None:
+        how = {"guidance": GUIDANCE} | how
+        pair = world.counterfactual(x, given, do, sampling=SAMPLING, **how)
+        found = doubted(world, x, pair)
+        shares[name] = float(np.mean(found))
+        flags.extend(found)
+        error = pair.images - truth(world, x, attributes, attributes | do)
+        errors.extend(error.abs().mean(dim=(1, 2, 3)).tolist())
+
+    ask("good", images, attributes)
+    ask("too strong", images, attributes, guidance=Guidance.cfg(8.0))
+    ask("wrong attributes", images, {name: 1 - column for name, column in attributes.items()})
+    noise = torch.rand(images.shape, generator=torch.Generator().manual_seed(1)).double() * 2 - 1
+    ask("noise", noise, attributes)
+    assert shares.pop("good") < 0.1
+    assert min(shares.values()) > 0.5
+    mean = [np.mean(np.array(errors)[np.array(flags) == side]) for side in (True, False)]
+    assert mean[0] > 2 * mean[1]
+
+
+def test_thresholds_say_what_they_hold_for(world) -> None:
+    thresholds = world.thresholds
+    assert (thresholds.images, thresholds.references) == (256, 400)
+    assert thresholds.sampling == SAMPLING
+    assert thresholds.guidance == ("none;anchor=true",)  # which contrast is, whatever its weight
+    assert set(thresholds.limits) == {
+        *(f"loss {level}" for level in LEVELS),
+        *(f"{kind} {n}" for n in world.space.names for kind in ("given", "asked", "moved")),
+        "correction",
+    }
+    anchored = Guidance.parse("contrast:2;anchor=true")
+    assert thresholds.limits_for(as_sampling(SAMPLING), anchored) == thresholds.limits
+    rest = {name for name in thresholds.limits if name != "correction"}
+    assert set(thresholds.limits_for(as_sampling(9), anchored)) == rest
+    assert set(thresholds.limits_for(as_sampling(SAMPLING), Guidance.cfg(2.0))) == rest
+
+
+def test_the_way_back_is_that_of_the_guidance_in_every_turn(world) -> None:
+    """Two images and three attributes: one of these has no turn."""
+    images, attributes = mixture_faces(world, 2)
+    how: dict[str, Any] = {"sampling": "fixed-point:2 uniform 4", "guidance": PAPER_GUIDANCE}
+    shares: list[float] = []
+    found = trust_thresholds(world, images, attributes, on_progress=shares.append, **how)
+    assert shares == [0.25, 0.5, 0.75, 1.0]
+    assert found.guidance == ("fcfg:affected=3.0,invariant=1.2",)
+    errors = []
+    for i, name in enumerate(("smiling", "male")):
+        own = {column: values[i : i + 1] for column, values in attributes.items()}
+        do = {name: own[name]}
+        pair = world.counterfactual(images[i : i + 1], own, do, **how)
+        errors.append((pair.images - images[i : i + 1]).abs().mean().item())
+    assert found.limits["composition"] == pytest.approx(max(errors))
+    residual = world.abduct(images, attributes, sampling=how["sampling"]).trajectory.residual
+    assert found.limits["residual"] == pytest.approx(residual.max().item())
+    with refused("images", "an integer from 2"):
+        trust_thresholds(world, images[:1], {k: c[:1] for k, c in attributes.items()})
+
+
+def test_other_kinds_of_attributes_and_no_judge() -> None:
+    pipeline = tiny_pipeline()
+    rng = np.random.default_rng(0)
+    images = torch.from_numpy(rng.uniform(-1, 1, (30, 3, 8, 8)).astype(np.float32))
+    table = {"smiling": rng.integers(0, 2, 30), "age": rng.uniform(0, 100, 30)}
+    table["hair"] = rng.choice(["dark", "grey", "red"], 30)
+    limits = trust_thresholds(pipeline, images, table, sampling=2, count=9).limits
+    read = pipeline.judge.read(images).scores["age"] - table["age"]
+    assert limits["asked age"] == pytest.approx(np.abs(read).max())
+    assert limits["moved age"] == pytest.approx(np.abs(read - read.mean()).max())
+    assert limits["given hair"] == limits["asked hair"]
+    pipeline.judge = None
+    rest = trust_thresholds(pipeline, images, table, sampling=2, count=9).limits
+    assert rest == {name: limits[name] for name in limits if " " not in name or "loss" in name}
+
+
+def test_reasons_are_said_once_and_in_words() -> None:
+    limits = {"loss 0.1": -4.0, "loss 0.6": -5.0, "asked hair": 3.0, "moved male": 2.0}
+    limits |= {"given male": 3.0, "residual": 0.1, "correction": 0.1}
+    factual, counterfactual = {"male": 1, "hair": "red"}, {"male": 1, "hair": "grey"}
+    ordinary = {name: limit - 1 for name, limit in limits.items()}
+    assert reasons(ordinary, limits, factual, counterfactual) == []
+    above = {name: limit + 1 for name, limit in limits.items()}
+    assert reasons(above, limits, factual, counterfactual) == [
+        "off the manifold",
+        "the judge does not read hair=grey",
+        "male changes as well",
+        "the judge does not read male=1 in the picture",
+        "the inversion does not settle",
+        "the way back errs more than on validation images",
+    ]
+    assert reasons({"correction": None}, limits, {}, {}) == [
+        "the way back errs more than on validation images"
+    ]
+    unknown = {"loss 9.0": 9.0}  # measured, without a limit
+    assert reasons(unknown, limits, {}, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("composition", "change", "limit", "doubt"),
+    [
+        (0.04, 0.0, None, False),  # hardly visible
+        (0.06, 0.3, None, False),  # less than half of the change
+        (0.16, 0.3, None, True),
+        (0.06, 0.1, None, True),
+        (0.06, 0.3, 0.055, True),  # more than on validation images
+        (0.16, 0.3, 0.5, True),  # where nothing is reproduced, that is no excuse
+    ],
+)
+def test_a_picture_that_is_not_reproduced(composition, change, limit, doubt: bool) -> None:
+    limits = {} if limit is None else {"composition": limit}
+    found = reasons({"composition": composition, "change": change}, limits, {}, {})
+    assert found == (["the picture itself is not reproduced"] if doubt else [])
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> CounterfactualPipeline:
+    """A tiny model with thresholds for two steps, in a folder."""
+    pipeline = tiny_pipeline()
+    images = torch.rand(9, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    table = {"smiling": [0, 1, 0] * 3, "age": [20.0, 50.0, 80.0] * 3, "hair": ["dark"] * 9}
+    pipeline.thresholds = trust_thresholds(pipeline, images, table, sampling=2)
+    fcfg.save(pipeline, tmp_path / "tiny")
+    return fcfg.load(tmp_path / "tiny")
+
+
+def test_thresholds_are_kept_with_the_model(model, tmp_path: Path) -> None:
+    folder = tmp_path / "tiny"
+    assert model.thresholds == Thresholds.read(folder)
+    for storage in ("float32", "float16"):
+        fcfg.save(model, tmp_path / storage, storage)
+        assert fcfg.load(tmp_path / storage).thresholds == model.thresholds
+    model.thresholds = None
+    fcfg.save(model, folder)
+    assert not (folder / "trust.json").exists()
+    assert fcfg.load(folder).thresholds is None
+
+
+@pytest.mark.parametrize("part", ["denoiser", "judge"])
+def test_thresholds_of_other_weights_are_ignored(model, tmp_path: Path, part: str) -> None:
+    next(getattr(model, part).parameters()).data += 1
+    fcfg.save(model, tmp_path / "tiny")
+    with pytest.warns(UserWarning, match=r"trust\.json: made for other weights"):
+        assert fcfg.load(tmp_path / "tiny").thresholds is None
+
+
+@pytest.mark.parametrize(
+    ("change", "fragment"),
+    [
+        ({"limits": {}}, "limits"),
+        ({"limits": {"loss 0.1": float("nan")}}, "limits"),
+        ({"format": 2}, "format"),
+        ({"more": 1}, "more"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(model, tmp_path: Path, change, fragment) -> None:
+    file = tmp_path / "tiny" / "trust.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with refused(f"thresholds {file}", fragment):
+        fcfg.load(tmp_path / "tiny")
+
+
+# Generation -------------------------------------------------------------------------------------
+
+
+def doubting(pipeline: CounterfactualPipeline, **limits: float) -> CounterfactualPipeline:
+    """Replace limits: by default nothing is doubted."""
+    assert pipeline.thresholds is not None
+    own = dict.fromkeys(pipeline.thresholds.limits, 1e9) | {
+        name.replace("_", " "): limit for name, limit in limits.items()
+    }
+    pipeline.thresholds = pipeline.thresholds.model_copy(update={"limits": own})
+    return pipeline
+
+
+def asked(pipeline: CounterfactualPipeline, files: list[Path], out: Path, **how: Any) -> Any:
+    how = {"do": {"age": 90}, "attributes": GIVEN, "sampling": 2, "reverse": False} | how
+    return generate(pipeline, files, out=out, **how)
+
+
+def test_results_have_signals_and_reasons_and_so_has_the_record(model, tmp_path: Path) -> None:
+    files = draw(tmp_path, ["anna.png", "ben.png"])
+    results = asked(doubting(model, asked_age=-1.0, correction=-1.0), files, tmp_path / "out")
+    expected = (
+        "the way back errs more than on validation images",
+        "the judge does not read age=90.0",
+    )
+    assert [result.reasons for result in results] == [expected] * 2
+    record = json.loads((tmp_path / "out" / "record.json").read_text())
+    for entry, result in zip(record["images"], results, strict=True):
+        assert entry["signals"] == result.signals
+        assert entry["signals"]["change"] == pytest.approx(result.change, rel=1e-4)
+        assert entry["reasons"] == list(expected)
+        assert entry["network_rows"]["trust"] == 2 * len(LEVELS)
+    (alone,) = asked(model, files[1:], tmp_path / "alone")
+    assert alone.signals == pytest.approx(results[1].signals, rel=1e-3)
+
+
+def test_a_resumed_run_doubts_by_what_is_known_now(model, tmp_path: Path) -> None:
+    files = draw(tmp_path, ["anna.png", "ben.png"])
+    (first,) = asked(doubting(model), files[:1], tmp_path / "out")
+    assert first.reasons == ()
+    results = asked(doubting(model, **{"loss_0.1": -99.0}), files, tmp_path / "out")
+    assert [result.reasons for result in results] == [("off the manifold",)] * 2
+    assert results[0].signals == first.signals
+    old = json.loads((tmp_path / "out" / "record.json").read_text())["images"][0]
+    del old["signals"], old["reasons"]  # of a version before
+    assert Result.from_json(old).reasons == ()
+
+
+def test_nothing_is_measured_on_demand(model, tmp_path: Path) -> None:
+    (result,) = asked(model, draw(tmp_path, ["anna.png"]), tmp_path / "out", trust=False)
+    assert (result.signals, result.reasons) == ({}, ())
+    assert list(result.network_rows) == ["counterfactual"]
+
+
+def test_progress_with_a_plain_prediction_grows_to_the_whole(model, tmp_path: Path) -> None:
+    shares: list[float] = []
+    how = {"guidance": Guidance.cfg(2.0), "on_progress": shares.append, "reverse": True}
+    (result,) = asked(model, draw(tmp_path, ["anna.png"]), tmp_path / "out", **how)
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1)
+    assert "composition" in result.signals
+    assert result.network_rows["trust"] == 2 * len(LEVELS) + 4
+
+
+def test_the_command_says_in_one_line_what_not_to_trust(
+    model, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ["anna.png", "ben.png", "carl.png", "dora.png", "emil.png", "fay.png"]
+    draw(tmp_path / "faces", names)
+    words = ["generate", "tiny", "faces", "--attributes", GIVEN, "--do", "age=90", "--no-reverse"]
+    fcfg.save(doubting(model), "tiny")
+    assert main([*words, "--steps", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "trust" not in out
+    fcfg.save(doubting(model, moved_smiling=-1.0), "tiny")
+    assert main([*words, "--steps", "2"]) == 0  # the same answers, doubted now
+    named = ", ".join(f"{name} (smiling changes as well)" for name in names[:5])
+    assert f"\nDo not trust 6 of 6: {named} and 1 more\n" in capsys.readouterr().out
+    assert main([*words, "--steps", "3", "--out", "three"]) == 0
+    out = capsys.readouterr().out
+    assert "The way back is not checked: its thresholds are of other" in out
+    assert "Do not trust 6 of 6" in out
+    model.thresholds = None
+    fcfg.save(model, "tiny")
+    assert main([*words, "--steps", "2", "--out", "none"]) == 0
+    assert "fcfg calibrate" in capsys.readouterr().out
+    assert main([*words, "--steps", "2", "--out", "off", "--no-trust"]) == 0
+    assert "trust" not in capsys.readouterr().out
+
+
+# The shipped model ------------------------------------------------------------------------------
+
+
+def test_the_shipped_model_doubts_bad_answers_and_not_the_truth() -> None:
+    """Few drawings and steps; tools/trust_study.py asks more."""
+    pipeline = fcfg.load("portraits")
+    real = portraits.sample(100, seed=VALIDATION_SEED)
+    faces, do = portraits.sample(5, seed=portraits.EVALUATION_SEED + 1), {"young": "flip"}
+    right = portraits.counterfactual(faces, do).images
+    pipeline.thresholds = trust_thresholds(
+        pipeline, real.images, real.attributes, count=10, sampling="ddim uniform 2"
+    )
+    there = pipeline.abduct(faces.images, faces.attributes, sampling="ddim uniform 2")
+    action = pipeline.act(faces.attributes, do, keys=there.keys)
+    good = pipeline.predict(there, action)
+    good = replace(good, trajectory=replace(good.trajectory, x=right))
+    bad = pipeline.predict(there, action, Guidance.cfg(8.0))
+    assert sum(doubted(pipeline, faces.images, good)) <= 1
+    assert sum(doubted(pipeline, faces.images, bad)) == 5
