@@ -68,7 +68,8 @@ def calibrate(
         attributes: Column of factual values for every attribute.
         guidance: Rule whose weight is searched; that of the group affected, or of the target, if
             it is factored. Its other weights and options stay.
-        sampling: Solver, grid and steps.
+        sampling: Solver, grid and steps; the model uses them by default, too, once it has the
+            calibration.
         weights: Weights to measure, ascending; the best is searched between them.
         count: Number of images that get counterfactuals, the first ones; all by default. The
             judge compares these with all images.
