@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fcfg.cli.options import BatchSize, Device, Model
+from fcfg.cli.options import BatchSize, Commit, Device, Model
 
 if TYPE_CHECKING:
     from fcfg.diagnosis import Diagnosis
@@ -41,6 +41,7 @@ def diagnose(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files of others in the folder.")
     ] = False,
+    commit: Commit = None,
 ) -> None:
     """Find out which attributes can have guidance weights of their own.
 
@@ -89,7 +90,7 @@ def diagnose(
             on_progress=on_progress,
         )
     about = {"model": f"{name}, digest {digest}", "data": subset.about}
-    about |= collect_provenance(target, "float32")
+    about |= collect_provenance(target, "float32", commit=commit)
     numbers = json.dumps(diagnosis.to_json() | about, indent=1, ensure_ascii=False).encode()
     page = diagnosis_page(diagnosis, name, about).encode()
     paths = outputs.write({"index.html": page, "diagnosis.json": numbers})

@@ -227,13 +227,11 @@ def missing_entries(result: Result, files: FeatureFiles) -> list[JSON]:
     entries: list[JSON] = []
     distances: list[JSON] = []
     for do, guidance in result.header["questions"] if len(images) > 1 else ():
-        for network, features in files.read((do, guidance), images, shards).items() if do else ():
-            if network not in real:
-                continue
+        features = files.read((do, guidance), images, shards) if do else {}
+        for network in sorted(real.keys() & features.keys()):
+            pair, metric = (real[network], features[network]), _DISTANCES[network]
             if network == "judge" and (do, guidance) not in result.minimality:
-                question = (do, guidance)
-                entries.append(minimality_entry(result, question, real[network], features))
-            metric = _DISTANCES[network]
+                entries.append(minimality_entry(result, (do, guidance), *pair))
             if (do, guidance, metric) not in present:
                 distances.append(
                     {
@@ -241,7 +239,7 @@ def missing_entries(result: Result, files: FeatureFiles) -> list[JSON]:
                         "do": do,
                         "guidance": guidance,
                         "metric": metric,
-                        "value": frechet_distance(features, real[network]),
+                        "value": frechet_distance(*pair),
                         "n": len(images),
                         "reference": "the factual images of the run",
                     }
