@@ -27,7 +27,7 @@ from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.progress import OnProgress
 
 #: Weights that are measured.
-WEIGHTS = (0.5, 1.0, 1.5, 2.5)
+WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0)
 _RESAMPLES = 300
 _MORE = "give more images"
 

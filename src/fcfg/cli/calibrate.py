@@ -13,7 +13,7 @@ from fcfg.support.errors import InputError
 if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
 
-_IMAGES = {"cpu": 48, "cuda": 512}  # by default
+_IMAGES = {"cpu": 40, "cuda": 512}  # by default
 
 
 def calibrate(
