@@ -9,7 +9,7 @@ from typing import Any
 from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import Estimate
 from fcfg.pipeline.calibration import Calibration
-from fcfg.reports.numbers import with_interval
+from fcfg.reports.numbers import number
 from fcfg.reports.rule_styles import setting
 from fcfg.reports.tables import table_row
 from reproduction_tables import RESULTS, summary_of
@@ -41,7 +41,7 @@ def drawings(name: str = "portraits") -> str:
                 [
                     do,
                     f"**{label}**" if text == ours else label,
-                    with_interval(cell.drift[do], 2, signed=True),
+                    _shown(cell.drift[do], 2, signed=True),
                     _largest(cell),
                     *(_shown(e, d) for e, d in ((cell.truth_mae, 4), (cell.truth_changed, 2))),
                     _shown(cell.reversal_mae, 3),
@@ -60,7 +60,7 @@ def faces() -> str:
     heads = ["do", "answer", *(f"{name}: AUROC" for name in names)]
     heads += ["reversal, MAE", "reversal, LPIPS", "FID", "network rows"]
     lines = [heads, ["---"] * len(heads)]
-    real = [with_interval(anchored.real[name], 1) for name in names]
+    real = [_shown(anchored.real[name], 1) for name in names]
     lines.append(["", "real photographs", *real, "", "", "", ""])
     for do in anchored.dos:
         weaker = "fcfg:affected=2.0,invariant=1.2"
@@ -71,7 +71,7 @@ def faces() -> str:
             lines.append(
                 [
                     *(do, setting(text).label),
-                    *(with_interval(cell.effectiveness[name], 1) for name in names),
+                    *(_shown(cell.effectiveness[name], 1) for name in names),
                     "–" if back is None else _shown(back.reversal_mae, 3),
                     "–" if back is None else _shown(back.reversal_lpips, 3),
                     "–" if cell.fid is None else f"{cell.fid:.1f}",
@@ -124,11 +124,15 @@ def _largest(cell: Cell) -> str:
     """Return the largest drift of an attribute that should stay."""
     drifts = [cell.drift[name] for name in cell.invariant]
     largest = max(drifts, key=lambda drift: abs(drift.value), default=None)
-    return "–" if largest is None else with_interval(largest, 2, signed=True)
+    return _shown(largest, 2, signed=True)
 
 
-def _shown(estimate: Estimate | None, digits: int) -> str:
-    return "–" if estimate is None else with_interval(estimate, digits)
+def _shown(estimate: Estimate | None, digits: int, *, signed: bool = False) -> str:
+    """Return a value and half the width of its interval."""
+    if estimate is None:
+        return "–"
+    half = (estimate.high - estimate.low) / 2
+    return f"{number(estimate.value, digits, signed=signed)} ± {number(half, digits)}"
 
 
 def _table(lines: list[list[str]], summary: Summary) -> str:
