@@ -518,14 +518,14 @@ def test_a_calibrated_model_uses_its_weights(
     assert "to 1" in out
     assert "do(male): the truth would choose " in out
     assert "the best weight may lie outside of those measured: --weights" in out
-    assert out.endswith("Written to tiny/calibration.json; the model uses it from now on.\n")
+    assert out.endswith("and thresholds of trust beside it; the model uses it from now on.\n")
     found = fcfg.load(model).calibration
     assert found is not None
     assert (found.images, found.rule) == (16, "cfg:1.0;anchor=true")
     assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
     assert fcfg.load(model).calibration == found
     assert main(["calibrate", model, *WORDS, "--weights", "1,2", "--out", "elsewhere"]) == 0
-    assert capsys.readouterr().out.endswith("calibration.json; the model is as before.\n")
+    assert capsys.readouterr().out.endswith("beside it; the model is as before.\n")
     assert Calibration.read("elsewhere") == found
 
 
@@ -585,5 +585,5 @@ def test_a_shipped_model_is_not_written_to(
 ) -> None:
     monkeypatch.setattr("fcfg.pipeline.checkpoint._MODELS", Path.cwd())
     assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
-    assert "runs/calibrate/tiny/calibration.json; the model is" in capsys.readouterr().out
+    assert "runs/calibrate/tiny/calibration.json, and thresholds" in capsys.readouterr().out
     assert fcfg.load(model).calibration is None

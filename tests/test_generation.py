@@ -540,7 +540,7 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
         assert result.factual == {"smiling": 0, "age": 40.0, "hair": "dark"}
         assert result.counterfactual == {"smiling": 0, "age": 90.0, "hair": hair}
         assert result.changed == ["age"] + (["hair"] if hair != "dark" else [])
-        assert result.network_rows == {"counterfactual": 10, "reversal": 10}
+        assert result.network_rows == {"counterfactual": 10, "reversal": 10, "trust": 14}
         lost = (back.images[i] - images[i]).abs().mean().item()
         assert result.reversal_error == pytest.approx(lost, abs=1e-5)
         seen = pipeline.judge.read(images).scores
@@ -565,7 +565,7 @@ def test_a_record_has_what_was_taken_where_nothing_was_said(
     silent, some = ({"sampling": "default", "reverse": False}, {"sampling": "heun uniform 3"})
     (result,) = ask(pipeline, faces[:1], tmp_path / "silent", **silent)
     record = json.loads((tmp_path / "silent" / "record.json").read_text())
-    assert record.items() >= PRESETS["default"].to_json().items()
+    assert record.items() >= PRESETS["anchored"].to_json().items()
     assert result.network_rows["counterfactual"] >= 4 * record["steps"]
     ask(pipeline, faces[:1], tmp_path / "some", **some)
     record = json.loads((tmp_path / "some" / "record.json").read_text())
@@ -647,7 +647,7 @@ def test_without_a_judge_attributes_must_be_given(faces: list[Path], tmp_path: P
     assert not (tmp_path / "out").exists()
     results = ask(blind, faces, tmp_path / "out", reverse=False, sampling="ddim karras 3")
     assert (results[0].judged, results[0].reversal_error) == ({}, None)
-    assert results[0].network_rows == {"counterfactual": 12}
+    assert results[0].network_rows == {"counterfactual": 13, "trust": 8}
 
 
 def test_what_was_done_to_the_pictures_is_in_the_record(pipeline, tmp_path: Path) -> None:
@@ -677,7 +677,7 @@ def test_progress_grows_to_the_whole_and_chunks_are_told(pipeline, faces, tmp_pa
             pipeline,
             faces,
             tmp_path / str(reverse),
-            batch_size=6,
+            batch_size=4,
             reverse=reverse,
             on_progress=shares.append,
             on_chunk=chunks.append,
@@ -912,7 +912,7 @@ def test_outputs_that_would_replace_each_other_are_refused(pipeline, tmp_path, n
         ({"sampling": "paper"}, "steps", ["1 to 100", "1000"]),
         ({"sampling": "ddim log_snr 3"}, "grid", ["did you mean 'log-snr'?"]),
         ({"batch_size": 0}, "batch_size", ["256"]),
-        ({"batch_size": 2}, "batch_size", ["at least 3 network rows", "got 2"]),
+        ({"batch_size": 1}, "batch_size", ["at least 2 network rows", "got 1"]),
         ({"guidance": "cfg:3"}, "guidance", ["fcfg.Guidance"]),
         ({"guidance": Guidance.fcfg(old=1)}, "guidance", ["'old'"]),
         ({"attributes": "smiling=0"}, "attributes", ["'age', 'hair'"]),

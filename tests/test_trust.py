@@ -78,7 +78,8 @@ def truth(pipeline: CounterfactualPipeline, images: Tensor, before: Any, after: 
 def doubted(pipeline: CounterfactualPipeline, images: Tensor, pair: Counterfactual) -> list[bool]:
     """Whether there is a reason not to believe each image."""
     assert pipeline.thresholds is not None
-    limits = pipeline.thresholds.limits_for(as_sampling(SAMPLING), pair.guidance)
+    sampling = as_sampling(SAMPLING)
+    limits = pipeline.thresholds.limits_for(pair.action.targets, pair.guidance, sampling)
     signals = measure_trust(pipeline, images, pair)
     return [bool(reasons(signals.of(i), limits, {}, {})) for i in range(len(images))]
 
@@ -203,8 +204,8 @@ def test_answers_that_are_doubted_are_worse(world) -> None:
     ask("wrong attributes", images, {name: 1 - column for name, column in attributes.items()})
     noise = torch.rand(images.shape, generator=torch.Generator().manual_seed(1)).double() * 2 - 1
     ask("noise", noise, attributes)
-    assert shares.pop("good") < 0.1
-    assert min(shares.values()) > 0.5
+    assert shares.pop("good") < 0.2
+    assert min(shares.values()) > 0.4
     mean = [np.mean(np.array(errors)[np.array(flags) == side]) for side in (True, False)]
     assert mean[0] > 2 * mean[1]
 
@@ -217,13 +218,17 @@ def test_thresholds_say_what_they_hold_for(world) -> None:
     assert set(thresholds.limits) == {
         *(f"loss {level}" for level in LEVELS),
         *(f"{kind} {n}" for n in world.space.names for kind in ("given", "asked", "moved")),
+        *(f"change {name}" for name in world.space.names),
         "correction",
     }
-    anchored = Guidance.parse("contrast:2;anchor=true")
-    assert thresholds.limits_for(as_sampling(SAMPLING), anchored) == thresholds.limits
-    rest = {name for name in thresholds.limits if name != "correction"}
-    assert set(thresholds.limits_for(as_sampling(9), anchored)) == rest
-    assert set(thresholds.limits_for(as_sampling(SAMPLING), Guidance.cfg(2.0))) == rest
+    anchored, sampling = Guidance.parse("contrast:2;anchor=true"), as_sampling(SAMPLING)
+    both = thresholds.limits_for(["male", "young"], anchored, sampling)
+    assert both.items() >= thresholds.limits.items()
+    assert both["change"] == both["change male"] + both["change young"]
+    for other in ((anchored, as_sampling(9)), (Guidance.cfg(2.0), sampling)):
+        assert set(thresholds.limits_for(["male"], *other)) == {*both} - {"correction"}
+    partial = thresholds.model_copy(update={"limits": {"change male": 1.0}})
+    assert "change" not in partial.limits_for(["male", "young"], anchored, sampling)
 
 
 def test_the_way_back_is_that_of_the_guidance_in_every_turn(world) -> None:
@@ -256,11 +261,23 @@ def test_other_kinds_of_attributes_and_no_judge() -> None:
     limits = trust_thresholds(pipeline, images, table, sampling=2, count=9).limits
     read = pipeline.judge.read(images).scores["age"] - table["age"]
     assert limits["asked age"] == pytest.approx(np.abs(read).max())
-    assert limits["moved age"] == pytest.approx(np.abs(read - read.mean()).max())
+    assert 0 < limits["moved age"] <= np.abs(read - read.mean()).max()
     assert limits["given hair"] == limits["asked hair"]
     pipeline.judge = None
     rest = trust_thresholds(pipeline, images, table, sampling=2, count=9).limits
     assert rest == {name: limits[name] for name in limits if " " not in name or "loss" in name}
+
+
+@pytest.mark.filterwarnings("ignore:counterfactual. NaN or infinity:UserWarning")
+def test_a_model_whose_numbers_overflow_has_no_thresholds() -> None:
+    pipeline = tiny_pipeline()
+    pipeline.denoiser.network.head[-1].bias.data += float("inf")
+    images, table = (
+        torch.zeros(2, 3, 8, 8),
+        {"smiling": [0, 1], "age": [1, 2], "hair": ["dark", "red"]},
+    )
+    with refused("thresholds of trust", "NaN or infinity for 'loss 0.1'"):
+        trust_thresholds(pipeline, images, table, sampling=2)
 
 
 def test_reasons_are_said_once_and_in_words() -> None:
@@ -289,11 +306,11 @@ def test_reasons_are_said_once_and_in_words() -> None:
     ("composition", "change", "limit", "doubt"),
     [
         (0.04, 0.0, None, False),  # hardly visible
-        (0.06, 0.3, None, False),  # less than half of the change
-        (0.16, 0.3, None, True),
-        (0.06, 0.1, None, True),
+        (0.16, 0.3, None, False),  # less than the change
+        (0.16, 0.1, None, True),
+        (0.06, 0.05, None, True),
         (0.06, 0.3, 0.055, True),  # more than on validation images
-        (0.16, 0.3, 0.5, True),  # where nothing is reproduced, that is no excuse
+        (0.31, 0.3, 0.5, True),  # where nothing is reproduced, that is no excuse
     ],
 )
 def test_a_picture_that_is_not_reproduced(composition, change, limit, doubt: bool) -> None:

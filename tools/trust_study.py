@@ -36,7 +36,7 @@ WORST = 0.2  # share of the answers that signals should find
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, and print a table."""
     words = sys.argv[1:] if words is None else words
-    parser = model_arguments(__doc__)
+    parser = model_arguments(__doc__ or "")
     parser.add_argument("--images", type=int, default=512, help="drawings with answers")
     parser.add_argument("--validation", type=int, default=256, help="drawings for thresholds")
     args = parser.parse_args(words)
@@ -65,6 +65,7 @@ def main(words: Sequence[str] | None = None) -> None:
 def _rows(
     pipeline: fcfg.CounterfactualPipeline, world: portraits.Portraits, here: slice
 ) -> list[dict[str, Any]]:
+    assert pipeline.thresholds is not None
     names = pipeline.space.names
     target = names[here.start // CHUNK % len(names)]
     truth = portraits.counterfactual(world, {target: "flip"}).images[here]
@@ -81,7 +82,7 @@ def _rows(
     for label, guidance, action in questions:
         pair = pipeline.predict(there, action, guidance)
         signals = measure_trust(pipeline, images, pair)
-        limits = pipeline.thresholds.limits_for(sampling, guidance)
+        limits = pipeline.thresholds.limits_for([target], guidance, sampling)
         right = images if label == "nothing" else truth
         change, error, size = (
             (a - b).abs().mean(dim=(1, 2, 3)).tolist()

@@ -219,9 +219,11 @@ def _show(results: Sequence[Result], prepared: PreparedRequest) -> None:
 def _show_doubts(results: Sequence[Result], prepared: PreparedRequest) -> None:
     """Print in one line which answers not to trust, and why."""
     thresholds, trust = prepared.pipeline.thresholds, prepared.request.trust
-    if trust and thresholds is None:
+    if not trust:
+        pass
+    elif thresholds is None:
         print("Only gross errors are noticed: 'fcfg calibrate' makes thresholds of trust.")
-    elif trust and thresholds is not None and prepared.limits != thresholds.limits:
+    elif not thresholds.knows_way_back(prepared.guidance, prepared.sampling):
         print("The way back is not checked: its thresholds are of other guidance or sampling.")
     doubted = [
         f"{Path(result.file).name} ({'; '.join(result.reasons)})"

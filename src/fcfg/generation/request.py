@@ -81,7 +81,9 @@ class PreparedRequest:
     def limits(self) -> dict[str, float]:
         """The largest ordinary values of the signals of trust; empty for a model without any."""
         thresholds = self.pipeline.thresholds
-        return {} if thresholds is None else thresholds.limits_for(self.sampling, self.guidance)
+        if thresholds is None:
+            return {}
+        return thresholds.limits_for(self.action.targets, self.guidance, self.sampling)
 
     @property
     def own_rows(self) -> range:

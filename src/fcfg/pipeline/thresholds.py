@@ -6,6 +6,7 @@ of a model.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -27,24 +28,39 @@ class Thresholds(StoredRecord):
     file: ClassVar[str] = "trust.json"
     noun: ClassVar[str] = "thresholds"
 
-    sampling: str  #: solver, grid and steps of the way back, as text
-    guidance: tuple[str, ...]  #: of the way back to the picture, as text
+    sampling: str  #: solver, grid and steps, as text
+    guidance: tuple[str, ...]  #: those of the way back to the picture, as text
     share: Number  #: of ordinary images that each kind of signal may exceed
     images: int  #: number of images that the network worked on
     references: int  #: number of real images that the judge read
     data: dict[str, Any] = Field(default_factory=dict)  #: description of the images
     limits: dict[str, Number] = Field(min_length=1)  #: by the name of the signal
 
-    def limits_for(self, sampling: SamplingConfig, guidance: Guidance) -> dict[str, float]:
-        """Return the limits that hold for a question; those of the way back may not.
+    def limits_for(
+        self, targets: Collection[str], guidance: Guidance, sampling: SamplingConfig
+    ) -> dict[str, float]:
+        """Return the limits that hold for a question.
+
+        Those of the way back hold for the guidance and sampling that they were measured with.
+        Several targets may change as much as all of them together.
 
         Args:
-            sampling: Solver, grid and steps.
+            targets: Attributes intervened on.
             guidance: The guidance.
+            sampling: Solver, grid and steps.
         """
-        if str(sampling) == self.sampling and str(way_back_guidance(guidance)) in self.guidance:
-            return self.limits
-        return {name: limit for name, limit in self.limits.items() if name not in WAY_BACK}
+        limits = dict(self.limits)
+        if not self.knows_way_back(guidance, sampling):
+            limits = {name: limit for name, limit in limits.items() if name not in WAY_BACK}
+        changes = [f"change {target}" for target in targets]
+        if all(name in limits for name in changes):
+            limits["change"] = sum(limits[name] for name in changes)
+        return limits
+
+    def knows_way_back(self, guidance: Guidance, sampling: SamplingConfig) -> bool:
+        """Return whether limits of the way back hold for a guidance and a sampling."""
+        known = str(way_back_guidance(guidance)) in self.guidance
+        return known and str(sampling) == self.sampling
 
 
 def way_back_guidance(guidance: Guidance) -> Guidance:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 SMALL_ERROR = 0.05  #: mean absolute, in units of [-1, 1]: hardly visible
 _KINDS = {
     "loss": "off the manifold",
+    "change": "more changes than on validation images",
     "residual": "the inversion does not settle",
     "correction": "the way back errs more than on validation images",
     "composition": "the picture itself is not reproduced",
@@ -25,7 +26,7 @@ def reasons(
     """Return why an image should not be believed: each kind of signal above its limit, once.
 
     A picture that is not reproduced when nothing is asked is doubted without a limit, if the error
-    is visible and more than half of the change.
+    is visible and larger than the change.
 
     >>> reasons({"asked smiling": 5.0}, {"asked smiling": 3.0}, {"smiling": 0}, {"smiling": 1})
     ['the judge does not read smiling=1']
@@ -36,7 +37,7 @@ def reasons(
         factual: Factual attributes of the image.
         counterfactual: Its counterfactual attributes.
     """
-    visible = max(SMALL_ERROR, (signals.get("change") or 0.0) / 2)
+    visible = max(SMALL_ERROR, signals.get("change") or 0.0)
     limits = {**limits, "composition": min(visible, limits.get("composition", visible))}
     found: list[str] = []
     for signal, value in signals.items():

@@ -4,7 +4,7 @@
     Distance from the manifold of images: logarithm of the denoising loss of the counterfactual
     under its attributes, with noise of that level; see :mod:`fcfg.trust.manifold`.
 ``change``
-    Mean absolute distance of the counterfactual from the picture; by itself no reason for doubt.
+    Mean absolute distance of the counterfactual from the picture.
 ``correction``, ``composition``
     What goes wrong on the way back under the factual attributes. If the prediction is anchored,
     the size of its correction (RMS over pixels); otherwise the mean absolute distance to the

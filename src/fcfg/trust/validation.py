@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,16 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fcfg.causal.attributes import Continuous, Table
+from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Continuous, Table
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
-from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Action
-from fcfg.pipeline.thresholds import Thresholds, way_back_guidance
-from fcfg.sampling import SamplingConfig, SamplingLike, as_sampling
-from fcfg.support.errors import check_integer
+from fcfg.pipeline.thresholds import WAY_BACK, Thresholds, way_back_guidance
+from fcfg.sampling import SamplingLike, as_sampling
+from fcfg.support.errors import InputError, check_integer, quoted
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.progress import OnProgress, Progress
-from fcfg.trust.signals import loss_signals, read_against, surprise
+from fcfg.trust.signals import loss_signals, measure_trust, read_against, surprise
 
 #: Share of ordinary images that each kind of signal may exceed: few false alarms, even together.
 SHARE = 0.01
@@ -52,10 +50,10 @@ def trust_thresholds(
     such as one per attribute, share the probability.
 
     - Losses and readings are those of the images themselves, under their own attributes.
-    - An attribute that must not change may move as far as real images of the same value differ
-      from their mean.
-    - The way back is that of the images under their own attributes, with the guidance of
-      interventions on one attribute, which take turns.
+    - Change and way back are those of counterfactuals of the images, with the guidance of the
+      model. One attribute is intervened on in each image; they take turns.
+    - The reading of an attribute that must not change may move as far as in these counterfactuals,
+      and not farther than real images of the same value are from their mean.
 
     The pipeline does not change: set ``pipeline.thresholds`` to the result, and save it.
 
@@ -63,8 +61,8 @@ def trust_thresholds(
         pipeline: The model.
         images: Validation images, as in :meth:`fcfg.CounterfactualPipeline.counterfactual`.
         attributes: Column of factual values for every attribute.
-        guidance: Guidance of the way back; by default that of the model.
-        sampling: Solver, grid and steps of the way back.
+        guidance: Guidance of the counterfactuals; by default that of the model.
+        sampling: Solver, grid and steps of the counterfactuals.
         count: Largest number of images that the network works on, the first ones; the judge reads
             all of them.
         share: Share of ordinary images that each kind of signal may exceed.
@@ -84,15 +82,39 @@ def trust_thresholds(
     first, few = x[:count], {name: column[:count] for name, column in table.items()}
     losses = loss_signals(denoiser, first, few, batch_size)
     progress.advance(1)
-    way_back: dict[str, list[Tensor]] = {}
+    found: dict[str, list[Tensor]] = {}
     for turn, (name, rule) in enumerate(used.items()):
         rows = slice(turn, None, len(used))
         own = {column: values[rows] for column, values in few.items()}
-        for signal, column in _way_back(
-            pipeline, first[rows], own, name, rule, chosen, batch_size
-        ):
-            way_back.setdefault(signal, []).append(column)
+        if len(first[rows]):  # unless there are fewer images than attributes
+            pair = pipeline.counterfactual(
+                first[rows],
+                own,
+                {name: other_values(space[name], own[name])},
+                guidance=rule,
+                sampling=chosen,
+                batch_size=batch_size,
+            )
+            values = measure_trust(pipeline, first[rows], pair, batch_size=batch_size).values
+            values[f"change {name}"] = values.pop("change")
+            for signal, column in values.items():
+                found.setdefault(signal, []).append(column)
         progress.advance(1)
+    limits = _loss_limits(losses, share) | _reading_limits(pipeline, x, table, share)
+    for signal, parts in found.items():
+        limit = upper_limit(torch.cat(parts), share)
+        if signal.startswith("moved "):
+            limits[signal] = min(limit, limits[signal])
+        elif signal in WAY_BACK or signal.startswith("change "):
+            limits[signal] = limit
+    broken = [name for name, limit in limits.items() if not math.isfinite(limit)]
+    if broken:
+        raise InputError(
+            "thresholds of trust",
+            expected="signals of finite size",
+            got=f"NaN or infinity for {quoted(broken)}",
+            do="take more steps or smaller weights",
+        )
     return Thresholds(
         model=Thresholds.digest(denoiser, pipeline.judge),
         sampling=str(chosen),
@@ -101,11 +123,7 @@ def trust_thresholds(
         images=len(first),
         references=len(x),
         data=dict(data or {}),
-        limits={
-            **_loss_limits(losses, share),
-            **_reading_limits(pipeline, x, table, share),
-            **{name: upper_limit(torch.cat(parts), share) for name, parts in way_back.items()},
-        },
+        limits=limits,
     )
 
 
@@ -126,7 +144,7 @@ def upper_limit(values: Float[Tensor, "batch"], share: float) -> float:
 def _loss_limits(losses: dict[str, Tensor], share: float) -> dict[str, float]:
     """Return limits that lie equally many standard deviations above the means."""
     columns = torch.stack([*losses.values()], dim=1)
-    mean, sd = columns.mean(dim=0), columns.std(dim=0)
+    mean, sd = columns.mean(dim=0), columns.std(dim=0).clamp(min=1e-9)  # of untrained networks
     most = upper_limit(((columns - mean) / sd).amax(dim=1), share)
     return dict(zip(losses, (mean + most * sd).tolist(), strict=True))
 
@@ -150,31 +168,20 @@ def _reading_limits(
     return limits
 
 
-def _way_back(
-    pipeline: CounterfactualPipeline,
-    images: Tensor,
-    table: Table,
-    target: str,
-    guidance: Guidance,
-    sampling: SamplingConfig,
-    batch_size: int,
-) -> Iterator[tuple[str, Tensor]]:
-    """Yield the signals of going back to the images themselves, by name."""
-    if not len(images):  # fewer images than attributes
-        return
-    there = pipeline.abduct(
-        images, table, sampling=sampling, anchor=guidance.anchor, batch_size=batch_size
-    )
-    if there.trajectory.residual is not None:
-        yield "residual", there.trajectory.residual
-    if guidance.anchor:
-        groups = guidance.partition(pipeline.graph, [target])
-        yield (
-            "correction",
-            find_anchor(pipeline.denoiser, there, guidance.factual, groups, batch_size).size,
-        )
-    else:
-        same = pipeline.predict(
-            there, Action(table, (target,), 0), guidance, batch_size=batch_size
-        )
-        yield "composition", (same.images - images).abs().mean(dim=(1, 2, 3))
+def other_values(attribute: AbstractAttribute, column: Column) -> ArrayLike:
+    """Return values to ask for: the other one, the next level, or a far percentile.
+
+    >>> other_values(Continuous("age", 0, 100), np.arange(101.0))[[0, 100]]
+    array([90., 10.])
+
+    Args:
+        attribute: The attribute.
+        column: Its factual values.
+    """
+    if isinstance(attribute, Continuous):
+        low, high = np.quantile(column, [0.1, 0.9])
+        return np.where(high - column > column - low, high, low)
+    if isinstance(attribute, Categorical):
+        levels = attribute.levels
+        return [levels[(int(code) + 1) % len(levels)] for code in column]
+    return 1 - column
