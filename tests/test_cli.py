@@ -287,7 +287,7 @@ def test_generate_writes_and_says_what_it_did(model, tmp_path: Path, faces, caps
     assert main([*words, "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     assert err == ""  # no bar without a terminal
-    assert "3 pictures, fcfg:affected=3.0,invariant=1.2, on cpu" in out
+    assert "3 pictures, cfg:1.5;anchor=true, on cpu" in out
     assert "1 of 3: resized to 8 x 8" in out
     assert "read by the judge" in out
     assert all(name in out for name in ("anna.png", "ben.png", "carl.png"))
@@ -322,8 +322,8 @@ def test_generate_takes_what_is_said_and_the_rest_from_the_quality(model, faces,
         "paper": ["--quality", "paper", "--steps", "3", "--grid", "karras"],
     }.items():
         assert main([*words, "--no-reverse", "--out", out, *more]) == 0
-    assert recorded("silent") == combine_sampling()
-    assert recorded("some") == combine_sampling(steps=2, solver="bdia")
+    assert recorded("silent") == PRESETS["anchored"]
+    assert recorded("some") == combine_sampling("anchored", steps=2, solver="bdia")
     assert recorded("paper") == combine_sampling("paper", steps=3, grid="karras")
 
 
@@ -444,6 +444,7 @@ def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, mon
 def test_generate_says_which_answers_not_to_trust(model, faces, capsys) -> None:
     """An untrained network cannot be inverted."""
     words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=99", "--steps", "4"]
+    words += ["--guidance", "fcfg:affected=3,invariant=1.2"]
     assert main([*words, "--no-reverse"]) == 0
     assert "Do not trust" not in capsys.readouterr().out
     assert main([*words, "--no-reverse"]) == 0

@@ -41,7 +41,7 @@ def drawings(name: str = "portraits") -> str:
                 [
                     do,
                     f"**{label}**" if text == ours else label,
-                    _shown(cell.drift[do], 2, signed=True),
+                    _shown(cell.drift.get(do), 2, signed=True),
                     _largest(cell),
                     *(_shown(e, d) for e, d in ((cell.truth_mae, 4), (cell.truth_changed, 2))),
                     _shown(cell.reversal_mae, 3),
@@ -122,7 +122,7 @@ def _measures(row: dict[str, Any]) -> str:
 
 def _largest(cell: Cell) -> str:
     """Return the largest drift of an attribute that should stay."""
-    drifts = [cell.drift[name] for name in cell.invariant]
+    drifts = [cell.drift[name] for name in cell.invariant if name in cell.drift]
     largest = max(drifts, key=lambda drift: abs(drift.value), default=None)
     return _shown(largest, 2, signed=True)
 
