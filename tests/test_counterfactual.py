@@ -619,7 +619,7 @@ def test_arrays_tensors_and_pictures_are_the_same_question(tiny) -> None:
         ({"batch_size": 1}, "batch_size", ["at least 2 network rows"]),
         ({"batch_size": 0, "guidance": Guidance.none()}, "batch_size", ["from 1"]),
         ({"guidance": Guidance.fcfg(affected=3.0)}, "guidance", ["none for 'invariant'"]),
-        ({"partition": Partition({"a": ["male"]})}, "partition", ["contrast has no groups"]),
+        ({"partition": Partition({"a": ["male"]})}, "partition", ["cfg has no groups"]),
         (
             {"partition": Partition({"a": ["male"]}), "guidance": Guidance.fcfg(a=2.0)},
             *("partition", ["no group for"]),

@@ -30,7 +30,7 @@ NOTE = (
     "Numbers: mean absolute error to the true counterfactual, pixels in [-1, 1]. FCFG 3.0 / 1.2, "
     "20 steps; ours, the default, 12 steps.",
 )
-SIDE, GAP, EDGE = 256, 24, 28  # pixels
+SIDE, GAP, EDGE = 232, 24, 28  # pixels
 PAPER, INK, PALE, RED, GREEN = "#fbfaf7", "#1d1d1f", "#6e6e73", "#b3261e", "#1b6e3c"
 
 

@@ -93,12 +93,12 @@ def calibrate(
     from fcfg.guidance import Guidance
     from fcfg.pipeline.checkpoint import load, shipped
     from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
-    from fcfg.sampling import PRESETS, as_sampling
+    from fcfg.sampling import ANCHORED, as_sampling
     from fcfg.support.outputs import make_folder
     from fcfg.trust import trust_thresholds
 
     rule = DEFAULT_GUIDANCE if guidance is None else Guidance.parse(guidance)
-    chosen = as_sampling(sampling, PRESETS["anchored" if rule.anchor else "default"])
+    chosen = as_sampling(sampling, ANCHORED if rule.anchor else None)
     target = chosen_device(device)
     grid = _numbers(weights) if weights else WEIGHTS
     pipeline = load(model).to(target).prepare(precision)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from fcfg.guidance import Guidance
 from fcfg.pipeline.calibration import Calibration
-from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
+from fcfg.sampling import ANCHORED, PRESETS, SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_is
 
 #: Guidance of a model without a calibration, and that of the paper's sampling.
@@ -58,4 +58,4 @@ def default_sampling(calibration: Calibration | None, anchored: bool) -> Samplin
     """
     if calibration is not None and Guidance.parse(calibration.rule).anchor == anchored:
         return as_sampling(calibration.sampling)
-    return PRESETS["anchored" if anchored else "default"]
+    return ANCHORED if anchored else PRESETS["default"]

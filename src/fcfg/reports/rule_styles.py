@@ -35,8 +35,8 @@ STYLES: dict[str, Style] = {
     "fcfg++": Style("FCFG++", "#007a8a", "#5fd0de", "square", r"\lambda"),
     "apg": Style("APG", "#a1447c", "#e294bf", "triangle"),
     "fapg": Style("FAPG", "#00714f", "#3fc79b", "triangle"),
-    "contrast": Style("contrast", "#4f6a00", "#b4d04a", "wedge"),
-    "fcontrast": Style("fcontrast", "#4f6a00", "#b4d04a", "wedge"),
+    "contrast": Style("contrast", "#4f6a00", "#b4d04a", "star"),
+    "fcontrast": Style("fcontrast", "#8a1c3b", "#f07a99", "star"),
     "own": Style("", "#74530f", "#d8b36a", "wedge"),  # any other rule
     "fown": Style("", "#5b3fa8", "#b9a2f2", "wedge"),  # any other rule, factored
 }

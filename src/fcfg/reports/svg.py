@@ -22,6 +22,10 @@ _CORNERS = {
     "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
     "triangle": ((0, -1.25), (1.15, 0.85), (-1.15, 0.85)),
     "wedge": ((0, 1.25), (1.15, -0.85), (-1.15, -0.85)),
+    "star": (
+        *((0, 1.5), (0.45, 0.45), (1.5, 0), (0.45, -0.45)),
+        *((0, -1.5), (-0.45, -0.45), (-1.5, 0), (-0.45, 0.45)),
+    ),
     "diamond": ((0, -1.2), (1.2, 0), (0, 1.2), (-1.2, 0)),
 }
 
@@ -158,7 +162,7 @@ def mark(setting: Setting, x: float, y: float, size: float = 4.5) -> Markup:
 
 
 def symbol(kind: str, x: float, y: float, size: float, **look: object) -> Markup:
-    """A small shape around a point: circle, square, triangle, wedge or diamond."""
+    """A small shape around a point: circle, square, triangle, wedge, star or diamond."""
     if kind == "circle":
         return tag("circle", cx=float(x), cy=float(y), r=size, **look)
     shrunk = size * 0.9

@@ -8,6 +8,7 @@ since that would break the inverse.
 from fcfg.sampling.anchor import Anchor, Path, PathRecorder, anchor_path
 from fcfg.sampling.bdia import BDIA
 from fcfg.sampling.config import (
+    ANCHORED,
     PRESETS,
     SamplingConfig,
     SamplingLike,
@@ -32,6 +33,7 @@ from fcfg.sampling.solver import (
 from fcfg.support.moved import renamed
 
 __all__ = [
+    "ANCHORED",
     "BDIA",
     "DDIM",
     "GRIDS",

@@ -85,13 +85,15 @@ class SamplingConfig:
 
 SamplingLike: TypeAlias = SamplingConfig | str | int
 
-#: Sampling configurations by name. A pipeline uses 'anchored' as its default where predictions are
-#: anchored, and 'default' elsewhere.
+#: Sampling configurations by name.
 PRESETS: Mapping[str, SamplingConfig] = {
     "default": SamplingConfig(DPMSolver2M(), "karras", 20),
-    "anchored": SamplingConfig(DPMSolver2M(), "quadratic", 11),
     "paper": SamplingConfig(DDIM(), "uniform", 1000),
 }
+
+
+#: The default of anchored predictions.
+ANCHORED = SamplingConfig(DPMSolver2M(), "quadratic", 11)
 
 
 def as_sampling(sampling: SamplingLike, default: SamplingConfig | None = None) -> SamplingConfig:

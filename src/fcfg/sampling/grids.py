@@ -57,7 +57,7 @@ def time_grid(schedule: NoiseSchedule, steps: int, kind: str = "uniform") -> tup
         return tuple((2 * i * last + steps) // (2 * steps) for i in range(steps + 1))
     index = np.arange(1, steps + 1)
     if kind == "quadratic":
-        times = np.rint(last * (index / steps) ** 2).astype(int)
+        times = np.rint(last * (index / steps) ** 2).astype(int).clip(1)
     else:
         alpha = schedule.alpha[1:].numpy()
         level = _EVEN[kind](np.sqrt((1 - alpha) / alpha))  # at the times 1..T, ascending
