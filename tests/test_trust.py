@@ -32,7 +32,7 @@ from test_generation import GIVEN, draw, tiny_pipeline
 from worlds import MixtureNetwork, mixture_faces, mixture_pipeline
 
 SAMPLING = "dpm-2m karras 8"
-GUIDANCE = Guidance.parse("contrast:1.5;anchor=true")
+GUIDANCE = Guidance.parse("contrast:1;anchor=true")
 
 
 class ExactJudge(Judge):
@@ -204,8 +204,8 @@ def test_answers_that_are_doubted_are_worse(world) -> None:
     ask("wrong attributes", images, {name: 1 - column for name, column in attributes.items()})
     noise = torch.rand(images.shape, generator=torch.Generator().manual_seed(1)).double() * 2 - 1
     ask("noise", noise, attributes)
-    assert shares.pop("good") < 0.2
-    assert min(shares.values()) > 0.4
+    assert shares.pop("good") < 0.1
+    assert min(shares.values()) > 0.8
     mean = [np.mean(np.array(errors)[np.array(flags) == side]) for side in (True, False)]
     assert mean[0] > 2 * mean[1]
 
@@ -265,7 +265,8 @@ def test_other_kinds_of_attributes_and_no_judge() -> None:
     assert limits["given hair"] == limits["asked hair"]
     pipeline.judge = None
     rest = trust_thresholds(pipeline, images, table, sampling=2, count=9).limits
-    assert rest == {name: limits[name] for name in limits if " " not in name or "loss" in name}
+    kinds = ("loss", "change", "correction")
+    assert rest == {name: limits[name] for name in limits if name.split()[0] in kinds}
 
 
 @pytest.mark.filterwarnings("ignore:counterfactual. NaN or infinity:UserWarning")
@@ -305,12 +306,11 @@ def test_reasons_are_said_once_and_in_words() -> None:
 @pytest.mark.parametrize(
     ("composition", "change", "limit", "doubt"),
     [
-        (0.04, 0.0, None, False),  # hardly visible
-        (0.16, 0.3, None, False),  # less than the change
-        (0.16, 0.1, None, True),
-        (0.06, 0.05, None, True),
+        (0.09, 0.0, None, False),  # hardly visible
+        (0.14, 0.3, None, False),  # less than half of the change
+        (0.16, 0.3, None, True),
         (0.06, 0.3, 0.055, True),  # more than on validation images
-        (0.31, 0.3, 0.5, True),  # where nothing is reproduced, that is no excuse
+        (0.16, 0.3, 0.5, True),  # where nothing is reproduced, that is no excuse
     ],
 )
 def test_a_picture_that_is_not_reproduced(composition, change, limit, doubt: bool) -> None:
