@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fcfg.causal.graph import Partition
 from fcfg.guidance import CFG, Guidance, GuidedPredictor
-from fcfg.pipeline.counterfactual import PAPER_GUIDANCE, Counterfactual, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
+from fcfg.pipeline.defaults import PAPER_GUIDANCE
 from fcfg.sampling import SOLVERS, Plan, Trajectory, integrate
 from place import anywhere
 from refusal import refused

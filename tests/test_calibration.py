@@ -36,7 +36,8 @@ from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import AttributeWeight, Calibration, Direction
-from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.support.hashing import digest_of
 from refusal import refused
 from worlds import SHAPE, MixtureNetwork, binary_space, pipeline_of, roots
@@ -44,6 +45,8 @@ from worlds import SHAPE, MixtureNetwork, binary_space, pipeline_of, roots
 SPREAD = 0.1
 REAL = torch.tensor([0.3, 0.2], dtype=torch.float64)  # half the distance of the two values
 RIGHT = {"smiling": 1.5, "male": 2.0}  # how much too small the network thinks that distance is
+
+CONTRAST = Guidance.parse("contrast:1;anchor=true")
 
 
 class HalvesJudge(Judge):
@@ -90,7 +93,7 @@ def real_images(n: int, seed: int = 0) -> tuple[Tensor, dict[str, np.ndarray]]:
 
 def chosen(pipeline: CounterfactualPipeline, **options: Any) -> Calibration:
     images, attributes = real_images(options.pop("images", 80))
-    values = {"sampling": "dpm-2m karras 12", "count": 40} | options
+    values = {"sampling": "dpm-2m karras 12", "count": 40, "guidance": CONTRAST} | options
     return fcfg.calibrate(pipeline, images, attributes, **values)
 
 
@@ -116,7 +119,7 @@ def test_the_weight_is_the_one_that_makes_up_for_what_the_network_underestimates
             assert side.images == 20
             assert side.low <= right <= side.high
             assert side.read == pytest.approx(side.real, abs=0.4)
-        assert [weight for weight, _, _ in own.curve] == [0.5, 1.0, 1.5, 2.5]
+        assert [weight for weight, _, _ in own.curve] == [0.5, 1.0, 1.5, 2.0, 3.0]
         assert own.truth == {}
 
 
@@ -175,7 +178,7 @@ def test_batches_do_not_matter_and_a_resumed_calibration_is_the_same(
     with pytest.raises(KeyboardInterrupt):
         chosen(pipeline, **options, on_progress=stop)
     begun = list(tmp_path.rglob("*.json"))
-    assert 0 < len(begun) < 24
+    assert 0 < len(begun) < 30
     begun[0].write_text('{"readings": [')  # a disk that was full
     begun[1].write_text('{"readings": [[1]], "errors": [[1]]}')
     shares: list[float] = []
@@ -190,7 +193,7 @@ def test_batches_do_not_matter_and_a_resumed_calibration_is_the_same(
     before = network.rows
     assert chosen(pipeline, **options) == again
     assert network.rows == before  # nothing was left to measure
-    chosen(pipeline, **options, weights=(1.0, 1.5, 2.0))
+    chosen(pipeline, **options, weights=(1.0, 1.5, 2.5))
     assert 0 < network.rows - before < spent / 2  # only the new weight
 
 
@@ -205,7 +208,7 @@ def test_no_network_is_asked_for_weights_that_are_wrong() -> None:
         run(weights=(1.0,))
     with refused("weights", "ascending"):
         run(weights=(2.0, 1.0))
-    with refused("guidance contrast, weight", "0 or more"):
+    with refused("guidance cfg, weight", "0 or more"):
         run(weights=(-1.0, 1.0))
     with refused("guidance none", "a rule with one weight"):
         run(guidance=Guidance.none())
@@ -380,8 +383,11 @@ def test_a_saved_model_has_its_calibration_and_uses_it(storage: str, tmp_path: P
     assert repr(again.choose_guidance(["male"], anchor=False)) == "contrast:2.0"
     assert again.choose_guidance(["male"], Guidance.cfg(3.0)) == Guidance.cfg(3.0)
     assert again.choose_guidance(["male"], sampling="paper").name == "fcfg"
+    assert str(again.default_sampling(True)) == "ddim uniform 2"
+    assert again.default_sampling(False) == pipeline.default_sampling(False)
     drawn = fcfg.datasets.portraits.sample(2, size=SIZE)
-    pair = again.counterfactual(drawn.images, drawn.attributes, {"male": 1}, sampling=2)
+    pair = again.counterfactual(drawn.images, drawn.attributes, {"male": 1})
+    assert len(pair.abduction.times) == 3
     assert pair.guidance == Guidance.contrast(2.0).replace(anchor=True)
     fcfg.save(tiny_model(saved=True), tmp_path)  # another pipeline replaces all of it
     assert fcfg.load(tmp_path).calibration is None
@@ -506,7 +512,7 @@ def test_a_calibrated_model_uses_its_weights(
 ) -> None:
     assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("16 images, contrast:1.5;anchor=true, ddim uniform 2, on cpu\n")
+    assert out.startswith("16 images, cfg:1.5;anchor=true, ddim uniform 2, on cpu\n")
     for name in ("smiling", "male", "young"):
         assert f"do({name})" in out
     assert "to 1" in out
@@ -515,7 +521,7 @@ def test_a_calibrated_model_uses_its_weights(
     assert out.endswith("and thresholds of trust beside it; the model uses it from now on.\n")
     found = fcfg.load(model).calibration
     assert found is not None
-    assert (found.images, found.rule) == (16, "contrast:1.0;anchor=true")
+    assert (found.images, found.rule) == (16, "cfg:1.0;anchor=true")
     assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
     assert fcfg.load(model).calibration == found
     assert main(["calibrate", model, *WORDS, "--weights", "1,2", "--out", "elsewhere"]) == 0
@@ -534,7 +540,8 @@ def test_directions_that_differ_are_said(capsys: pytest.CaptureFixture[str]) -> 
     print_calibration(found.model_copy(update={"attributes": {"smiling": own}}))
     out = capsys.readouterr().out
     assert "do(smiling): its directions differ; the weight is a compromise." in out
-    assert "1.5 to 2.5    2.50 ± 1.00       2.00 ± 1.00" in out
+    row = next(line for line in out.splitlines() if "to 1 " in line)
+    assert " ".join(row.split()) == "to 1 2 1.5 to 2.5 2.50 ± 1.00 2.00 ± 1.00"
 
 
 def test_an_interrupted_command_says_how_to_resume(

@@ -250,7 +250,7 @@ def test_the_verdict_names_what_is_correlated_and_what_the_judge_adds() -> None:
     )
     assert told.verdict[-2:] == [
         "Correlated in the data: young with male (−0.30).",
-        "The judge takes one for a sign of another, beyond the data: young with male (+0.30).",
+        "The judge takes one for a sign of another: young with male (−0.60 instead of −0.30).",
     ]
     assert any("p_group" in line for line in told.verdict)
     pair = replace(plain.pairs["male", "young"], overall=Estimate(0.1, np.array([0.0, 0.5]), 12))

@@ -11,8 +11,9 @@ import fcfg
 
 ROOT = Path(__file__).parents[1]
 ROOMS = {
-    *("bench", "causal", "cli", "datasets", "diffusion", "evaluation", "generation", "guidance"),
-    *("calibration", "metrics", "pipeline", "reports", "sampling", "support", "training"),
+    *("bench", "calibration", "causal", "cli", "datasets", "diagnosis", "diffusion"),
+    *("evaluation", "generation", "guidance", "metrics", "pipeline", "reports", "sampling"),
+    *("support", "training"),
 }
 MODULES = {"__init__.py", "__main__.py", "judge.py", "sheet.py", "version.py", "py.typed"}
 

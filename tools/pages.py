@@ -17,6 +17,7 @@ from pathlib import Path
 
 from PIL import Image
 
+import anchoring_tables
 import diagnosis_tables
 import hero
 import portraits_figure
@@ -35,7 +36,12 @@ MODELS = "src/fcfg/pipeline/models"
 
 #: The sections of every page, in any order.
 PAGES: dict[str, tuple[str, ...]] = {
-    "README.md": ("portraits-brief",),
+    "README.md": ("anchored/portraits",),
+    "docs/choosing.md": ("anchored/portraits", "anchored-faces"),
+    "docs/results-anchoring.md": (
+        *("anchored/portraits", "anchored/portraits-causal", "anchored-faces"),
+        *("anchoring/portraits", "anchoring/celeba-64"),
+    ),
     "docs/diagnose.md": ("diagnosis/portraits", "diagnosis/portraits-causal"),
     "docs/own-data.md": ("shapes-weights",),
     "docs/reproduction.md": ("claims", "real-faces", "portraits-brief", "radiographs-brief"),
@@ -59,6 +65,7 @@ PAGES: dict[str, tuple[str, ...]] = {
 
 #: Sections with a name of their own.
 SECTIONS: dict[str, Callable[[], str]] = {
+    "anchored-faces": anchoring_tables.faces,
     "claims": reproduction_tables.claims_held,
     "execution-cpu": speed_tables.execution,
     "portraits-brief": reproduction_tables.portraits_brief,
@@ -73,6 +80,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
 
 #: Sections named KIND/NAME, by kind.
 KINDS: dict[str, Callable[[str], str]] = {
+    "anchored": anchoring_tables.drawings,  # the shipped model NAME
+    "anchoring": anchoring_tables.study,  # docs/results/anchoring-NAME.json
     "bench": speed_tables.bench,  # docs/results/bench-NAME.csv
     "diagnosis": diagnosis_tables.section,  # docs/results/diagnosis-NAME.json
     "recorded-steps": speed_tables.recorded_steps,  # docs/results/recorded-steps-NAME.json

@@ -20,7 +20,8 @@ from fcfg.datasets import portraits
 from fcfg.diffusion.networks import UNet, UNetConfig
 from fcfg.guidance import Guidance
 from fcfg.pipeline.checkpoint import load
-from fcfg.pipeline.counterfactual import PAPER_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.defaults import PAPER_GUIDANCE
 from fcfg.support.errors import check_among
 from fcfg.training import presets, read_config
 from fcfg.training.workspace import new_denoiser

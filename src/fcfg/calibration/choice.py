@@ -18,6 +18,7 @@ from fcfg.calibration.criterion import (
     criterion,
     interpolated,
     lowest,
+    rounded,
 )
 from fcfg.calibration.measurements import Cell
 from fcfg.causal.attributes import AttributeSpace, Categorical, Column, Continuous, Table
@@ -160,8 +161,8 @@ def _by_truth(
     """
     known = [replace(s, real_rows=s.rows, real=readings[s.rows] / s.sd) for s in sides]
     error, missed, changed = np.stack([cell.errors.sum(axis=0) for cell in cells.values()]).T
+    errors = np.stack([error, missed / changed.clip(1e-9)], axis=1)
     return {
         "reading": choose_weights(known, weights, np.ones((1, len(readings))))[0].weight,
-        "mae": lowest(weights, error),
-        "change": lowest(weights, missed / changed.clip(1e-9)),
+        **dict(zip(("mae", "change"), map(rounded, lowest(weights, errors)), strict=True)),
     }

@@ -155,26 +155,34 @@ def choose_weights(
     terms = [Terms.of(side, weights, fine, counts) for side in sides]
 
     def estimate(terms: Sequence[Terms]) -> WeightEstimate:
-        found = fine[criterion(terms).argmin(axis=0)]
+        found = lowest(fine, criterion(terms))
         low, high = np.quantile(found[1:], [0.025, 0.975])
-        return WeightEstimate(weight=_rounded(found[0]), low=_rounded(low), high=_rounded(high))
+        return WeightEstimate(weight=rounded(found[0]), low=rounded(low), high=rounded(high))
 
     return estimate(terms), [estimate([term]) for term in terms]
 
 
-def lowest(weights: Weights, values: Weights) -> float:
-    """Return the weight with the smallest value, by the parabola through its neighbours.
+def lowest(
+    weights: Weights, values: Float[np.ndarray, "weights rows"]
+) -> Float[np.ndarray, "rows"]:
+    """Return the weight with the smallest value of each row, by the parabola around it.
 
     >>> x = np.array([1.0, 1.5, 2.5])
-    >>> lowest(x, (x - 1.7) ** 2)
-    1.7
+    >>> lowest(x, np.stack([(x - 1.7) ** 2, -x], axis=1))
+    array([1.7, 2.5])
+
+    Args:
+        weights: Weights, ascending.
+        values: Values at these weights.
     """
-    best = int(values.argmin())
-    if len(weights) < 3 or best in (0, len(weights) - 1):
-        return _rounded(weights[best])
-    near = slice(best - 1, best + 2)
-    curved, sloped, _ = np.polyfit(weights[near], values[near], 2)
-    return _rounded(-sloped / (2 * curved))
+    best = values.argmin(axis=0)
+    found = weights[best].copy()
+    (inner,) = ((best > 0) & (best < len(weights) - 1)).nonzero()
+    x = [weights[best[inner] + i] for i in (-1, 0, 1)]
+    f = [values[best[inner] + i, inner] for i in (-1, 0, 1)]
+    left, right = (x[1] - x[0]) * (f[1] - f[2]), (x[1] - x[2]) * (f[1] - f[0])
+    found[inner] -= ((x[1] - x[0]) * left - (x[1] - x[2]) * right) / (left - right) / 2
+    return found
 
 
 def interpolated(
@@ -184,5 +192,6 @@ def interpolated(
     return np.stack([np.interp(at, weights, column) for column in values.T], axis=1)
 
 
-def _rounded(number: float) -> float:
+def rounded(number: float) -> float:
+    """Round to three digits."""
     return float(f"{number:.3g}")

@@ -19,7 +19,8 @@ from fcfg.evaluation.subset import draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import Calibration, with_weights
-from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import stream_seed
@@ -27,7 +28,7 @@ from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.progress import OnProgress
 
 #: Weights that are measured.
-WEIGHTS = (0.5, 1.0, 1.5, 2.5)
+WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0)
 _RESAMPLES = 300
 _MORE = "give more images"
 
@@ -68,7 +69,8 @@ def calibrate(
         attributes: Column of factual values for every attribute.
         guidance: Rule whose weight is searched; that of the group affected, or of the target, if
             it is factored. Its other weights and options stay.
-        sampling: Solver, grid and steps.
+        sampling: Solver, grid and steps; the model uses them by default, too, once it has the
+            calibration.
         weights: Weights to measure, ascending; the best is searched between them.
         count: Number of images that get counterfactuals, the first ones; all by default. The
             judge compares these with all images.

@@ -13,7 +13,7 @@ from fcfg.support.errors import InputError
 if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
 
-_IMAGES = {"cpu": 48, "cuda": 512}  # by default
+_IMAGES = {"cpu": 40, "cuda": 512}  # by default
 _TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
 
 
@@ -30,7 +30,8 @@ def calibrate(
     sampling: Annotated[
         str,
         typer.Option(
-            metavar="'SOLVER GRID STEPS'", help="Solver, grid and steps, as in 'fcfg generate'."
+            metavar="'SOLVER GRID STEPS'",
+            help="Solver, grid and steps, as in 'fcfg generate'; the model then uses them.",
         ),
     ] = "default",
     weights: Annotated[
@@ -80,8 +81,8 @@ def calibrate(
 
     Examples:
       fcfg calibrate runs/faces
-      fcfg calibrate runs/faces --guidance 'cfg:1;anchor=true' --images 1000
-      fcfg calibrate runs/faces --sampling 'dpm-2m uniform 12' --weights 1,1.5,2,3,5
+      fcfg calibrate runs/faces --guidance 'contrast:1;anchor=true' --images 1000
+      fcfg calibrate runs/faces --sampling 'dpm-2m karras 20' --weights 1,1.5,2,3,5
       fcfg calibrate portraits --images 16 --out mine
     """
     from fcfg.calibration import WEIGHTS, choose_images
@@ -91,7 +92,7 @@ def calibrate(
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
     from fcfg.pipeline.checkpoint import load, shipped
-    from fcfg.pipeline.counterfactual import DEFAULT_GUIDANCE
+    from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
     from fcfg.sampling import PRESETS, as_sampling
     from fcfg.support.outputs import make_folder
     from fcfg.trust import trust_thresholds
@@ -173,7 +174,7 @@ def print_calibration(calibration: Calibration) -> None:
 
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("intervention")
-    read = ("judge reads\nreal images", "judge reads\ncounterfactuals")
+    read = ("judge on\nreal images", "judge on\nanswers")
     for heading in ("weight", "95 % interval", *read, "off-target"):
         table.add_column(heading, justify="right")
     for name, own in calibration.attributes.items():

@@ -92,16 +92,24 @@ class Diagnosis:
             )
 
     def _on_data(self) -> Iterator[str]:
-        once = {(a, b): f.data for (a, b), f in self.associations.items() if a < b}
-        told = _strongest(once)
-        yield f"Correlated in the data: {told}." if told else "No attributes are correlated."
+        found = self.associations
+        pairs = _strongest({(a, b): of.data for (a, b), of in found.items() if a < b})
+        told = [f"{b} with {a} ({_signed(found[a, b].data)})" for a, b in pairs]
+        yield (
+            f"Correlated in the data: {listed(told)}." if told else "No attributes are correlated."
+        )
         excess = {
-            pair: (found.reading - found.data).scaled(float(np.sign(found.reading.value)))
-            for pair, found in self.associations.items()
-            if found.reading is not None
+            pair: (of.reading - of.data).scaled(float(np.sign(of.reading.value)))
+            for pair, of in found.items()
+            if of.reading is not None
         }
-        if told := _strongest({pair: gap for pair, gap in excess.items() if gap.value > 0}):
-            yield f"The judge takes one for a sign of another, beyond the data: {told}."
+        told = [
+            f"{b} with {a} ({_signed(reading)} instead of {_signed(found[a, b].data)})"
+            for a, b in _strongest({pair: e for pair, e in excess.items() if e.value > 0})
+            if (reading := found[a, b].reading)
+        ]
+        if told:
+            yield f"The judge takes one for a sign of another: {listed(told)}."
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, for a file."""
@@ -243,9 +251,11 @@ def _groups(partition: Partition) -> Groups:
     return tuple(members for members in partition.groups.values() if members)
 
 
-def _strongest(found: Mapping[tuple[str, str], Estimate]) -> str:
-    """The largest correlations whose intervals exclude 0; nothing if there are none."""
+def _strongest(found: Mapping[tuple[str, str], Estimate]) -> list[tuple[str, str]]:
+    """The pairs of the largest correlations whose intervals exclude 0."""
     notable = {p: e for p, e in found.items() if abs(e.value) >= _NOTABLE and e.excludes_zero}
-    first = sorted(notable, key=lambda pair: -abs(notable[pair].value))[:_SHOWN]
-    texts = [f"{b} with {a} ({number(notable[a, b].value, 2, signed=True)})" for a, b in first]
-    return listed(texts) if texts else ""
+    return sorted(notable, key=lambda pair: -abs(notable[pair].value))[:_SHOWN]
+
+
+def _signed(estimate: Estimate) -> str:
+    return number(estimate.value, 2, signed=True)

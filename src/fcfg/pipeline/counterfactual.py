@@ -7,10 +7,9 @@ Pearl's three steps are three methods: one abduction serves every intervention a
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, Unpack
 
 import torch
@@ -22,11 +21,16 @@ from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.guidance import Guidance, WeightTable
 from fcfg.pipeline.anchoring import find_anchor
-from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
 from fcfg.pipeline.calibration import Calibration
+from fcfg.pipeline.defaults import choose_guidance, default_sampling
+from fcfg.pipeline.inference import (
+    generate_images,
+    infer_noise,
+    read_factual,
+    warn_of_broken,
+)
 from fcfg.pipeline.records import Abduction, Action, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
 from fcfg.pipeline.thresholds import Thresholds
@@ -34,24 +38,15 @@ from fcfg.sampling import (
     PRESETS,
     AbstractSolver,
     OnStep,
-    Path,
-    PathRecorder,
     SamplingConfig,
     SamplingLike,
     SamplingParts,
-    Trajectory,
-    as_sampling,
     combine_sampling,
-    integrate,
     sampling_of,
 )
-from fcfg.support.errors import InputError, check_integer, check_is, short
+from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import digest_of
-from fcfg.support.images import ImagesLike, image_keys, read_images
-
-#: Guidance of a model without a calibration, and that of the paper's sampling.
-DEFAULT_GUIDANCE = Guidance.parse("cfg:1.5;anchor=true")
-PAPER_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
+from fcfg.support.images import ImagesLike, image_keys
 
 
 class CounterfactualPipeline:
@@ -85,7 +80,7 @@ class CounterfactualPipeline:
         self.scm = scm
         self.judge = judge
         self.provenance = dict(provenance or {})
-        self.folder: FilePath | None = None  #: folder that :func:`fcfg.load` read
+        self.folder: Path | None = None  #: folder that :func:`fcfg.load` read
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
         self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
         self.execution: Execution | None = None  #: set by :meth:`prepare`
@@ -182,7 +177,7 @@ class CounterfactualPipeline:
             **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
         """
         # Cheap checks come first, so that a bad question fails before hours of work.
-        x, table = self._read(images, attributes, any_size=any_size)
+        x, table = read_factual(self.denoiser, images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
         action = self.act(table, do, seed=seed, keys=keys)
         asked = combine_sampling(sampling, **deprecated)
@@ -223,7 +218,7 @@ class CounterfactualPipeline:
             on_step: Callback invoked after every step.
             **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
         """
-        x, table = self._read(images, attributes, any_size=any_size)
+        x, table = read_factual(self.denoiser, images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
         asked = combine_sampling(sampling, **deprecated)
         keep = asked != PRESETS["paper"] if anchor is None else anchor
@@ -304,10 +299,8 @@ class CounterfactualPipeline:
         there, images, table = pair.abduction, pair.images, pair.attributes
         times, solver = there.times, there.solver
         self._weights(pair.guidance, pair.partition, times, batch_size)
-        keep = pair.guidance.anchor
-        abduction = self._abduct(
-            images, table, there.keys, times, solver, keep, batch_size, on_step
-        )
+        how = (times, solver, pair.guidance.anchor, batch_size, on_step)
+        abduction = self._abduct(images, table, there.keys, *how)
         back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
 
@@ -329,23 +322,9 @@ class CounterfactualPipeline:
             anchor: Whether to anchor; by default as the guidance says.
             sampling: Solver, grid and steps.
         """
-        is_paper = as_sampling(sampling) == PRESETS["paper"]
-        if guidance is None and is_paper:
-            guidance = PAPER_GUIDANCE
-        elif guidance is None:
-            known = self.calibration
-            guidance = DEFAULT_GUIDANCE if known is None else known.guidance(targets)
-        check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
-        if anchor is not None:
-            guidance = guidance.replace(anchor=anchor)
-        if guidance.anchor and is_paper:
-            raise InputError(
-                "anchor",
-                expected="false with sampling='paper', and with an abduction that kept no path",
-                got=True,
-                do="leave anchor out, or abduct with other sampling",
-            )
-        return guidance
+        return choose_guidance(
+            self.calibration, targets, guidance, anchor=anchor, sampling=sampling
+        )
 
     def default_sampling(self, anchored: bool) -> SamplingConfig:
         """Return the default solver, grid and steps: those of the calibration, if it fits.
@@ -353,27 +332,7 @@ class CounterfactualPipeline:
         Args:
             anchored: Whether predictions are anchored, which takes fewer steps.
         """
-        calibration = self.calibration
-        if calibration is not None and Guidance.parse(calibration.rule).anchor == anchored:
-            return as_sampling(calibration.sampling)
-        return PRESETS["anchored" if anchored else "default"]
-
-    def _read(
-        self, images: ImagesLike, attributes: Mapping[str, ArrayLike], *, any_size: bool
-    ) -> tuple[Tensor, Table]:
-        denoiser = self.denoiser
-        size = None if any_size else denoiser.size
-        x = read_images(images, channels=denoiser.channels, stride=denoiser.stride, size=size)
-        table = self.space.parse(attributes)
-        length = len(table[self.space.names[0]])
-        if length != len(x):
-            raise InputError(
-                "attributes",
-                expected=f"{len(x)} values in each column, one for each image",
-                got=length,
-                do="give one value for each image",
-            )
-        return x, table
+        return default_sampling(self.calibration, anchored)
 
     def _groups(
         self, guidance: Guidance, action: Action, partition: Partition | None
@@ -402,21 +361,12 @@ class CounterfactualPipeline:
         on_step: OnStep | None,
     ) -> Abduction:
         check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
-        denoiser, steps = self.denoiser, self._replaying(solver)
-        plan = plan_on(denoiser, times)
-        start = Trajectory(images.to(denoiser.state_dtype))
-
-        def work(rows: slice, report: OnStep) -> tuple[Trajectory, Path | None]:
-            predictor = ConditionalPredictor(denoiser, condition_of(denoiser, table, rows))
-            chunk = start.map(lambda tensor: send(tensor[rows], denoiser.device))
-            recorder = PathRecorder(chunk.x, report)
-            end = integrate(predictor, chunk, plan, steps, recorder if keep_path else report)
-            return end.map(fetch), recorder.path.map(fetch) if keep_path else None
-
-        pieces = in_chunks(denoiser, len(images), batch_size, work, on_step)
-        end = Trajectory.joined([end for end, _ in pieces])
-        paths = [path for _, path in pieces if path is not None]
-        path = Path.joined(paths) if paths else None
+        end, path = infer_noise(
+            *(self.denoiser, images, table, times, self._replaying(solver)),
+            keep_path=keep_path,
+            batch_size=batch_size,
+            on_step=on_step,
+        )
         return Abduction(end, table, keys, times, solver, self._fingerprint, path)
 
     def _predict(
@@ -428,38 +378,18 @@ class CounterfactualPipeline:
         batch_size: int,
         on_step: OnStep | None,
     ) -> Counterfactual:
-        denoiser, steps = self.denoiser, self._replaying(abduction.solver)
         weights = self._weights(guidance, partition, abduction.times, batch_size)
-        plan = plan_on(denoiser, abduction.times[::-1], weights)
-        keep = group_mask(denoiser, partition, weights)
-        anchor = None
-        if guidance.anchor:
-            anchor = find_anchor(denoiser, abduction, guidance.factual, partition, batch_size)
-
-        def work(rows: slice, report: OnStep) -> Trajectory:
-            condition = condition_of(denoiser, action.attributes, rows)
-            factual = condition_of(denoiser, abduction.attributes, rows)
-            start = abduction.trajectory.map(lambda tensor: send(tensor[rows], denoiser.device))
-            errors = None if anchor is None else send(anchor.corrections[:, rows], denoiser.device)
-            predictor = guidance.predictor(denoiser, condition, factual, keep)
-            return integrate(predictor, start, plan, steps, report, errors).map(fetch)
-
-        count, size = len(abduction.trajectory.x), batch_size // weights.rows
-        end = Trajectory.joined(in_chunks(denoiser, count, size, work, on_step))
-        if anchor is not None and abduction.path is not None:
-            # An image whose attributes stay as they are is exact, but for rounding.
-            same, image = abduction.unchanged(action), abduction.path.states[0]
-            x = torch.where(same.view(-1, 1, 1, 1), image, end.x)
-            end = replace(end, x=x, evaluations=end.evaluations + anchor.evaluations)
-        broken = (~end.x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
-        if broken:
-            warnings.warn(
-                f"counterfactual: NaN or infinity in the images {short(broken)} under {guidance}; "
-                "lower its weights or take more steps",
-                stacklevel=3,
-            )
-        size_of_anchor = None if anchor is None else anchor.size
-        return Counterfactual(end, abduction, action, partition, guidance, size_of_anchor)
+        branch = (self.denoiser, abduction, guidance.factual, partition, batch_size)
+        anchor = find_anchor(*branch) if guidance.anchor else None
+        end = generate_images(
+            *(self.denoiser, abduction, action, guidance, partition, weights, anchor),
+            solver=self._replaying(abduction.solver),
+            batch_size=batch_size,
+            on_step=on_step,
+        )
+        warn_of_broken(end.x, guidance)
+        size = anchor and anchor.size
+        return Counterfactual(end, abduction, action, partition, guidance, size)
 
     def _replaying(self, solver: AbstractSolver) -> AbstractSolver:
         return solver if self._recorder is None else self._recorder.replaying(solver)

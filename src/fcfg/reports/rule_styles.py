@@ -24,6 +24,8 @@ class Style(NamedTuple):
     letter: str = r"\omega"  #: weight in LaTeX
 
 
+_ANCHORED = ";anchor"  # behind the family of anchored settings
+
 #: By the name of the rule in the text form; a factored rule has an f in front.
 STYLES: dict[str, Style] = {
     BASELINE: Style("unguided", "#5d656e", "#a3abb3", "diamond"),
@@ -33,6 +35,8 @@ STYLES: dict[str, Style] = {
     "fcfg++": Style("FCFG++", "#007a8a", "#5fd0de", "square", r"\lambda"),
     "apg": Style("APG", "#a1447c", "#e294bf", "triangle"),
     "fapg": Style("FAPG", "#00714f", "#3fc79b", "triangle"),
+    "contrast": Style("contrast", "#4f6a00", "#b4d04a", "wedge"),
+    "fcontrast": Style("fcontrast", "#4f6a00", "#b4d04a", "wedge"),
     "own": Style("", "#74530f", "#d8b36a", "wedge"),  # any other rule
     "fown": Style("", "#5b3fa8", "#b9a2f2", "wedge"),  # any other rule, factored
 }
@@ -52,14 +56,16 @@ class Setting:
     """A guidance as tables and figures show it."""
 
     text: str  #: its text form, as in result files
-    family: str  #: name of the rule in the text form
+    family: str  #: name of the rule in the text form, and whether it is anchored
     weights: tuple[tuple[str, float], ...]
     options: str
     factored: bool  #: whether groups have weights of their own
+    anchored: bool = False
 
     @property
     def _key(self) -> str:
-        return self.family if self.family in STYLES else "fown" if self.factored else "own"
+        rule = self.family.removesuffix(_ANCHORED)
+        return rule if rule in STYLES else "fown" if self.factored else "own"
 
     @property
     def style(self) -> Style:
@@ -69,7 +75,8 @@ class Setting:
     @property
     def family_name(self) -> str:
         """Name of its family for readers."""
-        return self.style.name or self.family
+        name = self.style.name or self.family.removesuffix(_ANCHORED)
+        return f"anchored {name}" if self.anchored else name
 
     @property
     def label(self) -> str:
@@ -77,6 +84,8 @@ class Setting:
 
         >>> setting("fcfg:affected=3,invariant=1.2").label, setting("none").label
         ('FCFG 3.0 / 1.2', 'unguided')
+        >>> setting("cfg:1.5;anchor=true").label, setting("none;anchor=true").label
+        ('anchored CFG 1.5', 'anchored unguided')
         """
         return f"{self.family_name} {self.numbers}".strip()
 
@@ -114,8 +123,9 @@ def setting(text: str) -> Setting:
     Args:
         text: Text form of :class:`fcfg.guidance.Guidance`.
     """
-    family, _, rest = text.partition(":")
-    stated, *options = rest.split(";")
+    head, *options = text.split(";")
+    family, _, stated = (part.strip() for part in head.partition(":"))
+    anchored = "anchor=true" in options
     pairs = [pair.partition("=") for pair in stated.split(",") if pair]
     factored = "=" in stated
     weights = tuple(
@@ -123,7 +133,8 @@ def setting(text: str) -> Setting:
         for name, _, value in pairs
         if (number := _number(value if factored else name)) is not None
     )
-    return Setting(text, family.strip(), weights, " ".join(options), factored)
+    shown = " ".join(option for option in options if option != "anchor=true")
+    return Setting(text, family + _ANCHORED * anchored, weights, shown, factored, anchored)
 
 
 def _number(text: str) -> float | None:

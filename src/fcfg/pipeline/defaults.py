@@ -1,0 +1,61 @@
+"""The defaults of a model: guidance and sampling, from its calibration if it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fcfg.guidance import Guidance
+from fcfg.pipeline.calibration import Calibration
+from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
+from fcfg.support.errors import InputError, check_is
+
+#: Guidance of a model without a calibration, and that of the paper's sampling.
+DEFAULT_GUIDANCE = Guidance.parse("cfg:1.5;anchor=true")
+PAPER_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
+
+
+def choose_guidance(
+    calibration: Calibration | None,
+    targets: Collection[str],
+    guidance: Guidance | None,
+    *,
+    anchor: bool | None,
+    sampling: SamplingLike,
+) -> Guidance:
+    """Return the guidance of a question: a given one, or a default.
+
+    Args:
+        calibration: Calibration of the model.
+        targets: Attributes intervened on.
+        guidance: Rule, and weight for each group of attributes, if given.
+        anchor: Whether to anchor; by default as the guidance says.
+        sampling: Solver, grid and steps.
+    """
+    is_paper = as_sampling(sampling) == PRESETS["paper"]
+    if guidance is None and is_paper:
+        guidance = PAPER_GUIDANCE
+    elif guidance is None:
+        guidance = DEFAULT_GUIDANCE if calibration is None else calibration.guidance(targets)
+    check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
+    if anchor is not None:
+        guidance = guidance.replace(anchor=anchor)
+    if guidance.anchor and is_paper:
+        raise InputError(
+            "anchor",
+            expected="false with sampling='paper', and with an abduction that kept no path",
+            got=True,
+            do="leave anchor out, or abduct with other sampling",
+        )
+    return guidance
+
+
+def default_sampling(calibration: Calibration | None, anchored: bool) -> SamplingConfig:
+    """Return the default solver, grid and steps.
+
+    Args:
+        calibration: Calibration of the model, whose sampling is used if it was anchored alike.
+        anchored: Whether predictions are anchored.
+    """
+    if calibration is not None and Guidance.parse(calibration.rule).anchor == anchored:
+        return as_sampling(calibration.sampling)
+    return PRESETS["anchored" if anchored else "default"]

@@ -1,0 +1,163 @@
+"""From images to noise and back, in chunks that fit the memory."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from numpy.typing import ArrayLike
+
+from fcfg.causal.attributes import Table
+from fcfg.causal.graph import Partition
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.prediction import ConditionalPredictor, Images
+from fcfg.guidance import Guidance, WeightTable
+from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
+from fcfg.pipeline.records import Abduction, Action
+from fcfg.sampling import (
+    AbstractSolver,
+    Anchor,
+    OnStep,
+    Path,
+    PathRecorder,
+    Trajectory,
+    integrate,
+)
+from fcfg.support.errors import InputError, short
+from fcfg.support.images import ImagesLike, read_images
+
+
+def read_factual(
+    denoiser: Denoiser, images: ImagesLike, attributes: Mapping[str, ArrayLike], *, any_size: bool
+) -> tuple[Images, Table]:
+    """Read images and attributes that fit a denoiser, and each other.
+
+    Args:
+        denoiser: The denoiser.
+        images: As in :meth:`fcfg.CounterfactualPipeline.counterfactual`.
+        attributes: Column of factual values for every attribute.
+        any_size: Whether to accept images of another size than the model was trained at.
+    """
+    size = None if any_size else denoiser.size
+    x = read_images(images, channels=denoiser.channels, stride=denoiser.stride, size=size)
+    space = denoiser.embedder.space
+    table = space.parse(attributes)
+    length = len(table[space.names[0]])
+    if length != len(x):
+        raise InputError(
+            "attributes",
+            expected=f"{len(x)} values in each column, one for each image",
+            got=length,
+            do="give one value for each image",
+        )
+    return x, table
+
+
+def infer_noise(
+    denoiser: Denoiser,
+    images: Images,
+    attributes: Table,
+    times: tuple[int, ...],
+    solver: AbstractSolver,
+    *,
+    keep_path: bool,
+    batch_size: int,
+    on_step: OnStep | None,
+) -> tuple[Trajectory, Path | None]:
+    """Invert images under their attributes, without guidance.
+
+    Args:
+        denoiser: The denoiser.
+        images: Images in [-1, 1].
+        attributes: Their attributes.
+        times: Ascending times.
+        solver: The solver.
+        keep_path: Whether to keep the states at all times.
+        batch_size: Largest number of network rows per call.
+        on_step: Callback invoked after every step.
+
+    Returns:
+        The noise and, if it is kept, the path to it; on the CPU.
+    """
+    plan = plan_on(denoiser, times)
+    start = Trajectory(images.to(denoiser.state_dtype))
+
+    def work(rows: slice, report: OnStep) -> tuple[Trajectory, Path | None]:
+        predictor = ConditionalPredictor(denoiser, condition_of(denoiser, attributes, rows))
+        chunk = start.map(lambda tensor: send(tensor[rows], denoiser.device))
+        recorder = PathRecorder(chunk.x, report)
+        end = integrate(predictor, chunk, plan, solver, recorder if keep_path else report)
+        return end.map(fetch), recorder.path.map(fetch) if keep_path else None
+
+    pieces = in_chunks(denoiser, len(images), batch_size, work, on_step)
+    paths = [path for _, path in pieces if path is not None]
+    return Trajectory.joined([end for end, _ in pieces]), Path.joined(paths) if paths else None
+
+
+def generate_images(
+    denoiser: Denoiser,
+    abduction: Abduction,
+    action: Action,
+    guidance: Guidance,
+    partition: Partition,
+    weights: WeightTable,
+    anchor: Anchor | None,
+    *,
+    solver: AbstractSolver,
+    batch_size: int,
+    on_step: OnStep | None,
+) -> Trajectory:
+    """Generate images from inferred noise under counterfactual attributes.
+
+    Args:
+        denoiser: The denoiser.
+        abduction: The noise, and the factual attributes.
+        action: The counterfactual attributes.
+        guidance: The guidance.
+        partition: Its groups.
+        weights: Its weights on the grid of the abduction.
+        anchor: Errors of the factual branch, which are subtracted.
+        solver: The solver.
+        batch_size: Largest number of network rows per call.
+        on_step: Callback invoked after every step.
+
+    Returns:
+        The images, unclamped, on the CPU.
+    """
+    plan = plan_on(denoiser, abduction.times[::-1], weights)
+    keep = group_mask(denoiser, partition, weights)
+
+    def work(rows: slice, report: OnStep) -> Trajectory:
+        condition = condition_of(denoiser, action.attributes, rows)
+        factual = condition_of(denoiser, abduction.attributes, rows)
+        start = abduction.trajectory.map(lambda tensor: send(tensor[rows], denoiser.device))
+        errors = None if anchor is None else send(anchor.corrections[:, rows], denoiser.device)
+        predictor = guidance.predictor(denoiser, condition, factual, keep)
+        return integrate(predictor, start, plan, solver, report, errors).map(fetch)
+
+    count, size = len(abduction.trajectory.x), batch_size // weights.rows
+    end = Trajectory.joined(in_chunks(denoiser, count, size, work, on_step))
+    if anchor is None or abduction.path is None:
+        return end
+    # An image whose attributes stay as they are is exact, but for rounding.
+    same, image = abduction.unchanged(action), abduction.path.states[0]
+    x = torch.where(same.view(-1, 1, 1, 1), image, end.x)
+    return replace(end, x=x, evaluations=end.evaluations + anchor.evaluations)
+
+
+def warn_of_broken(images: Images, guidance: Guidance) -> None:
+    """Warn of images that are not finite.
+
+    Args:
+        images: Generated images.
+        guidance: Guidance they were generated with.
+    """
+    broken = (~images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
+    if broken:
+        warnings.warn(
+            f"counterfactual: NaN or infinity in the images {short(broken)} under {guidance}; "
+            "lower its weights or take more steps",
+            stacklevel=4,
+        )

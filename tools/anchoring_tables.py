@@ -1,0 +1,139 @@
+"""Tables of anchored predictions beside plain ones, from the result files under docs/results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fcfg.evaluation.summary import Cell, Summary
+from fcfg.metrics import Estimate
+from fcfg.pipeline.calibration import Calibration
+from fcfg.reports.numbers import number
+from fcfg.reports.rule_styles import setting
+from fcfg.reports.tables import table_row
+from reproduction_tables import RESULTS, summary_of
+
+MODELS = Path(__file__).parents[1] / "src" / "fcfg" / "pipeline" / "models"
+FCFG = "fcfg:affected=3.0,invariant=1.2"
+PACKAGE = "cfg:1.5;anchor=true"  # the default of a model without a calibration
+
+
+def drawings(name: str = "portraits") -> str:
+    """Return the default of a drawn model beside the paper's rule, against the truth."""
+    anchored, core = (RESULTS / f"{name}-{kind}.jsonl.gz" for kind in ("anchored", "core"))
+    ours_of = summary_of(anchored)
+    plain = summary_of(core) if core.exists() else ours_of
+    calibration = Calibration.read(MODELS / name)
+    heads = [
+        *("do", "answer", "target", "largest other", "MAE to the truth", "changed pixels"),
+        *("reversal", "network rows"),
+    ]
+    lines = [heads, ["---"] * len(heads)]
+    for do in plain.dos:
+        ours = repr(calibration.guidance([do]))
+        for summary, text in ((plain, "none"), (plain, FCFG), (ours_of, ours)):
+            if (do, text) not in summary.cells:
+                continue
+            cell = summary.cells[do, text]
+            label = setting(text).label
+            lines.append(
+                [
+                    do,
+                    f"**{label}**" if text == ours else label,
+                    _shown(cell.drift[do], 2, signed=True),
+                    _largest(cell),
+                    *(_shown(e, d) for e, d in ((cell.truth_mae, 4), (cell.truth_changed, 2))),
+                    _shown(cell.reversal_mae, 3),
+                    f"{cell.evaluations:.0f}",
+                ]
+            )
+    return _table(lines, ours_of)
+
+
+def faces() -> str:
+    """Return anchored answers beside the paper's rule on test photographs."""
+    anchored, plain, core = (
+        summary_of(RESULTS / f"celeba-64-{kind}.jsonl.gz") for kind in ("anchored", "fid", "core")
+    )
+    names = anchored.space.names
+    heads = ["do", "answer", *(f"{name}: AUROC" for name in names)]
+    heads += ["reversal, MAE", "reversal, LPIPS", "FID", "network rows"]
+    lines = [heads, ["---"] * len(heads)]
+    real = [_shown(anchored.real[name], 1) for name in names]
+    lines.append(["", "real photographs", *real, "", "", "", ""])
+    for do in anchored.dos:
+        weaker = "fcfg:affected=2.0,invariant=1.2"
+        own = [cell.guidance for cell in anchored.cells_of(do) if cell.guidance != "none"]
+        for summary, text in [(plain, weaker), (plain, FCFG), *((anchored, text) for text in own)]:
+            cell = summary.cells[do, text]
+            back = core.cells.get((do, text)) if summary is plain else cell
+            lines.append(
+                [
+                    *(do, setting(text).label),
+                    *(_shown(cell.effectiveness[name], 1) for name in names),
+                    "–" if back is None else _shown(back.reversal_mae, 3),
+                    "–" if back is None else _shown(back.reversal_lpips, 3),
+                    "–" if cell.fid is None else f"{cell.fid:.1f}",
+                    f"{cell.evaluations:.0f}",
+                ]
+            )
+    counts = f"{anchored.n} photographs; reversals of FCFG of {core.n} of them."
+    return f"{_table(lines, anchored)}\n\n{counts}"
+
+
+def study(name: str) -> str:
+    """Return the table of tools/anchoring_study.py.
+
+    Args:
+        name: ``docs/results/anchoring-NAME.json`` holds the study.
+    """
+    result = json.loads((RESULTS / f"anchoring-{name}.json").read_text("utf-8"))
+    rows: list[dict[str, Any]] = result["rows"]
+    dos = list(dict.fromkeys(row["do"] for row in rows))
+    heads = ["sampling", "guidance", "network rows", *(f"do({do})" for do in dos)]
+    lines = [heads, ["---"] * len(heads)]
+    cells = {(r["sampling"], r["variant"], r["guidance"], r["do"]): r for r in rows}
+    for sampling, variant, guidance in dict.fromkeys(key[:3] for key in cells):
+        own = [cells[sampling, variant, guidance, do] for do in dos]
+        lines.append(
+            [
+                f"{sampling} {variant}".strip(),
+                setting(guidance).label,
+                f"{own[0]['evaluations']:.0f}",
+                *map(_measures, own),
+            ]
+        )
+    about = f"{result['images']} validation images; `{result['command']}`, "
+    about += f"{result['environment']['device']}, commit {result['commit'][:12]}."
+    return "\n".join([*map(table_row, lines), "", about])
+
+
+def _measures(row: dict[str, Any]) -> str:
+    """Return the numbers of one cell of a study, separated by slashes."""
+    back = f"{row['reversal_mae']['value']:.3f}"
+    if row["truth_mae"] is None:
+        auroc = " ".join(f"{e['value']:.1f}" for e in row["effectiveness"].values())
+        return f"{auroc} / {back} / {row['reversal_lpips']['value']:.3f}"
+    (target,) = row["targets"]
+    errors = f"{row['truth_mae']['value']:.4f} / {row['truth_changed']['value']:.2f}"
+    return f"{errors} / {back} / {row['drift'][target]['value']:+.2f}"
+
+
+def _largest(cell: Cell) -> str:
+    """Return the largest drift of an attribute that should stay."""
+    drifts = [cell.drift[name] for name in cell.invariant]
+    largest = max(drifts, key=lambda drift: abs(drift.value), default=None)
+    return _shown(largest, 2, signed=True)
+
+
+def _shown(estimate: Estimate | None, digits: int, *, signed: bool = False) -> str:
+    """Return a value and half the width of its interval."""
+    if estimate is None:
+        return "–"
+    half = (estimate.high - estimate.low) / 2
+    return f"{number(estimate.value, digits, signed=signed)} ± {number(half, digits)}"
+
+
+def _table(lines: list[list[str]], summary: Summary) -> str:
+    return "\n".join([*map(table_row, lines), "", f"`{summary.header['command']}`"])
