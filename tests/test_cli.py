@@ -444,7 +444,7 @@ def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, mon
 def test_generate_says_which_answers_not_to_trust(model, faces, capsys) -> None:
     """An untrained network cannot be inverted."""
     words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=99", "--steps", "4"]
-    words += ["--guidance", "fcfg:affected=3,invariant=1.2"]
+    words += ["--guidance", "fcfg:affected=3,invariant=1.2", "--no-trust"]
     assert main([*words, "--no-reverse"]) == 0
     assert "Do not trust" not in capsys.readouterr().out
     assert main([*words, "--no-reverse"]) == 0

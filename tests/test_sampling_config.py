@@ -17,6 +17,7 @@ from fcfg import sampling as sampling_room
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import (
+    ANCHORED,
     BDIA,
     DDIM,
     GRIDS,
@@ -123,20 +124,25 @@ def test_the_papers_preset_is_a_thousand_steps_of_ddim(pipeline) -> None:
     assert found.trajectory.evaluations == 1000
 
 
-def test_the_default_is_the_default_preset(pipeline) -> None:
+@pytest.mark.parametrize(
+    ("anchor", "sampling"), [(None, ANCHORED), (True, ANCHORED), (False, PRESETS["default"])]
+)
+def test_the_default_depends_on_the_anchor(pipeline, anchor, sampling) -> None:
     """Bit by bit, as its solver, grid and steps in one text, or as an object."""
     faces, attributes = mixture_faces(pipeline, 1)
-    sampling = PRESETS["default"]
-    silent = pipeline.abduct(faces, attributes)
-    one = pipeline.counterfactual(faces, attributes, {"male": 1})
+    silent = pipeline.abduct(faces, attributes, anchor=anchor)
+    one = pipeline.counterfactual(faces, attributes, {"male": 1}, anchor=anchor)
     for named in (sampling, str(sampling)):
-        explicit = pipeline.abduct(faces, attributes, sampling=named)
+        explicit = pipeline.abduct(faces, attributes, sampling=named, anchor=anchor)
         assert silent.times == explicit.times
         assert silent.solver == explicit.solver
         assert torch.equal(silent.trajectory.x, explicit.trajectory.x)
-        other = pipeline.counterfactual(faces, attributes, {"male": 1}, sampling=named)
+        other = pipeline.counterfactual(
+            faces, attributes, {"male": 1}, sampling=named, anchor=anchor
+        )
         assert torch.equal(one.images, other.images)
-    assert combine_sampling() == sampling == as_sampling("default")
+    assert combine_sampling() == PRESETS["default"] == as_sampling("default")
+    assert as_sampling("default", ANCHORED) == combine_sampling(default=ANCHORED) == ANCHORED
 
 
 @presets
@@ -155,15 +161,19 @@ def test_what_is_given_replaces_itself_and_nothing_else(preset: str, given) -> N
 
 
 @pytest.mark.parametrize(
-    ("part", "sampling"), [("solver", "heun"), ("steps", 11), ("steps", "11"), ("steps", " 11 ")]
+    ("part", "sampling"), [("solver", "heun"), ("steps", 9), ("steps", "9"), ("steps", " 9 ")]
 )
-def test_a_solver_or_a_number_changes_that_part_of_the_default(pipeline, part, sampling) -> None:
+@pytest.mark.parametrize("anchor", [True, False])
+def test_a_solver_or_a_number_changes_that_part_of_the_default(
+    pipeline, part, sampling, anchor
+) -> None:
     faces, attributes = mixture_faces(pipeline, 1)
-    schedule, default = pipeline.denoiser.schedule, PRESETS["default"]
-    wanted = replace(default, **{part: {"solver": Heun(), "steps": 11}[part]})
-    assert as_sampling(sampling) == wanted
-    abduction = pipeline.abduct(faces, attributes, sampling=sampling)
-    pair = pipeline.counterfactual(faces, attributes, {"smiling": 1}, sampling=sampling)
+    schedule, default = pipeline.denoiser.schedule, ANCHORED if anchor else PRESETS["default"]
+    wanted = replace(default, **{part: {"solver": Heun(), "steps": 9}[part]})
+    assert as_sampling(sampling, default) == wanted
+    how = {"sampling": sampling, "anchor": anchor}
+    abduction = pipeline.abduct(faces, attributes, **how)
+    pair = pipeline.counterfactual(faces, attributes, {"smiling": 1}, **how)
     for found in (abduction, pair.abduction):
         assert (found.times, found.solver) == (wanted.times(schedule), wanted.solver)
         assert (found.times, found.solver) != (default.times(schedule), default.solver)

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 import fcfg
 from fcfg.cli import main
 from fcfg.datasets import portraits
-from fcfg.datasets.portraits.data import VALIDATION_SEED
 from fcfg.diffusion.networks import Judge, JudgeConfig
 from fcfg.generation import generate
 from fcfg.generation.results import Result
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
-from fcfg.pipeline.counterfactual import PAPER_GUIDANCE, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.defaults import PAPER_GUIDANCE
 from fcfg.pipeline.records import Counterfactual
 from fcfg.sampling import as_sampling
 from fcfg.trust import LEVELS, Thresholds, denoising_loss, measure_trust, reasons, trust_thresholds
@@ -32,7 +32,7 @@ from test_generation import GIVEN, draw, tiny_pipeline
 from worlds import MixtureNetwork, mixture_faces, mixture_pipeline
 
 SAMPLING = "dpm-2m karras 8"
-GUIDANCE = Guidance.parse("contrast:1.5;anchor=true")
+GUIDANCE = Guidance.parse("contrast:1;anchor=true")
 
 
 class ExactJudge(Judge):
@@ -204,8 +204,8 @@ def test_answers_that_are_doubted_are_worse(world) -> None:
     ask("wrong attributes", images, {name: 1 - column for name, column in attributes.items()})
     noise = torch.rand(images.shape, generator=torch.Generator().manual_seed(1)).double() * 2 - 1
     ask("noise", noise, attributes)
-    assert shares.pop("good") < 0.2
-    assert min(shares.values()) > 0.4
+    assert shares.pop("good") < 0.1
+    assert min(shares.values()) > 0.8
     mean = [np.mean(np.array(errors)[np.array(flags) == side]) for side in (True, False)]
     assert mean[0] > 2 * mean[1]
 
@@ -265,7 +265,8 @@ def test_other_kinds_of_attributes_and_no_judge() -> None:
     assert limits["given hair"] == limits["asked hair"]
     pipeline.judge = None
     rest = trust_thresholds(pipeline, images, table, sampling=2, count=9).limits
-    assert rest == {name: limits[name] for name in limits if " " not in name or "loss" in name}
+    kinds = ("loss", "change", "correction")
+    assert rest == {name: limits[name] for name in limits if name.split()[0] in kinds}
 
 
 @pytest.mark.filterwarnings("ignore:counterfactual. NaN or infinity:UserWarning")
@@ -305,12 +306,11 @@ def test_reasons_are_said_once_and_in_words() -> None:
 @pytest.mark.parametrize(
     ("composition", "change", "limit", "doubt"),
     [
-        (0.04, 0.0, None, False),  # hardly visible
-        (0.16, 0.3, None, False),  # less than the change
-        (0.16, 0.1, None, True),
-        (0.06, 0.05, None, True),
+        (0.09, 0.0, None, False),  # hardly visible
+        (0.14, 0.3, None, False),  # less than half of the change
+        (0.16, 0.3, None, True),
         (0.06, 0.3, 0.055, True),  # more than on validation images
-        (0.31, 0.3, 0.5, True),  # where nothing is reproduced, that is no excuse
+        (0.16, 0.3, 0.5, True),  # where nothing is reproduced, that is no excuse
     ],
 )
 def test_a_picture_that_is_not_reproduced(composition, change, limit, doubt: bool) -> None:
@@ -466,16 +466,13 @@ def test_the_command_says_in_one_line_what_not_to_trust(
 def test_the_shipped_model_doubts_bad_answers_and_not_the_truth() -> None:
     """Few drawings and steps; tools/trust_study.py asks more."""
     pipeline = fcfg.load("portraits")
-    real = portraits.sample(100, seed=VALIDATION_SEED)
-    faces, do = portraits.sample(5, seed=portraits.EVALUATION_SEED + 1), {"young": "flip"}
+    assert pipeline.thresholds is not None
+    faces, do = portraits.sample(6, seed=portraits.EVALUATION_SEED + 1), {"young": "flip"}
     right = portraits.counterfactual(faces, do).images
-    pipeline.thresholds = trust_thresholds(
-        pipeline, real.images, real.attributes, count=10, sampling="ddim uniform 2"
-    )
     there = pipeline.abduct(faces.images, faces.attributes, sampling="ddim uniform 2")
     action = pipeline.act(faces.attributes, do, keys=there.keys)
     good = pipeline.predict(there, action)
     good = replace(good, trajectory=replace(good.trajectory, x=right))
     bad = pipeline.predict(there, action, Guidance.cfg(8.0))
     assert sum(doubted(pipeline, faces.images, good)) <= 1
-    assert sum(doubted(pipeline, faces.images, bad)) == 5
+    assert sum(doubted(pipeline, faces.images, bad)) == 6

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = {
     *("bench", "calibration", "causal", "cli", "datasets", "diagnosis", "diffusion"),
     *("evaluation", "generation", "guidance", "metrics", "pipeline", "reports", "sampling"),
-    *("support", "training"),
+    *("support", "training", "trust"),
 }
 MODULES = {"__init__.py", "__main__.py", "judge.py", "sheet.py", "version.py", "py.typed"}
 

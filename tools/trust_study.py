@@ -22,7 +22,7 @@ import fcfg
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits.data import VALIDATION_SEED
 from fcfg.generation.results import Result, values_of
-from fcfg.pipeline.counterfactual import PAPER_GUIDANCE
+from fcfg.pipeline.defaults import PAPER_GUIDANCE
 from fcfg.pipeline.records import Action
 from fcfg.trust import Thresholds, measure_trust, trust_thresholds
 from study import model_arguments, provenance, write_json

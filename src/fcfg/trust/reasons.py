@@ -26,7 +26,7 @@ def reasons(
     """Return why an image should not be believed: each kind of signal above its limit, once.
 
     A picture that is not reproduced when nothing is asked is doubted without a limit, if the error
-    is visible and larger than the change.
+    is plain to see and more than half of the change.
 
     >>> reasons({"asked smiling": 5.0}, {"asked smiling": 3.0}, {"smiling": 0}, {"smiling": 1})
     ['the judge does not read smiling=1']
@@ -37,8 +37,8 @@ def reasons(
         factual: Factual attributes of the image.
         counterfactual: Its counterfactual attributes.
     """
-    visible = max(SMALL_ERROR, signals.get("change") or 0.0)
-    limits = {**limits, "composition": min(visible, limits.get("composition", visible))}
+    plain = max(2 * SMALL_ERROR, (signals.get("change") or 0.0) / 2)
+    limits = {**limits, "composition": min(plain, limits.get("composition", plain))}
     found: list[str] = []
     for signal, value in signals.items():
         kind, _, name = signal.partition(" ")

@@ -159,7 +159,7 @@ def _reading_limits(
     for attribute in pipeline.space:
         name = attribute.name
         read = read_against(attribute, reading, table)
-        unsure = upper_limit(surprise(attribute, read), share)
+        unsure = max(0.0, upper_limit(surprise(attribute, read), share))  # even odds, at least
         limits |= {f"given {name}": unsure, f"asked {name}": unsure}
         for value in [None] if isinstance(attribute, Continuous) else np.unique(table[name]):
             same = slice(None) if value is None else torch.from_numpy(table[name] == value)
