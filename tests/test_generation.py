@@ -44,7 +44,7 @@ from fcfg.generation.results import finite, intervention_json
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.sampling import PRESETS
+from fcfg.sampling import ANCHORED
 from fcfg.sheet import NEUTRAL, SCALES
 from fcfg.support.errors import InputError
 from fcfg.support.images import image_keys, read_images
@@ -565,7 +565,7 @@ def test_a_record_has_what_was_taken_where_nothing_was_said(
     silent, some = ({"sampling": "default", "reverse": False}, {"sampling": "heun uniform 3"})
     (result,) = ask(pipeline, faces[:1], tmp_path / "silent", **silent)
     record = json.loads((tmp_path / "silent" / "record.json").read_text())
-    assert record.items() >= PRESETS["anchored"].to_json().items()
+    assert record.items() >= ANCHORED.to_json().items()
     assert result.network_rows["counterfactual"] >= 4 * record["steps"]
     ask(pipeline, faces[:1], tmp_path / "some", **some)
     record = json.loads((tmp_path / "some" / "record.json").read_text())

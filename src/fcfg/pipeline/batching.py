@@ -60,9 +60,12 @@ def in_chunks(
             size = (rows.stop - rows.start + 1) // 2
         else:
             done = rows.stop
-    if denoiser.device.type == "cuda":
-        torch.cuda.synchronize(denoiser.device)
+    _synchronise(denoiser.device)
     return pieces
+
+
+def _synchronise(device: torch.device) -> None:
+    return torch.cuda.synchronize(device) if device.type == "cuda" else None
 
 
 def plan_on(denoiser: Denoiser, times: Sequence[int], weights: WeightTable | None = None) -> Plan:

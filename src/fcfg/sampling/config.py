@@ -173,9 +173,6 @@ def sampling_of(
         default: As in :func:`as_sampling`.
         parts: The keywords quality, solver, grid and steps, where given.
     """
-    unknown = set(parts) - set(SamplingParts.__annotations__)
-    if unknown:
-        raise TypeError(f"unexpected keyword argument '{min(unknown)}'")
     chosen = combine_sampling(sampling, default=default, **parts)
     if parts:
         warnings.warn(
