@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fcfg.cli.options import BatchSize, Device, Model, Precision
+from fcfg.cli.options import BatchSize, Data, Device, Model, Precision
 from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,12 +47,7 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder of the data set, if it has moved since training."
-        ),
-    ] = None,
+    data: Data = None,
     out: Annotated[
         Path | None,
         typer.Option(

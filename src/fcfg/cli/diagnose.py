@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fcfg.cli.options import BatchSize, Commit, Device, Model
+from fcfg.cli.options import BatchSize, Commit, Data, Device, Model
 
 if TYPE_CHECKING:
     from fcfg.diagnosis import Diagnosis
@@ -20,12 +20,7 @@ def diagnose(
         Path | None,
         typer.Option(metavar="FOLDER", help="Output folder, by default in runs/diagnose."),
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder of the data set, if it has moved since training."
-        ),
-    ] = None,
+    data: Data = None,
     images: Annotated[
         int, typer.Option(metavar="N", help="Number of images, for correlations.")
     ] = 500,

@@ -12,6 +12,7 @@ from fcfg.cli.options import (
     Anchor,
     BatchSize,
     Commit,
+    Data,
     Device,
     Grid,
     Model,
@@ -40,12 +41,7 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FOLDER", help="Output folder, by default in runs/evaluate."),
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder of the data set, if it has moved since training."
-        ),
-    ] = None,
+    data: Data = None,
     images: Annotated[
         int | None, typer.Option(metavar="N", help="Largest number of images.")
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -41,6 +42,10 @@ Precision: TypeAlias = Annotated[
         metavar="auto|float32|tf32|bf16",
         help="Precision of the network; auto is tf32 on a GPU. The sampler uses float32.",
     ),
+]
+Data: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of the data set, if it has moved since training."),
 ]
 Device: TypeAlias = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Device to run on.")]
 Shard: TypeAlias = Annotated[
