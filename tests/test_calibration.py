@@ -18,6 +18,7 @@ from evaluations import SIZE, folder_model, tiny_model
 from fcfg.calibration import choose_images
 from fcfg.calibration.choice import RealImages
 from fcfg.calibration.criterion import (
+    Shifts,
     Side,
     Terms,
     choose_weights,
@@ -267,11 +268,12 @@ def test_the_distance_is_the_energy_distance_and_counts_are_repetitions() -> Non
 def sides(slopes: Iterable[float], off_target: float = 0.0, n: int = 100) -> list[Side]:
     """Directions in which a weight w moves readings of mean 0 to slope·w; real ones are at 1."""
     weights, noise = np.array([0.5, 1.0, 2.0, 3.0]), np.random.default_rng(0).normal(size=(2, n))
+    noise -= noise.mean(axis=1, keepdims=True)
     return [
         Side(
             np.arange(i * n, (i + 1) * n),
             slope * weights[:, None] + noise[i],
-            off_target * weights[:, None] * np.ones(n),
+            (Shifts(np.arange(i * n, (i + 1) * n), off_target * weights[:, None] + noise[i]),),
             np.arange((1 - i) * n, (2 - i) * n),
             1 + noise[i],
             1.0,
@@ -280,17 +282,36 @@ def sides(slopes: Iterable[float], off_target: float = 0.0, n: int = 100) -> lis
     ]
 
 
-def test_a_change_of_other_attributes_costs_what_the_same_shift_of_the_target_costs() -> None:
+def test_a_shift_of_other_attributes_costs_a_quarter_of_the_same_shift_of_the_target() -> None:
     weights, counts = np.array([0.5, 1.0, 2.0, 3.0]), Bootstrap(200, resamples=50).counts
     free, each = choose_weights(sides([0.5, 0.5]), weights, counts)
     assert [own.overlaps(free) for own in each] == [True, True]
     assert free.weight == pytest.approx(2.0, abs=0.05)
-    # The minimum of (0.5 w - 1)² + (0.5 w)², both over √π, is at 1.
-    costly, _ = choose_weights(sides([0.5, 0.5], 0.5), weights, counts)
+    # The minimum of (0.5 w - 1)² + w² / 4, both over √π, is at 1.
+    costly, _ = choose_weights(sides([0.5, 0.5], 1.0), weights, counts)
     assert costly.weight == pytest.approx(1.0, abs=0.1)
     parts = [Terms.of(s, weights, np.ones(1), np.ones((1, 200))) for s in sides([0.5, 0.5])]
     shifted = criterion(parts)
     assert shifted[0, 0] == pytest.approx(0.5**2 / np.sqrt(np.pi), rel=0.2)
+
+
+def test_noise_of_single_images_costs_nothing_and_shifts_do_not_cancel_over_values() -> None:
+    n, rng = 400, np.random.default_rng(0)
+    table = {"smiling": np.arange(n) % 2, "male": np.arange(n) // 2 % 2}
+    noise = rng.normal(size=(n, 2))
+    real, older = (
+        choice(binary_space(2), table, 3 + noise),
+        np.where(table["male"] == 1, -0.3, 0.3),
+    )
+
+    def shift(others: np.ndarray) -> float:
+        read = 3 + noise + np.stack([np.zeros(n), others], axis=1)
+        cells = {weight: Cell(read, np.full((n, 3), np.nan)) for weight in (1.0, 2.0)}
+        return real.weight("smiling", 1 - table["smiling"], cells, None).off_target
+
+    assert shift(rng.normal(size=n)) < 0.08  # each image changes by 0.8 on average
+    assert shift(older) == pytest.approx(0.3, abs=0.02)
+    assert shift(np.full(n, -0.2)) == pytest.approx(0.2, abs=0.02)
 
 
 def choice(
@@ -541,7 +562,7 @@ def test_directions_that_differ_are_said(capsys: pytest.CaptureFixture[str]) -> 
     out = capsys.readouterr().out
     assert "do(smiling): its directions differ; the weight is a compromise." in out
     row = next(line for line in out.splitlines() if "to 1 " in line)
-    assert " ".join(row.split()) == "to 1 2 1.5 to 2.5 2.50 ± 1.00 2.00 ± 1.00"
+    assert " ".join(row.split()) == "to 1 2 1.5–2.5 2.50 ± 1.00 2.00 ± 1.00"
 
 
 def test_an_interrupted_command_says_how_to_resume(

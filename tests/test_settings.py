@@ -21,7 +21,7 @@ from runs import NO_FOLDERS, TINY, tiny
 def test_there_is_a_preset_for_every_model_of_the_paper_and_of_ours() -> None:
     assert set(presets()) == {
         *("portraits", "portraits-causal", "celeba-hq", "celeba-64", "embed", "mimic-cxr"),
-        "nih-cxr14",
+        *("nih-cxr14", "morphomnist"),
     }
 
 

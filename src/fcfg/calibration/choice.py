@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fcfg.calibration.criterion import (
     Counts,
+    Shifts,
     Side,
     Terms,
     Weights,
@@ -18,6 +19,7 @@ from fcfg.calibration.criterion import (
     criterion,
     interpolated,
     lowest,
+    over_directions,
     rounded,
 )
 from fcfg.calibration.measurements import Cell
@@ -79,18 +81,17 @@ class RealImages:
         """
         position, weights = self.space.names.index(name), np.array(list(cells))
         read = np.stack([cell.readings[:, position] for cell in cells.values()])
-        off_target = self._off_target(name, cells)
         sides: dict[str, Side] = {}
         for label, (rows, real_rows) in self.directions(name, values).items():
             real = self.readings[real_rows, position]
             sd = float(real.std()) or 1.0
-            sides[label] = Side(
-                rows, read[:, rows] / sd, off_target[:, rows], real_rows, real / sd, sd
-            )
+            others = self._others(name, rows, cells)
+            sides[label] = Side(rows, read[:, rows] / sd, others, real_rows, real / sd, sd)
         chosen, own = choose_weights(list(sides.values()), weights, self.counts)
         one = np.ones((1, len(self.readings)))
-        curve = criterion([Terms.of(side, weights, weights, one) for side in sides.values()])
-        changes = off_target.mean(axis=1)
+        terms = [Terms.of(side, weights, weights, one) for side in sides.values()]
+        total, squares = criterion(terms), over_directions(terms, lambda term: term.off_target)
+        shifts = np.sqrt(squares[:, 0].clip(0))
         truth: dict[str, float] = {}
         if true_readings is not None:
             truth = _by_truth(list(sides.values()), true_readings, weights, cells)
@@ -101,28 +102,35 @@ class RealImages:
                 for (label, side), estimate in zip(sides.items(), own, strict=True)
                 if min(len(side.rows), len(side.real_rows)) >= _FEW
             },
-            off_target=float(np.interp(chosen.weight, weights, changes)),
-            curve=tuple(
-                zip(weights.tolist(), curve[:, 0].tolist(), changes.tolist(), strict=True)
-            ),
+            off_target=float(np.interp(chosen.weight, weights, shifts)),
+            curve=tuple(zip(weights.tolist(), total[:, 0].tolist(), shifts.tolist(), strict=True)),
             truth=truth,
         )
 
-    def _off_target(
-        self, name: str, cells: Mapping[float, Cell]
-    ) -> Float[np.ndarray, "weights image"]:
-        """Mean absolute change over the attributes that should stay, in standard deviations."""
-        affected = self.graph.affected([name])
-        kept = [i for i, other in enumerate(self.space.names) if other not in affected]
-        scale = np.array([self._spread(i) for i in kept])
-        changes = [np.zeros(len(cell.readings)) for cell in cells.values()]
-        if kept:
-            factual = self.readings[: len(changes[0]), kept]
-            changes = [
-                (np.abs(cell.readings[:, kept] - factual) / scale).mean(axis=1)
-                for cell in cells.values()
-            ]
-        return np.stack(changes)
+    def _others(
+        self, name: str, rows: NDArray[np.int64], cells: Mapping[float, Cell]
+    ) -> tuple[Shifts, ...]:
+        """Return the shifts of attributes that should stay, by their factual values.
+
+        Args:
+            name: Attribute intervened on.
+            rows: Numbers of the images of a direction.
+            cells: Measurements under every weight.
+        """
+        affected, found = self.graph.affected([name]), list[Shifts]()
+        for position, other in enumerate(self.space):
+            if other.name in affected:
+                continue
+            own = self.attributes[other.name][rows]
+            parts = np.zeros(len(rows)) if isinstance(other, Continuous) else own
+            for part in np.unique(parts):
+                here = rows[parts == part]
+                shifts = [
+                    cell.readings[here, position] - self.readings[here, position]
+                    for cell in cells.values()
+                ]
+                found.append(Shifts(here, np.stack(shifts) / self._spread(position)))
+        return tuple(found)
 
     def _spread(self, position: int) -> float:
         """Standard deviation of a reading over the real images with the same value."""

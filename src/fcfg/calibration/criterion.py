@@ -1,17 +1,21 @@
 r"""The criterion of a calibration: the judge should read what it reads on real images.
 
-.. math:: J(\omega) = \frac{1}{n} \sum_d n_d \, D_d(\omega)
-    + \frac{1}{\sqrt\pi} \, \mathrm{off}(\omega)^2
+.. math:: J(\omega) = \frac{1}{n} \sum_d n_d \left( D_d(\omega)
+    + \frac{1}{4 \sqrt\pi} \sum_g \frac{n_{dg}}{n_d K} \, m_{dg}(\omega)^2 \right)
 
 :math:`D_d` is the energy distance between two distributions of the judge's reading: on
 counterfactuals that set the attribute to value d, and on real images that have it, in standard
-deviations of the latter. :math:`\mathrm{off}` is the mean absolute change of the reading of
-attributes that should stay, image by image, in standard deviations of the real reading.
+deviations of the latter. :math:`m_{dg}` is the mean shift of the reading of an attribute that
+should stay, in standard deviations of the real reading, over the images g that have one value of
+it; there are K such attributes. A mean over both values would miss that all faces look older.
+What changes in one image and not on average is mostly noise of the judge, and costs nothing: the
+square of the mean is estimated by products of two different images.
 
 The energy distance compares whole distributions, so a mean that fits with too small a spread does
 not win. It grows linearly with outliers, and it is smooth and convex around its minimum, where the
 distance of means or the Wasserstein distance have a corner. A shift of :math:`\delta` standard
-deviations costs about :math:`\delta^2 / \sqrt\pi`, which is what the same off-target change costs.
+deviations costs about :math:`\delta^2 / \sqrt\pi`, four times as much as the same off-target
+shift: a weaker push towards the target is a poor way to keep other attributes.
 
 Each image's readings are interpolated linearly between the measured weights, the criterion is
 evaluated on a fine grid, and its minimum is the weight. Images are resampled for the interval.
@@ -22,7 +26,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -35,12 +39,36 @@ from fcfg.metrics import level_scores
 from fcfg.pipeline.calibration import WeightEstimate
 
 _FINE = 60  # intervals of the fine grid
+_OTHERS = 0.25  # cost of a shift of what should stay, relative to one of the target
 _CLOSEST = 1e-9  # probabilities closer to 0 or 1 than this are not told apart
 
 
 Weights: TypeAlias = Float[np.ndarray, "weights"]
 Fine: TypeAlias = Float[np.ndarray, "fine"]
 Counts: TypeAlias = Float[np.ndarray, "rows image"]
+
+
+@dataclass(frozen=True, eq=False)
+class Shifts:
+    """What happens to the reading of an attribute that should stay, on images with one value."""
+
+    rows: NDArray[np.int64]  #: numbers of these images
+    values: Float[np.ndarray, "weights image"]  #: in standard deviations of the real reading
+
+    def mean_square(
+        self, weights: Weights, at: Fine, counts: Counts
+    ) -> Float[np.ndarray, "fine rows"]:
+        """Return the square of the mean shift, by products of two different images.
+
+        Args:
+            weights: Measured weights.
+            at: Weights to evaluate.
+            counts: Number of times that each image counts, a row for each square.
+        """
+        own, values = counts[:, self.rows], interpolated(weights, self.values, at)
+        pairs = (values @ own.T) ** 2 - values**2 @ own.T
+        n = own.sum(axis=1)
+        return pairs / (n * (n - 1)).clip(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +80,7 @@ class Side:
 
     rows: NDArray[np.int64] = field(repr=False)  #: numbers of the images with counterfactuals
     read: Float[np.ndarray, "weights image"] = field(repr=False)
-    off_target: Float[np.ndarray, "weights image"] = field(repr=False)
+    others: tuple[Shifts, ...] = field(repr=False)  #: of what should stay
     real_rows: NDArray[np.int64] = field(repr=False)  #: numbers of the real images
     real: Float[np.ndarray, "real"] = field(repr=False)
     sd: float  #: that standard deviation, in the judge's unit
@@ -111,8 +139,7 @@ class Terms:
 
     images: int
     distance: Float[np.ndarray, "fine rows"]
-    change: Float[np.ndarray, "fine rows"]  #: off-target, summed over images
-    count: Float[np.ndarray, "rows"]  #: number of images in the sum
+    off_target: Float[np.ndarray, "fine rows"]  #: mean square shift of what should stay
 
     @classmethod
     def of(cls, side: Side, weights: Weights, at: Fine, counts: Counts) -> Terms:
@@ -127,17 +154,22 @@ class Terms:
         own, real = counts[:, side.rows], counts[:, side.real_rows]
         read = interpolated(weights, side.read, at)
         distance = np.stack([energy_distance(x, side.real, own, real) for x in read])
-        change = interpolated(weights, side.off_target, at) @ own.T
-        return cls(len(side.rows), distance, change, own.sum(axis=1))
+        squares = [len(o.rows) * o.mean_square(weights, at, counts) for o in side.others]
+        size = max(1, sum(len(other.rows) for other in side.others))
+        return cls(len(side.rows), distance, np.sum([0 * distance, *squares], axis=0) / size)
 
 
 def criterion(terms: Sequence[Terms]) -> Float[np.ndarray, "fine rows"]:
     """Return J over some directions."""
+    return over_directions(terms, lambda t: t.distance + _OTHERS * t.off_target / np.sqrt(np.pi))
+
+
+def over_directions(
+    terms: Sequence[Terms], part: Callable[[Terms], Float[np.ndarray, "fine rows"]]
+) -> Float[np.ndarray, "fine rows"]:
+    """Return the mean of a part over directions, weighted by their images."""
     images = sum(term.images for term in terms)
-    distance = np.sum([term.images / images * term.distance for term in terms], axis=0)
-    count = np.sum([term.count for term in terms], axis=0).clip(1)
-    change = np.sum([term.change for term in terms], axis=0) / count
-    return distance + change**2 / np.sqrt(np.pi)
+    return np.sum([term.images / images * part(term) for term in terms], axis=0)
 
 
 def choose_weights(

@@ -13,7 +13,7 @@ from fcfg.support.errors import InputError
 if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
 
-_IMAGES = {"cpu": 40, "cuda": 512}  # by default
+_IMAGES = {"cpu": 24, "cuda": 512}  # by default
 _TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
 
 
@@ -180,7 +180,7 @@ def print_calibration(calibration: Calibration) -> None:
     Console(highlight=False, markup=False).print(table)
     print(
         "The judge reads log-odds of the value, or the value minus the true one (mean ± sd).\n"
-        "Off-target: mean change of its reading of other attributes, in standard deviations."
+        "Off-target: mean shift of its reading of other attributes, in standard deviations."
     )
     for name, own in calibration.attributes.items():
         if own.truth:
@@ -196,4 +196,4 @@ def print_calibration(calibration: Calibration) -> None:
 
 
 def _estimate(found: WeightEstimate) -> tuple[str, str]:
-    return f"{found.weight:g}", f"{found.low:g} to {found.high:g}"
+    return f"{found.weight:g}", f"{found.low:g}–{found.high:g}"

@@ -45,10 +45,10 @@ class AttributeWeight(WeightEstimate):
 
     directions: dict[str, Direction]  #: by the value, such as 'to 1'
     off_target: Number
-    """Mean absolute change of what the judge reads of attributes that should stay, in standard
-    deviations, at this weight."""
+    """Mean shift of what the judge reads of attributes that should stay, in standard deviations:
+    the root mean square over these attributes and their values, at this weight."""
     curve: tuple[tuple[Number, Number, Number], ...]
-    """Measured weights, with the criterion and the off-target change of each."""
+    """Measured weights, with the criterion and the off-target shift of each."""
     truth: dict[str, Number] = Field(default_factory=dict)
     """In drawn worlds, the weights that the true counterfactuals would choose: 'reading', by the
     same criterion; 'mae', by the error of all pixels; 'change', by that of changed pixels."""

@@ -93,7 +93,7 @@ PRESETS: Mapping[str, SamplingConfig] = {
 
 
 #: The default of anchored predictions.
-ANCHORED = SamplingConfig(DPMSolver2M(), "quadratic", 11)
+ANCHORED = SamplingConfig(DPMSolver2M(), "karras", 12)
 
 
 def as_sampling(sampling: SamplingLike, default: SamplingConfig | None = None) -> SamplingConfig:
