@@ -231,6 +231,26 @@ def test_thresholds_say_what_they_hold_for(world) -> None:
     assert "change" not in partial.limits_for(["male", "young"], anchored, sampling)
 
 
+def test_a_guidance_whose_answers_are_all_off_the_manifold_has_only_the_worst_named(world) -> None:
+    strong: dict[str, Any] = {"guidance": Guidance.cfg(6.0), "sampling": "ddim uniform 2"}
+    images, attributes = mixture_faces(world, 120, seed=7)
+    usual, own = (
+        trust_thresholds(world, images, attributes, **how)
+        for how in ({"guidance": GUIDANCE, "sampling": SAMPLING}, strong)
+    )
+    fresh, table = mixture_faces(world, 120, seed=8)
+    pair = world.counterfactual(fresh, table, {"male": "flip"}, **strong)
+    values = measure_trust(world, fresh, pair).values
+
+    def share(limits: dict[str, float]) -> float:
+        names = [name for name in limits if name.startswith("loss")]
+        above = torch.stack([values[name] > limits[name] for name in names])
+        return above.any(dim=0).double().mean().item()
+
+    assert share(usual.limits) > 0.9
+    assert 0 < share(own.limits) < 0.3
+
+
 def test_the_way_back_is_that_of_the_guidance_in_every_turn(world) -> None:
     """Two images and three attributes: one of these has no turn."""
     images, attributes = mixture_faces(world, 2)

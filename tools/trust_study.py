@@ -1,11 +1,12 @@
 r"""Are the answers that are doubted truly worse? On drawings, whose counterfactuals are known.
 
-    python tools/trust_study.py portraits --images 512 --out docs/results/trust.json
+    python tools/trust_study.py portraits --images 512 --out docs/results/trust-portraits.json
 
-Thresholds come from validation drawings, answers from drawings of another seed. Drawings take
-turns: one attribute is flipped in each. ``default`` is the guidance of the model, ``fcfg`` the
-paper's, without an anchor; ``nothing`` asks for no change, so that the answer is the drawing.
-An interrupted study resumes with the same command.
+Limits are those of the model, from validation drawings; answers are to drawings of another seed,
+on which no other result is reported. Drawings take turns: one attribute is flipped in each.
+``default`` is the guidance of the model, ``fcfg`` the paper's, without an anchor; ``nothing`` asks
+for no change, so that the answer is the drawing. An interrupted study resumes with the same
+command.
 """
 
 from __future__ import annotations
@@ -16,21 +17,26 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 import fcfg
+from anchoring_tables import MODELS
 from fcfg.datasets import portraits
-from fcfg.datasets.portraits.data import VALIDATION_SEED
-from fcfg.generation.results import Result, values_of
+from fcfg.guidance import Guidance
 from fcfg.pipeline.defaults import PAPER_GUIDANCE
 from fcfg.pipeline.records import Action
-from fcfg.trust import Thresholds, measure_trust, trust_thresholds
+from fcfg.pipeline.thresholds import Thresholds
+from fcfg.reports.tables import table_row
+from fcfg.sampling import as_sampling
+from fcfg.trust import measure_trust, reasons
+from reproduction_tables import RESULTS
 from study import model_arguments, provenance, write_json
 
-SEED = portraits.EVALUATION_SEED + 19  # no result is reported on these drawings
 CHUNK = 16
 NOTHING = 128  # drawings that are also asked for no change
-WORST = 0.2  # share of the answers that signals should find
+LABELS = {
+    "nothing": "no change asked",
+    "default": "the default",
+    "fcfg": "FCFG 3.0 / 1.2, as few steps",
+}
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -38,112 +44,85 @@ def main(words: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if words is None else words
     parser = model_arguments(__doc__ or "")
     parser.add_argument("--images", type=int, default=512, help="drawings with answers")
-    parser.add_argument("--validation", type=int, default=256, help="drawings for thresholds")
+    parser.add_argument("--seed", type=int, default=portraits.EVALUATION_SEED + 19)
     args = parser.parse_args(words)
     pipeline = fcfg.load(args.model).to(args.device)
     data = pipeline.provenance["training"]["data"]
     result: dict[str, Any] = {"provenance": provenance("trust_study", words, args), "rows": []}
     if args.out.exists():
         result = json.loads(args.out.read_text())
-        pipeline.thresholds = Thresholds.model_validate(result["thresholds"])
-    else:
-        real = portraits.sample(args.validation, VALIDATION_SEED, data["size"], data["format"])
-        pipeline.thresholds = trust_thresholds(
-            pipeline, real.images, real.attributes, batch_size=args.batch_size
-        )
-        result["thresholds"] = json.loads(pipeline.thresholds.model_dump_json())
-        write_json(args.out, result)
-    world = portraits.sample(args.images, SEED, data["size"], data["format"])
+    world = portraits.sample(args.images, args.seed, data["size"], data["format"])
     done = 1 + max((row["drawing"] for row in result["rows"]), default=-1)
     for first in range(done, args.images, CHUNK):
         result["rows"] += _rows(pipeline, world, slice(first, min(first + CHUNK, args.images)))
         write_json(args.out, result)
         print(f"{first + CHUNK} of {args.images}", flush=True)
-    _show(result["rows"])
+    assert pipeline.thresholds is not None
+    print(table(result["rows"], pipeline.thresholds))
 
 
 def _rows(
     pipeline: fcfg.CounterfactualPipeline, world: portraits.Portraits, here: slice
 ) -> list[dict[str, Any]]:
-    assert pipeline.thresholds is not None
     names = pipeline.space.names
     target = names[here.start // CHUNK % len(names)]
     truth = portraits.counterfactual(world, {target: "flip"}).images[here]
     images = world.images[here]
-    table = {name: column[here] for name, column in world.attributes.items()}
+    facts = {name: column[here] for name, column in world.attributes.items()}
     default = pipeline.choose_guidance([target])
     sampling = pipeline.default_sampling(default.anchor)
-    there = pipeline.abduct(images, table, sampling=sampling)
-    flipped = pipeline.act(table, {target: "flip"}, keys=there.keys)
+    there = pipeline.abduct(images, facts, sampling=sampling)
+    flipped = pipeline.act(facts, {target: "flip"}, keys=there.keys)
     rows: list[dict[str, Any]] = []
     questions = [("default", default, flipped), ("fcfg", PAPER_GUIDANCE, flipped)]
     if here.start < NOTHING:
-        questions.append(("nothing", default, Action(table, (target,), 0)))
+        questions.append(("nothing", default, Action(facts, (target,), 0)))
     for label, guidance, action in questions:
         pair = pipeline.predict(there, action, guidance)
         signals = measure_trust(pipeline, images, pair)
-        limits = pipeline.thresholds.limits_for([target], guidance, sampling)
         right = images if label == "nothing" else truth
-        change, error, size = (
-            (a - b).abs().mean(dim=(1, 2, 3)).tolist()
-            for a, b in ((pair.images, images), (pair.images, right), (right, images))
-        )
-        for i in range(len(images)):
-            answer = Result(
-                "",
-                (0, 0),
-                (),
-                "given",
-                factual=values_of(pipeline.space, table, i),
-                counterfactual=values_of(pipeline.space, action.attributes, i),
-                change=change[i],
-                signals=dict(signals.of(i)),
-            ).doubted(limits)
-            rows.append(
-                {
-                    "drawing": here.start + i,
-                    "do": target,
-                    "guidance": label,
-                    "error": error[i],
-                    "change": change[i],
-                    "true change": size[i],
-                    "reasons": answer.reasons,
-                    "signals": answer.signals,
-                }
-            )
+        errors = (pair.images - right).abs().mean(dim=(1, 2, 3)).tolist()
+        about = {"do": target, "guidance": label, "rule": repr(guidance)}
+        for i, error in enumerate(errors):
+            own = {name: _short(value) for name, value in signals.of(i).items()}
+            row = {"drawing": here.start + i, **about, "error": _short(error), "signals": own}
+            rows.append(row | {"sampling": str(sampling)})
     return rows
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
-    for label in ("nothing", "default", "fcfg"):
-        for do in (*dict.fromkeys(row["do"] for row in rows), ""):
-            own = [r for r in rows if r["guidance"] == label and do in ("", r["do"])]
-            doubted = [bool(row["reasons"]) for row in own]
-            errors = np.array([row["error"] for row in own])
-            means = [
-                f"{fmean(errors[np.array(doubted) == side]):.4f}" if side in doubted else "none"
-                for side in (True, False)
-            ]
-            worst = errors > np.quantile(errors, 1 - WORST)
-            print(
-                f"{label:8} do({do or 'any'}): {sum(doubted)} of {len(own)} doubted; error of "
-                f"these {means[0]}, of the others {means[1]}"
-            )
-            if label != "nothing":
-                print("   ", _found(own, worst))
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")
 
 
-def _found(rows: list[dict[str, Any]], worst: Any) -> str:
-    """How often a signal is larger on the worst answers than on others."""
-    names = [n for n in rows[0]["signals"] if all(n in row["signals"] for row in rows)]
-    shares = {}
-    for name in ["change", *names]:
-        values = np.array(
-            [row["change"] if name == "change" else row["signals"][name] for row in rows]
-        )
-        above = values[worst][:, None] > values[~worst][None]
-        shares[name] = f"{name} {above.mean():.2f}"
-    return ", ".join(shares.values())
+def table(rows: Sequence[dict[str, Any]], thresholds: Thresholds) -> str:
+    """Return how many answers are doubted, and their errors beside those of the others.
+
+    Args:
+        rows: Answers with their signals.
+        thresholds: Limits of the signals.
+    """
+    heads = ["do", "answers", "doubted", "error of these", "error of the others"]
+    lines = [heads, ["---"] * len(heads)]
+    for label, words in LABELS.items():
+        for do in dict.fromkeys(row["do"] for row in rows):
+            own = [row for row in rows if (row["guidance"], row["do"]) == (label, do)]
+            sides: dict[bool, list[float]] = {True: [], False: []}
+            for row in own:
+                limits = thresholds.limits_for(
+                    [do], Guidance.parse(row["rule"]), as_sampling(row["sampling"])
+                )
+                sides[bool(reasons(row["signals"], limits, {}, {}))].append(row["error"])
+            means = [f"{fmean(side):.4f}" if side else "–" for side in sides.values()]
+            lines.append([do, words, f"{len(sides[True])} of {len(own)}", *means])
+    return "\n".join(map(table_row, lines))
+
+
+def section() -> str:
+    """Return the table of the study on the shipped model."""
+    result = json.loads((RESULTS / "trust-portraits.json").read_text("utf-8"))
+    about = result["provenance"]
+    command = f"`{about['command']}`, {about['environment']['device']}, {about['commit'][:12]}."
+    return f"{table(result['rows'], Thresholds.read(MODELS / 'portraits'))}\n\n{command}"
 
 
 if __name__ == "__main__":

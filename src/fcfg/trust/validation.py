@@ -25,6 +25,9 @@ from fcfg.trust.signals import loss_signals, measure_trust, read_against, surpri
 
 #: Share of ordinary images that each kind of signal may exceed: few false alarms, even together.
 SHARE = 0.01
+#: Share of the model's own answers that may be called off the manifold, where they are farther
+#: from it than real images: otherwise every answer of a weak model would be.
+WORST = 0.1
 #: Number of images that the network works on; at least 99 are needed for a share of 1 %.
 COUNT = 256
 
@@ -49,7 +52,8 @@ def trust_thresholds(
     too few images for that (fewer than 99, at 1 %) it is the largest. Kinds with several numbers,
     such as one per attribute, share the probability.
 
-    - Losses and readings are those of the images themselves, under their own attributes.
+    - Losses and readings are those of the images themselves, under their own attributes. Where the
+      model's own answers have larger losses, the limit is that of the worst tenth of them.
     - Change and way back are those of counterfactuals of the images, with the guidance of the
       model. One attribute is intervened on in each image; they take turns.
     - The reading of an attribute that must not change may move as far as in these counterfactuals,
@@ -100,7 +104,8 @@ def trust_thresholds(
             for signal, column in values.items():
                 found.setdefault(signal, []).append(column)
         progress.advance(1)
-    limits = _loss_limits(losses, share) | _reading_limits(pipeline, x, table, share)
+    answers = {name: torch.cat(found[name]) for name in losses}
+    limits = _loss_limits(losses, answers, share) | _reading_limits(pipeline, x, table, share)
     for signal, parts in found.items():
         limit = upper_limit(torch.cat(parts), share)
         if signal.startswith("moved "):
@@ -141,11 +146,22 @@ def upper_limit(values: Float[Tensor, "batch"], share: float) -> float:
     return values.sort().values[min(rank, len(values)) - 1].item()
 
 
-def _loss_limits(losses: dict[str, Tensor], share: float) -> dict[str, float]:
-    """Return limits that lie equally many standard deviations above the means."""
-    columns = torch.stack([*losses.values()], dim=1)
-    mean, sd = columns.mean(dim=0), columns.std(dim=0).clamp(min=1e-9)  # of untrained networks
-    most = upper_limit(((columns - mean) / sd).amax(dim=1), share)
+def _loss_limits(
+    losses: Mapping[str, Tensor], answers: Mapping[str, Tensor], share: float
+) -> dict[str, float]:
+    """Return limits that lie equally many standard deviations above the means of real images.
+
+    Args:
+        losses: Losses of real images.
+        answers: Losses of counterfactuals of them.
+        share: Share of real images that may exceed a limit.
+    """
+    real, other = (torch.stack([*own.values()], dim=1) for own in (losses, answers))
+    mean, sd = real.mean(dim=0), real.std(dim=0).clamp(min=1e-9)  # of untrained networks
+    most = max(
+        upper_limit(((own - mean) / sd).amax(dim=1), part)
+        for own, part in ((real, share), (other, WORST))
+    )
     return dict(zip(losses, (mean + most * sd).tolist(), strict=True))
 
 
