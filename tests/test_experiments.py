@@ -209,7 +209,7 @@ def test_the_whole_of_a_configuration_may_be_wrong() -> None:
 OWN_GRAPHS = {
     "one": CausalGraph({"digit": []}),
     "chain": CausalGraph({"a": [], "b": ["a"]}),
-    "digits": CausalGraph({"thickness": [], "intensity": ["thickness"], "digit": []}),
+    "letters": CausalGraph({"width": [], "shade": ["width"], "letter": []}),
     "five": CausalGraph({name: [] for name in ("e", "d", "c", "b", "a")}),
 }
 
@@ -259,7 +259,7 @@ def test_a_kind_that_does_not_fit_says_why() -> None:
 
 
 def test_named_experiments_fit_a_model_that_has_their_attributes() -> None:
-    for name in ("portraits", "portraits-causal", "nih-cxr14"):
+    for name in ("portraits", "portraits-causal", "nih-cxr14", "morphomnist"):
         _, graph = default_attributes(name) or (None, None)
         assert graph is not None
         fitting = {other for other in experiments(graph) if "/" in other}

@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 import fcfg.datasets
+from fcfg.datasets.morphomnist import MorphoMNISTData
 from fcfg.datasets.mosaic import MosaicData
 from fcfg.datasets.nih import NIHData
 from fcfg.datasets.registry import (
@@ -19,16 +20,16 @@ from fcfg.datasets.registry import (
 )
 from refusal import refused
 from test_loaders import celeba, embed, mimic, mosaic, nih, space_of
+from test_morphomnist import morphomnist
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 
-@pytest.mark.parametrize("maker", [celeba, mosaic, nih, embed, mimic])
+@pytest.mark.parametrize("maker", [celeba, mosaic, nih, embed, mimic, morphomnist])
 def test_what_a_tree_lacks_is_named_with_where_to_get_it(tmp_path: Path, maker) -> None:
     config = maker(tmp_path)
-    needed = [
-        path for path in tmp_path.rglob("*") if path.suffix in (".csv", ".gz", ".txt", ".zip")
-    ]
+    suffixes = (".csv", ".gz", ".txt", ".zip", ".npz")
+    needed = [path for path in tmp_path.rglob("*") if path.suffix in suffixes]
     for path in needed:
         path.rename(tmp_path / "away")
         with refused("data in", path.name.removesuffix(".gz"), "get it from http"):
@@ -63,6 +64,7 @@ def test_unknown_formats_and_rooms_are_refused() -> None:
     [
         (MosaicData(path=SHARED / "celeba64"), (24183, 2993, 2824)),
         (NIHData(path=SHARED / "nih_cxr14"), None),
+        (MorphoMNISTData(path=SHARED / "morphomnist"), (54000, 6000, 10000)),
     ],
 )
 def test_real_labels_are_listed(config: DiskData, sizes) -> None:

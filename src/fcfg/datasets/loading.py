@@ -164,7 +164,8 @@ def _key(listing: Listing, pixels: Pixels) -> str:
     digest = hashlib.blake2b(digest_size=10)
     digest.update(json.dumps([_VERSION, asdict(pixels)]).encode())
     for name, source in zip(listing.names, listing.sources, strict=True):
-        digest.update(repr((name, stamp(source.path), source.member, source.box)).encode())
+        row = () if source.row is None else (source.row,)
+        digest.update(repr((name, stamp(source.path), source.member, source.box, *row)).encode())
     return digest.hexdigest()
 
 

@@ -72,11 +72,13 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Source:
-    """Location of an image: a file, a member of a zip archive, or a part of a large picture."""
+    """Location of an image: a file, a member of an archive, or a part of a large picture."""
 
     path: Path
-    member: str | None = None  #: name inside a zip archive
-    box: tuple[int, int, int, int] | None = None  #: left, upper, right, lower, in a large picture
+    member: str | None = None  #: name inside a zip archive, or of an array in an npz archive
+    box: tuple[int, int, int, int] | None = None
+    """Left, upper, right, lower, in a large picture; outside of an array's row it is black."""
+    row: int | None = None  #: number of the image in its array, which holds grey bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +132,8 @@ def _groups(sources: Sequence[Source]) -> Iterator[list[Source]]:
     """Group neighbours in the same file, so that a large picture is decoded once."""
     for _, same in itertools.groupby(sources, key=lambda source: source.path):
         members = list(same)
-        together = len(members) if members[0].member is None else _GROUP
+        is_one_file = members[0].member is None or members[0].row is not None
+        together = len(members) if is_one_file else _GROUP
         for start in range(0, len(members), together):
             yield members[start : start + together]
 
@@ -139,6 +142,8 @@ def _read_group(group: list[Source], wanted: Pixels) -> list[Result]:
     """Read sources in the same file."""
     first = group[0]
     try:
+        if first.row is not None:
+            return _from_arrays(group, wanted)
         if first.member is not None:
             return _from_archive(group, wanted)
         if first.box is not None:
@@ -161,6 +166,16 @@ def _from_archive(group: list[Source], wanted: Pixels) -> list[Result]:
             except (KeyError, zipfile.BadZipFile, UnreadableError) as error:
                 results.append(str(error).strip("\"'"))
     return results
+
+
+def _from_arrays(group: list[Source], wanted: Pixels) -> list[Result]:
+    try:
+        with np.load(group[0].path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in {source.member or "" for source in group}}
+    except Exception as error:  # NumPy and zlib raise many kinds for broken files
+        raise UnreadableError(_reason(error)) from error
+    pictures = (Image.fromarray(arrays[s.member or ""][s.row]).crop(s.box) for s in group)
+    return [DecodedImage(to_bytes(picture, wanted)) for picture in pictures]
 
 
 def _from_mosaic(group: list[Source], wanted: Pixels) -> list[Result]:

@@ -8,18 +8,21 @@ from pydantic import Field
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import OnProgress, Splits
+from fcfg.datasets.base import Measure, OnProgress, Splits
 from fcfg.datasets.celeba import CelebAData
 from fcfg.datasets.embed import EmbedData
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.loading import load_listing
 from fcfg.datasets.mimic import MimicData
+from fcfg.datasets.morphomnist import MEASURES, MorphoMNISTData
 from fcfg.datasets.mosaic import MosaicData
 from fcfg.datasets.nih import NIHData
 from fcfg.datasets.portraits.data import PortraitsData, draw_splits
 from fcfg.support.errors import check_among
 
-DiskData: TypeAlias = FolderData | CelebAData | MosaicData | EmbedData | MimicData | NIHData
+DiskData: TypeAlias = (
+    FolderData | CelebAData | MosaicData | EmbedData | MimicData | NIHData | MorphoMNISTData
+)
 #: Options of any data set, selected by ``format``; ``data`` in a training configuration.
 DataConfig: TypeAlias = Annotated[DiskData | PortraitsData, Field(discriminator="format")]
 
@@ -67,3 +70,12 @@ def default_attributes(format: str) -> tuple[AttributeSpace, CausalGraph] | None
     """
     check_among("data, format", format, FORMATS)
     return _CLASSES[format](format=format).attributes()
+
+
+def measures_of(format: str | None) -> dict[str, Measure]:
+    """Return how to measure attributes of a data set in an image, without a judge.
+
+    >>> list(measures_of("morphomnist")), list(measures_of("celeba-hq"))
+    (['thickness', 'intensity'], [])
+    """
+    return dict(MEASURES) if format == "morphomnist" else {}

@@ -195,7 +195,7 @@ class _Runner:
     ) -> None:
         self.evaluation, self.file = evaluation, file
         self.pipeline, self.experiment = evaluation.pipeline, evaluation.experiment
-        self.subset, self.judge = evaluation.subset, evaluation.evaluators.judge
+        self.subset, self.evaluators = evaluation.subset, evaluation.evaluators
         self.features, self.costs = evaluation.folder.features, evaluation.costs
         header, *entries = lines
         size, rows = header["block"], evaluation.rows
@@ -254,8 +254,8 @@ class _Runner:
         count = len(self.subset)
         others = self.subset.images[[(row + count // 2) % count for row in block.rows]]
         unrelated = image_mae(block.images, others).tolist() if count > 1 else [None]
-        reading = self.judge.read(block.images)
-        features = self.evaluation.evaluators.features(block.images, reading)
+        reading = self.evaluators.read(block.images)
+        features = self.evaluators.features(block.images, reading)
         self.features.write((), block.names, features)
         if self._is_pictured(block):
             self.pictures.factual(block.images)
@@ -264,8 +264,8 @@ class _Runner:
 
     def _measure_answer(self, question: tuple[str, str], block: Block, answer: Answer) -> None:
         do, guidance = question
-        evaluators, (_, truth) = self.evaluation.evaluators, self._intervention(do)
-        reading = self.judge.read(answer.images)
+        evaluators, (_, truth) = self.evaluators, self._intervention(do)
+        reading = evaluators.read(answer.images)
         self.features.write(question, block.names, evaluators.features(answer.images, reading))
         if do and self._is_pictured(block):
             self.pictures.answer(do, guidance, answer.images, answer.reversed_images)
@@ -354,7 +354,7 @@ class _Runner:
         truth = None
         if subset.drawn is not None and do:
             drawings = portraits.counterfactual(subset.drawn, targets)
-            truth = Truth(drawings, self.judge.read(drawings.images))
+            truth = Truth(drawings, self.evaluators.read(drawings.images))
             if self.pictured.rows:
                 self.pictures.truth(do, drawings.images[self.pictured.rows])
         self.interventions[do] = action, truth

@@ -1,9 +1,13 @@
-"""Measuring images: the judge, the networks of LPIPS and FID, and the rows they fill."""
+"""Measuring images: the judge, the networks of LPIPS and FID, and the rows they fill.
+
+Where a data set says how to measure an attribute, the measured value replaces what the judge
+reads; Morpho-MNIST does so for thickness and intensity.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +16,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.causal.attributes import AttributeSpace, Categorical, Table
+from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous, Table
+from fcfg.datasets.base import Measure
 from fcfg.datasets.portraits import Portraits
+from fcfg.datasets.registry import measures_of
 from fcfg.evaluation.result_schema import JSON
 from fcfg.evaluation.subset import Block
 from fcfg.judge import AttributeJudge, Reading
@@ -51,6 +57,8 @@ class Evaluators:
     judge: AttributeJudge
     lpips: LPIPS | Missing
     inception: Inception | Missing | None = None  #: None if the experiment does not measure FID
+    measures: Mapping[str, Measure] = field(default_factory=dict[str, Measure])
+    """Continuous attributes that are measured instead of read by the judge."""
 
     @property
     def about(self) -> JSON:
@@ -63,7 +71,23 @@ class Evaluators:
             if network is not None:
                 is_missing = isinstance(network, Missing)
                 about[name] = {"missing": str(network)} if is_missing else dict(network.about)
+        if self.measures:
+            about["measured"] = dict.fromkeys(self.measures, "from pixels")
         return about
+
+    def read(self, images: Float[Tensor, "image channel height width"]) -> Reading:
+        """Read the attributes of images, and measure those that can be, within their ranges."""
+        reading = self.judge.read(images)
+        measured: Table = {}
+        for name, measure in self.measures.items():
+            attribute = self.judge.space[name]
+            assert isinstance(attribute, Continuous), "find_evaluators takes no others"
+            measured[name] = measure(images).clip(attribute.low, attribute.high)
+        return replace(
+            reading,
+            attributes=reading.attributes | measured,
+            scores=reading.scores | measured,
+        )
 
     @torch.no_grad()
     def distances(
@@ -127,7 +151,10 @@ def find_evaluators(
     for found in (perceptual, network):
         if isinstance(found, torch.nn.Module):
             found.to(device)
-    return Evaluators(judge, perceptual, network)
+    format = pipeline.provenance.get("training", {}).get("data", {}).get("format")
+    continuous = {a.name for a in pipeline.space if isinstance(a, Continuous)}
+    measures = {name: m for name, m in measures_of(format).items() if name in continuous}
+    return Evaluators(judge, perceptual, network, measures)
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,6 +47,7 @@ _FAMILIES = {
     "embed": _Family(("density", "circle"), unguided=4),
     "mimic-cxr": _Family(("sex", "race", "finding"), images=1500, unguided=2),
     "nih-cxr14": _Family(("sex", "view", "age", "effusion"), balance=("sex", "view")),
+    "morphomnist": _Family(("thickness", "intensity", "digit")),
     "portraits": _Family(("smiling", "male", "young"), together=True),
     "portraits-causal": _Family(("age", "glasses", "hair", "sex", "smiling")),
 }
@@ -140,9 +141,8 @@ def _kinds(family: _Family) -> dict[str, dict[str, Any]]:
             **brief,
         },
         "demo": {
-            "title": "What global and factored guidance do to what should stay put",
-            "guidance": ["cfg:3.0", _two("fcfg", 3.0, 1.2)],
-            "also": {do[0]: ["cfg++:0.02", _two("fcfg++", 0.02, 0.008)]},
+            "title": "What global, factored and anchored guidance do to what should stay put",
+            "guidance": ["cfg:3.0", _two("fcfg", 3.0, 1.2), "contrast:1.15;anchor=true"],
             "images": 16,
             "steps": 10,
             **brief,

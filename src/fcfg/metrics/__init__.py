@@ -13,6 +13,7 @@ from fcfg.metrics.lpips import LPIPS, find_lpips
 from fcfg.metrics.minimality import fifths, minimality
 from fcfg.metrics.pixels import PIXEL_RANGE, ImageErrors, image_errors, image_mae
 from fcfg.metrics.shift import amplification, attenuation, directions, level_scores, signed_shift
+from fcfg.metrics.strokes import stroke_intensity, stroke_thickness
 from fcfg.metrics.weights import Missing
 
 __all__ = [
@@ -42,4 +43,6 @@ __all__ = [
     "minimality",
     "ratio",
     "signed_shift",
+    "stroke_intensity",
+    "stroke_thickness",
 ]

@@ -158,13 +158,14 @@ def _areas(
     scores: NDArray[np.float64], is_one: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """AUROC for each row of weights (rows, n); NaN where a row has a single class."""
-    order = np.argsort(scores, kind="stable")
-    ranked, is_one, weights = scores[order], is_one[order], weights[:, order]
-    starts = np.flatnonzero(np.r_[True, ranked[1:] > ranked[:-1]])  # of equal scores
-    ones, zeros = (np.add.reduceat(weights * kind, starts, axis=1) for kind in (is_one, ~is_one))
-    below = zeros.cumsum(axis=1) - zeros / 2
+    one, zero = np.flatnonzero(is_one), np.flatnonzero(~is_one)
+    zero = zero[np.argsort(scores[zero], kind="stable")]
+    below = np.pad(weights[:, zero].cumsum(axis=1), ((0, 0), (1, 0)))  # weight of the first zeros
+    first, last = (np.searchsorted(scores[zero], scores[one], side) for side in ("left", "right"))
+    ones = weights[:, one]
+    beaten = ones * (below[:, first] + below[:, last]) / 2  # of equal scores, half
     with np.errstate(invalid="ignore"):
-        return (ones * below).sum(axis=1) / (ones.sum(axis=1) * zeros.sum(axis=1))
+        return beaten.sum(axis=1) / (ones.sum(axis=1) * below[:, -1])
 
 
 def _macro(
