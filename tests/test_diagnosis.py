@@ -296,7 +296,8 @@ def test_the_page_needs_no_other_file_and_escapes_names() -> None:
 
 
 @pytest.mark.skipif(
-    find_chromium() is None or not sys.platform.startswith("linux"), reason="needs Chromium"
+    find_chromium() is None or not sys.platform.startswith("linux"),
+    reason="opens the page in Chromium, which pip cannot bring",
 )
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_fits_the_screen(tmp_path: Path, width: int) -> None:

@@ -208,6 +208,8 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     np.testing.assert_allclose(curves[0][:2], curves[1][:2], rtol=1e-6)
     np.testing.assert_allclose(curves[0], curves[1], rtol=2e-4)  # which Adam makes of rounding
     assert len(log_of(one)) == len(log_of(two))  # one of the two writes
+    averages = [log_of(folder)[-1]["validation_loss"] for folder in (one, two)]
+    assert averages[0] == pytest.approx(averages[1], rel=1e-3)
 
 
 def test_batches_that_do_not_divide_among_processes_are_refused() -> None:

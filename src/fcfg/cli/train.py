@@ -36,7 +36,7 @@ def train(
     """Train a pipeline, or resume where an earlier run of the same command stopped.
 
     Presets:
-      portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr, nih-cxr14
+      portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr, nih-cxr14, morphomnist
 
     Examples:
       fcfg train portraits --dry-run

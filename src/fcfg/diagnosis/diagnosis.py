@@ -200,6 +200,7 @@ def diagnose(
         if gaps[groups].overall.value <= threshold:
             break
     training = pipeline.provenance.get("training", {}).get("diffusion", {})
+    parts = training.get("p_group"), training.get("independence")  # what shows parts in training
     return Diagnosis(
         names,
         grid,
@@ -212,7 +213,7 @@ def diagnose(
         images=len(rows),
         seed=seed,
         threshold=threshold,
-        trained_on_parts=training["p_group"] > 0 if "p_group" in training else None,
+        trained_on_parts=None if parts[0] is None else any(parts),
     )
 
 

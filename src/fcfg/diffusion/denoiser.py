@@ -195,6 +195,24 @@ class Denoiser(nn.Module):
         keep = ~dropped & (uniform[:, :1] >= p_null)
         return Corruption(t=t, noise=noise, keep=keep)
 
+    def draw_groups(
+        self, batch: int, generator: torch.Generator
+    ) -> Bool[Tensor, "batch 2 attributes"]:
+        """Draw two disjoint groups of attributes for each image, for :meth:`interaction`.
+
+        Two attributes begin them. Each other attribute joins the first group, the second, or
+        neither, with equal probability, so all pairs of groups occur.
+
+        Args:
+            batch: Number of images.
+            generator: Source of all randomness.
+        """
+        shape, device = (batch, len(self.embedder.space)), generator.device
+        group = torch.randint(0, 3, shape, generator=generator, device=device)
+        order = torch.rand(shape, generator=generator, device=device).argsort(dim=1)
+        group.scatter_(1, order[:, :2], torch.arange(2, device=device).expand(batch, 2))
+        return torch.stack([group == 0, group == 1], dim=1)
+
     def loss(
         self, images: Images, values: Float[Tensor, "batch values"], corruption: Corruption
     ) -> Float[Tensor, ""]:
@@ -216,7 +234,39 @@ class Denoiser(nn.Module):
             )
         signal, noise = self._levels(corruption.t, images)
         x_t = signal * images + noise * corruption.noise
-        weight = next(self.embedder.parameters())
-        c = self.embedder.masked(self.embedder(values.to(weight.dtype)), corruption.keep)
+        c = self.embedder.masked(self._embedded(values), corruption.keep)
         target = training_target(images, corruption.noise, signal, noise, self.parameterisation)
         return functional.mse_loss(self.output(x_t, corruption.t, c), target)
+
+    def interaction(
+        self,
+        images: Images,
+        values: Float[Tensor, "batch values"],
+        corruption: Corruption,
+        groups: Bool[Tensor, "batch 2 attributes"],
+    ) -> Float[Tensor, ""]:
+        r"""Compute how far two groups of attributes are from adding up (CoInD, ICLR 2025).
+
+        .. math:: \lVert \epsilon_\theta(x_t, t, c^{(a \cup b)}) - \epsilon_\theta(x_t, t, c^{(a)})
+            - \epsilon_\theta(x_t, t, c^{(b)}) + \epsilon_\theta(x_t, t, \varnothing) \rVert^2
+
+        It is averaged like :meth:`loss`, in the units of what the network predicts, and 0 for all
+        groups if and only if the differences of single attributes add up to those of any set.
+
+        Args:
+            images: Clean images in [-1, 1].
+            values: Output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`.
+            corruption: Output of :meth:`draw`; what it drops does not matter here.
+            groups: Output of :meth:`draw_groups`.
+        """
+        signal, noise = self._levels(corruption.t, images)
+        x_t = signal * images + noise * corruption.noise
+        a, b = groups.unbind(dim=1)
+        c = self._embedded(values)
+        conditions = [self.embedder.masked(c, keep) for keep in (a | b, a, b, torch.zeros_like(a))]
+        outputs = self.output(x_t, corruption.t, torch.cat(conditions))
+        joint, first, second, null = outputs.chunk(4)
+        return (joint - first - second + null).square().mean()
+
+    def _embedded(self, values: Tensor) -> Tensor:
+        return self.embedder(values.to(next(self.embedder.parameters()).dtype))

@@ -86,6 +86,7 @@ class Diffusion(Section):
     ema: float = Field(default=0.9999, ge=0, lt=1)  #: decay of the moving average of weights
     p_null: float = Field(default=0.5, ge=0, le=1)  #: probability of dropping the whole condition
     p_group: float = Field(default=0.0, ge=0, le=1)  #: and each attribute; not in the paper
+    independence: float = Field(default=0.0, ge=0)  #: weight of groups adding up; from CoInD
     accumulate: PositiveInt = 1  #: gradient accumulation steps, to save memory
     publish: Publish = "last"  #: weights to publish; 'best' has the lowest validation loss
 
@@ -180,6 +181,8 @@ class TrainingConfig(Section):
             getattr(self, derived)
         if self.diffusion.batch % self.diffusion.accumulate:
             raise ValueError("diffusion.batch must be divisible by diffusion.accumulate")
+        if self.diffusion.independence and len(self.attributes) == 1:
+            raise ValueError("diffusion.independence must be 0 for a single attribute")
         return self
 
     @cached_property

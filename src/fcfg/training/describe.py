@@ -69,7 +69,7 @@ def describe(config: TrainingConfig) -> Description:
     check_batches(config)
     images = training_images(config)
     known = config.diffusion.steps is not None or images is not None
-    saved = 0
+    saved, weight = 0, config.diffusion.independence
 
     def count(tensor: Tensor) -> Tensor:
         nonlocal saved
@@ -78,7 +78,7 @@ def describe(config: TrainingConfig) -> Description:
 
     with torch.device("meta"):
         denoiser = new_denoiser(config)
-        objective = DenoisingObjective(denoiser, p_null=0.5, p_group=0.0)
+        objective = DenoisingObjective(denoiser, p_null=0.5, p_group=0.0, independence=weight)
         judge = Judge(config.judge_network)
         shape = (1, config.data.channels, config.data.size, config.data.size)
         inputs: dict[str, Any] = {
@@ -88,11 +88,14 @@ def describe(config: TrainingConfig) -> Description:
             "noise": torch.empty(shape),
             "keep": torch.empty(1, len(config.space), dtype=torch.bool),
         }
+        if weight:
+            inputs["groups"] = torch.empty(1, 2, len(config.space), dtype=torch.bool)
         hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
         with FlopCounterMode(display=False) as flops, hooks:
             objective.loss_of(**inputs).backward()
     all_parameters = _count(denoiser)
-    held = 4 * all_parameters  # autograd also saves the parameters, once for all rows
+    # Autograd also saves the parameters: once for all rows of each of the two terms of the loss.
+    held = 4 * all_parameters * (2 if weight else 1)
     rows = config.diffusion.batch // config.diffusion.accumulate
     return Description(
         parameters=_count(denoiser.network),

@@ -172,6 +172,8 @@ class Loop:
         self.feed, self.validation = feed, validation
         self.accelerator, self.checkpoints, self.log = accelerator, checkpoints, log
         self.run_settings, self.reporter, self.stop = run, reporter, stop
+        # Before the average, which follows the weights where they are then: this may move them.
+        self._wrapped: nn.Module = accelerator.prepare(objective)
         ema = course.settings.ema
         self.average = None if ema is None else MovingAverage(objective.subject, ema)
         self._parameters = list(objective.parameters())
@@ -179,7 +181,6 @@ class Loop:
         self.best: dict[str, float] | None = None
         self._generator = torch.Generator(device=accelerator.device)
         self._written = time.monotonic()
-        self._wrapped: nn.Module = accelerator.prepare(objective)
 
     @property
     def published(self) -> nn.Module:

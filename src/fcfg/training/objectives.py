@@ -66,12 +66,16 @@ class DenoisingObjective(AbstractObjective):
         denoiser: Denoiser to train.
         p_null: Probability of dropping the whole condition.
         p_group: Probability of dropping each attribute.
+        independence: Weight of the interaction of groups of attributes in the loss. It costs four
+            network rows per image; at 0 it is neither computed nor drawn.
     """
 
-    def __init__(self, denoiser: Denoiser, *, p_null: float, p_group: float) -> None:
+    def __init__(
+        self, denoiser: Denoiser, *, p_null: float, p_group: float, independence: float = 0.0
+    ) -> None:
         super().__init__()
         self.denoiser = denoiser
-        self._p_null, self._p_group = p_null, p_group
+        self._p_null, self._p_group, self._independence = p_null, p_group, independence
         self._loss: Callable[..., Tensor] = self.loss_of
 
     @property
@@ -80,24 +84,28 @@ class DenoisingObjective(AbstractObjective):
         return self.denoiser
 
     def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
-        """Draw times, noise, and the attributes to keep."""
+        """Draw times, noise, and the attributes to keep; then the groups that should add up."""
         corruption = self.denoiser.draw(
             shape, generator, p_null=self._p_null, p_group=self._p_group
         )
-        return corruption.t, corruption.noise, corruption.keep
+        draws = corruption.t, corruption.noise, corruption.keep
+        if self._independence == 0:
+            return draws
+        return *draws, self.denoiser.draw_groups(shape[0], generator)
 
     def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
-        """Return the squared error of the prediction."""
+        """Return the squared error of the prediction, and the interaction if groups are drawn."""
         return self._loss(batch.images, batch.values, *draws)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return the draws as in training, with the whole condition, and without it."""
-        t, noise, keep = draws
-        return {
+        t, noise, keep, *groups = draws
+        variants: dict[str, Draws] = {
             "validation_loss": draws,
             "validation_with_condition": (t, noise, torch.ones_like(keep)),
             "validation_without_condition": (t, noise, torch.zeros_like(keep)),
         }
+        return variants | ({"validation_without_independence": draws[:3]} if groups else {})
 
     def advice(self, losses: Mapping[str, float]) -> str | None:
         """Warn if the attributes do not lower the loss."""
@@ -113,8 +121,12 @@ class DenoisingObjective(AbstractObjective):
 
     def over(self, subject: nn.Module) -> DenoisingObjective:
         """Return the objective of another denoiser."""
-        denoiser = cast(Denoiser, subject)
-        return DenoisingObjective(denoiser, p_null=self._p_null, p_group=self._p_group)
+        return DenoisingObjective(
+            cast(Denoiser, subject),
+            p_null=self._p_null,
+            p_group=self._p_group,
+            independence=self._independence,
+        )
 
     def fuse(self, *, cuda_graphs: bool) -> None:
         """Compile noising, network and error as one function."""
@@ -123,10 +135,21 @@ class DenoisingObjective(AbstractObjective):
         self._loss = torch.compile(self.loss_of, mode=_mode(cuda_graphs))
 
     def loss_of(
-        self, images: Tensor, values: Tensor, t: Tensor, noise: Tensor, keep: Tensor
+        self,
+        images: Tensor,
+        values: Tensor,
+        t: Tensor,
+        noise: Tensor,
+        keep: Tensor,
+        groups: Tensor | None = None,
     ) -> Float[Tensor, ""]:
         """Return the loss as a function of tensors only, which can be compiled."""
-        return self.denoiser.loss(images, values, Corruption(t, noise, keep))
+        corruption = Corruption(t, noise, keep)
+        loss = self.denoiser.loss(images, values, corruption)
+        if groups is None:
+            return loss
+        interaction = self.denoiser.interaction(images, values, corruption, groups)
+        return loss + self._independence * interaction
 
 
 class ReadingObjective(AbstractObjective):

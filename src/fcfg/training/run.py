@@ -207,7 +207,12 @@ class Session:
         denoiser = new_denoiser(self.config, channels_last=on_gpu).to(self.accelerator.device)
         optimiser = denoising_optimiser(denoiser, settings.learning_rate, settings.weight_decay)
         course = Course("diffusion", self.config.seed, self.steps["diffusion"], settings)
-        objective = DenoisingObjective(denoiser, p_null=settings.p_null, p_group=settings.p_group)
+        objective = DenoisingObjective(
+            denoiser,
+            p_null=settings.p_null,
+            p_group=settings.p_group,
+            independence=settings.independence,
+        )
         self._run(course, objective, optimiser, {}, self._draw_sheet)
 
     def publish(self) -> None:

@@ -35,6 +35,7 @@ _MAY_CHANGE = {
     *("name", "promise", "run", "data.path", "data.cache", "judge.steps", "judge.publish"),
     *(f"diffusion.{key}" for key in ("steps", "epochs", "publish", "accumulate")),
 }
+_ADDED = {"diffusion.independence": 0.0}  # by later releases: what older runs were trained with
 _CHANGES = {  # by part of the digest
     "split": "other images in its splits, or another order",
     "labels": "other labels",
@@ -80,7 +81,8 @@ class Workspace:
         now = _flat(self.config.model_dump(mode="json"))
         if path.exists():
             subject, expected = f"run {self.out}, {path.name}", "the configuration it began with"
-            before = _flat(read_yaml(path, subject, expected=expected, do="choose another --out"))
+            stored = read_yaml(path, subject, expected=expected, do="choose another --out")
+            before = _ADDED | _flat(stored)
             different = sorted(
                 key
                 for key in before.keys() | now.keys()
