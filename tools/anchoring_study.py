@@ -4,9 +4,8 @@ r"""Which sampling and guidance answer best, anchored and plain, on validation i
     python tools/anchoring_study.py runs/celeba --data celeba64 --images 256 --out faces.json
 
 Every combination is evaluated as ``fcfg evaluate`` does, on images that no result is reported on:
-drawings of another seed, or the validation split. Beside the anchor of the package there are
-variants against ghosts (remains of the old image): ``fade`` weakens the corrections linearly
-towards the image, ``gate`` weakens them where the two clean images differ.
+drawings of another seed, or the validation split. ``--variants`` adds the weaker anchors of
+tools/anchoring_variants.py.
 """
 
 from __future__ import annotations
@@ -14,98 +13,29 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn import functional
-
 import fcfg
+from anchoring_variants import VARIANTS, add_given, variant
 from fcfg.evaluation import Evaluation, Experiment, Subset, choose_subset, find_evaluators
 from fcfg.evaluation.summary import Cell, summarise
 from fcfg.metrics import Estimate
-from fcfg.pipeline import counterfactual
-from fcfg.sampling import integrate
 from study import model_arguments, provenance, write_json
 
 VALIDATION_SEED = 1  # of drawings; results have seed 0
 FULL = [f"cfg:{w}" for w in (1.25, 1.5, 2.0)]
 FULL += [f"contrast:{w}" for w in (1.25, 1.5, 2.0)]
-FULL += ["none", "fcfg:affected=1.5,invariant=1.2", "fcfg:affected=2.0,invariant=1.0"]
+FULL += [f"fgiven:affected={w},invariant=1.0" for w in (1.25, 1.5, 2.0)]
+FULL += ["none", "fcfg:affected=1.5,invariant=1.2", "fcfg:affected=1.5,invariant=2.0"]
 SWEEP = [
     *(f"{solver} {steps}" for solver in ("ddim uniform", "dpm-2m uniform") for steps in (8, 12)),
-    *(f"dpm-2m karras {steps}" for steps in (8, 11, 12, 15, 20)),
-    *("ddim karras 12", "dpm-2m log-snr 12", "dpm-2m uniform 15", "heun karras 6"),
+    *(f"dpm-2m quadratic {steps}" for steps in (8, 11, 15)),
+    *(f"dpm-2m karras {steps}" for steps in (8, 12, 20)),
+    *("ddim quadratic 11", "dpm-2m log-snr 12", "dpm-2m uniform 15", "heun uniform 6"),
+    "bdia:0.5 uniform 12",
 ]
 PLAIN = ["none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2", "contrast:1.5"]
-VARIANTS = ("fade", "gate")
-GATE = 0.15  # difference of the clean images at which the correction is e times smaller
-
-
-@contextmanager
-def variant(kind: str) -> Iterator[None]:
-    """Weaken the corrections of anchored predictions.
-
-    Args:
-        kind: 'fade', 'gate', or '' for the anchor of the package.
-    """
-    if not kind:
-        yield
-        return
-    own = integrate
-
-    def weaker(
-        predictor: Any, start: Any, plan: Any, solver: Any, report: Any, corrections: Any = None
-    ) -> Any:
-        if corrections is None:
-            return own(predictor, start, plan, solver, report)
-        if kind == "fade":
-            share = torch.linspace(1, 0, len(corrections), device=corrections.device)
-            return own(
-                predictor, start, plan, solver, report, corrections * share.view(-1, 1, 1, 1, 1)
-            )
-        return own(predictor, start, plan, solver, report, _Gated(corrections, plan))
-
-    counterfactual.integrate = weaker  # pyright: ignore[reportPrivateImportUsage] # a study
-    try:
-        yield
-    finally:
-        counterfactual.integrate = own  # pyright: ignore[reportPrivateImportUsage]
-
-
-class _Gated:
-    """Corrections that depend on how far the counterfactual has come from the path.
-
-    ``x + gated[i]`` is evaluated by the loop with the state x after step i. The clean images
-    differ by about (x̃ - x) / signal, and x̃ - x follows from the corrections: it is what the
-    counterfactual branch has gained so far. The loop gives that state to :meth:`__radd__`.
-    """
-
-    def __init__(self, corrections: Tensor, plan: Any) -> None:
-        self.corrections, self.plan, self.path = corrections, plan, _PATH[0]
-
-    def __getitem__(self, index: int) -> Any:
-        return _GatedStep(
-            self.corrections[index],
-            self.path[index + 1].to(self.corrections.device),
-            self.plan.signal_s[index],
-        )
-
-
-class _GatedStep:
-    def __init__(self, correction: Tensor, path: Tensor, signal: Tensor) -> None:
-        self.correction, self.path, self.signal = correction, path, signal
-
-    def __radd__(self, x: Tensor) -> Tensor:
-        difference = ((x + self.correction - self.path) / self.signal).abs()
-        smooth = functional.avg_pool2d(difference.mean(1, keepdim=True), 5, 1, 2)
-        return x + self.correction * torch.exp(-((smooth / GATE) ** 2))
-
-
-_PATH: list[Tensor] = []  # descending states of the abduction that is predicted from
 
 
 def validation_subset(pipeline: Any, experiment: Experiment, data: Path | None) -> Subset:
@@ -161,7 +91,9 @@ def main(words: list[str]) -> None:
     add("--lpips", type=Path)
     add("--inception", type=Path)
     args = parser.parse_args(words)
-    pipeline = fcfg.load(args.model).to(args.device).prepare(args.precision)
+    add_given()
+    pipeline = fcfg.load(args.model).to(args.device)
+    pipeline.prepare(args.precision, compile=args.compile, batch_size=args.batch_size)
     anchored = [f"{text};anchor=true" for text in args.guidance]
     runs = [(sampling, "", args.plain) for sampling in args.plain_sweep]
     runs += [(sampling, "", anchored) for sampling in args.sweep]
@@ -194,11 +126,9 @@ def main(words: list[str]) -> None:
                 evaluators,
                 Path(folder),
                 batch_size=args.batch_size,
-                block=4096 if not kind else None,
+                block=4096,
                 pictures=0,
             )
-            if kind == "gate":
-                _keep_paths(pipeline)
             summary = summarise(evaluation.run(), resamples=200)
         real = real or {name: e.to_json() for name, e in summary.real.items()}
         new = [row(sampling, kind, cell) for cell in summary.cells.values()]
@@ -209,18 +139,6 @@ def main(words: list[str]) -> None:
             print(line(each), flush=True)
         about = {"model": Path(args.model).name, "images": len(subset), "real": real}
         write_json(args.out, {**about, "rows": rows, **provenance("anchoring_study", words, args)})
-
-
-def _keep_paths(pipeline: Any) -> None:
-    """Let the gate know the path that a prediction starts from."""
-    own = type(pipeline)._predict  # pyright: ignore[reportPrivateUsage] # a study
-
-    def predict(self: Any, abduction: Any, *rest: Any) -> Any:
-        if abduction.path is not None:
-            _PATH[:] = [abduction.path.states.flip(0)]
-        return own(self, abduction, *rest)
-
-    pipeline._predict = predict.__get__(pipeline)
 
 
 def line(each: dict[str, Any]) -> str:

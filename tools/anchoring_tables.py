@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fcfg.causal.attributes import Continuous
 from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import Estimate
 from fcfg.pipeline.calibration import Calibration
@@ -53,33 +54,85 @@ def drawings(name: str = "portraits") -> str:
 
 def faces() -> str:
     """Return anchored answers beside the paper's rule on test photographs."""
+    return _judged("celeba-64", "fid", "photographs")
+
+
+def radiographs() -> str:
+    """Return anchored answers beside the paper's rule on held-out radiographs."""
+    return _judged("nih", "core", "radiographs")
+
+
+def _judged(name: str, kind: str, noun: str) -> str:
+    """Return the table of images whose true counterfactuals nobody knows.
+
+    Args:
+        name: Beginning of the names of the result files.
+        kind: Experiment with plain answers; those that were reversed are in 'core'.
+        noun: What the images are.
+    """
     anchored, plain, core = (
-        summary_of(RESULTS / f"celeba-64-{kind}.jsonl.gz") for kind in ("anchored", "fid", "core")
+        summary_of(RESULTS / f"{name}-{which}.jsonl.gz") for which in ("anchored", kind, "core")
     )
-    names = anchored.space.names
-    heads = ["do", "answer", *(f"{name}: AUROC" for name in names)]
-    heads += ["reversal, MAE", "reversal, LPIPS", "FID", "network rows"]
+    space, with_fid = anchored.space, any(cell.fid for cell in anchored.cells.values())
+    heads = ["do", "answer"]
+    heads += [f"{a.name}: {'error' if isinstance(a, Continuous) else 'AUROC'}" for a in space]
+    heads += ["reversal, MAE", "reversal, LPIPS", *(["FID"] * with_fid), "network rows"]
     lines = [heads, ["---"] * len(heads)]
-    real = [_shown(anchored.real[name], 1) for name in names]
-    lines.append(["", "real photographs", *real, "", "", "", ""])
+    real = [_shown(anchored.real[attribute], 1) for attribute in space.names]
+    lines.append(["", f"real {noun}", *real, *([""] * (3 + with_fid))])
     for do in anchored.dos:
-        weaker = "fcfg:affected=2.0,invariant=1.2"
-        own = [cell.guidance for cell in anchored.cells_of(do) if cell.guidance != "none"]
-        for summary, text in [(plain, weaker), (plain, FCFG), *((anchored, text) for text in own)]:
+        texts = [(plain, text) for text in ("fcfg:affected=2.0,invariant=1.2", FCFG)]
+        texts += [(anchored, c.guidance) for c in anchored.cells_of(do) if c.guidance != "none"]
+        for summary, text in texts:
+            if (do, text) not in summary.cells:
+                continue
             cell = summary.cells[do, text]
             back = core.cells.get((do, text)) if summary is plain else cell
             lines.append(
                 [
                     *(do, setting(text).label),
-                    *(_shown(cell.effectiveness[name], 1) for name in names),
+                    *(_shown(cell.effectiveness[attribute], 1) for attribute in space.names),
                     "–" if back is None else _shown(back.reversal_mae, 3),
                     "–" if back is None else _shown(back.reversal_lpips, 3),
-                    "–" if cell.fid is None else f"{cell.fid:.1f}",
+                    *([f"{cell.fid:.1f}" if cell.fid else "–"] * with_fid),
                     f"{cell.evaluations:.0f}",
                 ]
             )
-    counts = f"{anchored.n} photographs; reversals of FCFG of {core.n} of them."
-    return f"{_table(lines, anchored)}\n\n{counts}"
+    counts = f"{anchored.n} {noun}"
+    if core.n != anchored.n:
+        counts += f"; reversals of FCFG of {core.n} of them"
+    return f"{_table(lines, anchored)}\n\n{counts}."
+
+
+def ghosts() -> str:
+    """Return anchors of full strength beside weaker ones, on drawings and on photographs."""
+    heads = ["images", "sampling", "anchor", "do(smiling)", "do(male)", "do(young)"]
+    lines = [heads, ["---"] * len(heads)]
+    for images, names in _GHOSTS.items():
+        cells: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+        for name in names:
+            for row in json.loads((RESULTS / f"anchoring-{name}.json").read_text("utf-8"))["rows"]:
+                if row["guidance"] == PACKAGE:
+                    cells.setdefault((row["sampling"], row["variant"]), {})[row["do"]] = row
+        for sampling, kind in sorted(cells):
+            own = [_distances(cells[sampling, kind][do]) for do in ("smiling", "male", "young")]
+            lines.append([images, sampling, _VARIANTS[kind], *own])
+    return "\n".join(map(table_row, lines))
+
+
+_GHOSTS = {
+    "drawings": ("portraits", "portraits-variants"),
+    "photographs": ("celeba-64",),
+}
+_VARIANTS = {"": "as it is", "fade": "fades towards the image", "gate": "gate"}
+
+
+def _distances(row: dict[str, Any]) -> str:
+    """Return the Fréchet distance and the errors of one cell of a study."""
+    back = f"{row['reversal_mae']['value']:.3f}"
+    if row["truth_mae"] is None:
+        return f"{row['fid']:.1f} / {back}"
+    return f"{row['fd_judge']:.1f} / {row['truth_changed']['value']:.2f} / {back}"
 
 
 def study(name: str) -> str:
@@ -114,7 +167,7 @@ def _measures(row: dict[str, Any]) -> str:
     back = f"{row['reversal_mae']['value']:.3f}"
     if row["truth_mae"] is None:
         auroc = " ".join(f"{e['value']:.1f}" for e in row["effectiveness"].values())
-        return f"{auroc} / {back} / {row['reversal_lpips']['value']:.3f}"
+        return f"{auroc} / {back} / {row['reversal_lpips']['value']:.3f} / {row['fid']:.1f}"
     (target,) = row["targets"]
     errors = f"{row['truth_mae']['value']:.4f} / {row['truth_changed']['value']:.2f}"
     return f"{errors} / {back} / {row['drift'][target]['value']:+.2f}"

@@ -2,7 +2,7 @@
 
     python tools/pages.py            # write them
     python tools/pages.py --check    # exit with 1 if a page or figure is out of date
-    python tools/pages.py --hero     # also draw the picture of README, which runs a model
+    python tools/pages.py --hero     # also draw the pictures that run a model: hero, ghosts
 
 A section stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. PAGES says which
 sections stand on which page: to move a section, move its two marks, and its name in PAGES. Every
@@ -19,6 +19,7 @@ from PIL import Image
 
 import anchoring_tables
 import diagnosis_tables
+import ghosts_figure
 import hero
 import portraits_figure
 import reproduction_tables
@@ -26,6 +27,7 @@ import solver_tables
 import speed_tables
 import training_curves
 import training_tables
+import trust_study
 import truth_tables
 from fcfg.support.errors import InputError
 from sections import fill, names
@@ -40,8 +42,10 @@ PAGES: dict[str, tuple[str, ...]] = {
     "docs/choosing.md": ("anchored/portraits", "anchored-faces"),
     "docs/results-anchoring.md": (
         *("anchored/portraits", "anchored/portraits-causal", "anchored-faces"),
-        *("anchoring/portraits", "anchoring/celeba-64"),
+        *("anchored-radiographs", "ghosts"),
+        *("anchoring/portraits", "anchoring/portraits-variants", "anchoring/celeba-64"),
     ),
+    "docs/generate.md": ("trust",),
     "docs/diagnose.md": ("diagnosis/portraits", "diagnosis/portraits-causal"),
     "docs/own-data.md": ("shapes-weights",),
     "docs/reproduction.md": ("claims", "real-faces", "portraits-brief", "radiographs-brief"),
@@ -66,7 +70,9 @@ PAGES: dict[str, tuple[str, ...]] = {
 #: Sections with a name of their own.
 SECTIONS: dict[str, Callable[[], str]] = {
     "anchored-faces": anchoring_tables.faces,
+    "anchored-radiographs": anchoring_tables.radiographs,
     "claims": reproduction_tables.claims_held,
+    "ghosts": anchoring_tables.ghosts,
     "execution-cpu": speed_tables.execution,
     "portraits-brief": reproduction_tables.portraits_brief,
     "precision": speed_tables.precision,
@@ -74,6 +80,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "radiographs-brief": reproduction_tables.radiographs_brief,
     "real-faces": reproduction_tables.main_claim,
     "reversibility": reproduction_tables.reversibility,
+    "trust": trust_study.section,
     "training-throughput": training_tables.throughput_table,
     "weight-decay": training_tables.weight_decay_table,
 }
@@ -150,6 +157,7 @@ def main(words: list[str]) -> int:
     wanted = {page: filled(page) for page in PAGES} | figures()
     if "--hero" in words:
         wanted["docs/figures/hero.png"] = hero.draw()
+        wanted["docs/figures/ghosts.png"] = ghosts_figure.draw()
     stale = [path for path, content in wanted.items() if not up_to_date(ROOT / path, content)]
     for path in stale:
         content = wanted[path]

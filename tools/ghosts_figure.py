@@ -1,0 +1,56 @@
+"""Draw docs/figures/ghosts.png: what anchors of different strength leave of the old image.
+
+The first drawings of the validation seed, under do(male). ``python tools/pages.py --hero`` draws
+it again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image, ImageDraw
+from torch import Tensor
+
+import fcfg
+from anchoring_study import VALIDATION_SEED
+from anchoring_variants import variant
+from fcfg.datasets import portraits
+from hero import EDGE, INK, PAPER, font
+
+SIDE, GAP = 110, 12  # pixels
+ROWS = 4
+#: Sampling and variant of each column.
+ANCHORED = {
+    "6 steps": ("dpm-2m uniform 6", ""),
+    "11 steps": ("dpm-2m uniform 11", ""),
+    "fading": ("dpm-2m uniform 11", "fade"),
+    "gate": ("dpm-2m uniform 11", "gate"),
+}
+
+
+def answers() -> dict[str, Tensor]:
+    """Return the images of each column."""
+    faces = portraits.sample(ROWS, seed=portraits.EVALUATION_SEED + VALIDATION_SEED)
+    flip = {"male": 1 - np.asarray(faces.attributes["male"])}
+    pipeline = fcfg.load("portraits").prepare()
+    columns = {"factual": faces.images}
+    for title, (sampling, kind) in ANCHORED.items():
+        with variant(kind):
+            pair = pipeline.counterfactual(faces.images, faces.attributes, flip, sampling=sampling)
+        columns[title] = pair.images
+    return columns | {"truth": portraits.counterfactual(faces, flip).images}
+
+
+def draw() -> Image.Image:
+    """Draw the picture."""
+    columns = answers()
+    width = 2 * EDGE + len(columns) * (SIDE + GAP) - GAP
+    height = EDGE + 30 + ROWS * (SIDE + GAP) + 10
+    page = Image.new("RGB", (width, height), PAPER)
+    pen = ImageDraw.Draw(page)
+    for column, (title, images) in enumerate(columns.items()):
+        left = EDGE + column * (SIDE + GAP)
+        pen.text((left, EDGE - 8), title, fill=INK, font=font(18, bold=True))
+        for row, picture in enumerate(fcfg.to_pictures(images)):
+            large = picture.resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+            page.paste(large, (left, EDGE + 26 + row * (SIDE + GAP)))
+    return page
