@@ -287,7 +287,7 @@ def test_generate_writes_and_says_what_it_did(model, tmp_path: Path, faces, caps
     assert main([*words, "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     assert err == ""  # no bar without a terminal
-    assert "3 pictures, cfg:1.5;anchor=true, on cpu" in out
+    assert "3 pictures, cfg:1.5;anchor=true, dpm-2m karras 2, on cpu" in out
     assert "1 of 3: resized to 8 x 8" in out
     assert "read by the judge" in out
     assert all(name in out for name in ("anna.png", "ben.png", "carl.png"))

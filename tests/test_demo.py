@@ -41,7 +41,7 @@ def test_the_demo_says_what_it_saw_and_where_to_look(tiny: Path, capsys) -> None
     assert "Factored guidance (FCFG 3.0 / 1.2)" in said
     assert "Look at runs/demo/report/report.html" in said
     assert (tiny / "runs/demo/report/report.html").stat().st_size > 10_000
-    assert len(rows(tiny / "runs/demo")) == 2 * 3
+    assert len(rows(tiny / "runs/demo")) == 2 * 4
 
 
 def test_the_full_demo_is_another_run(tiny: Path, capsys) -> None:
@@ -118,5 +118,5 @@ def test_the_demo_fits_into_its_time() -> None:
     pipeline = load("portraits")
     costs = Costs(demo, pipeline.graph, pipeline.denoiser.schedule)
     each = 1 + sum(costs.total(*question) for question in demo.questions)
-    assert each * demo.images * demo.steps < 4_000
+    assert each * demo.images * demo.steps <= 4_000
     assert demo.images >= 16

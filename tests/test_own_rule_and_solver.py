@@ -145,7 +145,7 @@ def test_rule_and_solver_can_be_named_on_the_command_line(tmp_path: Path, capsys
     words = ["generate", str(tmp_path / "model"), str(tmp_path / "faces"), "--do", "age=1"]
     words += ["--sampling", "damped:0.5 uniform 2", "--out", str(tmp_path / "out")]
     assert main([*words, "--guidance", "late:2;power=3"]) == 0
-    assert "1 picture, late:2.0;power=3.0, on cpu" in capsys.readouterr().out
+    assert "1 picture, late:2.0;power=3.0, damped:0.5 uniform 2, on cpu" in capsys.readouterr().out
     record = json.loads((tmp_path / "out" / "record.json").read_text())
     assert (record["solver"], record["grid"], record["steps"]) == ("damped:0.5", "uniform", 2)
 

@@ -726,6 +726,18 @@ def test_strips_show_what_there_is(tmp_path: Path) -> None:
     ]
 
 
+def test_the_opening_shows_an_anchored_answer_beside_the_others(tmp_path: Path) -> None:
+    settings = (*SHORT, "contrast:1.5;anchor=true", "cfg:2.0;anchor=true")
+    make_results(tmp_path, n=8, settings=settings, dos=("smiling",), pictures=2)
+    result = read_results(tmp_path)
+    summary, pictures = summarise(result, resamples=20), read_pictures(result)
+    assert pictures is not None
+    opening = opening_strip(summary, result, pictures)
+    assert opening is not None
+    titles = [group.title for group in opening.groups]
+    assert titles[2:] == ["CFG 3.0", "FCFG 3.0 / 1.2", "anchored contrast 1.5"]
+
+
 def test_the_opening_is_the_image_that_the_intervention_changes_most(tmp_path: Path) -> None:
     dos = ("smiling", "young")
     make_results(tmp_path, n=8, settings=SHORT, dos=dos, pictures=5)

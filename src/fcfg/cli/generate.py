@@ -174,7 +174,7 @@ def _announce(prepared: PreparedRequest, device: str, finished: int) -> None:
     count, parts = len(prepared.pictures), prepared.request.shard[1]
     share = "" if parts == 1 else f" in {parts} parts"
     pictures = f"{count} {'picture' if count == 1 else 'pictures'}{share}"
-    print(f"{pictures}, {prepared.guidance}, on {device}")
+    print(f"{pictures}, {prepared.guidance}, {prepared.sampling}, on {device}")
     notes = Counter(note for picture in prepared.pictures for note in picture.notes)
     for note, times in notes.items():
         print(f"  {times} of {count}: {note}")

@@ -204,7 +204,8 @@ def opening_strip(summary: Summary, result: Result, pictures: Pictures) -> Strip
     """The first intervention that has pictures, on the image that it changes most.
 
     The change is measured on the truth; if that is not known, on the unguided counterfactual, or
-    else on the first one there is. The two rules that are shown do not take part in the choice.
+    else on the first one there is. The rules that are shown do not take part in the choice: the
+    strongest global one, a factored one, and the first anchored one.
 
     Args:
         summary: Summary of the result.
@@ -212,7 +213,8 @@ def opening_strip(summary: Summary, result: Result, pictures: Pictures) -> Strip
         pictures: Pictures of the same run.
     """
     every = [setting(text) for text in summary.settings]
-    chosen = [s for s in strongest(every) if s is not None] or every[:1]
+    anchored = [s for s in every if s.anchored and s.weights]
+    chosen = [s for s in dict.fromkeys([*strongest(every), *anchored[:1]]) if s] or every[:1]
     for do in summary.dos:
         shown = [s for s in chosen if (do, s.text) in pictures.answers]
         if not shown:
