@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import EarlyStoppingPredictor, Guidance, GuidedPredictor
+from fcfg.model import Action
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Abduction, Action
+from fcfg.pipeline.records import Abduction
 from fcfg.sampling import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Heun, Plan
 from place import anywhere
 from refusal import refused

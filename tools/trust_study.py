@@ -21,8 +21,8 @@ import fcfg
 from anchoring_tables import MODELS
 from fcfg.datasets import portraits
 from fcfg.guidance import Guidance
+from fcfg.model import Action
 from fcfg.pipeline.defaults import PAPER_GUIDANCE
-from fcfg.pipeline.records import Action
 from fcfg.pipeline.thresholds import Thresholds
 from fcfg.reports.tables import table_row
 from fcfg.sampling import as_sampling

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from fcfg.diffusion.schedule import NoiseSchedule
     from fcfg.guidance import Guidance
     from fcfg.judge import AttributeJudge, Reading
+    from fcfg.model import Action, CounterfactualModel
     from fcfg.pipeline.calibration import Calibration
     from fcfg.pipeline.checkpoint import load, save
     from fcfg.pipeline.counterfactual import CounterfactualPipeline
-    from fcfg.pipeline.records import Abduction, Action, Counterfactual
+    from fcfg.pipeline.records import Abduction, Counterfactual
     from fcfg.sampling import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Heun, StepRecord
     from fcfg.support.errors import InputError
     from fcfg.support.images import to_pictures
@@ -45,10 +46,11 @@ _NAMES = {
     "diffusion.schedule": ("NoiseSchedule",),
     "guidance": ("Guidance",),
     "judge": ("AttributeJudge", "Reading"),
+    "model": ("Action", "CounterfactualModel"),
     "pipeline.calibration": ("Calibration",),
     "pipeline.checkpoint": ("load", "save"),
     "pipeline.counterfactual": ("CounterfactualPipeline",),
-    "pipeline.records": ("Abduction", "Action", "Counterfactual"),
+    "pipeline.records": ("Abduction", "Counterfactual"),
     "sampling": ("BDIA", "DDIM", "DPMSolver2M", "FixedPointDDIM", "Heun", "StepRecord"),
     "support.errors": ("InputError",),
     "support.images": ("to_pictures",),
@@ -59,7 +61,17 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 _ROOMS = (
     *("bench", "calibration", "causal", "datasets", "diagnosis", "diffusion", "evaluation"),
     "generation",
-    *("guidance", "judge", "metrics", "pipeline", "reports", "sampling", "sheet", "support"),
+    *(
+        "guidance",
+        "judge",
+        "metrics",
+        "model",
+        "pipeline",
+        "reports",
+        "sampling",
+        "sheet",
+        "support",
+    ),
     *("training", "trust"),
 )
 
@@ -77,6 +89,7 @@ __all__ = [
     "CausalGraph",
     "Continuous",
     "Counterfactual",
+    "CounterfactualModel",
     "CounterfactualPipeline",
     "DPMSolver2M",
     "Denoiser",

@@ -37,8 +37,9 @@ from fcfg.evaluation.run_folder import RunFolder
 from fcfg.evaluation.subset import Block, Subset, draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import image_mae
+from fcfg.model import Action
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Abduction, Action
+from fcfg.pipeline.records import Abduction
 from fcfg.sampling import OnStep
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.hashing import digest_of

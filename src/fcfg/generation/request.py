@@ -17,8 +17,8 @@ from fcfg.generation.parsing import AUTO, Attributes, Factual
 from fcfg.generation.picture_files import Picture
 from fcfg.guidance import Guidance
 from fcfg.judge import Reading
+from fcfg.model import Action
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Action
 from fcfg.sampling import SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.hashing import digest_of
 from fcfg.support.shards import contiguous_rows

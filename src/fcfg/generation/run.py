@@ -40,8 +40,9 @@ from fcfg.generation.results import (
 )
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge, Reading
+from fcfg.model import Action
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Action, Counterfactual
+from fcfg.pipeline.records import Counterfactual
 from fcfg.sampling import SamplingParts, StepRecord, as_sampling, sampling_of
 from fcfg.support.errors import InputError
 from fcfg.support.files import single_writer, write_atomically

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import AttributeSpace, Table
-from fcfg.causal.graph import CausalGraph, Partition
+from fcfg.causal.attributes import Table
+from fcfg.causal.graph import Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.guidance import Guidance, WeightTable
+from fcfg.model import Action, CounterfactualModel
 from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.defaults import choose_guidance, default_sampling
@@ -31,7 +31,7 @@ from fcfg.pipeline.inference import (
     read_factual,
     warn_of_broken,
 )
-from fcfg.pipeline.records import Abduction, Action, Counterfactual
+from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
 from fcfg.pipeline.thresholds import Thresholds
 from fcfg.sampling import (
@@ -49,7 +49,7 @@ from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys
 
 
-class CounterfactualPipeline:
+class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfactual]):
     """Counterfactual images from a denoiser and a structural causal model.
 
     Args:
@@ -58,6 +58,8 @@ class CounterfactualPipeline:
         judge: Classifier that reads attributes from images.
         provenance: JSON values that describe how the model was made.
     """
+
+    kind = "diffusion"
 
     def __init__(
         self,
@@ -68,7 +70,7 @@ class CounterfactualPipeline:
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
         check_is("pipeline, denoiser", denoiser, Denoiser, "a fcfg.Denoiser")
-        check_is("pipeline, scm", scm, StructuralCausalModel, "a fcfg.StructuralCausalModel")
+        super().__init__(scm, judge=judge, provenance=provenance)
         if scm.space != denoiser.embedder.space:
             raise InputError(
                 "pipeline",
@@ -77,10 +79,6 @@ class CounterfactualPipeline:
                 do="build both from the same AttributeSpace",
             )
         self.denoiser = denoiser
-        self.scm = scm
-        self.judge = judge
-        self.provenance = dict(provenance or {})
-        self.folder: Path | None = None  #: folder that :func:`fcfg.load` read
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
         self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
         self.execution: Execution | None = None  #: set by :meth:`prepare`
@@ -92,20 +90,38 @@ class CounterfactualPipeline:
         return f"CounterfactualPipeline({network} of {size:.1f} M parameters, {self.graph})"
 
     @property
-    def space(self) -> AttributeSpace:
-        """The attributes."""
-        return self.scm.space
+    def image_model(self) -> Denoiser:
+        """The denoiser."""
+        return self.denoiser
 
     @property
-    def graph(self) -> CausalGraph:
-        """The causal graph of the attributes."""
-        return self.scm.graph
+    def channels(self) -> int:
+        """Number of image channels."""
+        return self.denoiser.channels
 
-    def to(self, device: torch.device | str) -> CounterfactualPipeline:
+    @property
+    def size(self) -> int | None:
+        """Height and width of the training images; None if the network does not say."""
+        return self.denoiser.size
+
+    def parse_setting(self, text: str) -> Guidance:
+        """Read a guidance."""
+        return Guidance.parse(text)
+
+    def rows(self, setting: Guidance, targets: Collection[str], sampling: SamplingConfig) -> int:
+        """Return the network rows of a guided step.
+
+        Args:
+            setting: The guidance.
+            targets: Attributes intervened on.
+            sampling: Solver, grid and steps.
+        """
+        schedule, groups = self.denoiser.schedule, setting.partition(self.graph, targets)
+        return setting.table(groups, sampling.times(schedule)[::-1], schedule).rows
+
+    def to(self, device: torch.device | str) -> Self:
         """Move the networks and prepare them again; the causal model stays on the CPU."""
-        self.denoiser.to(device)
-        if self.judge is not None:
-            self.judge.to(device)
+        super().to(device)
         if self.execution is not None:
             self._recorder = prepare_denoiser(self.denoiser, self.execution)
         return self
@@ -225,29 +241,6 @@ class CounterfactualPipeline:
         chosen = sampling_of(sampling, deprecated, self.default_sampling(keep))
         times = chosen.times(self.denoiser.schedule)
         return self._abduct(x, table, keys, times, chosen.solver, keep, batch_size, on_step)
-
-    def act(
-        self,
-        attributes: Mapping[str, ArrayLike],
-        do: Mapping[str, Intervention],
-        *,
-        seed: int = 0,
-        keys: Keys | None = None,
-    ) -> Action:
-        """Turn an intervention into counterfactual attributes (Algorithm 2).
-
-        Args:
-            attributes: Factual attributes.
-            do: Intervention, as in :meth:`counterfactual`.
-            seed: Seed for sampling discrete exogenous noise.
-            keys: Name or number of each image, combined with the seed; its position by default.
-                With ``abduction.keys``, answers are those of :meth:`counterfactual`.
-        """
-        check_is("do", do, Mapping, "a mapping from names to values")
-        table = self.space.parse(attributes)
-        downstream = self.graph.affected(do) - set(do)
-        noise = self.scm.abduct(table, downstream, seed=seed, keys=keys)
-        return Action(self.scm.act(table, do, noise), tuple(do), seed)
 
     def predict(
         self,

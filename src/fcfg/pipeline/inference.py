@@ -14,8 +14,9 @@ from fcfg.causal.graph import Partition
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import ConditionalPredictor, Images
 from fcfg.guidance import Guidance, WeightTable
+from fcfg.model import Action
 from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
-from fcfg.pipeline.records import Abduction, Action
+from fcfg.pipeline.records import Abduction
 from fcfg.sampling import (
     AbstractSolver,
     Anchor,

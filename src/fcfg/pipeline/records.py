@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,7 @@ from fcfg.causal.attributes import Table
 from fcfg.causal.graph import Partition
 from fcfg.causal.scm import Keys
 from fcfg.guidance import Guidance
+from fcfg.model import AbstractCounterfactual, Action
 from fcfg.sampling import AbstractSolver, Anchor, Path, Trajectory
 from fcfg.support.errors import InputError
 
@@ -77,16 +78,7 @@ class Abduction:
 
 
 @dataclass(frozen=True, eq=False)
-class Action:
-    """Attributes under an intervention."""
-
-    attributes: Table = field(repr=False)  #: counterfactual
-    targets: tuple[str, ...]  #: the attributes intervened on
-    seed: int  #: for sampling discrete exogenous noise
-
-
-@dataclass(frozen=True, eq=False)
-class Counterfactual:
+class Counterfactual(AbstractCounterfactual):
     """Counterfactual images, with everything they were computed from."""
 
     trajectory: Trajectory  #: at time 0, unclamped, on the CPU
@@ -103,12 +95,6 @@ class Counterfactual:
         return self.trajectory.x.clamp(-1, 1)
 
     @property
-    def attributes(self) -> Table:
-        """Counterfactual attributes."""
-        return self.action.attributes
-
-    @property
-    def evaluations(self) -> int | float:
-        """Network rows per image, abduction included; the mean where images differ."""
-        spent = self.trajectory.spent
-        return spent[0] if len(set(spent)) == 1 else sum(spent) / len(spent)
+    def spent(self) -> Sequence[int]:
+        """Network rows of each image, abduction included."""
+        return self.trajectory.spent

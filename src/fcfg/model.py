@@ -1,0 +1,237 @@
+"""What a model that answers what-ifs offers, whatever its images are made by.
+
+Abduction infers what an image has beside its attributes, action turns an intervention into
+counterfactual attributes, prediction makes the image. Evaluation knows a model by this contract
+only; the diffusion pipeline and the hierarchical VAE are two such models.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+
+import torch
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from fcfg.causal.attributes import AttributeSpace, Table
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.intervention import Intervention
+from fcfg.causal.scm import Keys, StructuralCausalModel
+from fcfg.sampling import OnStep, SamplingConfig
+from fcfg.support.errors import check_is
+from fcfg.support.images import ImagesLike
+
+
+@dataclass(frozen=True, eq=False)
+class Action:
+    """Attributes under an intervention."""
+
+    attributes: Table = field(repr=False)  #: counterfactual
+    targets: tuple[str, ...]  #: the attributes intervened on
+    seed: int  #: for sampling discrete exogenous noise
+
+
+class AbstractCounterfactual(ABC):
+    """Counterfactual images, with what they were computed from."""
+
+    action: Action
+
+    @property
+    @abstractmethod
+    def images(self) -> Float[Tensor, "batch channel height width"]:
+        """Counterfactual images, clamped to [-1, 1]."""
+
+    @property
+    @abstractmethod
+    def spent(self) -> Sequence[int]:
+        """Network rows of each image, abduction included."""
+
+    @property
+    def attributes(self) -> Table:
+        """Counterfactual attributes."""
+        return self.action.attributes
+
+    @property
+    def evaluations(self) -> int | float:
+        """Network rows per image, abduction included; the mean where images differ."""
+        spent = self.spent
+        return spent[0] if len(set(spent)) == 1 else sum(spent) / len(spent)
+
+
+AbductionT = TypeVar("AbductionT")
+SettingT = TypeVar("SettingT")
+AnswerT = TypeVar("AnswerT", bound=AbstractCounterfactual)
+
+
+class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
+    """A model of images and their attributes that answers what-ifs.
+
+    A *setting* is what a user chooses about an answer: a guidance, or a temperature. Its text form
+    names it in result files and on the command line; :meth:`parse_setting` reads it, and ``repr``
+    writes it.
+
+    Args:
+        scm: Attribute model.
+        judge: Classifier that reads attributes from images.
+        provenance: JSON values that describe how the model was made.
+    """
+
+    kind: ClassVar[str]  #: name of the kind of model, in files and reports
+
+    def __init__(
+        self,
+        scm: StructuralCausalModel,
+        *,
+        judge: nn.Module | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_is("model, scm", scm, StructuralCausalModel, "a fcfg.StructuralCausalModel")
+        self.scm = scm
+        self.judge = judge
+        self.provenance = dict(provenance or {})
+        self.folder: Path | None = None  #: folder that :func:`fcfg.load` read
+
+    @property
+    @abstractmethod
+    def image_model(self) -> nn.Module:
+        """Everything that is trained to make images."""
+
+    @property
+    @abstractmethod
+    def channels(self) -> int:
+        """Number of image channels."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int | None:
+        """Height and width of the training images; None if the model does not know it."""
+
+    @abstractmethod
+    def parse_setting(self, text: str) -> SettingT:
+        """Read the text form of a setting; refuse one that this model does not have."""
+
+    @abstractmethod
+    def rows(self, setting: SettingT, targets: Collection[str], sampling: SamplingConfig) -> int:
+        """Return the network rows of one image in one call of a prediction.
+
+        Args:
+            setting: The setting.
+            targets: Attributes intervened on.
+            sampling: Solver, grid and steps; of no effect where nothing is sampled.
+        """
+
+    @abstractmethod
+    def abduct(
+        self,
+        images: ImagesLike,
+        attributes: Mapping[str, ArrayLike],
+        *,
+        keys: Keys | None = None,
+        any_size: bool = False,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+    ) -> AbductionT:
+        """Infer what images have beside their attributes.
+
+        Args:
+            images: Float tensor or array in [-1, 1], (batch, channel, height, width), or PIL
+                pictures.
+            attributes: Column of factual values for every attribute.
+            keys: Name or number of each image, from which its random numbers follow; by default a
+                digest of its pixels.
+            any_size: Whether to accept images of another size than the model was trained at.
+            batch_size: Largest number of network rows per call; bounds the memory.
+            on_step: Callback invoked after every step, with the share that is done.
+        """
+
+    @abstractmethod
+    def predict(
+        self,
+        abduction: AbductionT,
+        action: Action,
+        setting: SettingT | None = None,
+        /,
+        *,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+    ) -> AnswerT:
+        """Make images of an abduction under counterfactual attributes.
+
+        Args:
+            abduction: Result of :meth:`abduct`, which can be reused for every question.
+            action: Result of :meth:`act`.
+            setting: The setting; by default that of the model.
+            batch_size: Largest number of network rows per call.
+            on_step: Callback invoked after every step.
+        """
+
+    @abstractmethod
+    def reverse(
+        self, pair: AnswerT, *, batch_size: int = 256, on_step: OnStep | None = None
+    ) -> AnswerT:
+        """Go back to the factual attributes, from the clamped images, with the same setting.
+
+        Args:
+            pair: Result of :meth:`predict`.
+            batch_size: Largest number of network rows per call.
+            on_step: Callback invoked after every step.
+        """
+
+    @property
+    def space(self) -> AttributeSpace:
+        """The attributes."""
+        return self.scm.space
+
+    @property
+    def graph(self) -> CausalGraph:
+        """The causal graph of the attributes."""
+        return self.scm.graph
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the image model."""
+        return next(self.image_model.parameters()).device
+
+    @property
+    def parameters(self) -> int:
+        """Number of trained parameters of the image model."""
+        return sum(parameter.numel() for parameter in self.image_model.parameters())
+
+    def to(self, device: torch.device | str) -> Self:
+        """Move the networks; the causal model stays on the CPU."""
+        self.image_model.to(device)
+        if self.judge is not None:
+            self.judge.to(device)
+        return self
+
+    def act(
+        self,
+        attributes: Mapping[str, ArrayLike],
+        do: Mapping[str, Intervention],
+        *,
+        seed: int = 0,
+        keys: Keys | None = None,
+    ) -> Action:
+        """Turn an intervention into counterfactual attributes (Algorithm 2).
+
+        Args:
+            attributes: Factual attributes.
+            do: For every target a value, a column, a function of the factual column, or a string
+                such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
+            seed: Seed for sampling discrete exogenous noise.
+            keys: Name or number of each image, combined with the seed; its position by default.
+                With ``abduction.keys``, answers are those of ``counterfactual``.
+        """
+        check_is("do", do, Mapping, "a mapping from names to values")
+        table = self.space.parse(attributes)
+        downstream = self.graph.affected(do) - set(do)
+        noise = self.scm.abduct(table, downstream, seed=seed, keys=keys)
+        return Action(self.scm.act(table, do, noise), tuple(do), seed)
+
+
+AnyModel: TypeAlias = CounterfactualModel[Any, Any, Any]
