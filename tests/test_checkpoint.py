@@ -298,11 +298,11 @@ def test_an_edited_config_is_noticed_unless_it_says_that_it_was(
 
 def test_a_valid_safetensors_file_under_the_right_name_must_still_fit(pipeline, tmp_path) -> None:
     """Even where name and content agree, garbage is refused."""
-    from fcfg.pipeline import checkpoint
+    from fcfg.pipeline.weight_files import digest
 
     save(pipeline, tmp_path)
     data = b"\x08\0\0\0\0\0\0\0not json"
-    name = f"embedder-{checkpoint._digest(data)}.safetensors"
+    name = f"embedder-{digest(data)}.safetensors"
     (tmp_path / name).write_bytes(data)
     files = json.loads((tmp_path / "config.json").read_text())["files"]
     edit(tmp_path, files=files | {"embedder": name})

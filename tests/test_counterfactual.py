@@ -665,7 +665,7 @@ def test_an_abduction_of_another_model_is_refused(tiny) -> None:
 def test_parts_in_the_wrong_place_are_refused(tiny) -> None:
     with refused("pipeline, denoiser", "a fcfg.Denoiser"):
         CounterfactualPipeline(tiny.scm, tiny.denoiser)
-    with refused("pipeline, scm", "a fcfg.StructuralCausalModel"):
+    with refused("model, scm", "a fcfg.StructuralCausalModel"):
         CounterfactualPipeline(tiny.denoiser, tiny.denoiser)
 
 

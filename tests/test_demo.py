@@ -116,7 +116,7 @@ def test_the_demo_fits_into_its_time() -> None:
     """Network rows, at some 40 a second on two slow cores; and drawings enough to see by."""
     demo = find_experiment("portraits/demo")
     pipeline = load("portraits")
-    costs = Costs(demo, pipeline.graph, pipeline.denoiser.schedule)
+    costs = Costs(demo, pipeline)
     each = 1 + sum(costs.total(*question) for question in demo.questions)
     assert each * demo.images * demo.steps <= 4_000
     assert demo.images >= 16

@@ -250,7 +250,7 @@ class Own(nn.Module):
 def test_a_model_without_a_size_is_refused(pipeline, faces, tmp_path: Path) -> None:
     denoiser = Denoiser(Own(), AttributeEmbedder(SPACE, 8), NoiseSchedule(), channels=3)
     own = CounterfactualPipeline(denoiser, pipeline.scm)
-    with refused("model", "a fcfg.UNet", "Own for 3 channels"):
+    with refused("model", "whose size is known", "an unknown size, 3 channels"):
         ask(own, faces, tmp_path / "out")
 
 

@@ -195,7 +195,7 @@ def test_costs_and_progress_count_the_cycles(
     pipeline: CounterfactualPipeline, tmp_path: Path
 ) -> None:
     experiment = asked(cycles=4, do=("smiling",), guidance=(CFG,), images=2)
-    costs = Costs(experiment, pipeline.graph, pipeline.denoiser.schedule)
+    costs = Costs(experiment, pipeline)
     assert costs.total("", "none") == 1 + 3 * 2
     assert costs.total("", CFG) == 2 + 3 * 3
     shares: list[float] = []

@@ -22,7 +22,7 @@ from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
-from fcfg.sampling import OnStep, SamplingConfig
+from fcfg.sampling import OnStep, SamplingConfig, SamplingLike
 from fcfg.support.errors import check_is
 from fcfg.support.images import ImagesLike
 
@@ -66,6 +66,29 @@ class AbstractCounterfactual(ABC):
 AbductionT = TypeVar("AbductionT")
 SettingT = TypeVar("SettingT")
 AnswerT = TypeVar("AnswerT", bound=AbstractCounterfactual)
+
+
+@dataclass(frozen=True, eq=False)
+class Method(Generic[SettingT]):
+    """How a model answers a question, with all defaults filled in."""
+
+    setting: SettingT
+    rows: int  #: network rows of one image in one call of a prediction
+    sampling: SamplingConfig | None = None  #: solver, grid and steps, if images are sampled
+    groups: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
+    """Groups of attributes with a weight of their own, if there are any."""
+    abduction: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further arguments that :meth:`CounterfactualModel.abduct` needs for such answers."""
+
+    def __str__(self) -> str:
+        parts = (self.setting, self.sampling)
+        return ", ".join(str(part) for part in parts if part is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the method as JSON values."""
+        sampling = {} if self.sampling is None else self.sampling.to_json()
+        groups = {group: sorted(names) for group, names in self.groups.items()}
+        return {"guidance": repr(self.setting), "groups": groups, **sampling}
 
 
 class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
@@ -116,13 +139,50 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         """Read the text form of a setting; refuse one that this model does not have."""
 
     @abstractmethod
-    def rows(self, setting: SettingT, targets: Collection[str], sampling: SamplingConfig) -> int:
-        """Return the network rows of one image in one call of a prediction.
+    def method(
+        self,
+        targets: Collection[str],
+        setting: SettingT | None = None,
+        *,
+        anchor: bool | None = None,
+        sampling: SamplingLike = "default",
+    ) -> Method[SettingT]:
+        """Return how a question is answered; defaults are those of the model.
 
         Args:
-            setting: The setting.
             targets: Attributes intervened on.
+            setting: The setting, if given.
+            anchor: Whether to anchor, where the model can; by default as the setting says.
             sampling: Solver, grid and steps; of no effect where nothing is sampled.
+        """
+
+    @abstractmethod
+    def counterfactual(
+        self,
+        images: ImagesLike,
+        attributes: Mapping[str, ArrayLike],
+        do: Mapping[str, Intervention],
+        *,
+        seed: int = 0,
+        keys: Keys | None = None,
+        any_size: bool = False,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+        **options: Any,
+    ) -> AnswerT:
+        """What would these images look like had the attributes been different?
+
+        Args:
+            images: Images, as in :meth:`abduct`.
+            attributes: Column of factual values for every attribute.
+            do: Intervention, as in :meth:`act`.
+            seed: Seed for sampling discrete exogenous noise.
+            keys: Name or number of each image; a digest of its pixels by default.
+            any_size: Whether to accept images of another size than the model was trained at.
+            batch_size: Largest number of network rows per call.
+            on_step: Callback invoked after every step.
+            **options: How to answer: ``guidance`` and ``sampling`` of a diffusion pipeline, the
+                ``setting`` of another model.
         """
 
     @abstractmethod
@@ -135,6 +195,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         any_size: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        **options: Any,
     ) -> AbductionT:
         """Infer what images have beside their attributes.
 
@@ -147,6 +208,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
             any_size: Whether to accept images of another size than the model was trained at.
             batch_size: Largest number of network rows per call; bounds the memory.
             on_step: Callback invoked after every step, with the share that is done.
+            **options: What some kinds of answers need, see :attr:`Method.abduction`.
         """
 
     @abstractmethod
@@ -207,6 +269,24 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         self.image_model.to(device)
         if self.judge is not None:
             self.judge.to(device)
+        return self
+
+    def prepare(
+        self,
+        precision: str = "auto",
+        *,
+        compile: bool = False,
+        batch_size: int = 256,
+        cuda_graphs: bool = True,
+    ) -> Self:
+        """Choose how the network computes, where the model offers a choice.
+
+        Args:
+            precision: 'float32', 'tf32', 'bf16' or 'auto'.
+            compile: Whether to compile the network.
+            batch_size: Largest compiled batch.
+            cuda_graphs: Whether to replay steps as CUDA graphs.
+        """
         return self
 
     def act(

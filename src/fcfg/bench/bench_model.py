@@ -19,7 +19,7 @@ from fcfg.causal.scm import StructuralCausalModel
 from fcfg.datasets import portraits
 from fcfg.diffusion.networks import UNet, UNetConfig
 from fcfg.guidance import Guidance
-from fcfg.pipeline.checkpoint import load
+from fcfg.pipeline.checkpoint import load_pipeline
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.defaults import PAPER_GUIDANCE
 from fcfg.support.errors import check_among
@@ -43,7 +43,7 @@ class BenchModel:
             name: Name of a shipped model, or a folder.
             device: Device to measure on.
         """
-        return cls(Path(name).name, load(name), device)
+        return cls(Path(name).name, load_pipeline(name, "fcfg bench"), device)
 
     @classmethod
     def from_preset(cls, name: str, device: torch.device) -> BenchModel:

@@ -86,7 +86,7 @@ def calibrate(
     from fcfg.cli.progress import ProgressReporter, share_bar
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
-    from fcfg.pipeline.checkpoint import load, shipped
+    from fcfg.pipeline.checkpoint import load_pipeline, shipped
     from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
     from fcfg.sampling import ANCHORED, as_sampling
     from fcfg.support.outputs import make_folder
@@ -96,7 +96,7 @@ def calibrate(
     chosen = as_sampling(sampling, ANCHORED if rule.anchor else None)
     target = chosen_device(device)
     grid = _numbers(weights) if weights else WEIGHTS
-    pipeline = load(model).to(target).prepare(precision)
+    pipeline = load_pipeline(model, "fcfg calibrate").to(target).prepare(precision)
     judge_of(pipeline)  # refuses a model without a judge before images are read
     assert pipeline.folder is not None
     folder = out or (Path("runs/calibrate") / model if model in shipped() else pipeline.folder)
@@ -110,7 +110,7 @@ def calibrate(
             on_progress=reporter.progress,
         )
     height, width = found.images.shape[-2:]
-    rows = chosen_rows(batch_size, pipeline.denoiser, (height, width))
+    rows = chosen_rows(batch_size, pipeline, (height, width))
     print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
     try:
         with share_bar() as on_progress:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fcfg.support.errors import InputError, check_among, check_integer
 
 if TYPE_CHECKING:
-    from fcfg.diffusion.denoiser import Denoiser
+    from fcfg.model import AnyModel
 
 AUTO = "auto"
 
@@ -47,17 +47,19 @@ def chosen_shard(text: str) -> tuple[int, int]:
     raise InputError("--shard", expected="I/N, such as 0/4", got=repr(text), do="count from 0")
 
 
-def chosen_rows(text: str, denoiser: Denoiser, size: tuple[int, int]) -> int:
+def chosen_rows(text: str, model: AnyModel, size: tuple[int, int]) -> int:
     """Return the largest number of network rows per call.
 
     Args:
-        text: A number, or 'auto'.
-        denoiser: Denoiser on its device, in its precision, not compiled yet.
+        text: A number, or 'auto': what fits the memory, and 256 where that is not known.
+        model: Model on its device, in its precision, not compiled yet.
         size: Height and width of the images.
     """
+    from fcfg.pipeline.counterfactual import CounterfactualPipeline
     from fcfg.pipeline.runtime import fitting_rows
 
     if text == AUTO:
-        return fitting_rows(denoiser, size)
+        known = isinstance(model, CounterfactualPipeline)
+        return fitting_rows(model.denoiser, size) if known else 256
     number = int(text) if text.isdecimal() else text
     return check_integer("--batch-size", number, 1, 10**9, do="or 'auto', as much as fits")

@@ -49,13 +49,13 @@ def demo(
     from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
     from fcfg.evaluation.provenance import collect_provenance
     from fcfg.evaluation.summary import summarise
-    from fcfg.pipeline.checkpoint import load
+    from fcfg.pipeline.checkpoint import load_pipeline
     from fcfg.reports import reading, write_report
     from fcfg.reports.verdict import failures
 
     target = chosen_device(device)
     experiment = find_experiment(f"{_MODEL}/core" if full else f"{_MODEL}/demo")
-    pipeline = load(_MODEL).to(target).prepare()
+    pipeline = load_pipeline(_MODEL, "fcfg demo").to(target).prepare()
     evaluation = Evaluation(
         pipeline,
         experiment,

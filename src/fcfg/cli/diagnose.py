@@ -58,14 +58,14 @@ def diagnose(
     from fcfg.evaluation.experiment import Experiment
     from fcfg.evaluation.provenance import collect_provenance
     from fcfg.evaluation.subset import choose_subset
-    from fcfg.pipeline.checkpoint import load
+    from fcfg.pipeline.checkpoint import load_pipeline
     from fcfg.support.config_errors import validate
     from fcfg.support.hashing import digest_of
     from fcfg.support.outputs import Outputs
 
     target, name = chosen_device(device), Path(model).resolve().name
     # In float32, because small differences of predictions are measured.
-    pipeline = load(model).to(target).prepare("float32")
+    pipeline = load_pipeline(model, "fcfg diagnose").to(target).prepare("float32")
     asked = {"name": "diagnose", "do": pipeline.space.names[:1], "guidance": ()}
     asked |= {"images": images, "seed": seed, "balance": ()}  # as frequent as in the data
     experiment = validate(Experiment, asked, "diagnose")
@@ -81,7 +81,7 @@ def diagnose(
             noised=noised,
             threshold=threshold,
             seed=seed,
-            batch_size=chosen_rows(batch_size, pipeline.denoiser, (height, width)),
+            batch_size=chosen_rows(batch_size, pipeline, (height, width)),
             on_progress=on_progress,
         )
     about = {"model": f"{name}, digest {digest}", "data": subset.about}

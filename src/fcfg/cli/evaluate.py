@@ -176,7 +176,7 @@ def evaluate(
             target, execution.on(target).precision, compiled=compile, commit=commit
         ),
         shard=part,
-        batch_size=chosen_rows(batch_size, pipeline.denoiser, (height, width)),
+        batch_size=chosen_rows(batch_size, pipeline, (height, width)),
         cache=cache,
     )
     evaluation.is_finished()  # refuses a folder with another run before anything is printed

@@ -120,22 +120,21 @@ def generate(
     from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
     from fcfg.cli.progress import share_bar
     from fcfg.generation import Request, finished_before, model_pixels, parse_do, prepare, run
-    from fcfg.guidance import Guidance
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.sampling import SamplingParts, combine_sampling
 
     part = chosen_shard(shard)
     prints = bool(shard) or part[0] == 0  # of several processes on one terminal, one prints
-    rule = None if guidance is None else Guidance.parse(guidance)
     target = chosen_device(device)
     parts: SamplingParts = {"quality": quality, "solver": solver, "grid": grid, "steps": steps}
     asked = combine_sampling(sampling, **parts)
     check_among("precision", precision, PRECISIONS)
     pipeline = load(model).to(target).prepare(precision)
     targets = parse_do(do, pipeline.space)
-    rule = pipeline.choose_guidance(targets, rule, anchor=anchor, sampling=asked)
-    default = pipeline.default_sampling(rule.anchor)
+    rule = None if guidance is None else pipeline.parse_setting(guidance)
+    rule = pipeline.method(targets, rule, anchor=anchor, sampling=asked).setting
+    default = pipeline.method(targets, rule).sampling
     size = model_pixels(pipeline).size
     request = Request(
         images,
@@ -147,7 +146,7 @@ def generate(
         out=out,
         reverse=reverse,
         trust=trust,
-        batch_size=chosen_rows(batch_size, pipeline.denoiser, (size, size)),
+        batch_size=chosen_rows(batch_size, pipeline, (size, size)),
         overwrite=overwrite,
         model=model,
         shard=part,
@@ -174,7 +173,7 @@ def _announce(prepared: PreparedRequest, device: str, finished: int) -> None:
     count, parts = len(prepared.pictures), prepared.request.shard[1]
     share = "" if parts == 1 else f" in {parts} parts"
     pictures = f"{count} {'picture' if count == 1 else 'pictures'}{share}"
-    print(f"{pictures}, {prepared.guidance}, {prepared.sampling}, on {device}")
+    print(f"{pictures}, {prepared.method}, on {device}")
     notes = Counter(note for picture in prepared.pictures for note in picture.notes)
     for note, times in notes.items():
         print(f"  {times} of {count}: {note}")
@@ -218,12 +217,15 @@ def _show(results: Sequence[Result], prepared: PreparedRequest) -> None:
 
 def _show_doubts(results: Sequence[Result], prepared: PreparedRequest) -> None:
     """Print in one line which answers not to trust, and why."""
-    thresholds, trust = prepared.pipeline.thresholds, prepared.request.trust
+    thresholds, trust = prepared.thresholds, prepared.request.trust
+    method = prepared.method
     if not trust:
         pass
     elif thresholds is None:
         print("Only gross errors are noticed: 'fcfg calibrate' makes thresholds of trust.")
-    elif not thresholds.knows_way_back(prepared.guidance, prepared.sampling):
+    elif method.sampling is None:
+        pass
+    elif not thresholds.knows_way_back(method.setting, method.sampling):
         print("The way back is not checked: its thresholds are of other guidance or sampling.")
     doubted = [
         f"{Path(result.file).name} ({'; '.join(result.reasons)})"

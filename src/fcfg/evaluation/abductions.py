@@ -7,7 +7,9 @@ its attributes, the solver and the grid of times. The folder can be deleted at a
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +19,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from fcfg.causal.attributes import Table
+from fcfg.model import AnyModel
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction
 from fcfg.sampling import OnStep, SamplingConfig, Trajectory
@@ -25,6 +28,41 @@ from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import hex_digest
 from fcfg.support.images import image_keys
+
+
+class Abduct(Protocol):
+    """Infers what images have beside their attributes."""
+
+    def __call__(
+        self,
+        images: Float[Tensor, "image channel height width"],
+        attributes: Table,
+        on_step: OnStep | None = None,
+    ) -> Any:
+        """Return the abduction of images."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class DirectAbduction:
+    """Abducts images with a model whose abductions are too cheap to keep.
+
+    Args:
+        model: The model.
+        batch_size: Largest number of network rows per call.
+    """
+
+    model: AnyModel
+    batch_size: int
+
+    def __call__(
+        self,
+        images: Float[Tensor, "image channel height width"],
+        attributes: Table,
+        on_step: OnStep | None = None,
+    ) -> Any:
+        """Return the abduction of images."""
+        return self.model.abduct(images, attributes, batch_size=self.batch_size, on_step=on_step)
 
 
 class AbductionCache:

@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from fcfg.datasets import portraits
-from fcfg.evaluation.abductions import AbductionCache
+from fcfg.evaluation.abductions import Abduct, AbductionCache, DirectAbduction
 from fcfg.evaluation.experiment import Costs, Experiment, targets_of
 from fcfg.evaluation.measurements import (
     THRESHOLD,
@@ -35,11 +36,9 @@ from fcfg.evaluation.result_files import Result, ResultFile
 from fcfg.evaluation.result_schema import JSON, SCHEMA
 from fcfg.evaluation.run_folder import RunFolder
 from fcfg.evaluation.subset import Block, Subset, draw_targets
-from fcfg.guidance import Guidance
 from fcfg.metrics import image_mae
-from fcfg.model import Action
+from fcfg.model import Action, AnyModel
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Abduction
 from fcfg.sampling import OnStep
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.hashing import digest_of
@@ -64,7 +63,7 @@ class Evaluation:
         out: Folder of the run.
     """
 
-    pipeline: CounterfactualPipeline
+    pipeline: AnyModel
     experiment: Experiment
     subset: Subset
     evaluators: Evaluators
@@ -87,16 +86,18 @@ class Evaluation:
     @cached_property
     def costs(self) -> Costs:
         """Network rows of every question."""
-        return Costs(self.experiment, self.pipeline.graph, self.pipeline.denoiser.schedule)
+        return Costs(self.experiment, self.pipeline)
 
     @cached_property
     def digest(self) -> str:
         """Digest of the model."""
-        return digest_of(self.pipeline.denoiser, self.pipeline.scm)
+        return digest_of(self.pipeline.image_model, self.pipeline.scm)
 
     @cached_property
-    def abductions(self) -> AbductionCache:
-        """The noise behind images, inferred or from the cache."""
+    def abductions(self) -> Abduct:
+        """What images have beside their attributes: noise from the cache, or inferred."""
+        if not isinstance(self.pipeline, CounterfactualPipeline):
+            return DirectAbduction(self.pipeline, self.batch_size)
         return AbductionCache(
             self.pipeline,
             f"{self.digest} {(self.provenance or {}).get('environment')}",
@@ -119,7 +120,7 @@ class Evaluation:
     @property
     def block_size(self) -> int:
         """Images that are finished together in a new run; blocks have about equal size."""
-        limit = self.block or _BLOCK.get(self.pipeline.denoiser.device.type, 32)
+        limit = self.block or _BLOCK.get(self.pipeline.device.type, 32)
         count = len(self.rows)
         return math.ceil(count / math.ceil(count / limit))
 
@@ -134,9 +135,10 @@ class Evaluation:
             "title": experiment.title,
             "model": {
                 "name": self.model,
+                "kind": pipeline.kind,
                 "digest": self.digest,
                 "provenance": without_folders(pipeline.provenance),
-                "parameters": sum(p.numel() for p in pipeline.denoiser.parameters()),
+                "parameters": pipeline.parameters,
             },
             "data": self.subset.about,
             "images": list(self.subset.names),
@@ -306,11 +308,11 @@ class _Runner:
         yield lambda step: (ascending if step.ascending else descending)(step)
         self.progress.advance(up + down)
 
-    def _abduct(self, block: Block) -> Abduction:
+    def _abduct(self, block: Block) -> Any:
         with self._phase(block, up=1) as on_step:
             return self.evaluation.abductions(block.images, block.attributes, on_step)
 
-    def _answer(self, question: tuple[str, str], block: Block, abduction: Abduction) -> Answer:
+    def _answer(self, question: tuple[str, str], block: Block, abduction: Any) -> Answer:
         do, guidance = question
         action, _ = self._intervention(do)
         attributes = {name: column[block.rows] for name, column in action.attributes.items()}
@@ -323,7 +325,7 @@ class _Runner:
                 pair = self.pipeline.predict(
                     abduction,
                     action,
-                    Guidance.parse(guidance),
+                    self.pipeline.parse_setting(guidance),
                     batch_size=batch_size,
                     on_step=on_step,
                 )

@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fcfg.causal.graph import CausalGraph
-from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.guidance import Guidance
+from fcfg.model import AnyModel
 from fcfg.sampling import GRIDS, PRESETS, SamplingConfig, as_sampling, as_solver
 from fcfg.support.errors import InputError, check_among
 from fcfg.support.hashing import LARGEST_SEED
@@ -143,19 +142,21 @@ class Experiment(BaseModel):
 
 
 class Costs:
-    """Network rows that the questions of an experiment take, for one image and one step."""
+    """Network rows that the questions of an experiment take, for one image and one step.
 
-    def __init__(
-        self, experiment: Experiment, graph: CausalGraph, schedule: NoiseSchedule
-    ) -> None:
-        self._returns, self._graph, self._schedule = experiment.returns, graph, schedule
-        self._times = experiment.sampling.times(schedule)[::-1]
+    Args:
+        experiment: The questions.
+        model: The model that answers them.
+    """
+
+    def __init__(self, experiment: Experiment, model: AnyModel) -> None:
+        self._returns, self._sampling = experiment.returns, experiment.sampling
+        self._model = model
 
     def rows(self, do: str, guidance: str) -> int:
-        """Return the rows of a guided step."""
-        rule = Guidance.parse(guidance)
-        groups = rule.partition(self._graph, targets_of(do))
-        return rule.table(groups, self._times, self._schedule).rows
+        """Return the rows of a step of a prediction."""
+        setting = self._model.parse_setting(guidance)
+        return self._model.method(targets_of(do), setting, sampling=self._sampling).rows
 
     def total(self, do: str, guidance: str) -> int:
         """Return the rows of a prediction, and of its reversal or its further cycles."""

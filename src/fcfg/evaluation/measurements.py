@@ -34,8 +34,7 @@ from fcfg.metrics import (
     image_mae,
 )
 from fcfg.metrics.lpips import SMALLEST
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Counterfactual
+from fcfg.model import AbstractCounterfactual, AnyModel
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import digest_of
 
@@ -114,7 +113,7 @@ class Evaluators:
         return features
 
 
-def judge_of(pipeline: CounterfactualPipeline) -> AttributeJudge:
+def judge_of(pipeline: AnyModel) -> AttributeJudge:
     """Return the judge of a pipeline; refuse a pipeline without one."""
     if isinstance(pipeline.judge, AttributeJudge):
         return pipeline.judge
@@ -127,7 +126,7 @@ def judge_of(pipeline: CounterfactualPipeline) -> AttributeJudge:
 
 
 def find_evaluators(
-    pipeline: CounterfactualPipeline,
+    pipeline: AnyModel,
     lpips: Path | None = None,
     inception: Path | None = None,
     *,
@@ -143,7 +142,7 @@ def find_evaluators(
         fid: Whether to measure FID.
         size: Height or width of the images, the smaller one; LPIPS needs some pixels.
     """
-    judge, device = judge_of(pipeline), pipeline.denoiser.device
+    judge, device = judge_of(pipeline), pipeline.device
     least = f"it takes images of at least {SMALLEST} by {SMALLEST} pixels"
     too_small = size is not None and size < SMALLEST
     perceptual = _TooSmall("LPIPS", least) if too_small else find_lpips(lpips)
@@ -169,7 +168,7 @@ class Truth:
 class Answer:
     """The counterfactuals of a block of images."""
 
-    counterfactual: Counterfactual
+    counterfactual: AbstractCounterfactual
     images: Float[Tensor, "image channel height width"]
     reversed_images: Float[Tensor, "image channel height width"] | None
     """After the reversal or, for the null intervention, after the last of several cycles."""
@@ -227,7 +226,7 @@ def row_entries(
         evaluators.distances(answer.images, block.images),
         nothing if reversal is None else evaluators.distances(reversal, block.images),
         nothing if truth is None else _errors(truth, answer.images, block, space),
-        answer.counterfactual.trajectory.spent,
+        answer.counterfactual.spent,
         strict=True,
     )
     for name, target, scores, change, back_error, true_error, evaluations in columns:

@@ -21,7 +21,7 @@ from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.datasets.registry import DataConfig, load_data
 from fcfg.evaluation.experiment import Experiment
 from fcfg.evaluation.result_schema import JSON
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.model import AnyModel
 from fcfg.support.config_files import read_yaml
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.hashing import stream_seed
@@ -60,7 +60,7 @@ class Subset:
 
 
 def choose_subset(
-    pipeline: CounterfactualPipeline,
+    pipeline: AnyModel,
     experiment: Experiment,
     *,
     data: Path | None = None,
@@ -99,7 +99,7 @@ def choose_subset(
     )
 
 
-def find_data(pipeline: CounterfactualPipeline, data: Path | None = None) -> DataConfig:
+def find_data(pipeline: AnyModel, data: Path | None = None) -> DataConfig:
     """Return the data set that a model was trained on, and the folder it is in now.
 
     Args:
@@ -137,7 +137,7 @@ def find_data(pipeline: CounterfactualPipeline, data: Path | None = None) -> Dat
     return config
 
 
-def _folders(pipeline: CounterfactualPipeline, path: Path | None) -> dict[str, Path | None]:
+def _folders(pipeline: AnyModel, path: Path | None) -> dict[str, Path | None]:
     """Return the folders of data and cache, which the folder of the training names.
 
     Args:

@@ -27,8 +27,7 @@ from fcfg.datasets.pixels import (
     open_image,
     to_bytes,
 )
-from fcfg.diffusion.networks import UNet
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.model import AnyModel
 from fcfg.support.errors import InputError, check_among, quoted
 from fcfg.support.images import images_from_bytes
 
@@ -85,34 +84,34 @@ def find_pictures(arguments: Iterable[str | os.PathLike[str]]) -> list[Path]:
     return found
 
 
-def model_pixels(pipeline: CounterfactualPipeline) -> Pixels:
+def model_pixels(pipeline: AnyModel) -> Pixels:
     """Return how the pictures of a model were brought to one shape in its training.
 
     Size and channels are those of its network; how pictures became square, and the range of deep
     pixels, are in the provenance that ``fcfg train`` writes. Without one, the centre is cropped,
     and pixels of 16 bits have their full range.
     """
-    network, channels = pipeline.denoiser.network, pipeline.denoiser.channels
-    if not isinstance(network, UNet) or channels not in (1, 3):
+    size, channels = pipeline.size, pipeline.channels
+    if size is None or channels not in (1, 3):
         raise InputError(
             "model",
-            expected="a fcfg.UNet for grey or RGB pictures, whose size is known",
-            got=f"{type(network).__name__} for {channels} channels",
+            expected="a network for grey or RGB pictures, whose size is known",
+            got=f"{'an unknown size' if size is None else size}, {channels} channels",
             do="call pipeline.counterfactual with an array instead",
         )
     data = _training_data(pipeline)
     fit, intensity = data.get("fit", "crop"), data.get("intensity", "full")
     check_among("model, fit of its training data", fit, get_args(Fit))
     check_among("model, intensity of its training data", intensity, get_args(Intensity))
-    return Pixels(network.config.size, channels, intensity, fit)
+    return Pixels(size, channels, intensity, fit)
 
 
-def _training_data(pipeline: CounterfactualPipeline) -> Mapping[str, Any]:
+def _training_data(pipeline: AnyModel) -> Mapping[str, Any]:
     """Return the options of a model's training data, if its provenance has any."""
     return _mapping(_mapping(pipeline.provenance.get("training")).get("data"))
 
 
-def renamed_columns(pipeline: CounterfactualPipeline) -> Mapping[str, str]:
+def renamed_columns(pipeline: AnyModel) -> Mapping[str, str]:
     """Return the columns of the training table by attribute, where the names differ."""
     rename = _mapping(_training_data(pipeline).get("rename"))
     return {name: column for name, column in rename.items() if isinstance(column, str)}

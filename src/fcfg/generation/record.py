@@ -14,6 +14,7 @@ from typing import Any
 
 from fcfg.generation.request import PreparedRequest
 from fcfg.generation.results import Result, intervention_json, values_of
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.errors import InputError, quoted, short
 from fcfg.support.files import write_atomically
 from fcfg.support.images import image_keys
@@ -161,7 +162,7 @@ def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
 def _describe(prepared: PreparedRequest) -> dict[str, Any]:
     """Everything that a record says of a request, except its pictures."""
     pipeline, request = prepared.pipeline, prepared.request
-    device, execution = pipeline.denoiser.device, pipeline.execution
+    execution = pipeline.execution if isinstance(pipeline, CounterfactualPipeline) else None
     return {
         "fcfg": __version__,
         "model": request.model,
@@ -169,13 +170,11 @@ def _describe(prepared: PreparedRequest) -> dict[str, Any]:
         "digest": prepared.digest,
         "provenance": pipeline.provenance,
         "do": {name: intervention_json(value) for name, value in (request.do or {}).items()},
-        "guidance": repr(prepared.guidance),
-        "groups": {group: sorted(prepared.partition[group]) for group in prepared.partition},
-        **prepared.sampling.to_json(),
+        **prepared.method.to_json(),
         "seed": request.seed,
         "reverse": request.reverse,
-        "device": str(device),
-        "precision": None if execution is None else execution.on(device).precision,
+        "device": str(pipeline.device),
+        "precision": None if execution is None else execution.on(pipeline.device).precision,
         "compiled": execution is not None and execution.compile,
         "shard": list(request.shard),
     }
@@ -184,8 +183,8 @@ def _describe(prepared: PreparedRequest) -> dict[str, Any]:
 def _check_same_request(prepared: PreparedRequest, record: Mapping[str, Any]) -> None:
     now = json.loads(json.dumps(_describe(prepared), default=str))
     for key in _REQUEST:
-        if record.get(key) != now[key]:
-            raise _other_request(prepared, key, short(record.get(key)), short(now[key]))
+        if record.get(key) != now.get(key):
+            raise _other_request(prepared, key, short(record.get(key)), short(now.get(key)))
 
 
 def _check_same_picture(prepared: PreparedRequest, row: int, result: Result) -> None:

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.causal.graph import Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.generation.parsing import AUTO, Attributes, Factual
 from fcfg.generation.picture_files import Picture
-from fcfg.guidance import Guidance
 from fcfg.judge import Reading
-from fcfg.model import Action
+from fcfg.model import Action, AnyModel, Method
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.sampling import SamplingConfig, SamplingLike, as_sampling
+from fcfg.pipeline.thresholds import Thresholds
+from fcfg.sampling import SamplingLike
 from fcfg.support.hashing import digest_of
 from fcfg.support.shards import contiguous_rows
 
@@ -34,8 +34,8 @@ class Request:
     """'auto', the path of a CSV table, pairs such as ``smiling=0,male=1``, or columns."""
     do: Mapping[str, Intervention] | None = None
     """For every target a value, a column, or a function of the factual column."""
-    guidance: Guidance | None = None
-    """How strongly to push each group of attributes; by default that of the model."""
+    guidance: object = None
+    """Setting of the model, such as a :class:`fcfg.Guidance`; by default that of the model."""
     sampling: SamplingLike = "default"  #: solver, grid and steps, see :mod:`fcfg.sampling.config`
     anchor: bool | None = None  #: whether to anchor; by default as the guidance says
     seed: int = 0  #: for sampling discrete exogenous noise
@@ -55,16 +55,14 @@ class PreparedRequest:
     """A request whose files and attributes were read and checked."""
 
     request: Request
-    pipeline: CounterfactualPipeline
+    pipeline: AnyModel
     pictures: tuple[Picture, ...] = field(repr=False)
     names: tuple[str, ...] = field(repr=False)  #: of the outputs, one for each picture
     images: Float[Tensor, "batch channel height width"] = field(repr=False)
     factual: Factual
     reading: Reading | None  #: of the judge, if there is one
     action: Action  #: counterfactual attributes of all pictures
-    guidance: Guidance
-    partition: Partition
-    rows: int  #: network rows of a guided step for one image
+    method: Method[Any]  #: how they are answered
 
     @property
     def out(self) -> Path:
@@ -72,18 +70,18 @@ class PreparedRequest:
         return Path(self.request.out)
 
     @property
-    def sampling(self) -> SamplingConfig:
-        """Solver, grid and steps."""
-        default = self.pipeline.default_sampling(self.guidance.anchor)
-        return as_sampling(self.request.sampling, default)
+    def thresholds(self) -> Thresholds | None:
+        """The thresholds of trust, if the model has any."""
+        pipeline = self.pipeline
+        return pipeline.thresholds if isinstance(pipeline, CounterfactualPipeline) else None
 
     @property
     def limits(self) -> dict[str, float]:
         """The largest ordinary values of the signals of trust; empty for a model without any."""
-        thresholds = self.pipeline.thresholds
-        if thresholds is None:
+        thresholds, sampling = self.thresholds, self.method.sampling
+        if thresholds is None or sampling is None:
             return {}
-        return thresholds.limits_for(self.action.targets, self.guidance, self.sampling)
+        return thresholds.limits_for(self.action.targets, self.method.setting, sampling)
 
     @property
     def own_rows(self) -> range:
@@ -93,9 +91,9 @@ class PreparedRequest:
     @property
     def chunk(self) -> int:
         """Number of pictures that are finished together."""
-        return min(len(self.own_rows), self.request.batch_size // self.rows)
+        return min(len(self.own_rows), self.request.batch_size // self.method.rows)
 
     @cached_property
     def digest(self) -> str:
         """Digest of the model's weights."""
-        return digest_of(self.pipeline.denoiser, self.pipeline.scm)
+        return digest_of(self.pipeline.image_model, self.pipeline.scm)

@@ -38,13 +38,11 @@ from fcfg.generation.results import (
     value_text,
     values_of,
 )
-from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge, Reading
-from fcfg.model import Action
+from fcfg.model import AbstractCounterfactual, Action, AnyModel
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Counterfactual
-from fcfg.sampling import SamplingParts, StepRecord, as_sampling, sampling_of
-from fcfg.support.errors import InputError
+from fcfg.sampling import SamplingParts, StepRecord, sampling_of
+from fcfg.support.errors import InputError, check_batch_size
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.images import image_keys, to_pictures, to_png
 from fcfg.support.outputs import make_folder
@@ -57,11 +55,11 @@ OnProgress = Callable[[float], None]
 
 
 def generate(
-    pipeline: CounterfactualPipeline,
+    pipeline: AnyModel,
     files: Iterable[str | os.PathLike[str]],
     attributes: Attributes = AUTO,
     do: Mapping[str, Intervention] | None = None,
-    guidance: Guidance | None = None,
+    guidance: object = None,
     *,
     on_chunk: OnChunk | None = None,
     on_progress: OnProgress | None = None,
@@ -74,7 +72,7 @@ def generate(
         files: Pictures and folders of pictures.
         attributes: 'auto', a CSV table, pairs such as ``smiling=0,male=1``, or columns.
         do: For every target a value, a column, or a function of the factual column.
-        guidance: Rule, and weight for each group of attributes; by default that of the model.
+        guidance: Setting of the model, such as a :class:`fcfg.Guidance`; by default its own.
         on_chunk: Callback invoked with the results of the pictures that were just finished.
         on_progress: Callback invoked after every step with the share of the work that is done.
         **options: Other fields of :class:`~fcfg.generation.request.Request`, such as ``sampling``,
@@ -88,7 +86,7 @@ def generate(
     return run(prepare(pipeline, request), on_chunk=on_chunk, on_progress=on_progress)
 
 
-def prepare(pipeline: CounterfactualPipeline, request: Request) -> PreparedRequest:
+def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
     """Read and check a request without writing anything.
 
     Args:
@@ -100,14 +98,10 @@ def prepare(pipeline: CounterfactualPipeline, request: Request) -> PreparedReque
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
         )
-    guidance = pipeline.choose_guidance(
+    method = pipeline.method(
         do, request.guidance, anchor=request.anchor, sampling=request.sampling
     )
-    sampling = as_sampling(request.sampling, pipeline.default_sampling(guidance.anchor))
-    times = sampling.times(pipeline.denoiser.schedule)
-    partition = guidance.partition(pipeline.graph, do)
-    table = guidance.table(partition, times[::-1], pipeline.denoiser.schedule)
-    table.check_batch(request.batch_size)
+    check_batch_size(request.batch_size, method.rows)
     pixels = model_pixels(pipeline)
     paths = find_pictures(request.files)
     names = output_names(paths)
@@ -128,9 +122,7 @@ def prepare(pipeline: CounterfactualPipeline, request: Request) -> PreparedReque
         factual=factual,
         reading=reading,
         action=pipeline.act(factual.attributes, do, seed=request.seed, keys=image_keys(images)),
-        guidance=guidance,
-        partition=partition,
-        rows=table.rows,
+        method=method,
     )
     finished_before(prepared)  # refuses a folder that holds something else
     return prepared
@@ -157,8 +149,9 @@ def run(
         known = {row: result.doubted(prepared.limits) for row, result in known.items()}
         own, results = prepared.own_rows, dict(known)
         write_record(prepared, list(results.values()), size)
-        cost = (1 + prepared.rows) * (2 if prepared.request.reverse else 1)  # in network rows
-        cost += prepared.rows if prepared.request.trust else 0  # or less, if anchored
+        rows_each = prepared.method.rows
+        cost = (1 + rows_each) * (2 if prepared.request.reverse else 1)  # in network rows
+        cost += rows_each if prepared.request.trust else 0  # or less, if anchored
         progress = Progress(len(own) * cost, on_progress)
         for first in range(own.start, own.stop, size):
             rows = range(first, min(first + size, own.stop))
@@ -180,23 +173,21 @@ def _answer(
     """Work on some of the pictures together, and write the files of those that are new."""
     pipeline, request, action = prepared.pipeline, prepared.request, prepared.action
     count = rows.stop - rows.start
-    cost = count * prepared.rows
+    cost = count * prepared.method.rows
     with _pixel_range_is_known():
         abduction = pipeline.abduct(
             prepared.images[rows],
             {name: column[rows] for name, column in prepared.factual.attributes.items()},
-            sampling=prepared.sampling,
-            anchor=prepared.guidance.anchor,
             batch_size=request.batch_size,
             on_step=progress.phase(count),
+            **prepared.method.abduction,
         )
     progress.advance(count)
     attributes = {name: column[rows] for name, column in action.attributes.items()}
     pair = pipeline.predict(
         abduction,
         Action(attributes, action.targets, action.seed),
-        prepared.guidance,
-        partition=prepared.partition if prepared.guidance.factored else None,
+        prepared.method.setting,
         batch_size=request.batch_size,
         on_step=progress.phase(cost),
     )
@@ -211,7 +202,7 @@ def _answer(
         back = pipeline.reverse(pair, batch_size=request.batch_size, on_step=on_step)
         progress.advance(count + cost)
     signals = Signals({})
-    if request.trust:
+    if request.trust and isinstance(pipeline, CounterfactualPipeline):
         images, step = prepared.images[rows], progress.phase(cost)
         with _pixel_range_is_known():
             signals = measure_trust(
@@ -224,19 +215,19 @@ def _answer(
 def _write(
     prepared: PreparedRequest,
     rows: slice,
-    pair: Counterfactual,
-    back: Counterfactual | None,
+    pair: AbstractCounterfactual,
+    back: AbstractCounterfactual | None,
     signals: Signals,
     known: Mapping[int, Result],
 ) -> dict[int, Result]:
     pipeline, factual = prepared.pipeline, prepared.factual
     shown = {"factual": prepared.images[rows], "counterfactual": pair.images.float()}
-    spent = {"counterfactual": pair.trajectory.spent}
+    spent = {"counterfactual": pair.spent}
     changes = _distances(shown["counterfactual"], shown["factual"])
     errors: list[float | None] = [None] * len(changes)
     if back is not None:
         shown["reversed"] = back.images.float()
-        spent["reversal"] = back.trajectory.spent
+        spent["reversal"] = back.spent
         errors = _distances(shown["reversed"], shown["factual"])
     readings = {name: _read(pipeline, images.nan_to_num()) for name, images in shown.items()}
     results: dict[int, Result] = {}
@@ -273,7 +264,7 @@ def _write(
     return results
 
 
-def _read(pipeline: CounterfactualPipeline, images: Tensor) -> Reading | None:
+def _read(pipeline: AnyModel, images: Tensor) -> Reading | None:
     """Read images with the judge of the model, if there is one."""
     if not isinstance(pipeline.judge, AttributeJudge):
         return None

@@ -38,7 +38,6 @@ from fcfg.guidance.rule import (
 from fcfg.guidance.text import GLOBAL, read_text, value_text
 from fcfg.support.errors import (
     InputError,
-    check_integer,
     check_is,
     complaint,
     nearest,
@@ -62,17 +61,6 @@ class WeightTable:
     def rows(self) -> int:
         """Largest number of network rows that a step needs per image."""
         return len(self.groups) + 1 if any(self.guided) else 1
-
-    def check_batch(self, batch_size: int) -> None:
-        """Refuse a number of network rows that is too small for one image."""
-        size = check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
-        if size < self.rows:
-            raise InputError(
-                "batch_size",
-                expected=f"at least {self.rows} network rows, what one image needs",
-                got=size,
-                do="raise it, or use fewer groups",
-            )
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,19 +6,16 @@ after a crash, a folder holds either the old pipeline or the new one.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors import SafetensorError
 from safetensors import torch as safetensors
-from torch import Tensor, nn
+from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
@@ -28,37 +25,37 @@ from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
 from fcfg.judge import AttributeJudge
+from fcfg.model import AnyModel
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.thresholds import Thresholds
+from fcfg.pipeline.weight_files import (
+    ADVICE,
+    Storage,
+    digest,
+    exact_tensors,
+    fill,
+    refusal,
+    stored_tensors,
+)
 from fcfg.support.config_files import parse_json, read_text
 from fcfg.support.errors import InputError, check_among, check_is
 from fcfg.support.files import write_atomically
 from fcfg.version import __version__
 
 FORMAT = 1
-Storage: TypeAlias = Literal["float32", "float16"]
 _CONFIG = "config.json"
 _MODELS = Path(__file__).parent / "models"
-_ADVICE = "check the path, or copy the folder again"
-_HEADER = 4096  # bytes that a file of weights may have for each tensor, beside its numbers
 
 
 class CheckpointConfig(BaseModel):
-    """Contents of ``config.json``: everything of a pipeline that is not a tensor."""
+    """Contents of ``config.json`` of any model: everything that is not a tensor."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     format: int = Field(ge=1)  #: of the folder; readers refuse a newer one
     fcfg: str  #: version that wrote it
-    storage: Storage  #: of the weights of network, embedder and judge
-    network: UNetConfig | str  #: or the name of a user-defined class
-    channels: int = Field(ge=1)
-    stride: int = Field(ge=1)
-    parameterisation: Parameterisation
-    schedule: Kind
-    steps: int  #: number T of times
-    embedding: int = Field(ge=1)  #: width of an attribute's block
+    storage: Storage  #: of the weights of networks and judge
     attributes: dict[str, dict[str, Any]]
     graph: dict[str, list[str]]
     mechanisms: dict[str, list[str]]  #: node to the parents its mechanism was fitted on
@@ -67,24 +64,38 @@ class CheckpointConfig(BaseModel):
         str, tuple[float, float]
     ] = {}  #: mean and standard deviation of those that the judge reads
     files: dict[str, str]  #: part to file name
+    network: Any  #: shape of the image model, or the name of a user-defined class
     provenance: dict[str, Any]
     digest: str | None = None  #: of all other fields; missing in older folders
 
 
-def save(
-    pipeline: CounterfactualPipeline, path: str | os.PathLike[str], storage: Storage = "float32"
-) -> None:
-    """Write a pipeline to a folder, atomically.
+class DiffusionConfig(CheckpointConfig):
+    """A diffusion pipeline."""
+
+    network: UNetConfig | str  #: or the name of a user-defined class
+    channels: int = Field(ge=1)
+    stride: int = Field(ge=1)
+    parameterisation: Parameterisation
+    schedule: Kind
+    steps: int  #: number T of times
+    embedding: int = Field(ge=1)  #: width of an attribute's block
+
+
+#: The config of each kind of model; folders that name no kind hold a diffusion pipeline.
+_CONFIGS: dict[str, type[CheckpointConfig]] = {"diffusion": DiffusionConfig}
+
+
+def save(model: AnyModel, path: str | os.PathLike[str], storage: Storage = "float32") -> None:
+    """Write a model to a folder, atomically.
 
     Args:
-        pipeline: The pipeline. Of a network that is not a :class:`fcfg.UNet`, only the weights are
+        model: The model. Of a network that is not a :class:`fcfg.UNet`, only the weights are
             stored, and :func:`load` needs the module.
-        path: The folder, which is created if missing; an older pipeline in it is replaced.
+        path: The folder, which is created if missing; an older model in it is replaced.
         storage: 'float32', which keeps counterfactuals identical bit by bit, or 'float16', half
             the size. The structural causal model is always stored exactly.
     """
-    folder = _folder(path)
-    denoiser, scm, judge = pipeline.denoiser, pipeline.scm, pipeline.judge
+    folder, scm, judge = _folder(path), model.scm, model.judge
     if judge is not None and not isinstance(judge, AttributeJudge):
         raise InputError(
             "judge",
@@ -94,33 +105,24 @@ def save(
         )
     stale = replaced_files(folder)
     check_among("storage", storage, get_args(Storage))
-    parts = {
-        "network": _stored(denoiser.network, storage),
-        "embedder": _stored(denoiser.embedder, storage),
-        "scm": _tensors(scm),
-    }
+    own, networks = _described(model)
+    parts = {part: stored_tensors(module, storage) for part, module in networks.items()}
+    parts["scm"] = exact_tensors(scm)
     if judge is not None:
-        parts["judge"] = _stored(judge.network, storage)
+        parts["judge"] = stored_tensors(judge.network, storage)
     contents = {part: safetensors.save(tensors) for part, tensors in parts.items()}
-    network = denoiser.network
-    config = CheckpointConfig(
+    config = _CONFIGS[model.kind](
         format=FORMAT,
         fcfg=__version__,
         storage=storage,
-        network=network.config if type(network) is UNet else type(network).__qualname__,
-        channels=denoiser.channels,
-        stride=denoiser.stride,
-        parameterisation=denoiser.parameterisation,
-        schedule=denoiser.schedule.kind,
-        steps=denoiser.schedule.steps,
-        embedding=denoiser.embedder.width,
-        attributes=pipeline.space.to_config(),
-        graph={node: list(parents) for node, parents in pipeline.graph.parents.items()},
+        **own,
+        attributes=model.space.to_config(),
+        graph={node: list(parents) for node, parents in model.graph.parents.items()},
         mechanisms={node: list(parents) for node, parents in scm.fitted_parents.items()},
         judge=None if judge is None else judge.network.config,
         factors={} if judge is None else judge.factors,
-        files={part: f"{part}-{_digest(data)}.safetensors" for part, data in contents.items()},
-        provenance=_json_values(pipeline.provenance),
+        files={part: f"{part}-{digest(data)}.safetensors" for part, data in contents.items()},
+        provenance=_json_values(model.provenance),
     )
     values = json.loads(config.model_dump_json(exclude={"digest"}))
     values["digest"] = _digest_of_values(values)
@@ -130,7 +132,11 @@ def save(
         for part, data in contents.items():
             write_atomically(folder / config.files[part], data)
         write_atomically(folder / _CONFIG, described)
-        kept = {Calibration: pipeline.calibration, Thresholds: pipeline.thresholds}
+        is_pipeline = isinstance(model, CounterfactualPipeline)
+        kept = {
+            Calibration: model.calibration if is_pipeline else None,
+            Thresholds: model.thresholds if is_pipeline else None,
+        }
         for kind, record in kept.items():
             if record is None:
                 (folder / kind.file).unlink(missing_ok=True)
@@ -147,16 +153,18 @@ def save(
         ) from error
 
 
-def load(
-    path: str | os.PathLike[str], *, network: nn.Module | None = None
-) -> CounterfactualPipeline:
-    """Read a pipeline that :func:`save` wrote, onto the CPU.
+def load(path: str | os.PathLike[str], *, network: nn.Module | None = None) -> AnyModel:
+    """Read a model that :func:`save` wrote, onto the CPU.
 
     Args:
         path: A folder, or the name of a model that comes with the package (see
             :func:`shipped`); a folder of that name is ``./name``.
         network: The module the weights belong to, where it is not a
             :class:`fcfg.diffusion.networks.UNet`.
+
+    Returns:
+        Whichever model the folder holds; the shipped ones are
+        :class:`fcfg.CounterfactualPipeline`.
     """
     folder = _model_folder(path)
     config, values = _read_config(folder)
@@ -167,27 +175,47 @@ def load(
             got="an edited one",
             do="copy the folder again; or remove 'digest' from it, if the change is meant",
         )
-    if (network is None) == isinstance(config.network, str):
+    wanted = config.network if isinstance(config.network, str) else None
+    if (network is None) != (wanted is None):
         raise InputError(
             f"checkpoint {folder}",
-            expected=f"network= with a {config.network}, whose weights it holds"
+            expected=f"network= with a {wanted}, whose weights it holds"
             if network is None
-            else "no network=, since it holds a UNet",
+            else "no network=, since it holds one that fcfg knows",
             got="none" if network is None else type(network).__name__,
             do="call load again so",
         )
     try:
-        pipeline = _build(folder, config, network)
+        model = _build(folder, config, network)
     except (InputError, RuntimeError, ValueError) as error:
         if isinstance(error, InputError) and str(folder) in str(error):
             raise
-        raise _refusal(folder, f"a {_CONFIG} that makes sense", error) from error
-    pipeline.folder = folder
-    pipeline.calibration = Calibration.of_model(folder, pipeline.denoiser)
-    if pipeline.calibration is not None:
-        pipeline.space.check_known(pipeline.calibration.attributes, f"calibration {folder}")
-    pipeline.thresholds = Thresholds.of_model(folder, pipeline.denoiser, pipeline.judge)
-    return pipeline
+        raise refusal(folder, f"a {_CONFIG} that makes sense", error) from error
+    model.folder = folder
+    if isinstance(model, CounterfactualPipeline):
+        model.calibration = Calibration.of_model(folder, model.denoiser)
+        if model.calibration is not None:
+            model.space.check_known(model.calibration.attributes, f"calibration {folder}")
+        model.thresholds = Thresholds.of_model(folder, model.denoiser, model.judge)
+    return model
+
+
+def load_pipeline(path: str | os.PathLike[str], purpose: str) -> CounterfactualPipeline:
+    """Read a diffusion pipeline; refuse other models.
+
+    Args:
+        path: Folder or name, as in :func:`load`.
+        purpose: What needs it, such as 'fcfg calibrate'.
+    """
+    model = load(path)
+    if isinstance(model, CounterfactualPipeline):
+        return model
+    raise InputError(
+        f"model {path}",
+        expected=f"a diffusion model, since {purpose} is about guidance",
+        got=f"a model of kind '{model.kind}'",
+        do="see 'fcfg evaluate' for what every model can do",
+    )
 
 
 def shipped() -> tuple[str, ...]:
@@ -204,25 +232,44 @@ def read_graph(path: str | os.PathLike[str]) -> CausalGraph:
     return CausalGraph(_read_config(_model_folder(path))[0].graph)
 
 
-def _build(
-    folder: Path, config: CheckpointConfig, network: nn.Module | None
-) -> CounterfactualPipeline:
+def _described(model: AnyModel) -> tuple[dict[str, Any], dict[str, nn.Module]]:
+    """Return the fields of a config that only this kind of model has, and its networks."""
+    assert isinstance(model, CounterfactualPipeline)
+    denoiser = model.denoiser
+    network = denoiser.network
+    own = {
+        "network": network.config if type(network) is UNet else type(network).__qualname__,
+        "channels": denoiser.channels,
+        "stride": denoiser.stride,
+        "parameterisation": denoiser.parameterisation,
+        "schedule": denoiser.schedule.kind,
+        "steps": denoiser.schedule.steps,
+        "embedding": denoiser.embedder.width,
+    }
+    return own, {"network": network, "embedder": denoiser.embedder}
+
+
+def _build(folder: Path, config: CheckpointConfig, network: nn.Module | None) -> AnyModel:
     space = AttributeSpace.from_config(config.attributes)
     scm = StructuralCausalModel(space, CausalGraph(config.graph))
     for node, parents in config.mechanisms.items():
         scm.add_mechanism(node, parents)
-    _fill(scm, folder, config, "scm")
+    fill(scm, folder, config.files, "scm")
     scm.requires_grad_(False)
-    with torch.device("meta"):  # shapes only: every weight comes from the file
+    reader = None
+    if config.judge is not None:
+        with torch.device("meta"):  # shapes only: every weight comes from the file
+            judge = Judge(config.judge)
+        fill(judge, folder, config.files, "judge")
+        reader = AttributeJudge(judge, space, config.factors).eval()
+    assert isinstance(config, DiffusionConfig)
+    with torch.device("meta"):
         embedder = AttributeEmbedder(space, config.embedding)
-        judge = None if config.judge is None else Judge(config.judge)
         if isinstance(config.network, UNetConfig):
             network = UNet(config.network)
     assert network is not None
-    _fill(embedder, folder, config, "embedder")
-    _fill(network, folder, config, "network")
-    if judge is not None:
-        _fill(judge, folder, config, "judge")
+    fill(embedder, folder, config.files, "embedder")
+    fill(network, folder, config.files, "network")
     denoiser = Denoiser(
         network,
         embedder,
@@ -232,7 +279,6 @@ def _build(
         parameterisation=config.parameterisation,
     )
     denoiser.eval()
-    reader = None if judge is None else AttributeJudge(judge, space, config.factors).eval()
     return CounterfactualPipeline(denoiser, scm, judge=reader, provenance=config.provenance)
 
 
@@ -272,9 +318,9 @@ def _read_config(folder: Path) -> tuple[CheckpointConfig, dict[str, Any]]:
     names = f", or one of the shipped models ({', '.join(shipped())})" if shipped() else ""
     expected = f"a folder with a {_CONFIG} that fcfg wrote{names}"
     text = read_text(folder / _CONFIG, subject, expected=expected)
-    values = parse_json(text, f"{subject}, {_CONFIG}", do=_ADVICE)
+    values = parse_json(text, f"{subject}, {_CONFIG}", do=ADVICE)
     if "format" not in values:
-        raise _refusal(folder, expected, "something else")
+        raise refusal(folder, expected, "something else")
     version = values["format"]
     if not isinstance(version, int) or version > FORMAT:
         raise InputError(
@@ -283,64 +329,15 @@ def _read_config(folder: Path) -> tuple[CheckpointConfig, dict[str, Any]]:
             got=repr(version),
             do="upgrade fcfg to read it",
         )
+    kind = values.get("kind", "diffusion")
+    if kind not in _CONFIGS:
+        raise refusal(folder, f"a model of kind {' or '.join(_CONFIGS)}", repr(kind))
     try:
-        return CheckpointConfig.model_validate_json(text), values
+        return _CONFIGS[kind].model_validate_json(text), values
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(key) for key in first["loc"])
-        raise _refusal(folder, f"a valid {_CONFIG}", f"'{where}': {first['msg']}") from error
-
-
-def _fill(module: nn.Module, folder: Path, config: CheckpointConfig, part: str) -> None:
-    """Load the weights of one part, and check that they are the ones that were saved."""
-    name = Path(config.files.get(part, "missing")).name
-    tensors: Mapping[str, Tensor] = module.state_dict()
-    most = _HEADER + sum(_HEADER + 8 * tensor.numel() for tensor in tensors.values())
-    try:
-        status = (folder / name).stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-            kind = "a pipe or a device" if not stat.S_ISREG(status.st_mode) else "a larger file"
-            raise _refusal(folder, f"weights in {name} that fit its {part}", kind)
-        data = (folder / name).read_bytes()
-        if name != f"{part}-{_digest(data)}.safetensors":
-            raise _refusal(folder, f"{name} as it was written", "other contents, or a part of it")
-        tensors = safetensors.load(data)
-        if part != "scm":
-            tensors = {key: _widened(tensor) for key, tensor in tensors.items()}
-        meta = any(parameter.is_meta for parameter in module.parameters())
-        module.load_state_dict(tensors, assign=meta)
-    except OSError as error:
-        raise _refusal(folder, f"the file {name}", error.strerror) from error
-    except (RuntimeError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise _refusal(folder, f"weights in {name} that fit its {part}", reason) from error
-
-
-def _stored(module: nn.Module, storage: Storage) -> dict[str, Tensor]:
-    """Return the weights in the precision of the file."""
-    target = getattr(torch, storage)
-    stored: dict[str, Tensor] = {}
-    for key, tensor in _tensors(module).items():
-        if not tensor.is_floating_point():
-            stored[key] = tensor
-            continue
-        stored[key] = tensor.to(target)
-        lost = tensor.dtype == torch.float64 or not torch.isfinite(stored[key]).all()
-        if lost:
-            raise InputError(
-                f"weights '{key}'",
-                expected=f"finite numbers that fit into {storage}",
-                got=f"{tensor.dtype} up to {tensor.abs().max().item():.3g}".replace("torch.", ""),
-                do="convert the network to float32, or look for a training that diverged",
-            )
-    return stored
-
-
-def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the tensors of a module, tied weights included."""
-    state: Mapping[str, Tensor] = module.state_dict()
-    own = torch.contiguous_format
-    return {key: tensor.detach().cpu().clone(memory_format=own) for key, tensor in state.items()}
+        raise refusal(folder, f"a valid {_CONFIG}", f"'{where}': {first['msg']}") from error
 
 
 def _json_values(provenance: Mapping[str, Any]) -> dict[str, Any]:
@@ -356,24 +353,7 @@ def _json_values(provenance: Mapping[str, Any]) -> dict[str, Any]:
         ) from error
 
 
-def _widened(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.is_floating_point() else tensor
-
-
 def _digest_of_values(values: Mapping[str, Any]) -> str:
     """Return the digest of a config, independent of its layout; the order of keys counts."""
     rest = {key: value for key, value in values.items() if key != "digest"}
-    return _digest(json.dumps(rest).encode())
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:12]
-
-
-def _refusal(folder: Path, expected: str, got: object) -> InputError:
-    return InputError(
-        f"checkpoint {folder}",
-        expected=expected,
-        got=got,
-        do=_ADVICE,
-    )
+    return digest(json.dumps(rest).encode())

@@ -21,7 +21,7 @@ from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.guidance import Guidance, WeightTable
-from fcfg.model import Action, CounterfactualModel
+from fcfg.model import Action, CounterfactualModel, Method
 from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.defaults import choose_guidance, default_sampling
@@ -41,10 +41,11 @@ from fcfg.sampling import (
     SamplingConfig,
     SamplingLike,
     SamplingParts,
+    as_sampling,
     combine_sampling,
     sampling_of,
 )
-from fcfg.support.errors import InputError, check_integer, check_is
+from fcfg.support.errors import InputError, check_batch_size, check_integer, check_is
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys
 
@@ -108,16 +109,29 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """Read a guidance."""
         return Guidance.parse(text)
 
-    def rows(self, setting: Guidance, targets: Collection[str], sampling: SamplingConfig) -> int:
-        """Return the network rows of a guided step.
+    def method(
+        self,
+        targets: Collection[str],
+        setting: Guidance | None = None,
+        *,
+        anchor: bool | None = None,
+        sampling: SamplingLike = "default",
+    ) -> Method[Guidance]:
+        """Return guidance, groups and sampling of a question.
 
         Args:
-            setting: The guidance.
             targets: Attributes intervened on.
+            setting: Guidance; by default that of the model.
+            anchor: Whether to anchor; by default as the guidance says.
             sampling: Solver, grid and steps.
         """
-        schedule, groups = self.denoiser.schedule, setting.partition(self.graph, targets)
-        return setting.table(groups, sampling.times(schedule)[::-1], schedule).rows
+        guidance = self.choose_guidance(targets, setting, anchor=anchor, sampling=sampling)
+        chosen = as_sampling(sampling, self.default_sampling(guidance.anchor))
+        groups, schedule = guidance.partition(self.graph, targets), self.denoiser.schedule
+        rows = guidance.table(groups, chosen.times(schedule)[::-1], schedule).rows
+        members = {group: groups[group] for group in groups}
+        how = {"sampling": chosen, "anchor": guidance.anchor}
+        return Method(guidance, rows, chosen, members, how)
 
     def to(self, device: torch.device | str) -> Self:
         """Move the networks and prepare them again; the causal model stays on the CPU."""
@@ -133,7 +147,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         compile: bool = False,
         batch_size: int = 256,
         cuda_graphs: bool = True,
-    ) -> CounterfactualPipeline:
+    ) -> Self:
         """Choose how the network computes; its weights do not change.
 
         Answers differ only by rounding, most with bf16. The sampler stays in float32.
@@ -339,7 +353,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     ) -> WeightTable:
         """Return the weights of a prediction; a batch must hold at least one image."""
         table = guidance.table(partition, times[::-1], self.denoiser.schedule)
-        table.check_batch(batch_size)
+        check_batch_size(batch_size, table.rows)
         return table
 
     def _abduct(

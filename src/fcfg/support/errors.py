@@ -132,3 +132,20 @@ def listed(names: Sequence[str], shown: int = 10) -> str:
     """
     rest = len(names) - shown
     return quoted(names[:shown]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def check_batch_size(batch_size: object, rows: int) -> None:
+    """Refuse a number of network rows per call that is too small for one image.
+
+    Args:
+        batch_size: The number.
+        rows: Network rows that one image needs.
+    """
+    size = check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
+    if size < rows:
+        raise InputError(
+            "batch_size",
+            expected=f"at least {rows} network rows, what one image needs",
+            got=size,
+            do="raise it, or use fewer groups",
+        )
