@@ -7,7 +7,7 @@ factors behind the attributes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous, Table
+from fcfg.causal.attributes import (
+    AbstractAttribute,
+    AttributeSpace,
+    Binary,
+    Categorical,
+    Continuous,
+    Table,
+)
 from fcfg.diffusion.networks import Judge, evaluation_mode
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import ImagesLike, read_images
@@ -88,24 +95,53 @@ class AttributeJudge(nn.Module):
             values: Attributes, encoded by :meth:`fcfg.causal.attributes.AttributeSpace.encode`.
             factors: Standardised factors, in the order of ``factors``.
         """
-        read, shown = outputs.split([values.shape[1], factors.shape[1]], dim=1)
+        total = self.attribute_loss(outputs, values)
+        if self.factors:
+            shown = outputs[:, values.shape[1] :]
+            total = total + functional.mse_loss(shown, factors) * len(self.factors)
+        return total
+
+    def attribute_loss(
+        self, outputs: Float[Tensor, "batch outputs"], values: Float[Tensor, "batch values"]
+    ) -> Float[Tensor, ""]:
+        """Return the loss of the attributes alone.
+
+        Args:
+            outputs: Outputs of :meth:`forward`.
+            values: Encoded attributes, or probabilities in place of those that are classes.
+        """
         total = outputs.new_zeros(())
-        heads = zip(
-            self.space,
-            read.split(self.space.widths, dim=1),
-            values.split(self.space.widths, dim=1),
-            strict=True,
-        )
-        for attribute, head, value in heads:
+        heads = zip(self._heads(outputs), values.split(self.space.widths, dim=1), strict=True)
+        for (attribute, head), value in heads:
             if isinstance(attribute, Binary):
                 total = total + functional.binary_cross_entropy_with_logits(head, value)
             elif isinstance(attribute, Categorical):
                 total = total + functional.cross_entropy(head, value)
             else:
                 total = total + functional.mse_loss(head, value)
-        if self.factors:
-            total = total + functional.mse_loss(shown, factors) * len(self.factors)
         return total
+
+    def expected_values(
+        self, outputs: Float[Tensor, "batch outputs"]
+    ) -> Float[Tensor, "batch values"]:
+        """Return the encoded attributes that the judge expects: probabilities of classes.
+
+        Args:
+            outputs: Outputs of :meth:`forward`.
+        """
+        values: list[Tensor] = []
+        for attribute, head in self._heads(outputs):
+            if isinstance(attribute, Continuous):
+                values.append(head)
+            else:
+                is_binary = isinstance(attribute, Binary)
+                values.append(head.sigmoid() if is_binary else head.softmax(dim=1))
+        return torch.cat(values, dim=1)
+
+    def _heads(self, outputs: Tensor) -> Iterator[tuple[AbstractAttribute, Tensor]]:
+        """Return the outputs of each attribute."""
+        heads = outputs[:, : sum(self.space.widths)].split(self.space.widths, dim=1)
+        return zip(self.space, heads, strict=True)
 
     @torch.no_grad()
     def read(self, images: ImagesLike, *, batch_size: int = 256) -> Reading:
@@ -131,23 +167,16 @@ class AttributeJudge(nn.Module):
     def _reading(
         self, outputs: Float[Tensor, "batch outputs"], features: Float[Tensor, "batch feature"]
     ) -> Reading:
-        attributes: Table = {}
+        expected = self.expected_values(outputs)
+        attributes = self.space.decode(expected.numpy())
         scores: dict[str, NDArray[np.float64]] = {}
-        read, shown = outputs.split([sum(self.space.widths), len(self.factors)], dim=1)
-        heads = read.split(self.space.widths, dim=1)
-        for attribute, head in zip(self.space, heads, strict=True):
-            name = attribute.name
+        for attribute, head in self._heads(expected):
+            name, score = attribute.name, head.numpy()
             if isinstance(attribute, Continuous):
-                low, high = attribute.low, attribute.high
-                value = low + (head[:, 0].numpy() + 1) / 2 * (high - low)
-                scores[name] = value.clip(low, high)  # last, since rounding may leave the range
-                attributes[name] = scores[name]
-            elif isinstance(attribute, Categorical):
-                scores[name] = head.softmax(dim=1).numpy()
-                attributes[name] = attribute.column(scores[name].argmax(axis=1))
+                scores[name] = attributes[name]
             else:
-                scores[name] = head[:, 0].sigmoid().numpy()
-                attributes[name] = (scores[name] > 0.5).astype(np.int64)
+                scores[name] = score if isinstance(attribute, Categorical) else score[:, 0]
+        shown = outputs[:, sum(self.space.widths) :]
         scales = zip(self.factors.items(), shown.unbind(dim=1), strict=True)
         factors = {name: mean + sd * column.numpy() for (name, (mean, sd)), column in scales}
         return Reading(attributes, scores, factors, features.numpy())

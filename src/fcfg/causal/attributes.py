@@ -61,6 +61,10 @@ class AbstractAttribute(ABC):
     def encode(self, column: Column) -> NDArray[np.float64]:
         """Scale a column for a network: shape (batch, width)."""
 
+    @abstractmethod
+    def decode(self, encoded: NDArray[np.floating]) -> Column:
+        """Return the column that :meth:`encode` scaled, or the legal values closest to it."""
+
     def to_config(self) -> dict[str, Any]:
         """Describe the attribute in JSON values, for :func:`attribute_from_config`."""
         options = {name: value for name, value in vars(self).items() if name != "name"}
@@ -132,6 +136,10 @@ class Binary(AbstractAttribute):
     def encode(self, column: Column) -> NDArray[np.float64]:
         """Return the values unchanged: shape (batch, 1)."""
         return column.astype(np.float64)[:, None]
+
+    def decode(self, encoded: NDArray[np.floating]) -> NDArray[np.int64]:
+        """Return 1 above a half, otherwise 0."""
+        return (encoded[:, 0] > 0.5).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -208,6 +216,10 @@ class Categorical(AbstractAttribute):
         """Return one-hot codes: shape (batch, levels)."""
         return np.eye(self.width)[column]
 
+    def decode(self, encoded: NDArray[np.floating]) -> Codes:
+        """Return the level with the largest number."""
+        return self.column(encoded.argmax(axis=1))
+
 
 @dataclass(frozen=True)
 class Continuous(AbstractAttribute):
@@ -249,6 +261,11 @@ class Continuous(AbstractAttribute):
     def encode(self, column: Column) -> NDArray[np.float64]:
         """Scale [low, high] to [-1, 1]: shape (batch, 1)."""
         return (2 * (column - self.low) / (self.high - self.low) - 1)[:, None]
+
+    def decode(self, encoded: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Scale [-1, 1] to [low, high]; clip last, since rounding may leave the range."""
+        value = self.low + (encoded[:, 0].astype(np.float64) + 1) / 2 * (self.high - self.low)
+        return value.clip(self.low, self.high)
 
 
 _KINDS = {attribute.kind: attribute for attribute in (Binary, Categorical, Continuous)}
@@ -365,6 +382,11 @@ class AttributeSpace:
         """
         names = self.names if names is None else tuple(names)
         return np.concatenate([self[name].encode(table[name]) for name in names], axis=1)
+
+    def decode(self, encoded: NDArray[np.floating]) -> Table:
+        """Return the table that :meth:`encode` scaled, all of it."""
+        pieces = np.split(encoded, np.cumsum(self.widths)[:-1], axis=1)
+        return {a.name: a.decode(piece) for a, piece in zip(self, pieces, strict=True)}
 
     def to_config(self) -> dict[str, dict[str, Any]]:
         """Describe the space in JSON values: the configuration of each attribute by name."""

@@ -177,7 +177,7 @@ class StructuralCausalModel(nn.Module):
         nodes = self._children() if nodes is None else list(nodes)
         self.space.check_known(nodes)
         check_integer("seed", seed, -(2**63), 2**63 - 1, do="0 is the default")
-        row_keys = _checked_keys(keys, len(columns[self.space.names[0]]))
+        row_keys = checked_keys(keys, len(columns[self.space.names[0]]))
         noise: dict[str, Tensor] = {}
         for node in nodes:
             mechanism = self._mechanism(node)
@@ -249,7 +249,8 @@ def _tensor(array: NDArray[np.generic]) -> Float64[Tensor, "*shape"]:
     return torch.from_numpy(array.astype(np.float64))
 
 
-def _checked_keys(keys: Keys | None, rows: int) -> list[int | str]:
+def checked_keys(keys: Keys | None, rows: int) -> list[int | str]:
+    """Return the keys of rows, by default their positions; refuse illegal ones."""
     if keys is None:
         return list(range(rows))
     listed: list[Any] = [] if isinstance(keys, str | bytes) else list(keys)

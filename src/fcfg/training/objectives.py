@@ -58,6 +58,9 @@ class AbstractObjective(nn.Module, ABC):
             cuda_graphs: Whether to replay a step as one CUDA graph, avoiding launch overhead.
         """
 
+    def after_step(self) -> None:
+        """Bring parameters back to their legal range after an optimiser step; none by default."""
+
 
 class DenoisingObjective(AbstractObjective):
     """Prediction of the noise in an image, given its attributes or the null token.
@@ -132,7 +135,7 @@ class DenoisingObjective(AbstractObjective):
         """Compile noising, network and error as one function."""
         schedule = self.denoiser.schedule  # filling its cache now avoids a second compilation
         schedule.signal(torch.ones(1, dtype=torch.int64, device=self.denoiser.device))
-        self._loss = torch.compile(self.loss_of, mode=_mode(cuda_graphs))
+        self._loss = torch.compile(self.loss_of, mode=compile_mode(cuda_graphs))
 
     def loss_of(
         self,
@@ -191,12 +194,12 @@ class ReadingObjective(AbstractObjective):
 
     def fuse(self, *, cuda_graphs: bool) -> None:
         """Compile the network."""
-        self._outputs = torch.compile(self._eager, mode=_mode(cuda_graphs))
+        self._outputs = torch.compile(self._eager, mode=compile_mode(cuda_graphs))
 
     def _eager(self, images: Tensor) -> Tensor:
         return self.judge(images)
 
 
-def _mode(cuda_graphs: bool) -> str:
+def compile_mode(cuda_graphs: bool) -> str:
     """Return the mode of torch.compile."""
     return "reduce-overhead" if cuda_graphs else "default"

@@ -1,0 +1,310 @@
+"""The hierarchical VAE as a model that answers what-ifs.
+
+The latents of an image are inferred under its own attributes and decoded under counterfactual
+ones. What the model does not explain of the image, the residual, is moved along.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from fcfg.causal.attributes import Table
+from fcfg.causal.intervention import Intervention
+from fcfg.causal.scm import Keys, StructuralCausalModel, checked_keys
+from fcfg.hvae.likelihood import Images, transfer_residual
+from fcfg.hvae.network import HVAE
+from fcfg.hvae.setting import HVAESetting
+from fcfg.model import AbstractCounterfactual, Action, CounterfactualModel
+from fcfg.sampling import OnStep, SamplingConfig, StepRecord, Trajectory
+from fcfg.support.errors import InputError, check_integer, check_is
+from fcfg.support.hashing import stream_seed
+from fcfg.support.images import ImagesLike, image_keys, read_images
+
+_ROWS = 2  # one for the inference of the latents, one for the counterfactual
+
+
+@dataclass(frozen=True, eq=False)
+class HVAEAbduction:
+    """Images and their attributes; the latents follow from the setting of a prediction."""
+
+    images: Images = field(repr=False)  #: on the CPU
+    attributes: Table = field(repr=False)  #: factual
+    keys: Keys = field(repr=False)  #: name of each image, combined with the seed
+
+
+@dataclass(frozen=True, eq=False)
+class HVAECounterfactual(AbstractCounterfactual):
+    """Counterfactual images, with everything they were computed from."""
+
+    prediction: Images = field(repr=False)  #: unclamped, on the CPU
+    abduction: HVAEAbduction
+    action: Action
+    setting: HVAESetting
+
+    @property
+    def images(self) -> Float[Tensor, "batch channel height width"]:
+        """Counterfactual images, clamped to [-1, 1]."""
+        return self.prediction.clamp(-1, 1)
+
+    @property
+    def spent(self) -> Sequence[int]:
+        """Network rows of each image: one inference, and one decoding."""
+        return [_ROWS] * len(self.prediction)
+
+
+class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactual]):
+    """Counterfactual images from a hierarchical VAE and a structural causal model.
+
+    Args:
+        network: Image model.
+        scm: Attribute model.
+        judge: Classifier that reads attributes from images.
+        provenance: JSON values that describe how the model was made.
+    """
+
+    kind = "hvae"
+
+    def __init__(
+        self,
+        network: HVAE,
+        scm: StructuralCausalModel,
+        *,
+        judge: nn.Module | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_is("model, network", network, HVAE, "a fcfg.hvae.HVAE")
+        super().__init__(scm, judge=judge, provenance=provenance)
+        wanted = sum(scm.space.widths)
+        if network.config.parents != wanted:
+            raise InputError(
+                "model, network",
+                expected=f"{wanted} parents, for the attributes {list(scm.space.names)}",
+                got=network.config.parents,
+                do="build it with that many",
+            )
+        self.network = network
+
+    def __repr__(self) -> str:
+        return f"HVAEModel({self.parameters / 1e6:.1f} M parameters, {self.graph})"
+
+    @property
+    def image_model(self) -> HVAE:
+        """The network."""
+        return self.network
+
+    @property
+    def channels(self) -> int:
+        """Number of image channels."""
+        return self.network.config.channels
+
+    @property
+    def size(self) -> int:
+        """Height and width of the images."""
+        return self.network.config.size
+
+    def parse_setting(self, text: str) -> HVAESetting:
+        """Read a temperature and the share of the residual."""
+        return HVAESetting.parse(text)
+
+    def rows(
+        self, setting: HVAESetting, targets: Collection[str], sampling: SamplingConfig
+    ) -> int:
+        """Return the network rows of a prediction: one inference, and one decoding.
+
+        Args:
+            setting: The setting, of no effect.
+            targets: Attributes intervened on, of no effect.
+            sampling: Solver, grid and steps, of no effect.
+        """
+        return _ROWS
+
+    def counterfactual(
+        self,
+        images: ImagesLike,
+        attributes: Mapping[str, ArrayLike],
+        do: Mapping[str, Intervention],
+        *,
+        setting: HVAESetting | None = None,
+        seed: int = 0,
+        keys: Keys | None = None,
+        any_size: bool = False,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+    ) -> HVAECounterfactual:
+        """What would these images look like had the attributes been different?
+
+        Args:
+            images: Float tensor or array in [-1, 1], (batch, channel, height, width), or PIL
+                pictures.
+            attributes: Column of factual values for every attribute.
+            do: For every target a value, a column, a function of the factual column, or a string
+                such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
+            setting: Temperature of the latents, and share of the residual.
+            seed: Seed for sampling latents and discrete exogenous noise.
+            keys: Name or number of each image, combined with the seed; by default a digest of its
+                pixels, so that an answer depends on the image alone.
+            any_size: No effect: the network has one size.
+            batch_size: Largest number of network rows per call; bounds the memory.
+            on_step: Callback invoked after every batch, with the share that is done.
+        """
+        abduction = self.abduct(images, attributes, keys=keys, any_size=any_size)
+        action = self.act(abduction.attributes, do, seed=seed, keys=abduction.keys)
+        return self.predict(abduction, action, setting, batch_size=batch_size, on_step=on_step)
+
+    def abduct(
+        self,
+        images: ImagesLike,
+        attributes: Mapping[str, ArrayLike],
+        *,
+        keys: Keys | None = None,
+        any_size: bool = False,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+    ) -> HVAEAbduction:
+        """Read images and attributes. A prediction infers the latents, at its temperature.
+
+        Args:
+            images: Images, as in :meth:`counterfactual`; so are the other arguments.
+            attributes: Factual attributes.
+            keys: Name or number of each image; a digest of its pixels by default.
+            any_size: No effect: the network has one size.
+            batch_size: No effect, since no network is evaluated.
+            on_step: No effect, since there are no steps.
+        """
+        x = read_images(images, channels=self.channels)
+        if x.shape[2:] != (self.size, self.size):
+            raise InputError(
+                "images",
+                expected=f"{self.size} by {self.size} pixels, the only size of this model",
+                got=f"{x.shape[2]} by {x.shape[3]}",
+                do="resize the images",
+            )
+        table = self.space.parse(attributes)
+        length = len(table[self.space.names[0]])
+        if length != len(x):
+            raise InputError(
+                "attributes",
+                expected=f"{len(x)} values in each column, one for each image",
+                got=length,
+                do="give one value for each image",
+            )
+        keys = image_keys(x) if keys is None else keys
+        checked_keys(keys, length)
+        return HVAEAbduction(x, table, keys)
+
+    @torch.no_grad()
+    def predict(
+        self,
+        abduction: HVAEAbduction,
+        action: Action,
+        setting: HVAESetting | None = None,
+        /,
+        *,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+    ) -> HVAECounterfactual:
+        """Infer latents under factual attributes, and decode them under counterfactual ones.
+
+        Args:
+            abduction: Result of :meth:`abduct`, which can be reused for every question.
+            action: Result of :meth:`act`; its seed and the keys of the images determine the noise
+                of the latents.
+            setting: Temperature of the latents, and share of the residual.
+            batch_size: Largest number of network rows per call.
+            on_step: Callback invoked after every batch.
+        """
+        check_is("abduction", abduction, HVAEAbduction, "the result of model.abduct")
+        check_is("action", action, Action, "the result of model.act")
+        setting = HVAESetting() if setting is None else setting
+        check_is("setting", setting, HVAESetting, "a fcfg.hvae.HVAESetting")
+        check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
+        self._check(abduction, action)
+        count, pieces = len(abduction.images), list[Tensor]()
+        for start in range(0, count, batch_size):
+            rows = slice(start, start + batch_size)
+            pieces.append(self._predict(abduction, action, setting, rows))
+            if on_step is not None:
+                on_step(StepRecord(0, 1, Trajectory(pieces[-1]), False, start, count))
+        return HVAECounterfactual(torch.cat(pieces), abduction, action, setting)
+
+    def reverse(
+        self,
+        pair: HVAECounterfactual,
+        *,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+    ) -> HVAECounterfactual:
+        """Go back to the factual attributes, from the clamped images, with the same setting.
+
+        Args:
+            pair: Result of :meth:`counterfactual` or :meth:`predict`.
+            batch_size: Largest number of network rows per call.
+            on_step: Callback invoked after every batch.
+        """
+        check_is("pair", pair, HVAECounterfactual, "the result of model.counterfactual")
+        there = pair.abduction
+        abduction = HVAEAbduction(pair.images, pair.attributes, there.keys)
+        back = replace(pair.action, attributes=there.attributes)
+        return self.predict(abduction, back, pair.setting, batch_size=batch_size, on_step=on_step)
+
+    def _check(self, abduction: HVAEAbduction, action: Action) -> None:
+        """Refuse an action on other images."""
+        kept = set(self.space.names) - self.graph.affected(action.targets)
+        count, own = (len(next(iter(r.attributes.values()))) for r in (action, abduction))
+        if count != own or not all(
+            np.array_equal(action.attributes[name], abduction.attributes[name]) for name in kept
+        ):
+            raise InputError(
+                "action",
+                expected=f"attributes for the {own} images of the abduction",
+                got=f"{count} other ones",
+                do="make both from the same images",
+            )
+
+    def _predict(
+        self, abduction: HVAEAbduction, action: Action, setting: HVAESetting, rows: slice
+    ) -> Images:
+        """Predict some of the images."""
+        x = self._sent(abduction.images[rows])
+        factual, counterfactual = (
+            self._sent(
+                torch.from_numpy(
+                    self.space.encode({name: column[rows] for name, column in table.items()})
+                )
+            )
+            for table in (abduction.attributes, action.attributes)
+        )
+        noise = None
+        if setting.temperature > 0:
+            drawn = self._noise(action.seed, list(abduction.keys)[rows])
+            noise = [setting.temperature * self._sent(tensor) for tensor in drawn]
+        inference = self.network.infer(x, factual, noise)
+        pixels = self.network.decode(inference.latents, counterfactual)
+        return transfer_residual(x, inference.pixels, pixels, setting.residual).cpu()
+
+    def _sent(self, tensor: Tensor) -> Tensor:
+        """Return a tensor on the device and in the precision of the network."""
+        return tensor.to(self.device, next(self.network.parameters()).dtype)
+
+    def _noise(self, seed: int, keys: Sequence[int | str]) -> list[Tensor]:
+        """Draw the noise of the latents, that of each image from its key."""
+        shapes = self.network.noise_shapes(1)
+        total = sum(map(math.prod, shapes))
+        generator = torch.Generator()
+        rows = [
+            torch.randn(
+                total, generator=generator.manual_seed(stream_seed(seed, "latents", str(key)))
+            )
+            for key in keys
+        ]
+        pieces = torch.stack(rows).split([math.prod(shape) for shape in shapes], dim=1)
+        return [piece.view(-1, *shape[1:]) for piece, shape in zip(pieces, shapes, strict=True)]

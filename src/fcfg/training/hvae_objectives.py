@@ -1,0 +1,279 @@
+r"""The losses of a hierarchical VAE: its free energy, then a judge's loss on counterfactuals.
+
+Fine-tuning minimises a judge's loss on counterfactual images while the free energy F of factual
+ones stays at most :math:`\epsilon`, by a Lagrange multiplier that ascends while they do not.
+
+.. math:: L = L_{aux} - (\lambda - d\, \mathrm{sg}[\epsilon - F])\, (\epsilon - F)
+
+With soft targets, attributes that the intervention does not affect need not be read better than
+from the factual image, where hard targets would amplify them.
+
+References:
+    High fidelity image counterfactuals with probabilistic causal models (Ribeiro et al., 2023).
+    Mitigating attribute amplification in counterfactual image generation (Xia et al., 2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from fcfg.causal.attributes import Continuous, Table
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.diffusion.networks import evaluation_mode
+from fcfg.hvae.likelihood import transfer_residual
+from fcfg.hvae.network import HVAE
+from fcfg.judge import AttributeJudge
+from fcfg.training.feed import Batch
+from fcfg.training.objectives import AbstractObjective, Draws, compile_mode
+
+_LARGEST_KEY = 2**62
+
+
+class FreeEnergyObjective(AbstractObjective):
+    """The free energy of images: negative log-likelihood, and divergence from the prior.
+
+    Args:
+        network: Network to train.
+        beta: Weight of the divergence.
+    """
+
+    def __init__(self, network: HVAE, beta: float) -> None:
+        super().__init__()
+        self.network = network
+        self._beta = beta
+        self._loss: Callable[..., Tensor] = self.loss_of
+
+    @property
+    def subject(self) -> HVAE:
+        """The network."""
+        return self.network
+
+    def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
+        """Draw the noise of the latents; then the path that is not told some attributes."""
+        noise = _latent_noise(self.network, shape[0], generator)
+        if not self.network.config.dropped:
+            return noise
+        return *noise, _integers(3, 1, generator).expand(shape[0])
+
+    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
+        """Return the mean free energy, in nats per dimension."""
+        return self._loss(batch.images, batch.values, *draws)
+
+    def variants(self, draws: Draws) -> dict[str, Draws]:
+        """Return the draws without hidden attributes."""
+        return {"validation_loss": draws[: len(self.network.noise_shapes(0))]}
+
+    def advice(self, losses: Mapping[str, float]) -> str | None:
+        """Return nothing."""
+        return None
+
+    def over(self, subject: nn.Module) -> FreeEnergyObjective:
+        """Return the objective of another network."""
+        return FreeEnergyObjective(cast(HVAE, subject), self._beta)
+
+    def fuse(self, *, cuda_graphs: bool) -> None:
+        """Compile encoder, decoder and free energy as one function."""
+        self._loss = torch.compile(self.loss_of, mode=compile_mode(cuda_graphs))
+
+    def loss_of(self, images: Tensor, values: Tensor, *draws: Tensor) -> Float[Tensor, ""]:
+        """Return the loss as a function of tensors only, which can be compiled."""
+        count = len(self.network.noise_shapes(0))
+        nll, kl = self.network.free_energy(images, values, draws[:count], *draws[count:])
+        return (nll + self._beta * kl).mean()
+
+
+class Lagrangian(nn.Module):
+    """The multiplier of the constraint that the free energy is at most a bound.
+
+    Its optimiser has to ascend, and :meth:`clamp` has to follow each step.
+
+    Args:
+        bound: Largest free energy, that of the pretrained network on the training images.
+        damping: Factor d of the quadratic penalty around the bound.
+    """
+
+    bound: Float[Tensor, ""]
+
+    def __init__(self, bound: float, damping: float = 100.0) -> None:
+        super().__init__()
+        self.multiplier = nn.Parameter(torch.zeros(()))
+        self.register_buffer("bound", torch.tensor(bound, dtype=torch.float32))
+        self.damping = damping
+
+    def forward(self, energy: Float[Tensor, ""]) -> Float[Tensor, ""]:
+        """Return what the constraint adds to the loss."""
+        slack = self.bound - energy
+        return -(self.multiplier - self.damping * slack.detach()) * slack
+
+    @torch.no_grad()
+    def clamp(self) -> None:
+        """Bring the multiplier back to 0 if it is negative."""
+        self.multiplier.clamp_(min=0)
+
+
+class ConstrainedHVAE(nn.Module):
+    """A network in fine-tuning, with its constraint.
+
+    Args:
+        network: Pretrained network.
+        lagrangian: Constraint on its free energy.
+    """
+
+    def __init__(self, network: HVAE, lagrangian: Lagrangian) -> None:
+        super().__init__()
+        self.network = network
+        self.lagrangian = lagrangian
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingInterventions:
+    """Interventions on one attribute, with values of other training images.
+
+    It is no module, since the causal model must stay on the CPU.
+    """
+
+    scm: StructuralCausalModel
+    table: Table  #: attributes of the training images
+
+    def counterfactual(
+        self,
+        values: Float[Tensor, "batch values"],
+        target: str,
+        rows: Int[Tensor, "batch"],
+        keys: Int[Tensor, "batch"],
+    ) -> Float[Tensor, "batch values"]:
+        """Return encoded counterfactual attributes.
+
+        Args:
+            values: Encoded factual attributes.
+            target: Attribute intervened on.
+            rows: Training images whose values it is set to.
+            keys: Keys for sampling discrete exogenous noise.
+        """
+        space, scm = self.scm.space, self.scm
+        factual = space.decode(values.cpu().numpy())
+        downstream = scm.graph.affected([target]) - {target}
+        noise = scm.abduct(factual, downstream, keys=keys.cpu().numpy())
+        after = scm.act(factual, {target: self.table[target][rows.cpu().numpy()]}, noise)
+        return torch.from_numpy(space.encode(after)).to(values)
+
+    def softened(self, target: str) -> Bool[Tensor, "values"]:
+        """Return which encoded numbers have soft targets: classes that are not affected."""
+        affected = self.scm.graph.affected([target])
+        soft = [
+            attribute.name not in affected and not isinstance(attribute, Continuous)
+            for attribute in self.scm.space
+        ]
+        widths = torch.tensor(self.scm.space.widths)
+        return torch.tensor(soft).repeat_interleave(widths)
+
+
+class CounterfactualObjective(AbstractObjective):
+    """A judge's loss on counterfactual images, under the constraint on the free energy.
+
+    Args:
+        subject: Network to fine-tune, and its constraint.
+        judge: Judge; it is frozen.
+        interventions: Interventions on training images.
+        beta: Weight of the divergence in the free energy.
+        soft: Whether classes that are not affected have the judge's own reading of the factual
+            image as targets, instead of their values.
+    """
+
+    def __init__(
+        self,
+        subject: ConstrainedHVAE,
+        judge: AttributeJudge,
+        interventions: TrainingInterventions,
+        *,
+        beta: float,
+        soft: bool,
+    ) -> None:
+        super().__init__()
+        self.constrained = subject
+        self.judge = judge.requires_grad_(False)
+        self._interventions, self._beta, self._soft = interventions, beta, soft
+
+    @property
+    def subject(self) -> ConstrainedHVAE:
+        """The network and its constraint."""
+        return self.constrained
+
+    def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
+        """Draw an attribute, training images, keys of exogenous noise, and latent noise.
+
+        The whole batch has the same attribute.
+        """
+        batch, table = shape[0], self._interventions.table
+        images = len(next(iter(table.values())))
+        return (
+            _integers(len(table), 1, generator).expand(batch),
+            _integers(images, batch, generator),
+            _integers(_LARGEST_KEY, batch, generator),
+            *_latent_noise(self.constrained.network, batch, generator),
+        )
+
+    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
+        """Return the loss of the judge, and what the constraint adds to it."""
+        attribute, rows, keys, *noise = draws
+        network, images, factual = self.constrained.network, batch.images, batch.values
+        target = self._interventions.scm.space.names[int(attribute[0])]
+        wanted = self._interventions.counterfactual(factual, target, rows, keys)
+        inference = network.infer(images, factual, noise)
+        energy = (inference.pixels.nll(images) + self._beta * inference.kl).mean()
+        pixels = network.decode(inference.latents, wanted)
+        answer = transfer_residual(images, inference.pixels, pixels).clamp(-1, 1)
+        with evaluation_mode(self.judge):
+            if self._soft:
+                soft = self._interventions.softened(target).to(wanted.device)
+                wanted = torch.where(soft, self._reading(images), wanted)
+            loss = self.judge.attribute_loss(self.judge(answer).float(), wanted)
+        return loss + self.constrained.lagrangian(energy)
+
+    def variants(self, draws: Draws) -> dict[str, Draws]:
+        """Return one variant."""
+        return {"validation_loss": draws}
+
+    def advice(self, losses: Mapping[str, float]) -> str | None:
+        """Return nothing."""
+        return None
+
+    def over(self, subject: nn.Module) -> CounterfactualObjective:
+        """Return the objective of another network with its constraint."""
+        return CounterfactualObjective(
+            cast(ConstrainedHVAE, subject),
+            self.judge,
+            self._interventions,
+            beta=self._beta,
+            soft=self._soft,
+        )
+
+    def fuse(self, *, cuda_graphs: bool) -> None:
+        """Compile nothing, since the causal model interrupts the computation."""
+
+    def after_step(self) -> None:
+        """Keep the multiplier from being negative."""
+        self.constrained.lagrangian.clamp()
+
+    @torch.no_grad()
+    def _reading(self, images: Tensor) -> Float[Tensor, "batch values"]:
+        return self.judge.expected_values(self.judge(images).float())
+
+
+def _latent_noise(network: HVAE, batch: int, generator: torch.Generator) -> Draws:
+    """Draw standard normal noise for the latents of a batch."""
+    return tuple(
+        torch.randn(shape, generator=generator, device=generator.device)
+        for shape in network.noise_shapes(batch)
+    )
+
+
+def _integers(end: int, count: int, generator: torch.Generator) -> Int[Tensor, "count"]:
+    """Draw integers from 0 to below ``end``."""
+    return torch.randint(end, (count,), generator=generator, device=generator.device)

@@ -1,0 +1,370 @@
+"""The hierarchical VAE: its shapes, its Gaussians, its likelihood and what its parts know."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from scipy.stats import norm
+from torch import Tensor, nn
+from torch.distributions import Normal, kl_divergence
+
+from fcfg.hvae import CONFIGS, HVAE, HVAEConfig, PixelDistribution, transfer_residual
+from fcfg.hvae.blocks import Gaussian
+from fcfg.hvae.likelihood import PixelHead, log_probability
+from fcfg.support.images import images_from_bytes
+
+TINY = HVAEConfig(
+    size=8,
+    parents=4,
+    encoder="8b2d2,4b1d4,1b1",
+    decoder="1b2,4b1,8b2",
+    widths=(8, 12, 16),
+    latent=3,
+)
+LEVELS = torch.arange(256, dtype=torch.float64) / 127.5 - 1
+
+
+def awake(config: HVAEConfig = TINY, **changes: object) -> HVAE:
+    """A network without the zeros that a new one starts with."""
+    network = HVAE(HVAEConfig(**{**config.model_dump(), **changes}))
+    generator = torch.Generator().manual_seed(0)
+    for parameter in network.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return network
+
+
+def pictures(count: int = 3, channels: int = 3, size: int = 8) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    pixels = torch.randint(256, (count, channels, size, size), generator=generator)
+    return images_from_bytes(pixels.to(torch.uint8))
+
+
+def parents(count: int = 3, seed: int = 2) -> Tensor:
+    return torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def noise(network: HVAE, count: int = 3) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randn(shape, generator=generator) for shape in network.noise_shapes(count)]
+
+
+def fix_posterior(network: HVAE, loc: float = 0.0, log_scale: float = 0.0) -> HVAE:
+    """Make the posterior of every latent the same Gaussian, whatever the image."""
+    for block in network.blocks:
+        last = block.posterior.convolutions[-1]
+        last.weight.data.zero_()
+        last.bias.data.copy_(torch.tensor([loc, log_scale]).repeat_interleave(3))
+    return network
+
+
+# Shapes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "millions", "digits", "latents", "blocks"),
+    [
+        ("mimic-192", 7.98, 2, 38, 40),
+        ("celeba-64", 30.7, 1, 24, 24),
+        ("morphomnist-32", 2.05, 2, 20, 20),
+    ],
+)
+def test_the_published_networks_have_their_published_sizes(
+    name: str, millions: float, digits: int, latents: int, blocks: int
+) -> None:
+    with torch.device("meta"):
+        network = HVAE(CONFIGS[name])
+    count = sum(parameter.numel() for parameter in network.parameters())
+    assert round(count / 1e6, digits) == millions
+    assert (len(network.noise_shapes(1)), len(network.blocks)) == (latents, blocks)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"encoder": "8b2d2,4b1d4"}, "encoder '8b2d2,4b1d4' must have 3 stages"),
+        ({"encoder": "8b2d2,4bd4,1b1"}, "encoder '8b2d2,4bd4,1b1' must have 3 stages"),
+        ({"encoder": "8b0d2,4b1d4,1b1"}, "must have 3 stages"),
+        ({"encoder": "16b2d4,4b1d4,1b1"}, "must lead from 8 to 1 pixel"),
+        ({"encoder": "8b2d3,4b1d4,1b1"}, "must lead from 8 to 1 pixel"),
+        ({"encoder": "8b2d2,4b1d2,2b1"}, "must lead from 8 to 1 pixel"),
+        ({"size": 16}, "must lead from 16 to 1 pixel"),
+        ({"widths": (8, 16)}, "must have 2 stages, one for each width"),
+        ({"decoder": "1b2,8b2,4b1"}, "must have the sizes of the encoder, reversed: [8, 4, 1]"),
+        ({"decoder": "1b2,4b1d2,8b2"}, "decoder '1b2,4b1d2,8b2'"),
+        ({"dropped": (4,)}, "dropped (4,) must be among the 4 parents"),
+        ({"dropped": (1,), "prior": "exogenous"}, "an exogenous prior has no attributes"),
+        ({"depth": 3}, "Extra inputs"),
+    ],
+)
+def test_a_network_that_cannot_be_built_is_refused(changes: dict, fragment: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        HVAEConfig(**{**TINY.model_dump(), **changes})
+    assert fragment in str(caught.value)
+
+
+def test_odd_sizes_can_be_computed() -> None:
+    network = awake(size=14, encoder="14b1d2,7b1d7,1b1", decoder="1b1,7b1,14b1")
+    images = pictures(2, size=14)
+    assert network.infer(images, parents(2)).pixels.image.shape == images.shape
+
+
+# Gaussians ---------------------------------------------------------------------------------------
+
+
+def test_the_divergence_is_that_of_torch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b, c, d = torch.randn(4, 5, 2, 3, 3, generator=generator, dtype=torch.float64)
+    ours = Gaussian(a, b).divergence(Gaussian(c, d))
+    theirs = kl_divergence(Normal(a, b.exp()), Normal(c, d.exp()))
+    assert torch.allclose(ours, theirs.sum(dim=(1, 2, 3)), rtol=1e-12)
+
+
+@given(st.floats(-1.2, 1.2), st.floats(-9, 2))
+def test_the_probabilities_of_all_levels_add_up_to_one(loc: float, log_scale: float) -> None:
+    x = LEVELS.view(-1, 1, 1, 1)
+    pixel = [torch.full_like(x, value) for value in (loc, log_scale)]
+    assert math.isclose(log_probability(x, *pixel).exp().sum().item(), 1, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize(("loc", "scale"), [(0.0, 0.3), (0.9, 0.1), (-0.4, 0.02)])
+def test_the_probability_of_a_level_is_that_of_a_gaussian_around_it(loc, scale) -> None:
+    x = LEVELS.view(-1, 1, 1, 1)
+    pixel = [torch.full_like(x, value) for value in (loc, math.log(scale))]
+    edges = norm.cdf((LEVELS.numpy()[:-1] + 1 / 255 - loc) / scale)
+    exact = torch.tensor([edges[0], *(edges[1:] - edges[:-1]), 1 - edges[-1]])
+    # The distribution function itself is approximated, to within 4e-4.
+    assert (log_probability(x, *pixel).exp().flatten() - exact).abs().max() < 8e-4
+
+
+def test_impossible_pixels_have_a_finite_loss_and_gradient() -> None:
+    loc = torch.full((1, 1, 1, 1), -1.0, requires_grad=True)
+    log_scale = torch.full((1, 1, 1, 1), -9.0, requires_grad=True)
+    loss = -log_probability(torch.full((1, 1, 1, 1), 0.5), loc, log_scale).sum()
+    loss.backward()
+    assert math.isclose(loss.item(), -math.log(1e-12), rel_tol=1e-6)
+    assert all(bool(p.grad.isfinite().all()) for p in (loc, log_scale))
+
+
+# Colours -----------------------------------------------------------------------------------------
+
+
+def colours(seed: int = 4) -> PixelDistribution:
+    generator = torch.Generator().manual_seed(seed)
+    loc, log_scale, coupling = torch.randn(3, 2, 3, 4, 4, generator=generator).double()
+    return PixelDistribution(0.2 * loc, log_scale - 1, coupling.tanh())
+
+
+def test_each_channel_is_a_distribution_given_the_channels_before_it() -> None:
+    pixels = PixelDistribution(
+        *(torch.tensor(values).view(1, 3, 1, 1) for values in ([0.1, -0.2, 0.3], [-1.0, -2, -3])),
+        coupling=torch.tensor([0.5, -0.7, 0.9]).view(1, 3, 1, 1),
+    )
+    x = torch.tensor([0.25, -0.5, 0.75]).view(1, 3, 1, 1)
+    loc = [0.1, -0.2 + 0.5 * 0.25, 0.3 - 0.7 * 0.25 + 0.9 * -0.5]
+    expected = log_probability(x, torch.tensor(loc).view(1, 3, 1, 1), pixels.log_scale)
+    assert torch.allclose(pixels.log_prob(x), expected)
+    many = PixelDistribution(
+        *(part.repeat(256, 1, 1, 1) for part in (pixels.loc, pixels.log_scale, pixels.coupling))
+    )
+    for channel in range(3):
+        every = x.repeat(256, 1, 1, 1)
+        every[:, channel, 0, 0] = LEVELS
+        total = many.log_prob(every)[:, channel].exp().sum().item()
+        assert math.isclose(total, 1, abs_tol=1e-4)
+
+
+def test_the_predicted_image_is_the_location_of_every_channel_given_itself() -> None:
+    pixels = colours()
+    image = pixels.image.clamp(-0.99, 0.99)  # black and white have more than their location
+    inside = (pixels.image.abs() < 0.99).all(dim=1, keepdim=True).expand_as(image)
+    peak = log_probability(image, image, pixels.log_scale)
+    assert inside.sum() > 30
+    assert torch.allclose(pixels.log_prob(image)[inside], peak[inside], rtol=1e-9)
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_the_whole_residual_gives_the_image_back_and_none_gives_the_prediction(colour) -> None:
+    there, back = colours(4), colours(5)
+    if not colour:
+        there, back = (PixelDistribution(p.loc, p.log_scale) for p in (there, back))
+    x = pictures(2, size=4).double()
+    assert torch.allclose(transfer_residual(x, there, there), x, atol=1e-13)
+    assert torch.equal(transfer_residual(x, there, back, 0.0), back.image)
+    answer = transfer_residual(x, there, back)
+    assert not torch.allclose(answer, x, atol=0.1)
+    assert torch.allclose(transfer_residual(answer, back, there), x, atol=1e-12)
+
+
+def test_the_scale_of_a_pixel_has_a_floor() -> None:
+    head = PixelHead(4, 3)
+    nn.init.constant_(head.log_scale.bias, -100.0)
+    scale = head(torch.zeros(1, 4, 2, 2)).scale
+    assert torch.allclose(scale, torch.full_like(scale, math.exp(-9)))
+
+
+# The network -------------------------------------------------------------------------------------
+
+
+def test_a_new_network_has_the_standard_normal_as_prior() -> None:
+    network = fix_posterior(HVAE(TINY), loc=0.7, log_scale=-0.5)
+    _, kl = network.free_energy(pictures(), parents(), noise(network))
+    one = kl_divergence(Normal(0.7, math.exp(-0.5)), Normal(0.0, 1.0))
+    latents = sum(math.prod(shape) for shape in network.noise_shapes(1))
+    assert torch.allclose(kl, (one * latents / (3 * 8 * 8)).expand(3))
+
+
+def test_new_weights_that_add_to_features_shrink_with_the_number_of_blocks() -> None:
+    torch.manual_seed(0)
+    network = HVAE(CONFIGS["morphomnist-32"])
+    encoder = [b.body for stage in network.encoder.stages for b in stage]
+    encoder += [block.body for block in network.encoder.transitions]
+    groups = [
+        [body.convolutions[-1] for body in encoder],
+        [block.body.body.convolutions[-1] for block in network.blocks],
+        [block.merge for block in network.blocks],
+    ]
+    for group in groups:
+        for convolution in group:
+            fan_in, largest = convolution.in_channels, convolution.weight.abs().max().item()
+            assert 0.8 < largest * math.sqrt(fan_in * len(group)) <= 1  # torch's bound is 1
+    convolutions = [m for m in network.modules() if isinstance(m, nn.Conv2d)]
+    assert all(not convolution.bias.any() for convolution in convolutions)
+
+
+def test_decoding_inferred_latents_gives_the_distribution_of_the_inference() -> None:
+    for changes in ({}, {"prior": "exogenous"}, {"largest_latent": 4}):
+        network = awake(**changes)
+        inference = network.infer(pictures(), parents(), noise(network))
+        pixels = network.decode(inference.latents, parents())
+        assert torch.equal(pixels.image, inference.pixels.image)
+        assert torch.equal(pixels.scale, inference.pixels.scale)
+        other = network.decode(inference.latents, parents(seed=9))
+        assert not torch.allclose(other.image, pixels.image, atol=1e-3)
+
+
+def test_sizes_above_the_largest_latent_have_none() -> None:
+    network = awake(largest_latent=4)
+    assert {shape[-1] for shape in network.noise_shapes(5)} == {1, 4}
+    assert network.noise_shapes(5)[0] == (5, 3, 1, 1)
+
+
+def test_noise_moves_a_latent_from_its_mean_in_proportion() -> None:
+    network, drawn = awake(), noise(awake())
+    mean, once, twice = (
+        network.infer(pictures(), parents(), given).latents[0]
+        for given in (None, drawn, [2 * d for d in drawn])
+    )
+    assert torch.allclose(twice - mean, 2 * (once - mean), atol=1e-5)
+    assert not torch.allclose(once, mean, atol=0.1)
+
+
+def test_an_image_does_not_depend_on_its_neighbours() -> None:
+    network = awake()
+    drawn = noise(network)
+    whole = network.free_energy(pictures(), parents(), drawn)
+    for row in range(3):
+        one = slice(row, row + 1)
+        alone = network.free_energy(pictures()[one], parents()[one], [d[one] for d in drawn])
+        for a, b in zip(whole, alone, strict=True):
+            assert torch.allclose(a[one], b, rtol=1e-5)
+
+
+def test_only_a_conditional_prior_knows_the_attributes() -> None:
+    for prior, knows in (("conditional", True), ("exogenous", False)):
+        network = fix_posterior(awake(prior=prior))
+        first, second = (
+            network.infer(pictures(), parents(seed=seed), noise(network)) for seed in (2, 9)
+        )
+        assert torch.equal(first.kl, second.kl) != knows
+        assert not torch.allclose(first.pixels.image, second.pixels.image, atol=1e-3)
+
+
+def test_hidden_attributes_are_as_if_they_were_zero_where_they_are_hidden() -> None:
+    network = fix_posterior(awake(dropped=(1, 3)))
+    for block in network.blocks:  # what the prior adds to the features, so that paths are apart
+        block.prior.convolutions[-1].weight.data[6:].zero_()
+    known, zeroed = parents(), parents() * torch.tensor([1.0, 0, 1, 0])
+    whole, less = (network.infer(pictures(), pa, noise(network)) for pa in (known, zeroed))
+    path = torch.tensor([0, 1, 2])
+    hidden = network.infer(pictures(), known, noise(network), path)
+    image, kl = hidden.pixels.image, hidden.kl
+    expected = torch.stack([less.kl[0], whole.kl[1], whole.kl[2]])
+    assert torch.allclose(kl, expected)
+    assert not torch.allclose(whole.kl, less.kl)
+    expected = [whole.pixels.image[0], less.pixels.image[1], whole.pixels.image[2]]
+    assert torch.allclose(image, torch.stack(expected))
+    assert not torch.allclose(whole.pixels.image, less.pixels.image)
+
+
+def test_every_parameter_has_a_gradient() -> None:
+    for changes in ({}, {"prior": "exogenous", "largest_latent": 4, "channels": 1}):
+        network = awake(**changes)
+        images = pictures(channels=network.config.channels)
+        nll, kl = network.free_energy(images, parents(), noise(network))
+        (nll + kl).mean().backward()
+        for name, parameter in network.named_parameters():
+            assert parameter.grad is not None, name
+            assert bool(parameter.grad.any()), name
+
+
+def test_likelihood_and_divergence_stay_precise_in_autocast() -> None:
+    network = awake()
+    drawn = noise(network)
+    exact = network.free_energy(pictures(), parents(), drawn)
+    with torch.autocast("cpu", torch.bfloat16):
+        inference = network.infer(pictures(), parents(), drawn)
+        rough = network.free_energy(pictures(), parents(), drawn)
+    tensors = [inference.pixels.image, inference.pixels.scale, *inference.latents, *rough]
+    assert {tensor.dtype for tensor in tensors} == {torch.float32}
+    for a, b in zip(exact, rough, strict=True):
+        assert torch.allclose(a, b, rtol=0.05)
+
+
+def test_the_bound_holds_against_the_exact_likelihood() -> None:
+    """One latent number in all: the marginal likelihood is an integral that can be summed."""
+    torch.manual_seed(0)
+    config = HVAEConfig(
+        size=2, channels=1, parents=1, encoder="2b1d2,1b1", decoder="1b1,2b1",
+        widths=(4, 4), latent=1, largest_latent=1,
+    )  # fmt: skip
+    network = HVAE(config).double()
+    generator = torch.Generator().manual_seed(5)
+    for parameter in network.parameters():
+        parameter.data += 0.4 * torch.randn(parameter.shape, generator=generator)
+    images, pa = pictures(1, 1, 2).double(), torch.ones(1, 1, dtype=torch.float64)
+    first = network.blocks[0]
+    start = network.biases["1"]
+    prior, _ = first.prior_of(start, pa[:, :, None, None])
+    z = torch.linspace(-8, 8, 4001, dtype=torch.float64).view(-1, 1, 1, 1)
+    z = prior.loc + prior.log_scale.exp() * z
+    pixels = network.decode([z], pa.expand(len(z), 1))
+    density = Normal(prior.loc.item(), prior.log_scale.exp().item()).log_prob(z.flatten())
+    joint = pixels.log_prob(images.expand(len(z), -1, -1, -1)).sum(dim=(1, 2, 3)) + density
+    exact = -(joint.logsumexp(dim=0) + (z[1] - z[0]).flatten().log()).item() / 4
+    draws = torch.randn(4000, 1, 1, 1, generator=generator, dtype=torch.float64)
+    many = [images.expand(4000, -1, -1, -1), pa.expand(4000, 1), [draws]]
+    nll, kl = network.free_energy(*many)
+    error = 4 * nll.std().item() / math.sqrt(4000)
+    assert (nll + kl).mean().item() > exact - error
+    # The gap is the divergence of the posterior from the exact one.
+    inferred = network.infer(images, pa)
+    spread = network.infer(images, pa, [torch.ones(1, 1, 1, 1, dtype=torch.float64)])
+    loc, one = inferred.latents[0].item(), spread.latents[0].item()
+    q = Normal(loc, one - loc).log_prob(z.flatten()).exp() * (z[1] - z[0]).item()
+    gap = (q * (q.clamp(min=1e-300).log() - (joint - joint.logsumexp(dim=0)))).sum().item() / 4
+    assert abs((nll + kl).mean().item() - exact - gap) < error + 1e-6
+
+
+def test_shapes_of_noise_and_latents_agree() -> None:
+    network = awake()
+    inference = network.infer(pictures(2), parents(2))
+    shapes = [tuple(latent.shape) for latent in inference.latents]
+    assert shapes == network.noise_shapes(2)
+    sizes = [size for *_, size in shapes]
+    assert all(a <= b for a, b in itertools.pairwise(sizes))

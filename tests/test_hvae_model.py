@@ -1,0 +1,261 @@
+"""The hierarchical VAE as a model that answers what-ifs, and its settings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.hvae import HVAE, HVAEConfig, HVAEModel, HVAESetting
+from fcfg.sampling import PRESETS, StepRecord
+from fcfg.support.images import images_from_bytes
+from refusal import refused
+
+CONFIG = HVAEConfig(
+    size=8,
+    parents=5,
+    encoder="8b1d2,4b1d4,1b1",
+    decoder="1b1,4b1,8b1",
+    widths=(8, 8, 16),
+    latent=3,
+)
+SPACE = AttributeSpace(
+    [Binary("sick"), Categorical("site", ["a", "b", "c"]), Continuous("age", 20, 80)]
+)
+SETTINGS = ["none", "temperature:0.1", "temperature:1.0"]
+
+
+def model(channels: int = 3) -> HVAEModel:
+    """A network that depends on everything; sickness depends on age."""
+    torch.manual_seed(0)
+    scm = StructuralCausalModel(SPACE, CausalGraph({"age": [], "site": [], "sick": ["age"]}))
+    scm.fit(table(200), steps=5)
+    network = HVAE(HVAEConfig(**{**CONFIG.model_dump(), "channels": channels}))
+    generator = torch.Generator().manual_seed(0)
+    for parameter in network.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return HVAEModel(network, scm)
+
+
+def table(count: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return SPACE.parse(
+        {
+            "sick": rng.integers(0, 2, count),
+            "site": rng.integers(0, 3, count),
+            "age": rng.uniform(20, 80, count),
+        }
+    )
+
+
+def pictures(count: int = 5, channels: int = 3, size: int = 8) -> Tensor:
+    generator = torch.Generator().manual_seed(2)
+    pixels = torch.randint(256, (count, channels, size, size), generator=generator)
+    return images_from_bytes(pixels.to(torch.uint8))
+
+
+# Laws of counterfactuals -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", SETTINGS)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_counterfactual_of_the_factual_values_is_the_image(text: str, channels: int) -> None:
+    answers, x, values = model(channels), pictures(channels=channels), table(5)
+    same = {name: values[name] for name in ("age", "site")}
+    answer = answers.counterfactual(x, values, same, setting=HVAESetting.parse(text))
+    assert (answer.images - x).abs().max() < 1e-6
+    assert all(np.array_equal(answer.attributes[name], values[name]) for name in values)
+    other = answers.counterfactual(x, values, {"site": "b"}, setting=HVAESetting.parse(text))
+    assert (other.images - x)[values["site"] != 1].abs().max() > 0.01
+
+
+def test_without_the_residual_the_answer_is_what_the_model_predicts() -> None:
+    answers, x, values = model(), pictures(), table(5)
+    setting = HVAESetting(temperature=0, residual=0)
+    answer = answers.counterfactual(x, values, {"site": "b"}, setting=setting)
+    encode = SPACE.encode
+    there, then = (torch.from_numpy(encode(t)).float() for t in (values, answer.attributes))
+    latents = answers.network.infer(x, there).latents
+    assert torch.allclose(answer.images, answers.network.decode(latents, then).image, atol=1e-6)
+    half = HVAESetting(temperature=0, residual=0.5)
+    factual = answers.counterfactual(x, values, {"site": values["site"]}, setting=half).images
+    explained = answers.network.infer(x, there).pixels.image
+    assert torch.allclose(factual, (x + explained) / 2, atol=1e-6)
+
+
+def test_the_answer_follows_from_image_key_and_seed() -> None:
+    answers, x, values = model(), pictures(), table(5)
+    setting, do = HVAESetting(temperature=1), {"site": "b", "sick": "flip"}
+
+    def ask(rows: list[int], **options: object) -> Tensor:
+        part = {name: column[rows] for name, column in values.items()}
+        return answers.counterfactual(x[rows], part, do, setting=setting, **options).images
+
+    whole = ask([0, 1, 2, 3, 4])
+    assert torch.allclose(ask([3, 1]), whole[[3, 1]], atol=1e-5)
+    assert torch.allclose(ask([0, 1, 2, 3, 4], batch_size=2), whole, atol=1e-5)
+    named = ask([0, 1], keys=["a", "b"])
+    assert torch.allclose(ask([1, 0], keys=["b", "a"]), named[[1, 0]], atol=1e-5)
+    for other in (ask([0, 1], keys=["c", "d"]), ask([0, 1], keys=["a", "b"], seed=1)):
+        assert (other - named).abs().amax(dim=(1, 2, 3)).min() > 1e-3
+
+
+def test_without_temperature_nothing_is_drawn() -> None:
+    answers, x, values = model(), pictures(), table(5)
+    cold = HVAESetting.parse("none")
+    first, second = (
+        answers.counterfactual(x, values, {"site": "b"}, setting=cold, seed=seed)
+        for seed in (0, 1)
+    )
+    assert torch.equal(first.images, second.images)
+
+
+def test_the_three_steps_are_one_call() -> None:
+    answers, x, values = model(), pictures(), table(5)
+    whole = answers.counterfactual(x, values, {"age": "+5%"}, seed=3)
+    abduction = answers.abduct(x, values)
+    action = answers.act(values, {"age": "+5%"}, seed=3, keys=abduction.keys)
+    steps = answers.predict(abduction, action)
+    assert torch.equal(whole.images, steps.images)
+    assert whole.setting == HVAESetting(temperature=0.1, residual=1.0)
+    assert np.array_equal(whole.attributes["sick"], steps.attributes["sick"])
+
+
+def test_the_way_back_infers_the_clamped_images_anew() -> None:
+    answers, x, values = model(), pictures(), table(5)
+    pair = answers.counterfactual(x, values, {"site": "b"}, seed=3)
+    back = answers.reverse(pair)
+    abduction = answers.abduct(pair.images, pair.attributes, keys=pair.abduction.keys)
+    action = answers.act(pair.attributes, {"site": values["site"]}, seed=3)
+    assert torch.equal(back.images, answers.predict(abduction, action, pair.setting).images)
+    assert np.array_equal(back.attributes["site"], values["site"])
+    assert (back.images - x).abs().max() < (pair.images - x).abs().max()
+
+
+def test_answers_are_clamped_and_predictions_are_not() -> None:
+    answers, x, values = model(), pictures(), table(5)
+    pair = answers.counterfactual(x, values, {"site": "b"})
+    assert pair.prediction.abs().max() > 1
+    assert torch.equal(pair.images, pair.prediction.clamp(-1, 1))
+
+
+def test_the_rows_that_are_counted_are_evaluated() -> None:
+    answers, x, values = model(), pictures(), table(5)
+    evaluated: list[int] = []
+    answers.network.head.register_forward_hook(
+        lambda _, inputs, __: evaluated.append(len(inputs[0]))
+    )
+    records: list[StepRecord] = []
+    answer = answers.counterfactual(x, values, {"site": "b"}, batch_size=2, on_step=records.append)
+    assert sum(answer.spent) == sum(evaluated) == 10
+    assert max(evaluated) == 2
+    rows = answers.rows(HVAESetting(), ["site"], PRESETS["paper"])
+    assert answer.evaluations == rows == 2
+    assert [round(record.share, 6) for record in records] == [0.4, 0.8, 1.0]
+
+
+def test_double_precision_is_kept() -> None:
+    answers, x, values = model(), pictures(), table(5)
+    answers.network.double()
+    same = {"site": values["site"]}
+    answer = answers.counterfactual(x, values, same, setting=HVAESetting(temperature=1))
+    assert (answer.images - x.double()).abs().max() < 1e-13
+
+
+def test_a_model_describes_itself() -> None:
+    answers = model()
+    assert answers.kind == "hvae"
+    assert (answers.channels, answers.size) == (3, 8)
+    assert answers.image_model is answers.network
+    assert repr(answers).startswith("HVAEModel(0.0 M parameters, CausalGraph(")
+    assert answers.parse_setting("temperature:0.5") == HVAESetting(temperature=0.5)
+
+
+# Refusals ----------------------------------------------------------------------------------------
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    answers, x, values = model(), pictures(), table(5)
+    with refused("model, network", "5 parents", "got 4"):
+        HVAEModel(HVAE(HVAEConfig(**{**CONFIG.model_dump(), "parents": 4})), answers.scm)
+    with refused("model, network", "a fcfg.hvae.HVAE"):
+        HVAEModel(torch.nn.Identity(), answers.scm)  # type: ignore[arg-type]
+    for any_size in (False, True):
+        with refused("images", "8 by 8 pixels", "16 by 16"):
+            answers.abduct(pictures(size=16), values, any_size=any_size)
+    with refused("attributes", "3 values in each column", "got 5"):
+        answers.abduct(x[:3], values)
+    with refused("keys", "5 integers or strings"):
+        answers.abduct(x, values, keys=["a"])
+    abduction = answers.abduct(x, values)
+    action = answers.act(values, {"site": "b"})
+    with refused("batch_size", "an integer from 1"):
+        answers.predict(abduction, action, batch_size=0)
+    with refused("setting", "a fcfg.hvae.HVAESetting"):
+        answers.predict(abduction, action, "none")
+    with refused("abduction", "the result of model.abduct"):
+        answers.predict(x, action)
+    with refused("action", "the result of model.act"):
+        answers.predict(abduction, values)
+    with refused("pair", "the result of model.counterfactual"):
+        answers.reverse(x)
+    others = {**values, "age": values["age"][::-1]}
+    for other in (others, {name: column[:3] for name, column in values.items()}):
+        with refused("action", "attributes for the 5 images of the abduction"):
+            answers.predict(abduction, answers.act(other, {"site": "b"}))
+
+
+# Settings ----------------------------------------------------------------------------------------
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_the_text_form_of_a_setting_is_read_back(temperature: float, residual: float) -> None:
+    setting = HVAESetting(temperature, residual)
+    assert HVAESetting.parse(repr(setting)) == setting
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("none", "none"),
+        (" none ", "none"),
+        ("temperature:0", "none"),
+        ("temperature: 1", "temperature:1.0"),
+        ("temperature:.1;residual=1", "temperature:0.1"),
+        ("temperature:0 ; residual = 0.5", "temperature:0.0;residual=0.5"),
+    ],
+)
+def test_a_setting_has_one_canonical_form(text: str, canonical: str) -> None:
+    assert repr(HVAESetting.parse(text)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "fragment"),
+    [
+        ("cfg:3", "setting 'cfg:3'", "'temperature:' and a number"),
+        ("temperature", "setting 'temperature'", "a number"),
+        ("temperature:hot", "setting 'temperature:hot'", "got 'hot'"),
+        ("temperature:1.5", "setting, temperature", "a number from 0 to 1"),
+        ("temperature:nan", "setting, temperature", "a number from 0 to 1"),
+        ("temperature:1;residual=-1", "setting, residual", "a number from 0 to 1"),
+        ("temperature:1;residual=all", "setting", "got 'all'"),
+        ("temperature:1;start=0", "setting", "no option but residual, got 'start'"),
+        ("temperature:1;residual", "setting", "name=value"),
+        ("none;residual=0.5", "setting", "got 'none'"),
+        (3, "setting", "a string"),
+    ],
+)
+def test_a_bad_setting_is_refused_in_one_line(text, subject: str, fragment: str) -> None:
+    with refused(subject, fragment):
+        HVAESetting.parse(text)
+
+
+def test_true_is_no_temperature() -> None:
+    with refused("setting, temperature", "a number from 0 to 1"):
+        HVAESetting(temperature=True)
