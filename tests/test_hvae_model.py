@@ -13,7 +13,7 @@ from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuo
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.hvae import HVAE, HVAEConfig, HVAEModel, HVAESetting
-from fcfg.sampling import PRESETS, StepRecord
+from fcfg.sampling import StepRecord
 from fcfg.support.images import images_from_bytes
 from refusal import refused
 
@@ -155,7 +155,7 @@ def test_the_rows_that_are_counted_are_evaluated() -> None:
     answer = answers.counterfactual(x, values, {"site": "b"}, batch_size=2, on_step=records.append)
     assert sum(answer.spent) == sum(evaluated) == 10
     assert max(evaluated) == 2
-    rows = answers.rows(HVAESetting(), ["site"], PRESETS["paper"])
+    rows = answers.method(["site"], sampling="paper").rows
     assert answer.evaluations == rows == 2
     assert [round(record.share, 6) for record in records] == [0.4, 0.8, 1.0]
 

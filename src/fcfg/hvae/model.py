@@ -23,8 +23,8 @@ from fcfg.causal.scm import Keys, StructuralCausalModel, checked_keys
 from fcfg.hvae.likelihood import Images, transfer_residual
 from fcfg.hvae.network import HVAE
 from fcfg.hvae.setting import HVAESetting
-from fcfg.model import AbstractCounterfactual, Action, CounterfactualModel
-from fcfg.sampling import OnStep, SamplingConfig, StepRecord, Trajectory
+from fcfg.model import AbstractCounterfactual, Action, CounterfactualModel, Method
+from fcfg.sampling import OnStep, SamplingLike, StepRecord, Trajectory
 from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, image_keys, read_images
@@ -115,19 +115,32 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         """Read a temperature and the share of the residual."""
         return HVAESetting.parse(text)
 
-    def rows(
-        self, setting: HVAESetting, targets: Collection[str], sampling: SamplingConfig
-    ) -> int:
-        """Return the network rows of a prediction: one inference, and one decoding.
+    def method(
+        self,
+        targets: Collection[str],
+        setting: HVAESetting | None = None,
+        *,
+        anchor: bool | None = None,
+        sampling: SamplingLike = "default",
+    ) -> Method[HVAESetting]:
+        """Return how a question is answered: with one inference, and one decoding.
 
         Args:
-            setting: The setting, of no effect.
             targets: Attributes intervened on, of no effect.
-            sampling: Solver, grid and steps, of no effect.
+            setting: Temperature of the latents, and share of the residual.
+            anchor: None, since a VAE has no path to anchor.
+            sampling: Of no effect, since there are no steps.
         """
-        return _ROWS
+        if anchor is not None:
+            raise InputError(
+                "anchor",
+                expected="none, since this model has no path to anchor",
+                got=anchor,
+                do="leave it out",
+            )
+        return Method(HVAESetting() if setting is None else setting, _ROWS)
 
-    def counterfactual(
+    def counterfactual(  # pyright: ignore[reportIncompatibleMethodOverride] # no further options
         self,
         images: ImagesLike,
         attributes: Mapping[str, ArrayLike],
@@ -160,7 +173,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         action = self.act(abduction.attributes, do, seed=seed, keys=abduction.keys)
         return self.predict(abduction, action, setting, batch_size=batch_size, on_step=on_step)
 
-    def abduct(
+    def abduct(  # pyright: ignore[reportIncompatibleMethodOverride] # no further options
         self,
         images: ImagesLike,
         attributes: Mapping[str, ArrayLike],
