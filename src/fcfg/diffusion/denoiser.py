@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from fcfg.causal.attributes import Column
 from fcfg.causal.graph import Partition
-from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.embedder import AbstractEmbedder
 from fcfg.diffusion.networks import UNet, repeat_for_conditions
 from fcfg.diffusion.prediction import Evaluate, Images
 from fcfg.diffusion.schedule import (
@@ -32,6 +32,7 @@ class Corruption:
     t: Int[Tensor, "batch"]
     noise: Images
     keep: Bool[Tensor, "batch attributes"]
+    latent: Float[Tensor, "batch latent"] | None = None  #: noise of the semantics, of SA-DCG
 
 
 class Denoiser(nn.Module):
@@ -41,6 +42,7 @@ class Denoiser(nn.Module):
     never trained, so a prediction at t = 0 is made, and converted, at t = 1.
 
     >>> from fcfg.causal.attributes import AttributeSpace, Binary
+    >>> from fcfg.diffusion.embedder import AttributeEmbedder
     >>> from fcfg.diffusion.networks import UNetConfig
     >>> embedder = AttributeEmbedder(AttributeSpace([Binary("smiling")]))
     >>> network = UNet(UNetConfig(size=8, base=8, multipliers=(1, 2), attention=(), condition=32))
@@ -62,7 +64,7 @@ class Denoiser(nn.Module):
     def __init__(
         self,
         network: nn.Module,
-        embedder: AttributeEmbedder,
+        embedder: AbstractEmbedder,
         schedule: NoiseSchedule,
         *,
         channels: int | None = None,
@@ -112,11 +114,22 @@ class Denoiser(nn.Module):
         embedder = next(self.embedder.parameters()).dtype
         return torch.float64 if embedder == torch.float64 else torch.float32
 
-    def condition(self, table: Mapping[str, Column]) -> Float[Tensor, "batch condition"]:
-        """Embed parsed attributes, on the device of the weights."""
+    def condition(
+        self,
+        table: Mapping[str, Column],
+        semantics: Float[Tensor, "batch latent"] | None = None,
+    ) -> Float[Tensor, "batch condition"]:
+        """Embed parsed attributes, on the device of the weights.
+
+        Args:
+            table: The attributes.
+            semantics: Output of :meth:`fcfg.diffusion.semantic.SemanticDenoiser.semantics`; None
+                for any other denoiser.
+        """
         values = torch.from_numpy(self.embedder.space.encode(table))
         weight = next(self.embedder.parameters())
-        return self.embedder(values.to(weight.device, weight.dtype)).to(self.state_dtype)
+        c = self.embedder(values.to(weight.device, weight.dtype)).to(self.state_dtype)
+        return c if semantics is None else torch.cat([semantics.to(c), c], dim=1)
 
     def output(
         self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "rows condition"]
@@ -225,18 +238,17 @@ class Denoiser(nn.Module):
             values: Output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`.
             corruption: Output of :meth:`draw`.
         """
-        if not images.is_floating_point():
-            raise InputError(
-                "images",
-                expected="floating-point pixels in [-1, 1]",
-                got=f"dtype {images.dtype}",
-                do="convert bytes with x / 127.5 - 1",
-            )
+        check_pixels(images)
+        c = self.embedder.masked(self._embedded(values), corruption.keep)
+        return functional.mse_loss(*self._output_and_target(images, c, corruption))
+
+    def _output_and_target(
+        self, images: Tensor, c: Tensor, corruption: Corruption
+    ) -> tuple[Tensor, Tensor]:
         signal, noise = self._levels(corruption.t, images)
         x_t = signal * images + noise * corruption.noise
-        c = self.embedder.masked(self._embedded(values), corruption.keep)
         target = training_target(images, corruption.noise, signal, noise, self.parameterisation)
-        return functional.mse_loss(self.output(x_t, corruption.t, c), target)
+        return self.output(x_t, corruption.t, c), target
 
     def interaction(
         self,
@@ -270,3 +282,14 @@ class Denoiser(nn.Module):
 
     def _embedded(self, values: Tensor) -> Tensor:
         return self.embedder(values.to(next(self.embedder.parameters()).dtype))
+
+
+def check_pixels(images: Tensor) -> None:
+    """Refuse images for training that are not floating-point numbers."""
+    if not images.is_floating_point():
+        raise InputError(
+            "images",
+            expected="floating-point pixels in [-1, 1]",
+            got=f"dtype {images.dtype}",
+            do="convert bytes with x / 127.5 - 1",
+        )

@@ -9,6 +9,8 @@ Masking an attribute sets its block to zero *after* embedding; the null token is
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -16,7 +18,45 @@ from torch import Tensor, nn
 from fcfg.causal.attributes import AttributeSpace
 
 
-class AttributeEmbedder(nn.Module):
+class AbstractEmbedder(nn.Module, ABC):
+    """Turns attributes into a condition, or a part of it, and masks conditions."""
+
+    space: AttributeSpace  #: the attributes, in the order of their numbers
+    width: int  #: size that the config of a model stores
+
+    @property
+    @abstractmethod
+    def condition_width(self) -> int:
+        """Size of the condition."""
+
+    @abstractmethod
+    def forward(self, values: Float[Tensor, "batch values"]) -> Float[Tensor, "batch part"]:
+        """Embed the output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`."""
+
+    @abstractmethod
+    def null_for(
+        self, condition: Float[Tensor, "batch condition"]
+    ) -> Float[Tensor, "batch condition"]:
+        """Return the null token in place of each condition."""
+
+    @abstractmethod
+    def masked(
+        self,
+        condition: Float[Tensor, "batch condition"],
+        keep: Bool[Tensor, "#batch attributes"],
+        other: Float[Tensor, "batch condition"] | None = None,
+    ) -> Float[Tensor, "batch condition"]:
+        """Keep some attributes; set the others to the null token, or to those of ``other``."""
+
+    def check_separate(self, subject: str) -> None:
+        """Refuse what masks single attributes, if this embedder cannot do so; by default it can.
+
+        Args:
+            subject: Name of what is refused.
+        """
+
+
+class AttributeEmbedder(AbstractEmbedder):
     """One network per attribute: two linear layers of size ``width`` with SiLU between them.
 
     >>> from fcfg.causal.attributes import Binary
@@ -51,6 +91,12 @@ class AttributeEmbedder(nn.Module):
         blocks = [branch(column) for branch, column in zip(self.branches, columns, strict=True)]
         return torch.cat(blocks, dim=1)
 
+    def null_for(
+        self, condition: Float[Tensor, "batch condition"]
+    ) -> Float[Tensor, "batch condition"]:
+        """Return zeros."""
+        return torch.zeros_like(condition)
+
     def masked(
         self,
         condition: Float[Tensor, "batch condition"],
@@ -69,5 +115,5 @@ class AttributeEmbedder(nn.Module):
         """
         shape = (len(self.space), self.width)
         blocks = condition.unflatten(1, shape)
-        rest = torch.zeros_like(blocks) if other is None else other.unflatten(1, shape)
+        rest = (self.null_for(condition) if other is None else other).unflatten(1, shape)
         return torch.where(keep[..., None], blocks, rest).flatten(1)

@@ -19,6 +19,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from fcfg.causal.attributes import Table
+from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.model import AnyModel
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction
@@ -103,12 +104,21 @@ class AbductionCache:
         paths = [self._path(key, attributes, row) for row, key in enumerate(keys)]
         kept = [None if path is None else _read(path, images.shape[1:]) for path in paths]
         whole = [piece for piece in kept if piece is not None]
-        ways = [way for _, way in whole if way is not None]
-        if len(whole) == len(kept) and (len(ways) == len(kept) or not self.keep_path):
-            trajectory = Trajectory.joined([end for end, _ in whole])
-            way = States.joined(ways) if self.keep_path else None
-            solver, model = self.sampling.solver, ""
-            return Abduction(trajectory, attributes, keys, self.times, solver, model, way)
+        ways = [way for _, way, _ in whole if way is not None]
+        codes = [code for _, _, code in whole if code is not None]
+        semantic = isinstance(self.pipeline.denoiser, SemanticDenoiser)
+        lacks_path = self.keep_path and len(ways) < len(kept)
+        lacks_semantics = semantic and len(codes) < len(kept)
+        if len(whole) == len(kept) and not (lacks_path or lacks_semantics):
+            return Abduction(
+                Trajectory.joined([end for end, _, _ in whole]),
+                attributes,
+                keys,
+                self.times,
+                self.sampling.solver,
+                path=States.joined(ways) if self.keep_path else None,
+                semantics=torch.cat(codes) if semantic else None,
+            )
         abduction = self.pipeline.abduct(
             images,
             attributes,
@@ -149,11 +159,13 @@ def _write(path: Path, abduction: Abduction, row: int) -> None:
     if abduction.path is not None:
         way = abduction.path.map(lambda tensor: tensor[:, row : row + 1].clone())
         tensors |= {"states": way.states} | ({} if way.noises is None else {"noises": way.noises})
+    if abduction.semantics is not None:
+        tensors["semantics"] = abduction.semantics[row : row + 1].clone()
     write_atomically(path, to_bytes(tensors))
 
 
-def _read(path: Path, shape: torch.Size) -> tuple[Trajectory, States | None] | None:
-    """Return the noise and the path in a file; None if the file is broken or something else."""
+def _read(path: Path, shape: torch.Size) -> tuple[Trajectory, States | None, Tensor | None] | None:
+    """Return noise, path and semantics in a file; None if it is broken or something else."""
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -167,5 +179,5 @@ def _read(path: Path, shape: torch.Size) -> tuple[Trajectory, States | None] | N
         tensors.get("residual"),
         evaluations=int(tensors["evaluations"]),
     )
-    has_path = "states" in tensors
-    return end, States(tensors["states"], tensors.get("noises")) if has_path else None
+    way = States(tensors["states"], tensors.get("noises")) if "states" in tensors else None
+    return end, way, tensors.get("semantics")

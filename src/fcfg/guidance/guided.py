@@ -34,7 +34,7 @@ class GuidedPredictor(TwoStagePredictor):
         condition: Conditions of the images, (batch, K·d).
         keep: Attributes that each group keeps.
         rule: Rule that combines the predictions.
-        factual: Conditions of the factual images, for rules whose reference they are.
+        reference: Conditions in place of the null token, if they are others.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class GuidedPredictor(TwoStagePredictor):
         condition: Float[Tensor, "batch condition"],
         keep: Bool[Tensor, "groups attributes"],
         rule: AbstractRule,
-        factual: Float[Tensor, "batch condition"] | None = None,
+        reference: Float[Tensor, "batch condition"] | None = None,
     ) -> None:
         self.denoiser = denoiser
         self.rule = rule
         self.groups = len(keep)
         self.kind = (GuidedPredictor, rule, self.groups)
         self.is_whole = [False, *keep.all(dim=1).tolist()]  # rows that are the plain model
-        null = torch.zeros_like(condition) if factual is None else factual
+        null = denoiser.embedder.null_for(condition) if reference is None else reference
         masked = [denoiser.embedder.masked(condition, row[None], null) for row in keep]
         # The whole condition, and those of a guided step: ((M + 1)·batch, K·d), null first.
         self.conditions = (condition, torch.cat([null, *masked]))

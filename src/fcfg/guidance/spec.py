@@ -26,15 +26,8 @@ from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.contrast import Contrast
 from fcfg.guidance.early_stopping import EarlyStoppingPredictor
 from fcfg.guidance.guided import GuidedPredictor
-from fcfg.guidance.rule import (
-    COMMON_OPTIONS,
-    RULES,
-    UNGUIDED,
-    AbstractRule,
-    StepWeights,
-    check_option,
-    is_number,
-)
+from fcfg.guidance.options import common_options
+from fcfg.guidance.rule import COMMON_OPTIONS, RULES, UNGUIDED, AbstractRule, StepWeights
 from fcfg.guidance.text import GLOBAL, read_text, value_text
 from fcfg.support.errors import (
     InputError,
@@ -88,6 +81,8 @@ class Guidance:
         tolerance: Change of the pixels below which the guidance of an image stops early.
         anchor: Whether to subtract the errors of the factual path, see
             :mod:`fcfg.sampling.anchor`.
+        align: Number of steps that align the null condition at each time, see
+            :mod:`fcfg.pipeline.alignment`.
     """
 
     rule: AbstractRule | None
@@ -97,6 +92,7 @@ class Guidance:
     stop: float = 1.0
     tolerance: float = 0.0
     anchor: bool = False
+    align: int = 0
 
     def __post_init__(self) -> None:
         """Refuse illegal weights and options, and convert numbers to floats."""
@@ -112,29 +108,15 @@ class Guidance:
             for group, weight in self.weights
         )
         object.__setattr__(self, "weights", weights)
-        start, stop, tolerance = self.start, self.stop, self.tolerance
-        legal = is_number(start) and 0 <= start < 1
-        check_option("start", start, "a share from 0 to below 1", legal)
-        legal = is_number(stop) and 0 < stop <= 1
-        check_option("stop", stop, "a share above 0, up to 1", legal)
-        legal = is_number(tolerance) and tolerance >= 0
-        check_option("tolerance", tolerance, "a number, 0 or more", legal)
-        check_option("anchor", self.anchor, "true or false", isinstance(self.anchor, bool))
-        for name in ("start", "stop", "tolerance"):
-            object.__setattr__(self, name, float(getattr(self, name)))
-        if self.anchor and tolerance:
+        options = common_options(**{name: getattr(self, name) for name in COMMON_OPTIONS})
+        for name, value in options.items():
+            object.__setattr__(self, name, value)
+        if self.align and (self.factored or type(self.rule) is not CFG):
             raise InputError(
-                "guidance option tolerance",
-                expected="0 with anchor=true, since both branches must be guided alike",
-                got=tolerance,
-                do="leave tolerance or anchor out",
-            )
-        if not start < stop:
-            raise InputError(
-                "guidance option start",
-                expected=f"less than stop, {stop}",
-                got=start,
-                do="widen the interval",
+                "guidance option align",
+                expected=f"0 with {self.name}, since only cfg can be aligned",
+                got=self.align,
+                do="use cfg with one weight",
             )
 
     @property
@@ -238,8 +220,8 @@ class Guidance:
         """Return a copy with other options.
 
         Args:
-            **options: start, stop, tolerance, anchor; raw (CFG++ and APG); eta, momentum, radius
-                (APG); or the fields of your own rule.
+            **options: start, stop, tolerance, anchor, align; raw (CFG++ and APG); eta, momentum,
+                radius (APG); or the fields of your own rule.
         """
         legal = ["anchor"]
         if self.rule is not None:
@@ -272,6 +254,11 @@ class Guidance:
             if getattr(self, option.name) != option.default
         )
         return f"{self.name}{':' * bool(values)}{','.join(values)}{options}"
+
+    @property
+    def needs_path(self) -> bool:
+        """Whether a prediction needs all states of the abduction."""
+        return self.anchor or self.align > 0
 
     @property
     def factual(self) -> Guidance:

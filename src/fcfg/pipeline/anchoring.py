@@ -39,7 +39,7 @@ def find_anchor(
     plan = plan_on(denoiser, times, weights)
 
     def work(rows: slice, report: OnStep) -> Anchor:
-        condition = condition_of(denoiser, abduction.attributes, rows)
+        condition = condition_of(denoiser, abduction.attributes, abduction.semantics, rows)
         predictor = guidance.predictor(denoiser, condition, condition, keep)
         assert isinstance(predictor, TwoStagePredictor), "guidance refuses other ones"
         start = abduction.trajectory.map(lambda tensor: send(tensor[rows], denoiser.device))

@@ -14,6 +14,8 @@ from fcfg.causal.attributes import Table
 from fcfg.causal.graph import Partition
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.networks import evaluation_mode
+from fcfg.diffusion.prediction import Images
+from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import WeightTable
 from fcfg.sampling import OnStep, Plan, StepRecord
 
@@ -102,11 +104,41 @@ def group_mask(
     return mask.view(len(weights.groups), len(names)).to(denoiser.device)
 
 
+def semantics_of(
+    denoiser: Denoiser, images: Images, batch_size: int
+) -> Float[Tensor, "batch latent"] | None:
+    """Return what images contribute to their conditions, on the CPU; None if it is nothing.
+
+    Args:
+        denoiser: The denoiser.
+        images: Images in [-1, 1].
+        batch_size: Largest number of images per call.
+    """
+    if not isinstance(denoiser, SemanticDenoiser):
+        return None
+
+    def work(rows: slice, report: OnStep) -> Tensor:
+        return fetch(denoiser.semantics(send(images[rows], denoiser.device)))
+
+    return torch.cat(in_chunks(denoiser, len(images), batch_size, work, None))
+
+
 def condition_of(
-    denoiser: Denoiser, attributes: Table, rows: slice
+    denoiser: Denoiser,
+    attributes: Table,
+    semantics: Float[Tensor, "images latent"] | None,
+    rows: slice,
 ) -> Float[Tensor, "batch condition"]:
-    """Embed the attributes of some of the images."""
-    return denoiser.condition({name: column[rows] for name, column in attributes.items()})
+    """Return the conditions of some of the images.
+
+    Args:
+        denoiser: The denoiser.
+        attributes: Attributes of all images.
+        semantics: Output of :func:`semantics_of`, of all images.
+        rows: The images.
+    """
+    own = None if semantics is None else send(semantics[rows], denoiser.device)
+    return denoiser.condition({name: column[rows] for name, column in attributes.items()}, own)
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:

@@ -22,15 +22,12 @@ from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.guidance import Guidance, WeightTable
 from fcfg.model import Action, CounterfactualModel, Method
+from fcfg.pipeline.alignment import check_alignment
 from fcfg.pipeline.anchoring import find_anchor
+from fcfg.pipeline.batching import semantics_of
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.defaults import choose_guidance, default_sampling
-from fcfg.pipeline.inference import (
-    generate_images,
-    infer_noise,
-    read_factual,
-    warn_of_broken,
-)
+from fcfg.pipeline.inference import generate_images, infer_noise, read_factual, warn_of_broken
 from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
 from fcfg.pipeline.thresholds import Thresholds
@@ -127,10 +124,10 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """
         guidance = self.choose_guidance(targets, setting, anchor=anchor, sampling=sampling)
         chosen = as_sampling(sampling, self.default_sampling(guidance.anchor))
-        groups, schedule = guidance.partition(self.graph, targets), self.denoiser.schedule
+        groups, schedule = self._groups(guidance, targets), self.denoiser.schedule
         rows = guidance.table(groups, chosen.times(schedule)[::-1], schedule).rows
         members = {group: groups[group] for group in groups}
-        how = {"sampling": chosen, "anchor": guidance.anchor}
+        how = {"sampling": chosen, "anchor": guidance.needs_path}
         return Method(guidance, rows, chosen, members, how)
 
     def to(self, device: torch.device | str) -> Self:
@@ -214,10 +211,11 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         guidance = self.choose_guidance(action.targets, guidance, anchor=anchor, sampling=asked)
         chosen = sampling_of(sampling, deprecated, self.default_sampling(guidance.anchor))
         times = chosen.times(self.denoiser.schedule)
-        groups = self._groups(guidance, action, partition)
+        groups = self._groups(guidance, action.targets, partition)
         self._weights(guidance, groups, times, batch_size)
+        check_alignment(guidance, chosen.solver, has_path=True)
         abduction = self._abduct(
-            x, table, keys, times, chosen.solver, guidance.anchor, batch_size, on_step
+            x, table, keys, times, chosen.solver, guidance.needs_path, batch_size, on_step
         )
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
@@ -286,7 +284,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         abduction.check(action, kept, self._fingerprint)
         sampling = "paper" if abduction.path is None else "default"
         guidance = self.choose_guidance(action.targets, guidance, anchor=anchor, sampling=sampling)
-        groups = self._groups(guidance, action, partition)
+        check_alignment(guidance, abduction.solver, has_path=abduction.path is not None)
+        groups = self._groups(guidance, action.targets, partition)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
     def reverse(
@@ -306,7 +305,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         there, images, table = pair.abduction, pair.images, pair.attributes
         times, solver = there.times, there.solver
         self._weights(pair.guidance, pair.partition, times, batch_size)
-        how = (times, solver, pair.guidance.anchor, batch_size, on_step)
+        how = (times, solver, pair.guidance.needs_path, batch_size, on_step)
         abduction = self._abduct(images, table, there.keys, *how)
         back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
@@ -329,9 +328,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             anchor: Whether to anchor; by default as the guidance says.
             sampling: Solver, grid and steps.
         """
-        return choose_guidance(
-            self.calibration, targets, guidance, anchor=anchor, sampling=sampling
-        )
+        known = (self.denoiser, self.calibration, targets, guidance)
+        return choose_guidance(*known, anchor=anchor, sampling=sampling)
 
     def default_sampling(self, anchored: bool) -> SamplingConfig:
         """Return the default solver, grid and steps: those of the calibration, if it fits.
@@ -342,11 +340,13 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         return default_sampling(self.calibration, anchored)
 
     def _groups(
-        self, guidance: Guidance, action: Action, partition: Partition | None
+        self, guidance: Guidance, targets: Collection[str], partition: Partition | None = None
     ) -> Partition:
         if partition is not None:
             check_is("partition", partition, Partition, "a fcfg.Partition")
-        return guidance.partition(self.graph, action.targets, partition)
+        if guidance.factored:
+            self.denoiser.embedder.check_separate(f"guidance {guidance!r}")
+        return guidance.partition(self.graph, targets, partition)
 
     def _weights(
         self, guidance: Guidance, partition: Partition, times: Sequence[int], batch_size: int
@@ -368,13 +368,14 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         on_step: OnStep | None,
     ) -> Abduction:
         check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
+        semantics = semantics_of(self.denoiser, images, batch_size)
         end, path = infer_noise(
-            *(self.denoiser, images, table, times, self._replaying(solver)),
+            *(self.denoiser, images, table, semantics, times, self._replaying(solver)),
             keep_path=keep_path,
             batch_size=batch_size,
             on_step=on_step,
         )
-        return Abduction(end, table, keys, times, solver, self._fingerprint, path)
+        return Abduction(end, table, keys, times, solver, self._fingerprint, path, semantics)
 
     def _predict(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import Guidance
 from fcfg.pipeline.calibration import Calibration
 from fcfg.sampling import ANCHORED, PRESETS, SamplingConfig, SamplingLike, as_sampling
@@ -12,9 +14,11 @@ from fcfg.support.errors import InputError, check_is
 #: Guidance of a model without a calibration, and that of the paper's sampling.
 DEFAULT_GUIDANCE = Guidance.parse("cfg:1.5;anchor=true")
 PAPER_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
+SEMANTIC_GUIDANCE = Guidance.cfg(2.0)  #: instead of the paper's, for SA-DCG
 
 
 def choose_guidance(
+    denoiser: Denoiser,
     calibration: Calibration | None,
     targets: Collection[str],
     guidance: Guidance | None,
@@ -25,6 +29,7 @@ def choose_guidance(
     """Return the guidance of a question: a given one, or a default.
 
     Args:
+        denoiser: Denoiser of the model.
         calibration: Calibration of the model.
         targets: Attributes intervened on.
         guidance: Rule, and weight for each group of attributes, if given.
@@ -33,7 +38,8 @@ def choose_guidance(
     """
     is_paper = as_sampling(sampling) == PRESETS["paper"]
     if guidance is None and is_paper:
-        guidance = PAPER_GUIDANCE
+        is_semantic = isinstance(denoiser, SemanticDenoiser)
+        guidance = SEMANTIC_GUIDANCE if is_semantic else PAPER_GUIDANCE
     elif guidance is None:
         guidance = DEFAULT_GUIDANCE if calibration is None else calibration.guidance(targets)
     check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")

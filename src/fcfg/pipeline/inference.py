@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
+from jaxtyping import Float
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from fcfg.causal.attributes import Table
 from fcfg.causal.graph import Partition
@@ -15,6 +17,7 @@ from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import ConditionalPredictor, Images
 from fcfg.guidance import Guidance, WeightTable
 from fcfg.model import Action
+from fcfg.pipeline.alignment import AlignedPredictor, GuidedBranch, align
 from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
 from fcfg.pipeline.records import Abduction
 from fcfg.sampling import (
@@ -60,6 +63,7 @@ def infer_noise(
     denoiser: Denoiser,
     images: Images,
     attributes: Table,
+    semantics: Float[Tensor, "images latent"] | None,
     times: tuple[int, ...],
     solver: AbstractSolver,
     *,
@@ -73,6 +77,7 @@ def infer_noise(
         denoiser: The denoiser.
         images: Images in [-1, 1].
         attributes: Their attributes.
+        semantics: Output of :func:`fcfg.pipeline.batching.semantics_of`.
         times: Ascending times.
         solver: The solver.
         keep_path: Whether to keep the states at all times.
@@ -86,7 +91,8 @@ def infer_noise(
     start = Trajectory(images.to(denoiser.state_dtype))
 
     def work(rows: slice, report: OnStep) -> tuple[Trajectory, Path | None]:
-        predictor = ConditionalPredictor(denoiser, condition_of(denoiser, attributes, rows))
+        condition = condition_of(denoiser, attributes, semantics, rows)
+        predictor = ConditionalPredictor(denoiser, condition)
         chunk = start.map(lambda tensor: send(tensor[rows], denoiser.device))
         recorder = PathRecorder(chunk.x, report)
         end = integrate(predictor, chunk, plan, solver, recorder if keep_path else report)
@@ -131,11 +137,19 @@ def generate_images(
     keep = group_mask(denoiser, partition, weights)
 
     def work(rows: slice, report: OnStep) -> Trajectory:
-        condition = condition_of(denoiser, action.attributes, rows)
-        factual = condition_of(denoiser, abduction.attributes, rows)
+        condition = condition_of(denoiser, action.attributes, abduction.semantics, rows)
+        factual = condition_of(denoiser, abduction.attributes, abduction.semantics, rows)
         start = abduction.trajectory.map(lambda tensor: send(tensor[rows], denoiser.device))
         errors = None if anchor is None else send(anchor.corrections[:, rows], denoiser.device)
         predictor = guidance.predictor(denoiser, condition, factual, keep)
+        if guidance.align:
+            assert guidance.rule is not None, "guidance refuses other ones"
+            assert abduction.path is not None, "the caller refuses abductions without a path"
+            states = send(abduction.path.states[:, rows], denoiser.device)
+            branch = GuidedBranch(denoiser, factual, keep, guidance.rule)
+            nulls, spent = align(branch, states, plan, guidance.align)
+            start = replace(start, evaluations=start.evaluations + spent)
+            predictor = AlignedPredictor(replace(branch, condition=condition), nulls)
         return integrate(predictor, start, plan, solver, report, errors).map(fetch)
 
     count, size = len(abduction.trajectory.x), batch_size // weights.rows

@@ -30,6 +30,8 @@ class Abduction:
     solver: AbstractSolver  #: used by the prediction, too
     model: str = field(default="", repr=False)  #: digest of the model's embedder, if known
     path: Path | None = field(default=None, repr=False)  #: for anchored predictions, on the CPU
+    #: What the images contribute to their conditions, in SA-DCG, on the CPU.
+    semantics: Float[Tensor, "batch latent"] | None = field(default=None, repr=False)
     #: The last anchor of this path, by the guidance it was measured under.
     anchors: dict[str, Anchor] = field(init=False, default_factory=dict, repr=False)
 

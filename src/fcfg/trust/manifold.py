@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fcfg.causal.attributes import Table
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.pipeline.batching import condition_of, fetch, in_chunks, send
+from fcfg.pipeline.batching import condition_of, fetch, in_chunks, semantics_of, send
 from fcfg.sampling import OnStep
 from fcfg.support.hashing import stream_seed
 
@@ -31,12 +31,13 @@ def denoising_loss(
     Args:
         denoiser: The denoiser.
         images: Images in [-1, 1].
-        attributes: Parsed attributes, the condition.
+        attributes: Parsed attributes, the condition; in SA-DCG with semantics of the images.
         batch_size: Largest number of network rows per call.
     """
     generator = torch.Generator().manual_seed(stream_seed(0, "denoising loss"))
     noise = torch.randn(len(LEVELS), *images.shape[1:], generator=generator)
     schedule, device, dtype = denoiser.schedule, denoiser.device, denoiser.state_dtype
+    semantics = semantics_of(denoiser, images, batch_size)
     times = torch.arange(1, schedule.steps + 1)
     strength = schedule.noise(times) / schedule.signal(times)
     probes = [
@@ -47,7 +48,7 @@ def denoising_loss(
 
     def work(rows: slice, report: OnStep) -> Tensor:
         x = send(images[rows].to(dtype), device)
-        condition = condition_of(denoiser, attributes, rows)
+        condition = condition_of(denoiser, attributes, semantics, rows)
         losses: list[Tensor] = []
         for t, eps in probes:
             eps = eps.to(device, dtype)

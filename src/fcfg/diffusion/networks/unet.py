@@ -12,7 +12,9 @@ References:
 from __future__ import annotations
 
 import math
-from typing import Annotated, Self, cast
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, ClassVar, Self, cast
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -55,16 +57,21 @@ class UNetConfig(BaseModel):
 
     @model_validator(mode="after")
     def _can_be_computed(self) -> Self:
-        if not self.multipliers:
-            raise ValueError("multipliers must hold at least one level")
-        if self.size % self.stride:
-            raise ValueError(f"size {self.size} is not divisible by {self.stride}")
         if self.base % 2:
             raise ValueError(f"base must be even, and {self.base} is not")
-        sizes = [self.size >> level for level in range(len(self.multipliers))]
+        self._check_levels(self.multipliers)
+        return self
+
+    def _check_levels(self, multipliers: tuple[int, ...]) -> None:
+        if not multipliers:
+            raise ValueError("multipliers must hold at least one level")
+        stride = 2 ** (len(multipliers) - 1)
+        if self.size % stride:
+            raise ValueError(f"size {self.size} is not divisible by {stride}")
+        sizes = [self.size >> level for level in range(len(multipliers))]
         if not set(self.attention) <= set(sizes):
             raise ValueError(f"attention {self.attention} is not among the sizes {sizes}")
-        widths = [self.base * multiplier for multiplier in self.multipliers]
+        widths = [self.base * multiplier for multiplier in multipliers]
         attending = [w for s, w in zip(sizes, widths, strict=True) if s in self.attention]
         for width in (*attending, widths[-1]):
             if width % _heads(width, self.head_channels):
@@ -77,12 +84,29 @@ class UNetConfig(BaseModel):
                 f"size {self.size} with {len(sizes)} levels ends in one pixel, and {lowest} "
                 "channels there are too few to be normalised"
             )
-        return self
 
     @property
     def stride(self) -> int:
         """Number that must divide the height and width of an image."""
         return 2 ** (len(self.multipliers) - 1)
+
+    @property
+    def time_width(self) -> int:
+        """Width of the embedding of the time."""
+        return 4 * self.base
+
+    @property
+    def up_multipliers(self) -> tuple[int, ...]:
+        """Factors of the base in the upward path, by level."""
+        return self.multipliers
+
+    def attends(self, depth: int) -> bool:
+        """Return whether a level of the downward path has attention; the first has depth 0."""
+        return self.size >> depth in self.attention
+
+    def attends_upward(self, depth: int) -> bool:
+        """Return whether a level of the upward path has attention."""
+        return self.attends(depth)
 
 
 PAPER = {
@@ -111,6 +135,8 @@ class UNet(nn.Module):
         channels_last: Whether to use the channels-last memory format, which is faster on GPUs.
     """
 
+    down_kernel: ClassVar[int] = 3  #: size of the convolutions that halve an image
+
     def __init__(
         self,
         config: UNetConfig,
@@ -122,48 +148,34 @@ class UNet(nn.Module):
         self.config = config
         self.gradient_checkpointing = gradient_checkpointing
         self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
-        base = config.base
-        embedding = 4 * base + config.condition
-        self.time = nn.Sequential(
-            nn.Linear(base, 4 * base), nn.SiLU(), nn.Linear(4 * base, 4 * base)
-        )
+        base, time = config.base, config.time_width
+        self.time = nn.Sequential(nn.Linear(base, time), nn.SiLU(), nn.Linear(time, time))
 
-        def level(width: int, out: int, *, attends: bool) -> _Level:
-            block = _ResidualBlock(width, out, embedding, config.dropout)
-            return _Level(block, _Attention(out, config.head_channels) if attends else None)
-
+        level = partial(Level, config, modulation=self._modulation)
         self.stem = nn.Conv2d(config.channels, base, 3, padding=1)
-        self.down = nn.ModuleList()
-        width, size, skips = base, config.size, [base]
-        for depth, multiplier in enumerate(config.multipliers):
-            if depth > 0:
-                self.down.append(nn.Conv2d(width, width, 3, stride=2, padding=1))
-                size //= 2
-                skips.append(width)
-            for _ in range(config.blocks):
-                attends = size in config.attention
-                self.down.append(level(width, multiplier * base, attends=attends))
-                width = multiplier * base
-                skips.append(width)
-
+        self.down, skips = down_path(level, config, config.multipliers, self.down_kernel)
+        width = skips[-1]
         self.middle = nn.ModuleList(
             [level(width, width, attends=True), level(width, width, attends=False)]
         )
 
         self.up = nn.ModuleList()
-        for depth, multiplier in reversed(list(enumerate(config.multipliers))):
+        for depth, multiplier in reversed(list(enumerate(config.up_multipliers))):
             for _ in range(config.blocks + 1):
-                attends = size in config.attention
+                attends = config.attends_upward(depth)
                 self.up.append(level(width + skips.pop(), multiplier * base, attends=attends))
                 width = multiplier * base
             if depth > 0:
                 self.up.append(_Upsample(width))
-                size *= 2
 
         self.head = nn.Sequential(
-            _norm(width), nn.SiLU(), _zero(nn.Conv2d(width, config.channels, 3, padding=1))
+            norm(width), nn.SiLU(), _zero(nn.Conv2d(width, config.channels, 3, padding=1))
         )
         self.to(memory_format=self.memory_format)  # pyright: ignore[reportCallIssue] # torch's overloads omit it
+
+    def _modulation(self, out: int) -> nn.Module:
+        """Return the module that turns the embedding into scale - 1 and shift of a block."""
+        return nn.Linear(self.config.time_width + self.config.condition, 2 * out)
 
     def forward(
         self,
@@ -190,13 +202,13 @@ class UNet(nn.Module):
         for module in self.middle:
             h = self._apply_level(module, h, embedding)
         for module in self.up:
-            if isinstance(module, _Level):
+            if isinstance(module, Level):
                 h = torch.cat([h, skips.pop()], dim=1)
             h = self._apply_level(module, h, embedding)
         return self.head(h)
 
     def _apply_level(self, module: nn.Module, h: Tensor, embedding: Tensor) -> Tensor:
-        if not isinstance(module, _Level):
+        if not isinstance(module, Level):
             return module(h)
         if self.gradient_checkpointing and torch.is_grad_enabled():
             return cast(Tensor, checkpoint(module, h, embedding, use_reentrant=False))
@@ -222,33 +234,84 @@ def time_embedding(t: Int[Tensor, "batch"], width: int) -> Float[Tensor, "batch 
     return torch.cat([angles.cos(), angles.sin()], dim=1)
 
 
-class _Level(nn.Module):
-    """A residual block, followed by attention if the level has it."""
+class Level(nn.Module):
+    """A residual block, followed by attention if the level has it.
 
-    def __init__(self, block: _ResidualBlock, attention: _Attention | None) -> None:
+    Args:
+        config: Shape of the network.
+        width: Number of channels.
+        out: Number of channels of the output.
+        attends: Whether it has attention.
+        modulation: Function that makes the module from the embedding to scale - 1 and shift, for
+            a number of channels; None without an embedding.
+    """
+
+    def __init__(
+        self,
+        config: UNetConfig,
+        width: int,
+        out: int,
+        *,
+        attends: bool,
+        modulation: Callable[[int], nn.Module] | None = None,
+    ) -> None:
         super().__init__()
-        self.block = block
-        self.attention = attention
+        self.block = _ResidualBlock(width, out, modulation, config.dropout)
+        self.attention = _Attention(out, config.head_channels) if attends else None
 
-    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+    def forward(self, x: Tensor, embedding: Tensor | None = None) -> Tensor:
+        """Apply both."""
         h = self.block(x, embedding)
         return h if self.attention is None else self.attention(h)
 
 
-class _ResidualBlock(nn.Module):
-    """Two convolutions; the embedding scales and shifts between them."""
+def down_path(
+    level: Callable[..., Level], config: UNetConfig, multipliers: tuple[int, ...], kernel: int
+) -> tuple[nn.ModuleList, list[int]]:
+    """Return the levels from the first to the smallest, and the widths before and after each.
 
-    def __init__(self, width: int, out: int, embedding: int, dropout: float) -> None:
+    Args:
+        level: Function that makes a level, from two widths and ``attends``.
+        config: Shape of the network.
+        multipliers: Factors of the base, by level.
+        kernel: Size of the convolutions that halve an image.
+    """
+    modules, widths = nn.ModuleList(), [config.base]
+    for depth, multiplier in enumerate(multipliers):
+        if depth > 0:
+            width = widths[-1]
+            modules.append(nn.Conv2d(width, width, kernel, stride=2, padding=1))
+            widths.append(width)
+        for _ in range(config.blocks):
+            out = multiplier * config.base
+            modules.append(level(widths[-1], out, attends=config.attends(depth)))
+            widths.append(out)
+    return modules, widths
+
+
+class _ResidualBlock(nn.Module):
+    """Two convolutions; the embedding, if there is one, scales and shifts between them."""
+
+    def __init__(
+        self,
+        width: int,
+        out: int,
+        modulation: Callable[[int], nn.Module] | None,
+        dropout: float,
+    ) -> None:
         super().__init__()
-        self.first = nn.Sequential(_norm(width), nn.SiLU(), nn.Conv2d(width, out, 3, padding=1))
-        self.modulation = nn.Linear(embedding, 2 * out)
-        self.norm = _norm(out)
+        self.first = nn.Sequential(norm(width), nn.SiLU(), nn.Conv2d(width, out, 3, padding=1))
+        self.modulation = None if modulation is None else modulation(out)
+        self.norm = norm(out)
         self.second = nn.Sequential(
             nn.SiLU(), nn.Dropout(dropout), _zero(nn.Conv2d(out, out, 3, padding=1))
         )
         self.skip = nn.Identity() if width == out else nn.Conv2d(width, out, 1)
 
-    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+    def forward(self, x: Tensor, embedding: Tensor | None) -> Tensor:
+        if self.modulation is None:
+            return self.skip(x) + self.second(self.norm(self.first(x)))
+        assert embedding is not None, "a modulated block has an embedding"
         scale, shift = self.modulation(embedding).chunk(2, dim=1)
         h = self.norm(repeat_for_conditions(self.first(x), embedding), (scale, shift))
         return repeat_for_conditions(self.skip(x), embedding) + self.second(h)
@@ -260,7 +323,7 @@ class _Attention(nn.Module):
     def __init__(self, width: int, head_channels: int) -> None:
         super().__init__()
         self.heads = _heads(width, head_channels)
-        self.norm = _norm(width)
+        self.norm = norm(width)
         self.qkv = nn.Conv2d(width, 3 * width, 1)
         self.out = _zero(nn.Conv2d(width, width, 1))
 
@@ -283,7 +346,8 @@ class _Upsample(nn.Module):
         return self.convolution(functional.interpolate(x, scale_factor=2.0, mode="nearest"))
 
 
-def _norm(width: int) -> GroupNorm:
+def norm(width: int) -> GroupNorm:
+    """Return the normalisation of a number of channels."""
     return GroupNorm(_groups(width), width)
 
 

@@ -1,0 +1,233 @@
+r"""The denoiser of SA-DCG: its condition holds what an image shows beside its attributes.
+
+An encoder infers the semantics z of an image. The condition is c = [z, y], y the attributes as
+numbers. In training, c as a whole is replaced by a *learned* null vector at random.
+
+References:
+    Diffusion counterfactual generation with semantic abduction (Rasal et al., 2025).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fcfg.causal.attributes import AttributeSpace, Column
+from fcfg.causal.graph import Partition
+from fcfg.diffusion.denoiser import Corruption, Denoiser, check_pixels
+from fcfg.diffusion.embedder import AbstractEmbedder
+from fcfg.diffusion.networks import SemanticEncoder, SemanticUNet
+from fcfg.diffusion.prediction import Images
+from fcfg.diffusion.schedule import NoiseSchedule, Parameterisation
+from fcfg.support.errors import InputError
+
+
+class SemanticEmbedder(AbstractEmbedder):
+    """Attributes as they are, and the learned null vector of the whole condition.
+
+    >>> from fcfg.causal.attributes import Binary
+    >>> embedder = SemanticEmbedder(AttributeSpace([Binary("smiling"), Binary("male")]))
+    >>> embedder.condition_width
+    34
+
+    Args:
+        space: Attributes in the order of their numbers.
+        width: Size of the semantics, which come first in the condition.
+    """
+
+    def __init__(self, space: AttributeSpace, width: int = 32) -> None:
+        super().__init__()
+        self.space = space
+        self.width = width
+        self.null = nn.Parameter(torch.randn(self.condition_width))
+
+    @property
+    def condition_width(self) -> int:
+        """Size of semantics and attributes together."""
+        return self.width + sum(self.space.widths)
+
+    def forward(self, values: Float[Tensor, "batch values"]) -> Float[Tensor, "batch values"]:
+        """Return the numbers themselves."""
+        return values
+
+    def null_for(
+        self, condition: Float[Tensor, "batch condition"]
+    ) -> Float[Tensor, "batch condition"]:
+        """Return the learned vector."""
+        return self.null.to(condition).expand_as(condition)
+
+    def masked(
+        self,
+        condition: Float[Tensor, "batch condition"],
+        keep: Bool[Tensor, "#batch attributes"],
+        other: Float[Tensor, "batch condition"] | None = None,
+    ) -> Float[Tensor, "batch condition"]:
+        """Keep conditions as a whole; replace the others by the null vector, or by ``other``.
+
+        Args:
+            condition: Semantics and attributes.
+            keep: True where a condition is kept, for all of its attributes or for none; a row per
+                image, or one row for all.
+            other: Conditions in place of those that are not kept.
+        """
+        whole = keep.all(dim=1)
+        if not torch.equal(whole, keep.any(dim=1)):
+            self.check_separate("mask")
+        return self.whole_or_null(condition, whole, other)
+
+    def whole_or_null(
+        self,
+        condition: Float[Tensor, "batch condition"],
+        keep: Bool[Tensor, "#batch"],
+        other: Float[Tensor, "batch condition"] | None = None,
+    ) -> Float[Tensor, "batch condition"]:
+        """Replace conditions that are not kept.
+
+        Args:
+            condition: Semantics and attributes.
+            keep: True where a condition is kept; one for each image, or one for all.
+            other: Conditions in place of those that are not kept; the null vector by default.
+        """
+        rest = self.null_for(condition) if other is None else other
+        return torch.where(keep[:, None], condition, rest)
+
+    def check_separate(self, subject: str) -> None:
+        """Refuse what masks single attributes.
+
+        Args:
+            subject: Name of what is refused.
+        """
+        raise InputError(
+            subject,
+            expected="one group of attributes, since SA-DCG masks all attributes together",
+            got="masks of single attributes",
+            do="use cfg, contrast, cfg++ or apg with one weight",
+        )
+
+
+class SemanticDenoiser(Denoiser):
+    """The networks of SA-DCG, the embedder of their condition and the noise schedule.
+
+    Args:
+        network: Network that predicts from images, times and conditions.
+        embedder: Embedder with the learned null vector.
+        schedule: Noise schedule of the training.
+        encoder: Network that infers semantics, of the same config.
+        parameterisation: Quantity the network predicts: 'noise' (as published), 'image' or
+            'velocity'.
+    """
+
+    embedder: SemanticEmbedder
+
+    def __init__(
+        self,
+        network: SemanticUNet,
+        embedder: SemanticEmbedder,
+        schedule: NoiseSchedule,
+        encoder: SemanticEncoder,
+        *,
+        parameterisation: Parameterisation = "noise",
+    ) -> None:
+        super().__init__(network, embedder, schedule, parameterisation=parameterisation)
+        if network.config != encoder.config or embedder.width != encoder.config.latent:
+            raise InputError(
+                "denoiser of SA-DCG",
+                expected="networks of one config, and an embedder with its width of semantics",
+                got=f"{network.config!r}, {encoder.config!r} and width {embedder.width}",
+                do="build all of them from one SemanticConfig",
+            )
+        self.encoder = encoder
+
+    def semantics(self, images: Images) -> Float[Tensor, "batch latent"]:
+        """Infer the semantics of images: the mean of the encoder.
+
+        Args:
+            images: Clean images in [-1, 1].
+        """
+        weight = next(self.encoder.parameters())
+        return self.encoder(images.to(weight.dtype))[0].to(self.state_dtype)
+
+    def condition(
+        self,
+        table: Mapping[str, Column],
+        semantics: Float[Tensor, "batch latent"] | None = None,
+    ) -> Float[Tensor, "batch condition"]:
+        """Join semantics and parsed attributes, on the device of the weights.
+
+        Args:
+            table: The attributes.
+            semantics: Output of :meth:`semantics`.
+        """
+        if semantics is None:
+            raise InputError(
+                "condition of SA-DCG",
+                expected="the semantics of the images beside their attributes",
+                got="attributes alone",
+                do="pass semantics=denoiser.semantics(images)",
+            )
+        return super().condition(table, semantics)
+
+    def draw(
+        self,
+        shape: tuple[int, int, int, int],
+        generator: torch.Generator,
+        *,
+        p_null: float = 0.5,
+        p_group: float = 0.0,
+        groups: Partition | None = None,
+    ) -> Corruption:
+        """Draw the random choices of a training step, on the device of the generator.
+
+        Args:
+            shape: Shape of the batch of images.
+            generator: Source of all randomness.
+            p_null: Probability of dropping the whole condition, semantics included.
+            p_group: 0, since attributes are not dropped one by one.
+            groups: No groups either.
+        """
+        if p_group:
+            self.embedder.check_separate("p_group")
+        drawn = super().draw(shape, generator, p_null=p_null, groups=groups)
+        size = (shape[0], self.embedder.width)
+        latent = torch.randn(size, generator=generator, device=generator.device)
+        return replace(drawn, latent=latent)
+
+    def loss(
+        self,
+        images: Images,
+        values: Float[Tensor, "batch values"],
+        corruption: Corruption,
+        *,
+        kl_weight: float = 1e-3,
+    ) -> Float[Tensor, ""]:
+        r"""Compute the training loss, averaged over the batch and summed over the pixels.
+
+        .. math:: \lVert \epsilon - \epsilon_\theta(x_t, t, [z, y]) \rVert^2
+            + w\, \mathrm{KL}(q(z \mid x) \,\Vert\, \mathcal N(0, I)), \qquad z \sim q(z \mid x)
+
+        Args:
+            images: Clean images in [-1, 1].
+            values: Output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`.
+            corruption: Output of :meth:`draw`.
+            kl_weight: Weight w of the divergence.
+        """
+        check_pixels(images)
+        assert corruption.latent is not None, "draw gives the noise of the semantics"
+        mean, log_variance = self.encoder(images)
+        z = mean + (log_variance / 2).exp() * corruption.latent
+        c = torch.cat([z, self._embedded(values)], dim=1)
+        c = self.embedder.whole_or_null(c, corruption.keep.all(dim=1))
+        output, target = self._output_and_target(images, c, corruption)
+        error = functional.mse_loss(output, target, reduction="sum") / len(images)
+        return error + kl_weight * _divergence(mean, log_variance)
+
+
+def _divergence(mean: Tensor, log_variance: Tensor) -> Float[Tensor, ""]:
+    """Return the divergence from the standard normal distribution, averaged over the batch."""
+    terms = mean.square() + log_variance.exp() - 1 - log_variance
+    return terms.sum(dim=1).mean() / 2
