@@ -404,7 +404,7 @@ def test_a_saved_model_has_its_calibration_and_uses_it(storage: str, tmp_path: P
     assert repr(again.choose_guidance(["male"], anchor=False)) == "contrast:2.0"
     assert again.choose_guidance(["male"], Guidance.cfg(3.0)) == Guidance.cfg(3.0)
     assert again.choose_guidance(["male"], sampling="paper").name == "fcfg"
-    assert str(again.default_sampling(True)) == "ddim uniform 2"
+    assert str(again.method(["male"]).sampling) == "ddim uniform 2"
     assert again.default_sampling(False) == pipeline.default_sampling(False)
     drawn = fcfg.datasets.portraits.sample(2, size=SIZE)
     pair = again.counterfactual(drawn.images, drawn.attributes, {"male": 1})

@@ -22,8 +22,8 @@ from fcfg.support.config_errors import validate
 from fcfg.training import TrainingConfig, train
 from fcfg.training.describe import describe
 from fcfg.training.feed import Batch
+from fcfg.training.models import new_denoiser
 from fcfg.training.objectives import DenoisingObjective
-from fcfg.training.workspace import new_denoiser
 from place import DEVICE
 from refusal import refused
 from runs import Recorder, log_of, tiny

@@ -15,10 +15,10 @@ import fcfg
 from fcfg.training import TrainingConfig, train
 from fcfg.training.config import Diffusion
 from fcfg.training.loop import Course, MovingAverage
+from fcfg.training.models import new_denoiser
 from fcfg.training.objectives import DenoisingObjective
 from fcfg.training.preflight import accelerator_for, check_batches
 from fcfg.training.run import denoising_optimiser
-from fcfg.training.workspace import new_denoiser
 from refusal import refused
 from runs import Recorder, log_of, same, tiny, tiny_file, weights
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -104,7 +104,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         provenance: JSON values that describe how the model was made.
     """
 
-    kind: ClassVar[str]  #: name of the kind of model, in files and reports
+    kind: str  #: 'diffusion', 'semantic' (SA-DCG) or 'hvae', in files and reports
 
     def __init__(
         self,

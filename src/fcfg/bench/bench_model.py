@@ -24,7 +24,7 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.defaults import PAPER_GUIDANCE
 from fcfg.support.errors import check_among
 from fcfg.training import presets, read_config
-from fcfg.training.workspace import new_denoiser
+from fcfg.training.models import new_denoiser
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,29 +12,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 from safetensors import torch as safetensors
 from torch import nn
 
-from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
-from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
-from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
+from fcfg.hvae import HVAEModel
 from fcfg.judge import AttributeJudge
 from fcfg.model import AnyModel
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.model_configs import (
+    CONFIGS,
+    FORMAT,
+    FORMATS,
+    CheckpointConfig,
+    build_model,
+    describe_model,
+)
 from fcfg.pipeline.thresholds import Thresholds
 from fcfg.pipeline.weight_files import (
     ADVICE,
     Storage,
     digest,
     exact_tensors,
-    fill,
     refusal,
     stored_tensors,
 )
@@ -43,46 +44,8 @@ from fcfg.support.errors import InputError, check_among, check_is
 from fcfg.support.files import write_atomically
 from fcfg.version import __version__
 
-FORMAT = 1
 _CONFIG = "config.json"
 _MODELS = Path(__file__).parent / "models"
-
-
-class CheckpointConfig(BaseModel):
-    """Contents of ``config.json`` of any model: everything that is not a tensor."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    format: int = Field(ge=1)  #: of the folder; readers refuse a newer one
-    fcfg: str  #: version that wrote it
-    storage: Storage  #: of the weights of networks and judge
-    attributes: dict[str, dict[str, Any]]
-    graph: dict[str, list[str]]
-    mechanisms: dict[str, list[str]]  #: node to the parents its mechanism was fitted on
-    judge: JudgeConfig | None
-    factors: dict[
-        str, tuple[float, float]
-    ] = {}  #: mean and standard deviation of those that the judge reads
-    files: dict[str, str]  #: part to file name
-    network: Any  #: shape of the image model, or the name of a user-defined class
-    provenance: dict[str, Any]
-    digest: str | None = None  #: of all other fields; missing in older folders
-
-
-class DiffusionConfig(CheckpointConfig):
-    """A diffusion pipeline."""
-
-    network: UNetConfig | str  #: or the name of a user-defined class
-    channels: int = Field(ge=1)
-    stride: int = Field(ge=1)
-    parameterisation: Parameterisation
-    schedule: Kind
-    steps: int  #: number T of times
-    embedding: int = Field(ge=1)  #: width of an attribute's block
-
-
-#: The config of each kind of model; folders that name no kind hold a diffusion pipeline.
-_CONFIGS: dict[str, type[CheckpointConfig]] = {"diffusion": DiffusionConfig}
 
 
 def save(model: AnyModel, path: str | os.PathLike[str], storage: Storage = "float32") -> None:
@@ -95,6 +58,8 @@ def save(model: AnyModel, path: str | os.PathLike[str], storage: Storage = "floa
         storage: 'float32', which keeps counterfactuals identical bit by bit, or 'float16', half
             the size. The structural causal model is always stored exactly.
     """
+    known = (CounterfactualPipeline, HVAEModel)
+    check_is("model", model, known, "a fcfg.CounterfactualPipeline or a fcfg.hvae.HVAEModel")
     folder, scm, judge = _folder(path), model.scm, model.judge
     if judge is not None and not isinstance(judge, AttributeJudge):
         raise InputError(
@@ -105,14 +70,14 @@ def save(model: AnyModel, path: str | os.PathLike[str], storage: Storage = "floa
         )
     stale = replaced_files(folder)
     check_among("storage", storage, get_args(Storage))
-    own, networks = _described(model)
+    own, networks = describe_model(model)
     parts = {part: stored_tensors(module, storage) for part, module in networks.items()}
     parts["scm"] = exact_tensors(scm)
     if judge is not None:
         parts["judge"] = stored_tensors(judge.network, storage)
     contents = {part: safetensors.save(tensors) for part, tensors in parts.items()}
-    config = _CONFIGS[model.kind](
-        format=FORMAT,
+    config = CONFIGS[model.kind](
+        format=FORMATS[model.kind],
         fcfg=__version__,
         storage=storage,
         **own,
@@ -186,7 +151,7 @@ def load(path: str | os.PathLike[str], *, network: nn.Module | None = None) -> A
             do="call load again so",
         )
     try:
-        model = _build(folder, config, network)
+        model = build_model(folder, config, network)
     except (InputError, RuntimeError, ValueError) as error:
         if isinstance(error, InputError) and str(folder) in str(error):
             raise
@@ -230,56 +195,6 @@ def read_graph(path: str | os.PathLike[str]) -> CausalGraph:
         path: Folder or name, as in :func:`load`.
     """
     return CausalGraph(_read_config(_model_folder(path))[0].graph)
-
-
-def _described(model: AnyModel) -> tuple[dict[str, Any], dict[str, nn.Module]]:
-    """Return the fields of a config that only this kind of model has, and its networks."""
-    assert isinstance(model, CounterfactualPipeline)
-    denoiser = model.denoiser
-    network = denoiser.network
-    own = {
-        "network": network.config if type(network) is UNet else type(network).__qualname__,
-        "channels": denoiser.channels,
-        "stride": denoiser.stride,
-        "parameterisation": denoiser.parameterisation,
-        "schedule": denoiser.schedule.kind,
-        "steps": denoiser.schedule.steps,
-        "embedding": denoiser.embedder.width,
-    }
-    return own, {"network": network, "embedder": denoiser.embedder}
-
-
-def _build(folder: Path, config: CheckpointConfig, network: nn.Module | None) -> AnyModel:
-    space = AttributeSpace.from_config(config.attributes)
-    scm = StructuralCausalModel(space, CausalGraph(config.graph))
-    for node, parents in config.mechanisms.items():
-        scm.add_mechanism(node, parents)
-    fill(scm, folder, config.files, "scm")
-    scm.requires_grad_(False)
-    reader = None
-    if config.judge is not None:
-        with torch.device("meta"):  # shapes only: every weight comes from the file
-            judge = Judge(config.judge)
-        fill(judge, folder, config.files, "judge")
-        reader = AttributeJudge(judge, space, config.factors).eval()
-    assert isinstance(config, DiffusionConfig)
-    with torch.device("meta"):
-        embedder = AttributeEmbedder(space, config.embedding)
-        if isinstance(config.network, UNetConfig):
-            network = UNet(config.network)
-    assert network is not None
-    fill(embedder, folder, config.files, "embedder")
-    fill(network, folder, config.files, "network")
-    denoiser = Denoiser(
-        network,
-        embedder,
-        NoiseSchedule(config.schedule, config.steps),
-        channels=config.channels,
-        stride=config.stride,
-        parameterisation=config.parameterisation,
-    )
-    denoiser.eval()
-    return CounterfactualPipeline(denoiser, scm, judge=reader, provenance=config.provenance)
 
 
 def replaced_files(folder: Path) -> set[str]:
@@ -330,10 +245,10 @@ def _read_config(folder: Path) -> tuple[CheckpointConfig, dict[str, Any]]:
             do="upgrade fcfg to read it",
         )
     kind = values.get("kind", "diffusion")
-    if kind not in _CONFIGS:
-        raise refusal(folder, f"a model of kind {' or '.join(_CONFIGS)}", repr(kind))
+    if kind not in CONFIGS:
+        raise refusal(folder, f"a model of kind {' or '.join(CONFIGS)}", repr(kind))
     try:
-        return _CONFIGS[kind].model_validate_json(text), values
+        return CONFIGS[kind].model_validate_json(text), values
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(key) for key in first["loc"])

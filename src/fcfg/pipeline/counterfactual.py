@@ -20,6 +20,7 @@ from fcfg.causal.graph import Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import Guidance, WeightTable
 from fcfg.model import Action, CounterfactualModel, Method
 from fcfg.pipeline.alignment import check_alignment
@@ -35,7 +36,6 @@ from fcfg.sampling import (
     PRESETS,
     AbstractSolver,
     OnStep,
-    SamplingConfig,
     SamplingLike,
     SamplingParts,
     as_sampling,
@@ -57,8 +57,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         provenance: JSON values that describe how the model was made.
     """
 
-    kind = "diffusion"
-
     def __init__(
         self,
         denoiser: Denoiser,
@@ -77,6 +75,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
                 do="build both from the same AttributeSpace",
             )
         self.denoiser = denoiser
+        self.kind = "semantic" if isinstance(denoiser, SemanticDenoiser) else "diffusion"
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
         self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
         self.execution: Execution | None = None  #: set by :meth:`prepare`
@@ -123,7 +122,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             sampling: Solver, grid and steps.
         """
         guidance = self.choose_guidance(targets, setting, anchor=anchor, sampling=sampling)
-        chosen = as_sampling(sampling, self.default_sampling(guidance.anchor))
+        chosen = as_sampling(sampling, default_sampling(self.calibration, guidance.anchor))
         groups, schedule = self._groups(guidance, targets), self.denoiser.schedule
         rows = guidance.table(groups, chosen.times(schedule)[::-1], schedule).rows
         members = {group: groups[group] for group in groups}
@@ -191,7 +190,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
                 see :meth:`choose_guidance`.
             sampling: Solver, grid and steps, such as 'dpm-2m karras 20'; 'paper' is 1,000 steps of
                 DDIM, and a number changes the steps of the default. See
-                :func:`fcfg.sampling.as_sampling` and :meth:`default_sampling`.
+                :func:`fcfg.sampling.as_sampling`.
             anchor: Whether to subtract the errors of the factual path, see
                 :mod:`fcfg.sampling.anchor`; by default as the guidance says.
             partition: Attributes of each group, for groups other than affected and invariant.
@@ -209,7 +208,9 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         action = self.act(table, do, seed=seed, keys=keys)
         asked = combine_sampling(sampling, **deprecated)
         guidance = self.choose_guidance(action.targets, guidance, anchor=anchor, sampling=asked)
-        chosen = sampling_of(sampling, deprecated, self.default_sampling(guidance.anchor))
+        chosen = sampling_of(
+            sampling, deprecated, default_sampling(self.calibration, guidance.anchor)
+        )
         times = chosen.times(self.denoiser.schedule)
         groups = self._groups(guidance, action.targets, partition)
         self._weights(guidance, groups, times, batch_size)
@@ -250,7 +251,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         keys = image_keys(x) if keys is None else keys
         asked = combine_sampling(sampling, **deprecated)
         keep = asked != PRESETS["paper"] if anchor is None else anchor
-        chosen = sampling_of(sampling, deprecated, self.default_sampling(keep))
+        chosen = sampling_of(sampling, deprecated, default_sampling(self.calibration, keep))
         times = chosen.times(self.denoiser.schedule)
         return self._abduct(x, table, keys, times, chosen.solver, keep, batch_size, on_step)
 
@@ -330,14 +331,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """
         known = (self.denoiser, self.calibration, targets, guidance)
         return choose_guidance(*known, anchor=anchor, sampling=sampling)
-
-    def default_sampling(self, anchored: bool) -> SamplingConfig:
-        """Return the default solver, grid and steps: those of the calibration, if it fits.
-
-        Args:
-            anchored: Whether predictions are anchored, which takes fewer steps.
-        """
-        return default_sampling(self.calibration, anchored)
 
     def _groups(
         self, guidance: Guidance, targets: Collection[str], partition: Partition | None = None

@@ -10,16 +10,13 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
+    SerializerFunctionWrapHandler,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -27,124 +24,31 @@ from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import check_graph
 from fcfg.datasets.registry import DataConfig
-from fcfg.diffusion.networks import JudgeConfig, UNetConfig
-from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
+from fcfg.diffusion.networks import JudgeConfig, SemanticConfig, UNetConfig
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.hvae import HVAEConfig
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import looks_like_a_file, parse_yaml, parse_yaml_value, read_yaml
 from fcfg.support.errors import InputError, check_integer, nearest, short
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
+from fcfg.training.sections import (
+    Diffusion,
+    FineTuning,
+    HVAETraining,
+    JudgeTraining,
+    Network,
+    Promise,
+    Run,
+    Schedule,
+    ScmTraining,
+    Section,
+    Semantic,
+)
 from fcfg.training.state import LAST_STEP
 
-Part = Literal["all", "scm", "judge", "diffusion"]
-Publish = Literal["last", "best"]
-Decay = Literal["constant", "cosine"]
-Steps = Annotated[PositiveInt, Field(le=LAST_STEP)]
-BatchSize = Annotated[PositiveInt, Field(le=10**6)]
-
+Part = Literal["all", "scm", "judge", "diffusion", "hvae", "finetuning"]
 _PRESETS = resources.files("fcfg.training") / "presets"
-
-
-class Section(BaseModel):
-    """Base of all sections: frozen, without unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Network(Section):
-    """The U-Net; image size, channels and condition width follow from the data."""
-
-    base: PositiveInt = 32  #: channels of the first level
-    multipliers: tuple[PositiveInt, ...] = (1, 2, 4)  #: factors of the base, one per level
-    attention: tuple[int, ...] = ()  #: image sizes with attention; the middle always has it
-    blocks: PositiveInt = 2  #: residual blocks per level
-    dropout: float = Field(default=0.0, ge=0, lt=1)  #: inside residual blocks
-    head_channels: PositiveInt = 64  #: channels of an attention head
-    embedding: PositiveInt = 32  #: condition width per attribute
-    gradient_checkpointing: bool = False  #: saves memory, costs about a third more time
-
-
-class Schedule(Section):
-    """The noise schedule, and what the network predicts."""
-
-    kind: Kind = "linear"
-    steps: PositiveInt = 1000  #: T
-    parameterisation: Parameterisation = "noise"
-
-
-class Diffusion(Section):
-    """Training of the denoiser; set either ``steps`` or ``epochs``."""
-
-    batch: BatchSize = 128  #: images per step, over all processes
-    steps: Steps | None = None
-    epochs: Steps | None = None
-    learning_rate: PositiveFloat = 1e-4
-    weight_decay: float = Field(default=1e-4, ge=0)
-    warmup: NonNegativeInt = 0  #: steps of linear learning-rate warm-up
-    decay: Decay = "constant"  #: learning-rate schedule after the warm-up
-    clip: PositiveFloat | None = None  #: largest gradient norm
-    ema: float = Field(default=0.9999, ge=0, lt=1)  #: decay of the moving average of weights
-    p_null: float = Field(default=0.5, ge=0, le=1)  #: probability of dropping the whole condition
-    p_group: float = Field(default=0.0, ge=0, le=1)  #: and each attribute; not in the paper
-    independence: float = Field(default=0.0, ge=0)  #: weight of groups adding up; from CoInD
-    accumulate: PositiveInt = 1  #: gradient accumulation steps, to save memory
-    publish: Publish = "last"  #: weights to publish; 'best' has the lowest validation loss
-
-    @model_validator(mode="after")
-    def _one_length(self) -> Self:
-        if (self.steps is None) == (self.epochs is None):
-            raise ValueError("exactly one of 'steps' and 'epochs' must be given")
-        return self
-
-
-class JudgeTraining(Section):
-    """Training of the judge: AdamW with warm-up and cosine decay."""
-
-    decay: ClassVar[Decay] = "cosine"
-    clip: ClassVar[float | None] = None
-    ema: ClassVar[float | None] = None
-    accumulate: ClassVar[int] = 1
-
-    width: PositiveInt = 64  #: channels of the first stage; 64 is ResNet-18
-    batch: BatchSize = 128
-    steps: Steps = 5000
-    learning_rate: PositiveFloat = 1e-3
-    weight_decay: float = Field(default=0.05, ge=0)
-    warmup: NonNegativeInt = 100
-    publish: Publish = "best"
-
-
-class ScmTraining(Section):
-    """Training of the mechanisms of attributes that have parents."""
-
-    steps: PositiveInt = Field(default=1000, le=10**6)  #: per mechanism
-    batch: BatchSize = 4096
-    learning_rate: PositiveFloat = 1e-2
-
-
-class Run(Section):
-    """Settings that do not change the result of the training."""
-
-    device: Literal["auto", "cpu"] = "auto"
-    precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 autocast on a GPU
-    compile: bool | None = None  #: torch.compile; by default on a GPU
-    cuda_graphs: bool = True  #: with compile, for one process on one GPU
-    checkpoint_steps: PositiveInt = 1000  #: largest number of steps between checkpoints
-    checkpoint_minutes: PositiveFloat = 5.0  #: largest number of minutes between them
-    keep: PositiveInt = 2  #: number of latest checkpoints to keep
-    log_steps: PositiveInt = 20  #: steps between two lines of the log
-    validations: PositiveInt = 20  #: number of validations
-    validation_images: PositiveInt = 1024  #: largest number of images per validation
-    sheets: NonNegativeInt = 4  #: number of sheets of counterfactuals
-    tensorboard: bool = False
-
-
-class Promise(Section):
-    """The purpose of a preset."""
-
-    source: str  #: origin of its values
-    images: PositiveInt | None = None  #: number of training images it was made for
-    expect: str  #: expected result and duration
 
 
 class TrainingConfig(Section):
@@ -159,6 +63,9 @@ class TrainingConfig(Section):
     network: Network = Network()
     schedule: Schedule = Schedule()
     diffusion: Diffusion = Diffusion(steps=20_000)
+    semantic: Semantic | None = None  #: given for SA-DCG
+    hvae: HVAETraining | None = None  #: given for a hierarchical VAE
+    finetuning: FineTuning | None = None  #: of a hierarchical VAE
     judge: JudgeTraining = JudgeTraining(width=24)
     scm: ScmTraining = ScmTraining()
     run: Run = Run()
@@ -177,13 +84,29 @@ class TrainingConfig(Section):
     def _fits_together(self) -> Self:
         """Derive the objects of the run; each of them checks the values it is made of."""
         check_graph(self.space, self.causal_graph)
-        for derived in ("noise_schedule", "unet", "judge_network"):
+        for derived in ("noise_schedule", "unet", "judge_network", "vae"):
             getattr(self, derived)
+        if self.hvae is not None and self.semantic is not None:
+            raise ValueError("hvae and semantic exclude each other")
+        if self.finetuning is not None and self.hvae is None:
+            raise ValueError("finetuning needs hvae")
         if self.diffusion.batch % self.diffusion.accumulate:
             raise ValueError("diffusion.batch must be divisible by diffusion.accumulate")
         if self.diffusion.independence and len(self.attributes) == 1:
             raise ValueError("diffusion.independence must be 0 for a single attribute")
+        if self.semantic is not None and (self.diffusion.independence or self.diffusion.p_group):
+            raise ValueError(
+                "diffusion.independence and p_group must be 0, since SA-DCG masks all attributes "
+                "together"
+            )
         return self
+
+    @model_serializer(mode="wrap")
+    def _used_sections(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out sections of other kinds of models."""
+        others = {"network", "schedule", "diffusion"} if self.hvae is not None else set[str]()
+        others |= {key for key in ("semantic", "hvae", "finetuning") if getattr(self, key) is None}
+        return {key: value for key, value in serialise(self).items() if key not in others}
 
     @cached_property
     def space(self) -> AttributeSpace:
@@ -201,12 +124,42 @@ class TrainingConfig(Section):
         return NoiseSchedule(self.schedule.kind, self.schedule.steps)
 
     @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of the training, in order; the image model comes last."""
+        if self.hvae is None:
+            return "scm", "judge", "diffusion"
+        tuned = () if self.finetuning is None else ("finetuning",)
+        return "scm", "judge", "hvae", *tuned
+
+    @cached_property
     def unet(self) -> UNetConfig:
-        """The shape of the U-Net."""
+        """The shape of the U-Net, and of the encoder of SA-DCG."""
         shape = self.network.model_dump(exclude={"embedding", "gradient_checkpointing"})
         shape |= {"channels": self.data.channels, "size": self.data.size}
-        shape |= {"condition": len(self.attributes) * self.network.embedding}
-        return validate(UNetConfig, shape, "network")
+        if self.semantic is None:
+            shape |= {"condition": len(self.attributes) * self.network.embedding}
+            return validate(UNetConfig, shape, "network")
+        del shape["head_channels"]  # attention has one head
+        shape |= self.semantic.model_dump(exclude={"kl_weight"})
+        shape |= {"condition": self.semantic.latent + sum(self.space.widths)}
+        return validate(SemanticConfig, shape, "network and semantic")
+
+    @cached_property
+    def vae(self) -> HVAEConfig | None:
+        """The shape of the hierarchical VAE, if it is one."""
+        if self.hvae is None:
+            return None
+        self.space.check_known(self.hvae.dropped, "hvae.dropped")
+        values = [
+            name
+            for name, width in zip(self.space.names, self.space.widths, strict=True)
+            for _ in range(width)
+        ]
+        keys = ("encoder", "decoder", "widths", "latent", "largest_latent", "prior")
+        shape = {key: getattr(self.hvae, key) for key in keys}
+        shape |= {"channels": self.data.channels, "size": self.data.size, "parents": len(values)}
+        shape |= {"dropped": [i for i, name in enumerate(values) if name in self.hvae.dropped]}
+        return validate(HVAEConfig, shape, "hvae")
 
     @cached_property
     def judge_network(self) -> JudgeConfig:
@@ -214,9 +167,11 @@ class TrainingConfig(Section):
         shape = {"channels": self.data.channels, "width": self.judge.width}
         return validate(JudgeConfig, shape | {"outputs": sum(self.space.widths)}, "judge")
 
-    def diffusion_steps(self, images: int) -> int:
-        """Return the number of steps of the denoiser for a number of training images."""
+    def image_steps(self, images: int) -> int:
+        """Return the number of steps of the image model for a number of training images."""
         diffusion = self.diffusion
+        if self.hvae is not None:
+            return self.hvae.steps
         if diffusion.steps is not None:
             return diffusion.steps
         assert diffusion.epochs is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.diffusion.networks import Judge
 from fcfg.training.config import TrainingConfig
-from fcfg.training.objectives import DenoisingObjective
+from fcfg.training.feed import Batch
+from fcfg.training.hvae_objectives import FreeEnergyObjective
+from fcfg.training.models import denoising_objective, new_denoiser, new_vae
 from fcfg.training.preflight import check_batches
-from fcfg.training.workspace import new_denoiser
 
 # Bytes per parameter: weights, gradients, two moments and the moving average in float32.
 _PARAMETER = 5 * 4
@@ -25,10 +25,10 @@ _MIB = 2**20
 class Description:
     """The cost of a training run."""
 
-    parameters: int  #: of the U-Net
-    embedder_parameters: int
+    parameters: int  #: of the image model, without its embedder
+    embedder_parameters: int  #: 0 if there is none
     judge_parameters: int
-    steps: int | None  #: of the denoiser; None if the number of images is unknown
+    steps: int | None  #: of the image model; None if the number of images is unknown
     images: int | None  #: number of training images
     flops: int  #: of one step, forward and backward
     weights_bytes: int  #: weights, gradients, optimiser, moving average
@@ -43,9 +43,9 @@ class Description:
                 steps += f" on {self.images:,} images"
         activations = self.activation_bytes / _MIB
         total = self.weights_bytes / _MIB + activations
-        others = (
-            f"embedder {self.embedder_parameters:,}, judge {self.judge_parameters / 1e6:.1f} M"
-        )
+        others = f"judge {self.judge_parameters / 1e6:.1f} M"
+        if self.embedder_parameters:
+            others = f"embedder {self.embedder_parameters:,}, {others}"
         return [
             f"parameters: {self.parameters / 1e6:.1f} M (beside it: {others})",
             f"steps: {steps}",
@@ -68,8 +68,10 @@ def describe(config: TrainingConfig) -> Description:
     """Describe a run, on meta tensors: without memory or computation."""
     check_batches(config)
     images = training_images(config)
-    known = config.diffusion.steps is not None or images is not None
-    saved, weight = 0, config.diffusion.independence
+    settings = config.hvae or config.diffusion
+    known = settings.steps is not None or images is not None
+    shape = (1, config.data.channels, config.data.size, config.data.size)
+    saved = 0
 
     def count(tensor: Tensor) -> Tensor:
         nonlocal saved
@@ -77,33 +79,29 @@ def describe(config: TrainingConfig) -> Description:
         return tensor
 
     with torch.device("meta"):
-        denoiser = new_denoiser(config)
-        objective = DenoisingObjective(denoiser, p_null=0.5, p_group=0.0, independence=weight)
+        if config.hvae is None:
+            denoiser = new_denoiser(config)
+            objective, embedder = denoising_objective(config, denoiser), _count(denoiser.embedder)
+        else:
+            objective, embedder = FreeEnergyObjective(new_vae(config), config.hvae.beta), 0
+        draws = tuple(drawn.to("meta") for drawn in objective.draw(shape, torch.Generator()))
         judge = Judge(config.judge_network)
-        shape = (1, config.data.channels, config.data.size, config.data.size)
-        inputs: dict[str, Any] = {
-            "images": torch.empty(shape),
-            "values": torch.empty(1, sum(config.space.widths)),
-            "t": torch.empty(1, dtype=torch.int64),
-            "noise": torch.empty(shape),
-            "keep": torch.empty(1, len(config.space), dtype=torch.bool),
-        }
-        if weight:
-            inputs["groups"] = torch.empty(1, 2, len(config.space), dtype=torch.bool)
+        values = torch.empty(1, sum(config.space.widths))
+        batch = Batch(torch.empty(shape), values, torch.empty(1, 0))
         hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
         with FlopCounterMode(display=False) as flops, hooks:
-            objective.loss_of(**inputs).backward()
-    all_parameters = _count(denoiser)
+            objective(batch, draws).backward()
+    all_parameters = _count(objective)
     # Autograd also saves the parameters: once for all rows of each of the two terms of the loss.
-    held = 4 * all_parameters * (2 if weight else 1)
-    rows = config.diffusion.batch // config.diffusion.accumulate
+    held = 4 * all_parameters * (2 if config.diffusion.independence else 1)
+    rows = settings.batch // settings.accumulate
     return Description(
-        parameters=_count(denoiser.network),
-        embedder_parameters=_count(denoiser.embedder),
+        parameters=all_parameters - embedder,
+        embedder_parameters=embedder,
         judge_parameters=_count(judge),
-        steps=config.diffusion_steps(images or 0) if known else None,
+        steps=config.image_steps(images or 0) if known else None,
         images=images,
-        flops=flops.get_total_flops() * config.diffusion.batch,
+        flops=flops.get_total_flops() * settings.batch,
         weights_bytes=_PARAMETER * all_parameters,
         activation_bytes=max(0, saved - held) * rows,
     )

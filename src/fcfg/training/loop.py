@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
@@ -25,10 +25,10 @@ from fcfg.diffusion.networks import evaluation_mode
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import stream_seed
 from fcfg.support.progress import AbstractReporter
-from fcfg.training.config import Diffusion, JudgeTraining, Run
 from fcfg.training.feed import Batch, Feed
 from fcfg.training.log import RunLog
 from fcfg.training.objectives import AbstractObjective, Draws
+from fcfg.training.sections import Diffusion, JudgeTraining, Run, VAETraining
 from fcfg.training.state import (
     Checkpoint,
     Checkpoints,
@@ -92,7 +92,7 @@ class Course:
     part: str
     seed: int
     steps: int
-    settings: Diffusion | JudgeTraining
+    settings: Diffusion | JudgeTraining | VAETraining
 
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step, from 0."""
@@ -247,7 +247,7 @@ class Loop:
             stream_seed(course.seed, course.part, self.step, accelerator.process_index)
         )
         for group in self.optimiser.param_groups:
-            group["lr"] = course.rate_at(self.step)
+            group["lr"] = course.rate_at(self.step) * group.get("factor", 1.0)
         mean = torch.zeros((), device=accelerator.device)
         for number, (part, part_draws) in enumerate(_split(batch, draws, settings.accumulate)):
             last = number == settings.accumulate - 1
@@ -255,14 +255,22 @@ class Loop:
                 loss = self._wrapped(part, part_draws) / settings.accumulate
                 accelerator.backward(loss)
             mean += loss.detach()
-        if settings.clip is not None:
-            nn.utils.clip_grad_norm_(self._parameters, settings.clip)
-        self.optimiser.step()
+        if self._is_sound():
+            self.optimiser.step()
+            self.objective.after_step()
         self.optimiser.zero_grad(set_to_none=True)
         if self.average is not None:
             self.average.update(self.step)
         self.step += 1
         return mean
+
+    def _is_sound(self) -> bool:
+        """Clip the gradients; return whether the step should be taken."""
+        settings = self.course.settings
+        if settings.clip is None:
+            return True
+        norm = nn.utils.clip_grad_norm_(self._parameters, settings.clip)
+        return settings.skip is None or bool(norm < settings.skip)
 
     def _agreed(self, loss: Float[Tensor, ""]) -> float:
         """Return the loss over all processes, and share a request to stop among them."""
@@ -283,19 +291,12 @@ class Loop:
             code=1,
         )
 
-    @torch.no_grad()
     def _validate(self) -> bool:
         """Log the validation loss of the published weights; return whether it is the lowest."""
         objective = self.objective.over(self.published)
         self._generator.manual_seed(stream_seed(self.course.seed, self.course.part, "validation"))
-        losses: dict[str, float] = {}
-        count = sum(len(batch.images) for batch in self.validation)
-        with evaluation_mode(objective), self.accelerator.autocast():
-            for batch in self.validation:
-                draws = objective.draw(_shape(batch.images, len(batch.images)), self._generator)
-                for name, variant in objective.variants(draws).items():
-                    share = len(batch.images) / count * float(objective(batch, variant))
-                    losses[name] = losses.get(name, 0.0) + share
+        with self.accelerator.autocast():
+            losses = mean_losses(objective, self.validation, self._generator)
         if self.accelerator.is_main_process:
             self.log.write(self.course.part, self.step, **losses)
         advice = objective.advice(losses) if self.step == self.course.steps else None
@@ -353,6 +354,28 @@ class Loop:
             "kept; run the same command again to go on",
             code=128 + (self.stop.signal or 0),
         )
+
+
+@torch.no_grad()
+def mean_losses(
+    objective: AbstractObjective, batches: Sequence[Batch], generator: torch.Generator
+) -> dict[str, float]:
+    """Return the validation losses of an objective, averaged over images.
+
+    Args:
+        objective: The objective.
+        batches: The images.
+        generator: Source of all randomness.
+    """
+    losses: dict[str, float] = {}
+    count = sum(len(batch.images) for batch in batches)
+    with evaluation_mode(objective):
+        for batch in batches:
+            draws = objective.draw(_shape(batch.images, len(batch.images)), generator)
+            for name, variant in objective.variants(draws).items():
+                share = len(batch.images) / count * float(objective(batch, variant))
+                losses[name] = losses.get(name, 0.0) + share
+    return losses
 
 
 def share_of(batch: int, accelerator: Accelerator) -> slice:

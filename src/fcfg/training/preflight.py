@@ -10,7 +10,15 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState, is_initialized
 from accelerate.utils import InitProcessGroupKwargs
 
-from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.diffusion.networks import (
+    Judge,
+    JudgeConfig,
+    SemanticConfig,
+    SemanticEncoder,
+    UNet,
+    UNetConfig,
+)
+from fcfg.hvae import HVAE, HVAEConfig
 from fcfg.pipeline.runtime import own_gpu
 from fcfg.support.errors import InputError
 from fcfg.training.config import Run, TrainingConfig
@@ -49,9 +57,13 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
         config: Configuration of the run.
         processes: Number of processes that share a batch.
     """
-    accumulate, size = config.diffusion.accumulate, config.data.size
+    size, settings = config.data.size, config.hvae or config.diffusion
     batches = {
-        "diffusion.batch": (config.unet, config.diffusion.batch, processes * accumulate),
+        f"{config.parts[2]}.batch": (
+            config.vae or config.unet,
+            settings.batch,
+            processes * settings.accumulate,
+        ),
         "judge.batch": (config.judge_network, config.judge.batch, processes),
     }
     for key, (shape, batch, divisor) in batches.items():
@@ -74,11 +86,15 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
 
 
 @lru_cache(maxsize=64)
-def _forward(shape: UNetConfig | JudgeConfig, rows: int, size: int) -> None:
+def _forward(shape: UNetConfig | JudgeConfig | HVAEConfig, rows: int, size: int) -> None:
     """Call a network once on meta tensors, which have a shape and no memory."""
     with torch.device("meta"):
         images = torch.empty((rows, shape.channels, size, size))
-        if isinstance(shape, UNetConfig):
+        if isinstance(shape, HVAEConfig):
+            HVAE(shape).infer(images, torch.empty((rows, shape.parents)))
+        elif isinstance(shape, SemanticConfig):
+            SemanticEncoder(shape)(images)
+        elif isinstance(shape, UNetConfig):
             times = torch.empty(rows, dtype=torch.int64)
             UNet(shape)(images, times, torch.empty((rows, shape.condition)))
         else:

@@ -1,7 +1,8 @@
-"""``fcfg train``: data in, a pipeline folder out.
+"""``fcfg train``: data in, the folder of a model out.
 
 The parts are trained one after the other: the causal model of the attributes, the judge, the
-denoiser. Each resumes from its own checkpoints, so the same command finishes an interrupted run.
+image model. Each resumes from its own checkpoints, so the same command finishes an interrupted
+run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 import torch
 from accelerate import Accelerator
@@ -23,21 +23,38 @@ from fcfg.datasets.base import Examples, Splits
 from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.datasets.registry import load_data
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.hvae import HVAE
+from fcfg.model import AnyModel
 from fcfg.sheet import sheet
-from fcfg.support.errors import check_among
+from fcfg.support.errors import InputError, check_among
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import images_from_bytes
 from fcfg.support.progress import AbstractReporter, Quiet
 from fcfg.training.config import Part, TrainingConfig
 from fcfg.training.feed import Batch, Feed, first_examples, scales_of
+from fcfg.training.hvae_objectives import (
+    ConstrainedHVAE,
+    CounterfactualObjective,
+    FreeEnergyObjective,
+    Lagrangian,
+    TrainingInterventions,
+)
 from fcfg.training.log import RunLog
-from fcfg.training.loop import Course, Loop, StopRequest, TrainingStopped, share_of
-from fcfg.training.objectives import AbstractObjective, DenoisingObjective, ReadingObjective
+from fcfg.training.loop import (
+    Course,
+    Loop,
+    StopRequest,
+    TrainingStopped,
+    mean_losses,
+    share_of,
+)
+from fcfg.training.models import denoising_objective, new_denoiser, new_judge, new_vae
+from fcfg.training.objectives import AbstractObjective, ReadingObjective
 from fcfg.training.preflight import accelerator_for, check_batches
+from fcfg.training.sections import VAETraining
 from fcfg.training.state import Checkpoint
-from fcfg.training.workspace import Workspace, digest_data, new_denoiser, new_judge
+from fcfg.training.workspace import Workspace, digest_data
 
 _SHEET_IMAGES, _SHEET_STEPS, _SHEET_ROWS, _SHEET_SIDE = 6, 20, 3, 96
 
@@ -50,12 +67,13 @@ def train(
     skip_bad: bool = False,
     reporter: AbstractReporter | None = None,
 ) -> Path:
-    """Train the parts of a pipeline into a folder, or resume an interrupted run.
+    """Train the parts of a model into a folder, or resume an interrupted run.
 
     Args:
         config: Training configuration.
-        out: Pipeline folder, for :func:`fcfg.load`.
-        part: 'all', or only 'scm', 'judge' or 'diffusion'.
+        out: Folder of the model, for :func:`fcfg.load`.
+        part: 'all', or a single part of the configuration: 'scm', 'judge', and then 'diffusion',
+            or 'hvae' and 'finetuning'.
         skip_bad: Whether to skip unreadable images instead of raising an error.
         reporter: Receiver of progress.
 
@@ -65,7 +83,7 @@ def train(
     Raises:
         TrainingStopped: After a signal such as Ctrl-C, or a failure; checkpoints are kept.
     """
-    check_among("part", part, get_args(Part))
+    check_among("part", part, ("all", *config.parts))
     accelerator = accelerator_for(config.run)
     check_batches(config, accelerator.num_processes)
     main = accelerator.is_main_process
@@ -129,6 +147,15 @@ def denoising_optimiser(
     )
 
 
+def _vae_optimiser(network: HVAE, settings: VAETraining) -> torch.optim.AdamW:
+    return torch.optim.AdamW(
+        network.parameters(),
+        settings.learning_rate,
+        betas=settings.betas,
+        weight_decay=settings.weight_decay,
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Session:
     """One run of the command, and the training of each part."""
@@ -144,17 +171,31 @@ class Session:
     @property
     def parts(self) -> dict[str, Callable[[], None]]:
         """The training of each part, in order."""
-        return {"scm": self.fit_scm, "judge": self.train_judge, "diffusion": self.train_denoiser}
+        all_parts = {
+            "scm": self.fit_scm,
+            "judge": self.train_judge,
+            "diffusion": self.train_denoiser,
+            "hvae": self.train_vae,
+            "finetuning": self.finetune_vae,
+        }
+        return {part: all_parts[part] for part in self.config.parts}
 
     @property
     def steps(self) -> dict[str, int]:
         """The total number of steps of each part."""
-        nodes = sum(bool(parents) for parents in self.config.causal_graph.parents.values())
+        config = self.config
+        nodes = sum(bool(parents) for parents in config.causal_graph.parents.values())
+        tuned = {} if config.finetuning is None else {"finetuning": config.finetuning.steps}
         return {
-            "scm": self.config.scm.steps * nodes,
-            "judge": self.config.judge.steps,
-            "diffusion": self.config.diffusion_steps(len(self.splits["train"])),
+            "scm": config.scm.steps * nodes,
+            "judge": config.judge.steps,
+            config.parts[2]: config.image_steps(len(self._images)),
+            **tuned,
         }
+
+    @property
+    def _images(self) -> Examples:
+        return self.splits["train"]
 
     def fit_scm(self) -> None:
         """Fit the mechanisms of attributes with parents; it is quick, and starts over."""
@@ -207,17 +248,55 @@ class Session:
         denoiser = new_denoiser(self.config, channels_last=on_gpu).to(self.accelerator.device)
         optimiser = denoising_optimiser(denoiser, settings.learning_rate, settings.weight_decay)
         course = Course("diffusion", self.config.seed, self.steps["diffusion"], settings)
-        objective = DenoisingObjective(
-            denoiser,
-            p_null=settings.p_null,
-            p_group=settings.p_group,
-            independence=settings.independence,
+        objective = denoising_objective(self.config, denoiser)
+        self._run(course, objective, optimiser, {}, self._draw_sheet)
+
+    def train_vae(self) -> None:
+        """Train the hierarchical VAE."""
+        settings = self.config.hvae
+        assert settings is not None, "the configuration has this part"
+        network = new_vae(self.config).to(self.accelerator.device)
+        course = Course("hvae", self.config.seed, settings.steps, settings)
+        objective = FreeEnergyObjective(network, settings.beta)
+        self._run(course, objective, _vae_optimiser(network, settings), {}, self._draw_sheet)
+
+    def finetune_vae(self) -> None:
+        """Fine-tune the hierarchical VAE on what the judge reads from its counterfactuals."""
+        config, settings, device = self.config, self.config.finetuning, self.accelerator.device
+        assert settings is not None, "the configuration has this part"
+        assert config.hvae is not None, "the configuration was checked"
+        judge = self.workspace.judge()
+        if judge is None or not self.workspace.checkpoints("hvae").steps():
+            raise InputError(
+                "part finetuning",
+                expected="a trained judge and a trained hierarchical VAE",
+                got="no judge" if judge is None else "no hierarchical VAE",
+                do="train all parts, or these two first",
+            )
+        beta, network = config.hvae.beta, self.workspace.vae(tuned=False).to(device)
+        images = self._validation(settings.batch, {}, split="train")
+        generator = torch.Generator(device).manual_seed(stream_seed(config.seed, "bound"))
+        bound = mean_losses(FreeEnergyObjective(network, beta), images, generator)
+        constrained = ConstrainedHVAE(
+            network, Lagrangian(bound["validation_loss"], settings.damping)
         )
+        objective = CounterfactualObjective(
+            constrained.to(device),
+            judge.to(device),
+            TrainingInterventions(self.workspace.scm(), self._images.attributes),
+            beta=beta,
+            soft=settings.targets == "soft",
+        )
+        optimiser = _vae_optimiser(network, settings)
+        factor = settings.multiplier_rate / settings.learning_rate
+        multiplier = {"params": [constrained.lagrangian.multiplier], "factor": factor}
+        optimiser.add_param_group(multiplier | {"weight_decay": 0.0, "maximize": True})
+        course = Course("finetuning", config.seed, settings.steps, settings)
         self._run(course, objective, optimiser, {}, self._draw_sheet)
 
     def publish(self) -> None:
-        """Save the pipeline from the latest checkpoints, so an unfinished run can be used."""
-        self.workspace.publish({part: self.steps[part] for part in ("judge", "diffusion")})
+        """Save the model from the latest checkpoints, so an unfinished run can be used."""
+        self.workspace.publish({part: self.steps[part] for part in self.config.parts[1:]})
 
     def _run(
         self,
@@ -262,11 +341,13 @@ class Session:
             else:
                 loop.run(self.publish, on_sheet)
 
-    def _validation(self, size: int, scales: dict[str, tuple[float, float]]) -> list[Batch]:
-        """Return the first validation images on the device, in batches."""
-        count = min(self.config.run.validation_images, len(self.splits["val"]))
+    def _validation(
+        self, size: int, scales: dict[str, tuple[float, float]], split: str = "val"
+    ) -> list[Batch]:
+        """Return the first images of a split on the device, in batches."""
+        count = min(self.config.run.validation_images, len(self.splits[split]))
         feed = Feed(
-            first_examples(self.splits["val"], count),
+            first_examples(self.splits[split], count),
             self.config.space,
             scales,
             device=self.accelerator.device,
@@ -280,28 +361,27 @@ class Session:
         return [Batch(*part) for part in zip(*(c.split(size) for c in columns), strict=True)]
 
     def _draw_sheet(self, step: int) -> None:
-        pipeline = self.workspace.pipeline().to(self.accelerator.device)
-        page = counterfactual_sheet(pipeline, self.splits["val"])
+        model = self.workspace.model().to(self.accelerator.device)
+        page = counterfactual_sheet(model, self.splits["val"])
         path = self.workspace.folder / "sheets" / f"step-{step:09d}.png"
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, lambda file: page.save(file, "PNG"))
         self.reporter.say(f"sheet of counterfactuals: {path}")
 
 
-def counterfactual_sheet(pipeline: CounterfactualPipeline, examples: Examples) -> Image.Image:
+def counterfactual_sheet(model: AnyModel, examples: Examples) -> Image.Image:
     """Draw six images and their counterfactuals under up to three interventions."""
     count = min(_SHEET_IMAGES, len(examples))
     images = images_from_bytes(examples.images[:count])
     table = {name: column[:count] for name, column in examples.attributes.items()}
-    fitted = set(pipeline.scm.fitted_parents)
-    answerable = [
-        a for a in pipeline.space if pipeline.graph.affected({a.name}) - {a.name} <= fitted
-    ]
-    abduction = pipeline.abduct(images, table, sampling=_SHEET_STEPS)
+    fitted = set(model.scm.fitted_parents)
+    answerable = [a for a in model.space if model.graph.affected({a.name}) - {a.name} <= fitted]
+    how = model.method((), sampling=_SHEET_STEPS).abduction
+    abduction = model.abduct(images, table, **how)
     rows: dict[str, Tensor] = {"factual": images}
     for attribute in answerable[:_SHEET_ROWS]:
-        action = pipeline.act(table, {attribute.name: _other(attribute, table[attribute.name])})
-        rows[f"do({attribute.name})"] = pipeline.predict(abduction, action).images
+        action = model.act(table, {attribute.name: _other(attribute, table[attribute.name])})
+        rows[f"do({attribute.name})"] = model.predict(abduction, action).images
     return sheet(rows, scale=max(1, _SHEET_SIDE // images.shape[-1]))
 
 

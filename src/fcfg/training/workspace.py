@@ -1,6 +1,6 @@
-"""The folder of a run, and the pipeline that is assembled from its parts.
+"""The folder of a run, and the model that is assembled from its parts.
 
-``OUT`` is a pipeline folder, as :func:`fcfg.save` writes it. ``OUT/training`` holds the
+``OUT`` is the folder of a model, as :func:`fcfg.save` writes it. ``OUT/training`` holds the
 configuration, the log, sheets of counterfactuals and the checkpoints of each part.
 """
 
@@ -18,22 +18,24 @@ from torch import Tensor
 
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.datasets.base import Splits
-from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.networks import Judge, UNet
+from fcfg.hvae import HVAE, HVAEModel
 from fcfg.judge import AttributeJudge
+from fcfg.model import AnyModel
 from fcfg.pipeline.checkpoint import replaced_files, save
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.config_files import parse_json, read_text, read_yaml, to_yaml
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.files import remove_unfinished, write_atomically
-from fcfg.training.config import Part, Publish, TrainingConfig
+from fcfg.training.config import Part, TrainingConfig
+from fcfg.training.models import new_denoiser, new_judge, new_vae
+from fcfg.training.sections import Publish
 from fcfg.training.state import Checkpoints, under_prefix
 
 # Keys that may change when a run is resumed: its length, its behaviour, the place of its data.
 _MAY_CHANGE = {
-    *("name", "promise", "run", "data.path", "data.cache", "judge.steps", "judge.publish"),
+    *("name", "promise", "run", "data.path", "data.cache"),
     *(f"diffusion.{key}" for key in ("steps", "epochs", "publish", "accumulate")),
+    *(f"{part}.{key}" for part in ("judge", "hvae", "finetuning") for key in ("steps", "publish")),
 }
 _ADDED = {"diffusion.independence": 0.0}  # by later releases: what older runs were trained with
 _CHANGES = {  # by part of the digest
@@ -129,36 +131,62 @@ class Workspace:
         return known or not begun
 
     def publish(self, steps: dict[str, int]) -> None:
-        """Save the pipeline from the latest checkpoints, once the denoiser has one.
+        """Save the model from the latest checkpoints, once its networks have one.
 
         Args:
             steps: Total number of steps of each part.
         """
-        if not self.checkpoints("diffusion").steps():
+        if self._image_part is None:
             return
-        pipeline = self.pipeline()
+        model = self.model()
         reached = {part: max(self.checkpoints(part).steps(), default=0) for part in steps}
         training = self.config.model_dump(mode="json", exclude_none=True)
         data: dict[str, Any] = training["data"]
         if "path" in data:  # full paths stay in config.yaml, which is not published
             data["path"] = Path(data["path"]).name
         data.pop("cache", None)
-        pipeline.provenance = {
+        model.provenance = {
             "training": training,
             "steps": {
                 part: f"{done} of {max(done, steps[part])}" for part, done in reached.items()
             },
             "torch": torch.__version__,
         }
-        save(pipeline, self.out)
+        save(model, self.out)
 
-    def pipeline(self) -> CounterfactualPipeline:
-        """Assemble the pipeline from checkpoints; an untrained part is new or missing."""
+    @property
+    def _image_part(self) -> str | None:
+        """The last part of the image model that has a checkpoint."""
+        trained = [part for part in self.config.parts[2:] if self.checkpoints(part).steps()]
+        return trained[-1] if trained else None
+
+    def model(self) -> AnyModel:
+        """Assemble the model from checkpoints; an untrained part is new or missing."""
+        scm, judge = self.scm(), self.judge()
+        if self.config.hvae is not None:
+            return HVAEModel(self.vae().eval(), scm, judge=judge)
         denoiser = new_denoiser(self.config)
         tensors = self._published("diffusion", self.config.diffusion.publish)
         if tensors is not None:
             denoiser.load_state_dict(tensors)
-        return CounterfactualPipeline(denoiser, self.scm(), judge=self.judge())
+        return CounterfactualPipeline(denoiser, scm, judge=judge)
+
+    def vae(self, *, tuned: bool = True) -> HVAE:
+        """Return the hierarchical VAE; a new one, if it has no checkpoint.
+
+        Args:
+            tuned: Whether to return the fine-tuned one, if there is one.
+        """
+        network, settings = new_vae(self.config), self.config.finetuning
+        if tuned and settings is not None and self._image_part == "finetuning":
+            tensors = self._published("finetuning", settings.publish)
+            tensors = None if tensors is None else under_prefix("network", tensors)
+        else:
+            assert self.config.hvae is not None
+            tensors = self._published("hvae", self.config.hvae.publish)
+        if tensors is not None:
+            network.load_state_dict(tensors)
+        return network
 
     def scm(self) -> StructuralCausalModel:
         """Return the causal model, fitted if it has a checkpoint."""
@@ -197,32 +225,6 @@ class Workspace:
             latest = checkpoints.read(int(latest.facts["best"]["step"]))
         average = under_prefix("average", latest.tensors)
         return average or under_prefix("weights", latest.tensors)
-
-
-def new_denoiser(config: TrainingConfig, *, channels_last: bool = False) -> Denoiser:
-    """Return a denoiser with new weights, which follow from the seed."""
-    network = config.network
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)
-        return Denoiser(
-            UNet(
-                config.unet,
-                gradient_checkpointing=network.gradient_checkpointing,
-                channels_last=channels_last,
-            ),
-            AttributeEmbedder(config.space, network.embedding),
-            config.noise_schedule,
-            parameterisation=config.schedule.parameterisation,
-        )
-
-
-def new_judge(config: TrainingConfig, scales: dict[str, tuple[float, float]]) -> AttributeJudge:
-    """Return a judge with new weights, which follow from the seed."""
-    outputs = config.judge_network.outputs + len(scales)
-    shape = config.judge_network.model_copy(update={"outputs": outputs})
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)
-        return AttributeJudge(Judge(shape), config.space, scales)
 
 
 def digest_data(splits: Splits, on_progress: Callable[[int, int], None]) -> dict[str, str]:

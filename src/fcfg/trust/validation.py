@@ -16,6 +16,7 @@ from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Conti
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.defaults import default_sampling
 from fcfg.pipeline.thresholds import WAY_BACK, Thresholds, way_back_guidance
 from fcfg.sampling import SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, quoted
@@ -82,7 +83,7 @@ def trust_thresholds(
         name: pipeline.choose_guidance([name], guidance, sampling=sampling) for name in space.names
     }
     anchored = any(rule.anchor for rule in used.values())
-    chosen = as_sampling(sampling, pipeline.default_sampling(anchored))
+    chosen = as_sampling(sampling, default_sampling(pipeline.calibration, anchored))
     first, few = x[:count], {name: column[:count] for name, column in table.items()}
     losses = loss_signals(denoiser, first, few, batch_size)
     progress.advance(1)
