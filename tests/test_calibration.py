@@ -39,6 +39,7 @@ from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import AttributeWeight, Calibration, Direction
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+from fcfg.sampling import PRESETS
 from fcfg.support.hashing import digest_of
 from refusal import refused
 from worlds import SHAPE, MixtureNetwork, binary_space, pipeline_of, roots
@@ -384,14 +385,14 @@ def record(pipeline: CounterfactualPipeline, **weights: float) -> Calibration:
 @pytest.mark.parametrize("storage", ["float32", "float16"])
 def test_a_saved_model_has_its_calibration_and_uses_it(storage: str, tmp_path: Path) -> None:
     pipeline = tiny_model(saved=True)
-    assert pipeline.choose_guidance(["smiling"]) == DEFAULT_GUIDANCE
+    assert pipeline.method(["smiling"]).setting == DEFAULT_GUIDANCE
     pipeline.calibration = record(pipeline, smiling=1.25, male=2.0)
     fcfg.save(pipeline, tmp_path, storage)
     again = fcfg.load(tmp_path)
     assert again.calibration == pipeline.calibration
     assert Calibration.read(tmp_path / "calibration.json") == pipeline.calibration
     chosen = {
-        targets: repr(again.choose_guidance(targets.split()))
+        targets: repr(again.method(targets.split()).setting)
         for targets in ("smiling", "male", "smiling male", "young", "")
     }
     assert chosen == {
@@ -401,11 +402,11 @@ def test_a_saved_model_has_its_calibration_and_uses_it(storage: str, tmp_path: P
         "young": "contrast:1.625;anchor=true",
         "": "contrast:1.625;anchor=true",
     }
-    assert repr(again.choose_guidance(["male"], anchor=False)) == "contrast:2.0"
-    assert again.choose_guidance(["male"], Guidance.cfg(3.0)) == Guidance.cfg(3.0)
-    assert again.choose_guidance(["male"], sampling="paper").name == "fcfg"
+    assert repr(again.method(["male"], anchor=False).setting) == "contrast:2.0"
+    assert again.method(["male"], Guidance.cfg(3.0)).setting == Guidance.cfg(3.0)
+    assert again.method(["male"], sampling="paper").setting.name == "fcfg"
     assert str(again.method(["male"]).sampling) == "ddim uniform 2"
-    assert again.default_sampling(False) == pipeline.default_sampling(False)
+    assert again.method(["male"], anchor=False).sampling == PRESETS["default"]
     drawn = fcfg.datasets.portraits.sample(2, size=SIZE)
     pair = again.counterfactual(drawn.images, drawn.attributes, {"male": 1})
     assert len(pair.abduction.times) == 3

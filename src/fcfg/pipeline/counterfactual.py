@@ -115,13 +115,15 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     ) -> Method[Guidance]:
         """Return guidance, groups and sampling of a question.
 
+        The paper's sampling has the paper's guidance by default, and is never anchored.
+
         Args:
             targets: Attributes intervened on.
             setting: Guidance; by default that of the model.
             anchor: Whether to anchor; by default as the guidance says.
             sampling: Solver, grid and steps.
         """
-        guidance = self.choose_guidance(targets, setting, anchor=anchor, sampling=sampling)
+        guidance = self._guidance(targets, setting, anchor, sampling)
         chosen = as_sampling(sampling, default_sampling(self.calibration, guidance.anchor))
         groups, schedule = self._groups(guidance, targets), self.denoiser.schedule
         rows = guidance.table(groups, chosen.times(schedule)[::-1], schedule).rows
@@ -187,7 +189,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             do: For every target a value, a column, a function of the factual column, or a string
                 such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
             guidance: Rule, and weight for each group of attributes; by default that of the model,
-                see :meth:`choose_guidance`.
+                see :meth:`method`.
             sampling: Solver, grid and steps, such as 'dpm-2m karras 20'; 'paper' is 1,000 steps of
                 DDIM, and a number changes the steps of the default. See
                 :func:`fcfg.sampling.as_sampling`.
@@ -207,10 +209,9 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         keys = image_keys(x) if keys is None else keys
         action = self.act(table, do, seed=seed, keys=keys)
         asked = combine_sampling(sampling, **deprecated)
-        guidance = self.choose_guidance(action.targets, guidance, anchor=anchor, sampling=asked)
-        chosen = sampling_of(
-            sampling, deprecated, default_sampling(self.calibration, guidance.anchor)
-        )
+        guidance = self._guidance(action.targets, guidance, anchor, asked)
+        default = default_sampling(self.calibration, guidance.anchor)
+        chosen = sampling_of(sampling, deprecated, default)
         times = chosen.times(self.denoiser.schedule)
         groups = self._groups(guidance, action.targets, partition)
         self._weights(guidance, groups, times, batch_size)
@@ -284,7 +285,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         kept = set(self.space.names) - self.graph.affected(action.targets)
         abduction.check(action, kept, self._fingerprint)
         sampling = "paper" if abduction.path is None else "default"
-        guidance = self.choose_guidance(action.targets, guidance, anchor=anchor, sampling=sampling)
+        guidance = self._guidance(action.targets, guidance, anchor, sampling)
         check_alignment(guidance, abduction.solver, has_path=abduction.path is not None)
         groups = self._groups(guidance, action.targets, partition)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
@@ -311,24 +312,13 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
 
-    def choose_guidance(
+    def _guidance(
         self,
         targets: Collection[str],
-        guidance: Guidance | None = None,
-        *,
-        anchor: bool | None = None,
-        sampling: SamplingLike = "default",
+        guidance: Guidance | None,
+        anchor: bool | None,
+        sampling: SamplingLike,
     ) -> Guidance:
-        """Return the guidance of a question: a given one, or the default of the model.
-
-        The paper's sampling has the paper's guidance by default, and is never anchored.
-
-        Args:
-            targets: Attributes intervened on.
-            guidance: Rule, and weight for each group of attributes, if given.
-            anchor: Whether to anchor; by default as the guidance says.
-            sampling: Solver, grid and steps.
-        """
         known = (self.denoiser, self.calibration, targets, guidance)
         return choose_guidance(*known, anchor=anchor, sampling=sampling)
 

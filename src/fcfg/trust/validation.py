@@ -80,7 +80,7 @@ def trust_thresholds(
     check_integer("images", len(x), 2, 10**9, do="256 are enough")
     table, progress = space.parse(attributes), Progress(1 + len(space), on_progress)
     used = {
-        name: pipeline.choose_guidance([name], guidance, sampling=sampling) for name in space.names
+        name: pipeline.method([name], guidance, sampling=sampling).setting for name in space.names
     }
     anchored = any(rule.anchor for rule in used.values())
     chosen = as_sampling(sampling, default_sampling(pipeline.calibration, anchored))
