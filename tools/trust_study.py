@@ -69,9 +69,9 @@ def _rows(
     truth = portraits.counterfactual(world, {target: "flip"}).images[here]
     images = world.images[here]
     facts = {name: column[here] for name, column in world.attributes.items()}
-    default = pipeline.choose_guidance([target])
-    sampling = pipeline.default_sampling(default.anchor)
-    there = pipeline.abduct(images, facts, sampling=sampling)
+    method = pipeline.method([target])
+    default = method.setting
+    there = pipeline.abduct(images, facts, sampling=method.sampling)
     flipped = pipeline.act(facts, {target: "flip"}, keys=there.keys)
     rows: list[dict[str, Any]] = []
     questions = [("default", default, flipped), ("fcfg", PAPER_GUIDANCE, flipped)]

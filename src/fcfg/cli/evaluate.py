@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -87,6 +87,13 @@ def evaluate(
     inception: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Weights of the network of FID.")
     ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Model whose judge reads the images, instead of MODEL's own: to compare models.",
+        ),
+    ] = None,
     cache: Annotated[
         Path,
         typer.Option(metavar="FOLDER", help="Folder that keeps abductions for other experiments."),
@@ -113,6 +120,7 @@ def evaluate(
       fcfg evaluate runs/faces core --show > mine.yaml
       fcfg evaluate portraits portraits/core --images 50
       fcfg evaluate runs/celeba-hq celeba-hq/aff --sampling paper --precision bf16 --compile
+      fcfg evaluate runs/hvae-portraits portraits/baselines --judge portraits
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
@@ -135,7 +143,7 @@ def evaluate(
                 got="none",
                 do=f"see '{' '.join(['fcfg evaluate --list', *filter(None, [model])])}'",
             )
-    parts: Mapping[str, str | int | None] = {"steps": steps, "solver": solver, "grid": grid}
+    parts: Mapping[str, Any] = {"steps": steps, "solver": solver, "grid": grid}
     if sampling is not None or quality is not None:
         from fcfg.sampling import combine_sampling
 
@@ -143,8 +151,9 @@ def evaluate(
             sampling or "default", quality=quality, solver=solver, grid=grid, steps=steps
         ).to_json()
     graph = read_graph(model) if model and experiment in OWN else None
+    own = load(model) if model and experiment.endswith("baselines") else None
     changes = {"images": images, "seed": seed, "reverse": reverse, "cycles": cycles}
-    chosen = find_experiment(experiment, graph=graph, anchor=anchor, **changes, **parts)
+    chosen = find_experiment(experiment, graph=graph, model=own, anchor=anchor, **changes, **parts)
     if show:
         print(to_yaml(chosen), end="")
         return
@@ -159,8 +168,8 @@ def evaluate(
     part = chosen_shard(shard)
     is_first = bool(shard) or part[0] == 0  # one process of several on a terminal prints
     execution, target = Execution(precision), chosen_device(device)
-    pipeline = load(model).to(target).prepare(precision)
-    judge_of(pipeline)  # refuses a model without a judge before images are read
+    pipeline = (own or load(model)).to(target).prepare(precision)
+    reader = judge_of(load(judge) if judge else pipeline)  # refuses before images are read
     with ProgressReporter(quiet=not is_first) as reporter:
         subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name
@@ -169,7 +178,9 @@ def evaluate(
         pipeline,
         chosen,
         subset,
-        find_evaluators(pipeline, lpips, inception, fid=chosen.fid, size=min(height, width)),
+        find_evaluators(
+            pipeline, lpips, inception, fid=chosen.fid, size=min(height, width), judge=reader
+        ),
         out or Path("runs/evaluate") / name / chosen.name,
         model=name,
         provenance=collect_provenance(

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.guidance import Guidance
+from fcfg.hvae import HVAESetting
 from fcfg.model import AnyModel
 from fcfg.sampling import GRIDS, PRESETS, SamplingConfig, as_sampling, as_solver
 from fcfg.support.errors import InputError, check_among
@@ -27,7 +28,8 @@ class Experiment(BaseModel):
     do: tuple[str, ...]
     """Interventions: an attribute, or several joined by +. A binary attribute is flipped, a
     categorical one set to another level; for continuous ones see ``continuous``."""
-    guidance: tuple[str, ...]  #: as text; 'none', the baseline, is added
+    guidance: tuple[str, ...]
+    """Guidances, or settings of another kind of model, as text; 'none', the baseline, is added."""
     also: dict[str, tuple[str, ...]] = {}  #: further guidances for a single intervention
     continuous: Literal["permuted", "quantiles"] = "permuted"
     """Values of continuous targets: those of other images, or the 10th or the 90th percentile of
@@ -132,8 +134,9 @@ class Experiment(BaseModel):
 
     @property
     def is_anchored(self) -> bool:
-        """Whether a question is answered with an anchor, which needs the path of the abduction."""
-        return any(Guidance.parse(guidance).anchor for _, guidance in self.questions)
+        """Whether a question needs the path of the abduction, as anchored answers do."""
+        settings = [_parsed(text) for _, text in self.questions]
+        return any(isinstance(setting, Guidance) and setting.needs_path for setting in settings)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -174,8 +177,16 @@ def targets_of(do: str) -> tuple[str, ...]:
 
 
 def _canonical(text: str, anchor: bool | None = None) -> str:
-    guidance = Guidance.parse(text)
-    return repr(guidance if anchor is None else guidance.replace(anchor=anchor))
+    setting = _parsed(text)
+    if anchor is not None and isinstance(setting, Guidance):
+        setting = setting.replace(anchor=anchor)
+    return repr(setting)
+
+
+def _parsed(text: str) -> Guidance | HVAESetting:
+    """Read the setting of any kind of model."""
+    is_vae = str(text).strip().startswith("temperature")
+    return HVAESetting.parse(text) if is_vae else Guidance.parse(text)
 
 
 def _joined(do: str) -> str:

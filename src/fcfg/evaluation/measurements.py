@@ -132,8 +132,9 @@ def find_evaluators(
     *,
     fid: bool = False,
     size: int | None = None,
+    judge: AttributeJudge | None = None,
 ) -> Evaluators:
-    """Return the judge of a pipeline, and the networks whose weights are on this machine.
+    """Return a judge, and the networks whose weights are on this machine.
 
     Args:
         pipeline: The model, on the device that measures.
@@ -141,8 +142,17 @@ def find_evaluators(
         inception: Weights of the network of FID.
         fid: Whether to measure FID.
         size: Height or width of the images, the smaller one; LPIPS needs some pixels.
+        judge: Another judge than that of the pipeline, of the same attributes.
     """
-    judge, device = judge_of(pipeline), pipeline.device
+    device = pipeline.device
+    judge = judge_of(pipeline) if judge is None else judge.to(device)
+    if judge.space != pipeline.space:
+        raise InputError(
+            "judge",
+            expected=f"one of the attributes of the model, {list(pipeline.space.names)}",
+            got=f"one of {list(judge.space.names)}, or of other values",
+            do="choose the judge of a model of the same data",
+        )
     least = f"it takes images of at least {SMALLEST} by {SMALLEST} pixels"
     too_small = size is not None and size < SMALLEST
     perceptual = _TooSmall("LPIPS", least) if too_small else find_lpips(lpips)

@@ -21,6 +21,7 @@ from typing import Any
 from fcfg.causal.graph import CausalGraph
 from fcfg.evaluation.experiment import Experiment, targets_of
 from fcfg.guidance import Guidance
+from fcfg.model import AnyModel
 from fcfg.sampling import as_sampling
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import looks_like_a_file, read_yaml
@@ -50,6 +51,17 @@ _FAMILIES = {
     "morphomnist": _Family(("thickness", "intensity", "digit")),
     "portraits": _Family(("smiling", "male", "young"), together=True),
     "portraits-causal": _Family(("age", "glasses", "hair", "sex", "smiling")),
+}
+
+
+#: Settings of each kind of model in a comparison, beside its default.
+_RIVALS: dict[str, dict[str, Any]] = {
+    "diffusion": {"guidance": ["cfg:3.0", "fcfg:affected=3.0,invariant=1.2"]},
+    "semantic": {
+        "guidance": ["cfg:2.0", "cfg:3.0", "cfg:2.0;align=1", "cfg:2.0;anchor=true"],
+        **as_sampling("ddim uniform 50").to_json(),  # which the alignment needs
+    },
+    "hvae": {"guidance": ["temperature:0.1"]},
 }
 
 
@@ -140,6 +152,10 @@ def _kinds(family: _Family) -> dict[str, dict[str, Any]]:
             "images": 16,
             **brief,
         },
+        "baselines": {
+            "title": "A model at its usual settings and at its default, to compare models",
+            **_RIVALS["diffusion"],
+        },
         "demo": {
             "title": "What global, factored and anchored guidance do to what should stay put",
             "guidance": ["cfg:3.0", _two("fcfg", 3.0, 1.2), "contrast:1.15;anchor=true"],
@@ -184,7 +200,11 @@ def _fits(name: str, graph: CausalGraph) -> bool:
 
 
 def find_experiment(
-    source: str, *, graph: CausalGraph | None = None, **changes: Any
+    source: str,
+    *,
+    graph: CausalGraph | None = None,
+    model: AnyModel | None = None,
+    **changes: Any,
 ) -> Experiment:
     """Return a named experiment, one built from a model's attributes, or one from a YAML file.
 
@@ -193,6 +213,8 @@ def find_experiment(
             file with ``do``, ``guidance`` and other fields of an
             :class:`~fcfg.evaluation.experiment.Experiment`.
         graph: Causal graph of the model, which a kind alone needs.
+        model: The model, whose usual settings and default 'baselines' asks for; without one,
+            those of a diffusion model.
         changes: Fields to change, or ``sampling`` as a whole; None keeps a field.
     """
     if source in OWN or source in experiments():
@@ -201,6 +223,9 @@ def find_experiment(
         values = {"name": source, "do": family.do, "images": family.images}
         values |= {"balance": family.balance, "continuous": family.continuous}
         values |= _kinds(family)[kind]
+        if kind == "baselines" and model is not None:
+            default = {do: [repr(model.method([do]).setting)] for do in family.do}
+            values |= _RIVALS[model.kind] | {"also": default}
     else:
         values = {"name": Path(source).stem} | _read(source)
     changes = {key: value for key, value in changes.items() if value is not None}

@@ -29,7 +29,7 @@ from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.hvae import HVAEConfig
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import looks_like_a_file, parse_yaml, parse_yaml_value, read_yaml
-from fcfg.support.errors import InputError, check_integer, nearest, short
+from fcfg.support.errors import InputError, check_among, check_integer, nearest, short
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
 from fcfg.training.sections import (
@@ -229,12 +229,26 @@ def _read_values(source: str) -> tuple[dict[str, Any], Path]:
     subject, path = f"configuration '{source}'", Path(source)
     if source in presets():
         text = (_PRESETS / f"{source}.yaml").read_text("utf-8")
-        return parse_yaml(text, subject, do=advice), Path.cwd()
+        return _extended(parse_yaml(text, subject, do=advice), subject), Path.cwd()
     expected = f"a preset ({', '.join(presets())}) or a YAML file"
     if not looks_like_a_file(source):
         do = nearest(source, presets())
         raise InputError(subject, expected=expected, got="neither", do=do)
-    return read_yaml(path, subject, expected=expected, do=advice), path.absolute().parent
+    values = read_yaml(path, subject, expected=expected, do=advice)
+    return _extended(values, subject), path.absolute().parent
+
+
+def _extended(values: dict[str, Any], subject: str) -> dict[str, Any]:
+    """Add the values of the preset that a configuration extends, section by section."""
+    if "extends" not in values:
+        return values
+    base = values.pop("extends")
+    check_among(f"{subject}, extends", base, presets())
+    merged = _read_values(base)[0]
+    for key, value in values.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merged[key] | value if both else value
+    return merged
 
 
 def _override(values: dict[str, Any], override: str) -> None:
