@@ -393,7 +393,7 @@ def pretrained_network() -> HVAE:
     objective = FreeEnergyObjective(model, beta=1.0)
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.9))
     shuffled = VALUES[torch.randperm(512, generator=torch.Generator().manual_seed(0))]
-    for number in range(30):
+    for number in range(50):
         step(objective, optimiser, half_batch(number, shuffled), draws_of(objective, 32, number))
     return model
 
@@ -408,7 +408,7 @@ def test_fine_tuning_obeys_the_judge_and_meets_the_constraint() -> None:
     objective = CounterfactualObjective(subject, JUDGE, interventions, beta=1.0, soft=True)
     optimiser = optimiser_of(subject, 5e-3)
     multipliers = []
-    for number in range(60):
+    for number in range(90):
         step(objective, optimiser, half_batch(number), draws_of(objective, 32, number))
         multipliers.append(subject.lagrangian.multiplier.item())
     assert min(multipliers) >= 0
