@@ -57,6 +57,29 @@ def test_names_and_codes_of_levels_are_inverse(names: list[str]) -> None:
     assert np.array_equal(HAIR.encode(codes).sum(axis=1), np.ones(len(names)))
 
 
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.floats(20, 80)), min_size=1))
+def test_decoding_inverts_encoding(rows: list[tuple[bool, int, float]]) -> None:
+    parsed = SPACE.parse(dict(zip(SPACE.names, map(list, zip(*rows, strict=True)), strict=True)))
+    encoded = SPACE.encode(parsed)
+    decoded = SPACE.decode(encoded)
+    assert list(decoded) == list(parsed)
+    assert np.array_equal(decoded["smiling"], parsed["smiling"])
+    assert np.array_equal(decoded["hair"], parsed["hair"])
+    assert np.allclose(decoded["age"], parsed["age"], rtol=1e-12)
+    rounded = SPACE.decode(encoded.astype(np.float32))
+    assert np.allclose(rounded["age"], parsed["age"], rtol=1e-5)
+    assert [column.dtype for column in rounded.values()] == [c.dtype for c in parsed.values()]
+
+
+def test_what_is_decoded_is_legal() -> None:
+    between = np.array([[0.6, 0.2, 0.5, 0.3, 1.00001], [0.4, 0.1, 0.2, 0.7, -1.00001]])
+    decoded = SPACE.decode(between.astype(np.float32))
+    assert same(
+        decoded, SPACE.parse({"smiling": [1, 0], "hair": ["fair", "grey"], "age": [80, 20]})
+    )
+    assert same(SPACE.parse(decoded), decoded)
+
+
 def test_later_changes_to_the_callers_array_change_nothing() -> None:
     mine = np.array([30.0, 40.0])
     parsed = AGE.parse(mine)

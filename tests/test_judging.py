@@ -114,6 +114,19 @@ def test_each_output_is_taught_by_its_own_value_alone(column: int) -> None:
     assert not any(changed[other] for other in range(WIDTH) if other not in head)
 
 
+def test_what_the_judge_expects_is_where_its_loss_is_least() -> None:
+    """A proper score: its gradient vanishes at its own probabilities, and only there."""
+    outputs = torch.linspace(-2, 3, 3 * WIDTH).reshape(3, WIDTH).requires_grad_()
+    made = judge()
+    expected = made.expected_values(outputs).detach()
+    assert expected.shape == (3, WIDTH - 2)  # factors are not expected
+    assert torch.allclose(expected[:, HAIR].sum(dim=1), torch.ones(3))
+    for target, vanishes in ((expected, True), (expected + 0.1, False)):
+        (slope,) = torch.autograd.grad(made.attribute_loss(outputs, target), outputs)
+        assert (slope.abs().max() < 1e-6) == vanishes
+        assert not slope[:, CURVE:].any()
+
+
 def test_the_loss_teaches_every_weight() -> None:
     made = judge().train()
     values = torch.from_numpy(SPACE.encode(table(5))).float()

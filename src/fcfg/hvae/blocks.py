@@ -118,7 +118,8 @@ class Encoder(nn.Module):
 
     def forward(self, images: Features) -> dict[int, Features]:
         """Return the last features at each size, by that size."""
-        x, features = self.stem(images), dict[int, Tensor]()
+        x = self.stem(images)
+        features: dict[int, Tensor] = {}
         for stage, transition in zip(self.stages, [*self.transitions, None], strict=True):
             x = stage(x)
             features[x.shape[-1]] = x

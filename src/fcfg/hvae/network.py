@@ -106,16 +106,17 @@ class HVAE(nn.Module):
         """
         features = self.encoder(images)
         noises = iter(noise or [None] * len(self.noise_shapes(0)))
-        latents, total = list[Tensor](), list[Tensor]()
+        latents: list[Tensor] = []
+        divergences: list[Tensor] = []
 
         def choose(block: DecoderBlock, h: Tensor, pa: Tensor, prior: Gaussian) -> Tensor:
             posterior = block.posterior_of(h, pa, features[block.size])
-            total.append(posterior.divergence(prior))
+            divergences.append(posterior.divergence(prior))
             latents.append(posterior.sample(next(noises)))
             return latents[-1]
 
         pixels = self._descend(parents, choose, dropped)
-        kl = torch.stack(total).sum(dim=0) / images[0].numel()
+        kl = torch.stack(divergences).sum(dim=0) / images[0].numel()
         return Inference(tuple(latents), kl, pixels)
 
     def decode(self, latents: Latents, parents: Parents) -> PixelDistribution:

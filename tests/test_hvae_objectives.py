@@ -1,0 +1,417 @@
+"""Training a hierarchical VAE: its free energy, then its counterfactuals under a constraint."""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.diffusion.networks import Judge, JudgeConfig
+from fcfg.hvae import HVAE, HVAEConfig, HVAEModel, HVAESetting, transfer_residual
+from fcfg.judge import AttributeJudge
+from fcfg.support.images import images_from_bytes, images_to_bytes
+from fcfg.training.feed import Batch
+from fcfg.training.hvae_objectives import (
+    ConstrainedHVAE,
+    CounterfactualObjective,
+    FreeEnergyObjective,
+    Lagrangian,
+    TrainingInterventions,
+)
+from fcfg.training.objectives import AbstractObjective, Draws, ReadingObjective
+from fcfg.training.state import fill_optimiser, optimiser_tensors
+
+SHAPE = (1, 4, 4)
+CONFIG = HVAEConfig(
+    size=4,
+    channels=1,
+    parents=2,
+    encoder="4b1d4,1b1",
+    decoder="1b1,4b1",
+    widths=(16, 16),
+    latent=4,
+)
+SICKNESS = AttributeSpace(
+    [Binary("sick"), Categorical("site", ["a", "b", "c"]), Continuous("age", 20, 80)]
+)
+HALVES = AttributeSpace([Binary("left"), Binary("right")])
+
+
+def network(**changes: object) -> HVAE:
+    torch.manual_seed(0)
+    return HVAE(HVAEConfig(**{**CONFIG.model_dump(), **changes}))
+
+
+def random_images(count: int) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return images_from_bytes(
+        torch.randint(256, (count, *SHAPE), generator=generator).to(torch.uint8)
+    )
+
+
+def draws_of(objective: AbstractObjective, count: int, seed: int = 2) -> Draws:
+    return objective.draw((count, *SHAPE), torch.Generator().manual_seed(seed))
+
+
+def rows_of(batch: Batch, draws: Draws, rows: slice) -> tuple[Batch, Draws]:
+    part = Batch(batch.images[rows], batch.values[rows], batch.factors[rows])
+    return part, tuple(drawn[rows] for drawn in draws)
+
+
+# The world of sickness, where age makes sick -----------------------------------------------------
+
+
+def sickness(count: int = 6) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return SICKNESS.parse(
+        {
+            "sick": rng.integers(0, 2, count),
+            "site": rng.integers(0, 3, count),
+            "age": rng.uniform(20, 80, count),
+        }
+    )
+
+
+@functools.cache
+def sick_scm() -> StructuralCausalModel:
+    graph = CausalGraph({"age": [], "sick": ["age"], "site": []})
+    scm = StructuralCausalModel(SICKNESS, graph)
+    scm.fit(sickness(300), steps=20)
+    return scm
+
+
+def sick_batch(count: int = 6) -> Batch:
+    values = torch.from_numpy(SICKNESS.encode(sickness(count))).float()
+    return Batch(random_images(count), values, torch.zeros(count, 0))
+
+
+def sick_objective(*, soft: bool) -> CounterfactualObjective:
+    subject = ConstrainedHVAE(network(parents=5), Lagrangian(4.0, damping=10.0))
+    torch.manual_seed(1)
+    factors = {"tone": (0.0, 1.0)}  # drawn images have some, and counterfactuals have none
+    judge = AttributeJudge(Judge(JudgeConfig(channels=1, outputs=6, width=4)), SICKNESS, factors)
+    interventions = TrainingInterventions(sick_scm(), sickness(300))
+    return CounterfactualObjective(subject, judge, interventions, beta=2.0, soft=soft)
+
+
+# Free energy -------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_likelihood_and_weighted_divergence() -> None:
+    objective = FreeEnergyObjective(network(parents=5), beta=3.0)
+    batch, draws = sick_batch(), draws_of(FreeEnergyObjective(network(), beta=3.0), 6)
+    nll, kl = objective.network.free_energy(batch.images, batch.values, draws)
+    assert torch.allclose(objective(batch, draws), (nll + 3 * kl).mean())
+    assert objective.subject is objective.network
+    assert torch.equal(objective.over(objective.network)(batch, draws), objective(batch, draws))
+    assert objective.variants(draws) == {"validation_loss": draws}
+    assert objective.advice({"validation_loss": 1.0}) is None
+
+
+@pytest.mark.parametrize("soft", [None, True])
+def test_the_loss_of_a_batch_is_the_mean_of_its_parts(soft: bool | None) -> None:
+    objective = (
+        FreeEnergyObjective(network(parents=5, dropped=(0,)), beta=1.0)
+        if soft is None
+        else sick_objective(soft=soft)
+    )
+    batch, draws = sick_batch(), draws_of(objective, 6)
+    assert {len(drawn) for drawn in draws} == {6}
+    if soft is not None:  # the damping is not linear in the energy
+        objective.subject.lagrangian.damping = 0.0
+    parts = [rows_of(batch, draws, rows) for rows in (slice(0, 3), slice(3, 6))]
+    mean = torch.stack([objective(*part) for part in parts]).mean()
+    assert torch.allclose(objective(batch, draws), mean, rtol=1e-5)
+
+
+def test_attributes_are_hidden_in_training_only() -> None:
+    objective = FreeEnergyObjective(network(dropped=(0, 1)), beta=1.0)
+    paths = {int(draws_of(objective, 4, seed)[-1].unique().item()) for seed in range(20)}
+    assert paths == {0, 1, 2}
+    draws = draws_of(objective, 4)
+    assert objective.variants(draws)["validation_loss"] == draws[:-1]
+
+
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
+def test_a_compiled_loss_is_the_same() -> None:
+    objective = FreeEnergyObjective(network(parents=5), beta=1.0)
+    batch, draws = sick_batch(), draws_of(objective, 6)
+    before = objective(batch, draws)
+    torch.compiler.set_stance("force_eager")  # all of it but the compiler, which is not ours
+    try:
+        objective.fuse(cuda_graphs=False)
+        assert torch.equal(objective(batch, draws), before)
+    finally:
+        torch.compiler.set_stance("default")
+
+
+def test_only_a_constrained_objective_acts_after_a_step() -> None:
+    judge = AttributeJudge(Judge(JudgeConfig(channels=1, outputs=5, width=4)), SICKNESS)
+    plain = ReadingObjective(judge)
+    before = copy.deepcopy(judge.state_dict())
+    plain.after_step()
+    assert all(torch.equal(judge.state_dict()[name], before[name]) for name in before)
+
+
+# The constraint ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("energy", [3.5, 4.0, 4.6])
+def test_the_gradients_of_the_constraint_are_those_of_the_damped_lagrangian(energy) -> None:
+    lagrangian = Lagrangian(bound=4.0, damping=10.0)
+    lagrangian.multiplier.data.fill_(0.3)
+    value = torch.tensor(energy, requires_grad=True)
+    lagrangian(value).backward()
+    assert np.isclose(value.grad.item(), 0.3 + 10 * (energy - 4), atol=1e-5)
+    assert np.isclose(lagrangian.multiplier.grad.item(), energy - 4, atol=1e-5)
+
+
+def test_the_multiplier_ascends_while_the_constraint_is_broken_and_is_never_negative() -> None:
+    lagrangian = Lagrangian(bound=4.0)
+    optimiser = torch.optim.AdamW(lagrangian.parameters(), lr=0.1, maximize=True, weight_decay=0)
+    for energy, expected in ((5.0, 0.1), (5.0, 0.2), *[(1.0, None)] * 6):
+        optimiser.zero_grad()
+        lagrangian(torch.tensor(energy)).backward()
+        optimiser.step()
+        lagrangian.clamp()
+        value = lagrangian.multiplier.item()
+        assert value >= 0
+        assert expected is None or np.isclose(value, expected, atol=1e-4)
+    assert value == 0
+
+
+# Interventions -----------------------------------------------------------------------------------
+
+
+def test_a_target_takes_values_of_other_images_and_only_its_descendants_follow() -> None:
+    scm, factual, train = sick_scm(), sickness(), sickness(300)
+    interventions = TrainingInterventions(scm, train)
+    rows, keys = torch.tensor([7, 0, 299, 7, 11, 5]), torch.arange(6)
+    encoded = torch.from_numpy(SICKNESS.encode(factual)).float()
+    for target in SICKNESS.names:
+        after = interventions.counterfactual(encoded, target, rows, keys)
+        table = SICKNESS.decode(after.numpy())
+        assert np.allclose(table[target], train[target][rows.numpy()], rtol=1e-5)
+        for name in set(SICKNESS.names) - scm.graph.affected([target]):
+            assert np.allclose(table[name], factual[name], rtol=1e-5)
+    after = interventions.counterfactual(encoded, "age", rows, keys)
+    noise = scm.abduct(factual, ["sick"], keys=range(6))
+    expected = scm.act(factual, {"age": train["age"][rows.numpy()]}, noise)
+    assert np.array_equal(SICKNESS.decode(after.numpy())["sick"], expected["sick"])
+
+
+def test_soft_targets_are_for_classes_that_are_not_affected() -> None:
+    interventions = TrainingInterventions(sick_scm(), sickness(300))
+    soft = {name: interventions.softened(name).tolist() for name in SICKNESS.names}
+    site = [True] * 3
+    assert soft == {
+        "sick": [False, *site, False],
+        "site": [True, False, False, False, False],
+        "age": [False, *site, False],  # a descendant is not soft, and neither is a number
+    }
+
+
+# Fine-tuning -------------------------------------------------------------------------------------
+
+
+def test_a_whole_batch_has_one_attribute_and_all_occur() -> None:
+    objective = sick_objective(soft=False)
+    seen = [draws_of(objective, 5, seed)[0] for seed in range(20)]
+    assert all(len(attribute.unique()) == 1 for attribute in seen)
+    assert {int(attribute[0]) for attribute in seen} == {0, 1, 2}
+    _, rows, keys, *noise = draws_of(objective, 200)
+    assert 250 < int(rows.max()) < 300
+    assert int(rows.min()) >= 0
+    assert len(keys.unique()) == 200
+    assert [tuple(n.shape) for n in noise] == objective.subject.network.noise_shapes(200)
+
+
+@pytest.mark.parametrize("target", range(3))
+@pytest.mark.parametrize("soft", [False, True])
+def test_the_loss_is_the_judges_on_counterfactuals_and_the_constraint(soft, target: int) -> None:
+    objective = sick_objective(soft=soft)
+    subject, judge, batch = objective.subject, objective.judge, sick_batch()
+    subject.lagrangian.multiplier.data.fill_(0.7)
+    _, rows, keys, *noise = draws_of(objective, 6)
+    loss = objective(batch, (torch.full((6,), target), rows, keys, *noise))
+    # The same by hand.
+    interventions = TrainingInterventions(sick_scm(), sickness(300))
+    name = SICKNESS.names[target]
+    wanted = interventions.counterfactual(batch.values, name, rows, keys)
+    inference = subject.network.infer(batch.images, batch.values, noise)
+    pixels = subject.network.decode(inference.latents, wanted)
+    answer = transfer_residual(batch.images, inference.pixels, pixels).clamp(-1, 1)
+    judge.eval()
+    logits, factual = judge(answer), judge(batch.images)
+    sick, site, age = wanted[:, :1], wanted[:, 1:4], wanted[:, 4:]
+    if soft and name == "site":
+        sick = factual[:, :1].sigmoid()
+    if soft and name != "site":
+        site = factual[:, 1:4].softmax(dim=1)
+    auxiliary = (
+        functional.binary_cross_entropy(logits[:, :1].sigmoid(), sick)
+        - (site * logits[:, 1:4].log_softmax(dim=1)).sum(dim=1).mean()
+        + (logits[:, 4:5] - age).square().mean()
+    )
+    nll, kl = subject.network.free_energy(batch.images, batch.values, noise)
+    slack = 4.0 - (nll + 2 * kl).mean()
+    assert torch.allclose(loss, auxiliary - (0.7 - 10 * slack) * slack, rtol=1e-5)
+
+
+def test_judge_and_causal_model_are_frozen_and_the_network_is_trained_throughout() -> None:
+    objective = sick_objective(soft=True).train()
+    judge = copy.deepcopy(objective.judge.state_dict())
+    trained = {id(parameter) for parameter in objective.subject.parameters()}
+    objective(sick_batch(), draws_of(objective, 6)).backward()
+    for parameter in objective.parameters():
+        assert (parameter.grad is not None) == (id(parameter) in trained)
+    # Running means of normalisation would follow, were the judge in training mode.
+    assert all(torch.equal(objective.judge.state_dict()[name], judge[name]) for name in judge)
+    assert not any(
+        "judge" in name or "mechanism" in name for name in objective.subject.state_dict()
+    )
+
+
+def test_another_subject_has_the_same_objective() -> None:
+    objective = sick_objective(soft=True)
+    batch, draws = sick_batch(), draws_of(objective, 6)
+    other = objective.over(copy.deepcopy(objective.subject))
+    objective.fuse(cuda_graphs=False)
+    assert other.subject is not objective.subject
+    assert torch.equal(other(batch, draws), objective(batch, draws))
+    assert objective.variants(draws) == {"validation_loss": draws}
+    assert objective.advice({"validation_loss": 1.0}) is None
+
+
+def optimiser_of(subject: ConstrainedHVAE, rate: float) -> torch.optim.AdamW:
+    groups = [
+        {"params": subject.network.parameters(), "lr": rate, "weight_decay": 0.01},
+        {"params": subject.lagrangian.parameters(), "lr": 0.1, "maximize": True},
+    ]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.9), weight_decay=0.0)
+
+
+def step(objective: AbstractObjective, optimiser: torch.optim.Optimizer, *loss_of: object) -> None:
+    optimiser.zero_grad()
+    objective(*loss_of).backward()
+    nn.utils.clip_grad_norm_(objective.subject.parameters(), 350)
+    optimiser.step()
+    objective.after_step()
+
+
+def test_a_resumed_fine_tuning_takes_the_same_steps() -> None:
+    straight = sick_objective(soft=True)
+    optimiser = optimiser_of(straight.subject, 1e-3)
+    for number in range(4):
+        if number == 2:
+            weights = copy.deepcopy(straight.subject.state_dict())
+            moments = copy.deepcopy(optimiser_tensors(optimiser))
+        step(straight, optimiser, sick_batch(), draws_of(straight, 6, number))
+    resumed = sick_objective(soft=True)
+    resumed.subject.lagrangian.bound.fill_(9.0)
+    resumed.subject.load_state_dict(weights)
+    optimiser = optimiser_of(resumed.subject, 1e-3)
+    fill_optimiser(optimiser, moments)
+    for number in (2, 3):
+        step(resumed, optimiser, sick_batch(), draws_of(resumed, 6, number))
+    end = straight.subject.state_dict()
+    assert all(torch.equal(resumed.subject.state_dict()[name], end[name]) for name in end)
+    assert end["lagrangian.multiplier"] > 0
+    assert end["lagrangian.bound"] == 4
+
+
+# A world of two halves, each bright or dark ------------------------------------------------------
+
+
+class HalvesNetwork(nn.Module):
+    """A judge that knows: its logits are the brightness of the halves."""
+
+    config = JudgeConfig(channels=1, outputs=2)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(2, 2)
+        self.head.weight.data = 10 * torch.eye(2)
+        self.head.bias.data.fill_(1.0)
+
+    def features(self, images: Tensor) -> Tensor:
+        return images.unflatten(3, (2, 2)).mean(dim=(1, 2, 4))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.features(images))
+
+
+def halves(count: int, seed: int) -> tuple[Tensor, dict[str, np.ndarray]]:
+    generator = torch.Generator().manual_seed(seed)
+    bright = torch.randint(2, (count, 2), generator=generator)
+    x = 0.15 * torch.randn(count, *SHAPE, generator=generator) - 0.5
+    x += 0.8 * bright.repeat_interleave(2, dim=1)[:, None, None]
+    table = {name: bright[:, i].numpy() for i, name in enumerate(HALVES.names)}
+    return images_from_bytes(images_to_bytes(x)), HALVES.parse(table)
+
+
+JUDGE = AttributeJudge(HalvesNetwork(), HALVES)  # type: ignore[arg-type]
+HALVES_SCM = StructuralCausalModel(HALVES, CausalGraph({"left": [], "right": []}))
+IMAGES, TABLE = halves(512, seed=0)
+VALUES = torch.from_numpy(HALVES.encode(TABLE)).float()
+
+
+def half_batch(number: int, values: Tensor = VALUES) -> Batch:
+    rows = torch.randint(512, (32,), generator=torch.Generator().manual_seed(number))
+    return Batch(IMAGES[rows], values[rows], torch.zeros(32, 0))
+
+
+@torch.no_grad()
+def energy_of(model: HVAE) -> float:
+    objective = FreeEnergyObjective(model, beta=1.0)
+    batch = Batch(IMAGES, VALUES, torch.zeros(512, 0))
+    return objective(batch, draws_of(objective, 512)).item()
+
+
+def flipped(model: HVAE) -> float:
+    """Share of attributes that the judge reads as wanted, after a flip of one of them."""
+    images, table = halves(64, seed=1)
+    answers, right = HVAEModel(model, HALVES_SCM), []
+    for name in HALVES.names:
+        answer = answers.counterfactual(images, table, {name: "flip"}, setting=HVAESetting(1.0))
+        read = JUDGE.read(answer.images).attributes
+        right += [np.mean(read[other] == answer.attributes[other]) for other in HALVES.names]
+    return min(right)
+
+
+def pretrained_network() -> HVAE:
+    """A network that learned to ignore the attributes, since they were shuffled."""
+    model = network()
+    objective = FreeEnergyObjective(model, beta=1.0)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.9))
+    shuffled = VALUES[torch.randperm(512, generator=torch.Generator().manual_seed(0))]
+    for number in range(50):
+        step(objective, optimiser, half_batch(number, shuffled), draws_of(objective, 32, number))
+    return model
+
+
+def test_fine_tuning_obeys_the_judge_and_meets_the_constraint() -> None:
+    pretrained = pretrained_network()
+    bound = energy_of(pretrained)
+    assert bound < energy_of(network()) - 0.3
+    assert flipped(pretrained) < 0.1
+    subject = ConstrainedHVAE(copy.deepcopy(pretrained), Lagrangian(bound, damping=10.0))
+    interventions = TrainingInterventions(HALVES_SCM, TABLE)
+    objective = CounterfactualObjective(subject, JUDGE, interventions, beta=1.0, soft=True)
+    optimiser = optimiser_of(subject, 5e-3)
+    multipliers = []
+    for number in range(90):
+        step(objective, optimiser, half_batch(number), draws_of(objective, 32, number))
+        multipliers.append(subject.lagrangian.multiplier.item())
+    assert min(multipliers) >= 0
+    assert max(multipliers) > 0
+    assert energy_of(subject.network) <= 1.02 * bound  # without the constraint it doubles
+    assert flipped(subject.network) > 0.9
