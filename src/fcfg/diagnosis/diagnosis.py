@@ -158,6 +158,7 @@ def diagnose(
         on_progress: Callback invoked with the share that is done.
     """
     denoiser, names, graph = pipeline.denoiser, pipeline.space.names, pipeline.graph
+    denoiser.embedder.check_separate("diagnosis")
     if len(names) < 2:
         do = "a single one needs no groups"
         raise InputError("model", expected="two attributes or more", got=len(names), do=do)

@@ -1,7 +1,7 @@
 """The image model: noise schedule, attribute embedder, network, denoiser and its predictions."""
 
 from fcfg.diffusion.denoiser import Corruption, Denoiser
-from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.embedder import AbstractEmbedder, AttributeEmbedder
 from fcfg.diffusion.prediction import (
     AbstractPredictor,
     ConditionalPredictor,
@@ -13,8 +13,10 @@ from fcfg.diffusion.prediction import (
     Step,
 )
 from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.diffusion.semantic import SemanticDenoiser, SemanticEmbedder
 
 __all__ = [
+    "AbstractEmbedder",
     "AbstractPredictor",
     "AttributeEmbedder",
     "ConditionalPredictor",
@@ -25,6 +27,8 @@ __all__ = [
     "NoiseSchedule",
     "Prediction",
     "Rows",
+    "SemanticDenoiser",
+    "SemanticEmbedder",
     "State",
     "Step",
 ]

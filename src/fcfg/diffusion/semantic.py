@@ -106,7 +106,7 @@ class SemanticEmbedder(AbstractEmbedder):
             subject,
             expected="one group of attributes, since SA-DCG masks all attributes together",
             got="masks of single attributes",
-            do="use cfg, contrast, cfg++ or apg with one weight",
+            do="guide all attributes together, as in cfg:2",
         )
 
 

@@ -1,0 +1,265 @@
+"""Alignment: null conditions that bring guided images back to the path of their abduction."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.guidance import Guidance
+from fcfg.pipeline import alignment
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.records import Abduction
+from refusal import refused
+from tiny_semantic import tiny_images, tiny_pipeline
+from worlds import SHAPE, binary_space, pipeline_of
+
+SAMPLING = "ddim uniform 4"
+
+
+class SmoothNetwork(nn.Module):
+    """A noise prediction that is smooth in its condition, and counts its rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        self.mix = torch.randn(12, 16, generator=generator, dtype=torch.float64)
+        self.rows = 0
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        self.rows += len(x)
+        pull = torch.tanh(c @ self.mix).view(-1, *SHAPE)
+        return 0.3 * x + torch.sin(t / 400).view(-1, 1, 1, 1) * pull * (1 + 0.2 * x)
+
+
+class StillNetwork(SmoothNetwork):
+    """A noise of the attributes alone, 0 without any: plain DDIM goes back exactly."""
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        self.rows += len(x)
+        values = c.unflatten(1, (3, 4))[..., 1]
+        return torch.tanh(values @ self.mix[:3]).view(-1, *SHAPE)
+
+
+def smooth() -> tuple[CounterfactualPipeline, Tensor, dict[str, np.ndarray]]:
+    pipeline = pipeline_of(SmoothNetwork(), NoiseSchedule(), 3)
+    generator = torch.Generator().manual_seed(4)
+    images = torch.rand(4, *SHAPE, generator=generator, dtype=torch.float64) - 0.5
+    codes = torch.randint(0, 2, (4, 3), generator=generator).numpy()
+    return pipeline, images, dict(zip(binary_space().names, codes.T, strict=True))
+
+
+def semantic() -> tuple[CounterfactualPipeline, Tensor, dict[str, np.ndarray]]:
+    return tiny_pipeline(), *tiny_images()
+
+
+worlds = pytest.mark.parametrize("world", [smooth, semantic])
+
+
+def guided(inner: int, weight: float = 2.0) -> Guidance:
+    return Guidance.cfg(weight).replace(align=inner)
+
+
+@pytest.fixture
+def large_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few steps suffice, where it matters how far they lead."""
+    monkeypatch.setattr(alignment, "RATE", 0.03)
+
+
+def errors(pipeline: CounterfactualPipeline, abduction: Abduction, guidance: Guidance) -> Tensor:
+    """How far the factual prediction is from the path, summed over its steps, for each image."""
+    action = pipeline.act(abduction.attributes, {"male": abduction.attributes["male"]})
+    states: list[Tensor] = []
+    pipeline.predict(
+        abduction, action, guidance, on_step=lambda record: states.append(record.trajectory.x)
+    )
+    assert abduction.path is not None
+    target = abduction.path.states.flip(0)[1:]
+    return (torch.stack(states) - target).square().mean(dim=(2, 3, 4)).sum(dim=0)
+
+
+@worlds
+@pytest.mark.usefixtures("large_rate")
+def test_it_lowers_the_error_of_the_reconstruction_that_it_optimises(world) -> None:
+    pipeline, images, attributes = world()
+    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
+    found = [errors(pipeline, abduction, guided(inner)) for inner in (0, 1, 3, 12)]
+    for more, less in pairwise(found):
+        assert bool((less < more).all())
+    if world is smooth:  # a network without training is steep, and moves less
+        assert bool((found[-1] < 0.5 * found[0]).all())
+
+
+def test_it_lowers_the_error_at_the_published_rate_too() -> None:
+    pipeline, images, attributes = semantic()
+    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
+    plain, aligned = (errors(pipeline, abduction, guided(inner)) for inner in (0, 1))
+    assert bool((aligned < plain).all())
+
+
+def reference(
+    pipeline: CounterfactualPipeline,
+    abduction: Abduction,
+    row: int,
+    inner: int,
+    male: int,
+    weight: float = 2.0,
+) -> tuple[Tensor, int]:
+    """The equations for one image, written out: null conditions first, then the prediction."""
+    denoiser, schedule = pipeline.denoiser, pipeline.denoiser.schedule
+    table = {name: column[row : row + 1] for name, column in abduction.attributes.items()}
+    z = None if abduction.semantics is None else abduction.semantics[row : row + 1]
+    c = denoiser.condition(table, z).detach()
+    changed = denoiser.condition({**table, "male": np.array([male])}, z).detach()
+    embedder = denoiser.embedder
+    phi = (embedder.null[None] if hasattr(embedder, "null") else torch.zeros_like(c)).detach()
+    states = [state[row : row + 1] for state in abduction.path.states]
+    times, steps = abduction.times, schedule.steps
+
+    def ddim(x: Tensor, t: int, s: int, null: Tensor, condition: Tensor) -> Tensor:
+        a_t, a_s = schedule.alpha[t], schedule.alpha[s]
+        at = torch.tensor([t])
+        eps_null, eps_c = denoiser(x, at, null), denoiser(x, at, condition)
+        eps = eps_null + weight * (eps_c - eps_null)
+        clean = (x - (1 - a_t).sqrt() * eps) / a_t.sqrt()
+        return a_s.sqrt() * clean + (1 - a_s).sqrt() * eps
+
+    x, nulls, rows = states[-1], [], 0
+    for i in range(len(times) - 1, 0, -1):
+        t, s = times[i], times[i - 1]
+        phi = phi.clone().requires_grad_()
+        optimiser = torch.optim.Adam([phi], lr=alignment.RATE * t / steps)
+        for _ in range(inner):
+            loss = (ddim(x, t, s, phi, c) - states[i - 1]).square().mean()
+            rows += 1
+            if loss.item() < 1e-5:
+                break
+            optimiser.zero_grad()
+            loss.backward(inputs=[phi])
+            optimiser.step()
+        phi = phi.detach()
+        with torch.no_grad():
+            x = ddim(x, t, s, phi, c)
+        rows += 2
+        nulls.append((t, s, phi))
+    x = states[-1]
+    for t, s, null in nulls:
+        with torch.no_grad():
+            x = ddim(x, t, s, null, changed)
+        rows += 2
+    return x, rows
+
+
+@pytest.mark.parametrize(("world", "batch_size"), [(smooth, 2), (smooth, 256), (semantic, 4)])
+@pytest.mark.usefixtures("large_rate")
+def test_a_batch_gives_what_the_equations_give_for_each_image(world, batch_size: int) -> None:
+    pipeline, images, attributes = world()
+    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
+    action = pipeline.act(attributes, {"male": 1})
+    pair = pipeline.predict(abduction, action, guided(3), batch_size=batch_size)
+    before = abduction.trajectory.spent[0]
+    for row in range(len(images)):
+        expected, rows = reference(pipeline, abduction, row, 3, 1)
+        torch.testing.assert_close(pair.trajectory.x[row], expected[0], atol=1e-9, rtol=1e-7)
+        assert pair.spent[row] - before == rows
+
+
+def test_images_stop_each_by_itself_and_all_rows_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(alignment, "RATE", 0.1)
+    pipeline = pipeline_of(StillNetwork(), NoiseSchedule(), 3)
+    _, images, attributes = smooth()
+    attributes = {name: np.array([0, 1, 0, 1]) for name in attributes}
+    abduction = pipeline.abduct(images, attributes, sampling="ddim uniform 6")
+    network, action = pipeline.denoiser.network, pipeline.act(attributes, {"male": 1})
+    before = network.rows
+    pair = pipeline.predict(abduction, action, guided(20, weight=1.01))
+    spent = [rows - up for rows, up in zip(pair.spent, abduction.trajectory.spent, strict=True)]
+    assert network.rows - before == sum(spent)
+    assert spent[0] == spent[2] == 6 * (1 + 1 + 1 + 2)  # these are right from the start
+    assert spent[0] < spent[1] < 6 * (1 + 20 + 1 + 2)
+    for row in range(2):
+        expected, rows = reference(pipeline, abduction, row, 20, 1, weight=1.01)
+        torch.testing.assert_close(pair.trajectory.x[row], expected[0], atol=1e-9, rtol=1e-7)
+        assert spent[row] == rows
+
+
+def test_steps_outside_start_and_stop_are_not_aligned() -> None:
+    pipeline, images, attributes = semantic()
+    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
+    action = pipeline.act(attributes, {"male": 1})
+    pair = pipeline.predict(abduction, action, guided(1).replace(stop=0.5))
+    spent = pair.spent[0] - abduction.trajectory.spent[0]
+    assert spent == 2 * (1 + 1 + 1 + 2) + 2 * (1 + 1)
+    plain = pipeline.predict(abduction, action, guided(1, weight=1.0))
+    unguided = pipeline.predict(abduction, action, Guidance.none())
+    assert torch.equal(plain.images, unguided.images)
+
+
+def test_without_steps_it_is_plain_guidance() -> None:
+    assert guided(0) == Guidance.cfg(2.0)
+    assert repr(guided(0)) == "cfg:2.0"
+    assert repr(guided(3)) == "cfg:2.0;align=3"
+    assert Guidance.parse("cfg:2;align=3") == guided(3)
+    assert isinstance(Guidance.parse("cfg:2;align=3").align, int)
+
+
+def test_the_unconditional_model_is_aligned_too() -> None:
+    pipeline, images, attributes = semantic()
+    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
+    plain, aligned = (errors(pipeline, abduction, guided(n, weight=0.0)) for n in (0, 2))
+    assert bool((aligned < plain).all())
+
+
+def test_one_question_keeps_the_path_and_the_way_back_is_aligned_anew() -> None:
+    pipeline, images, attributes = semantic()
+    pair = pipeline.counterfactual(
+        images, attributes, {"male": 1}, guidance=guided(2), sampling=SAMPLING
+    )
+    back = pipeline.reverse(pair)
+    again = pipeline.predict(
+        pipeline.abduct(pair.images, pair.attributes, sampling=SAMPLING),
+        pipeline.act(pair.attributes, {"male": attributes["male"]}),
+        guided(2),
+    )
+    torch.testing.assert_close(back.trajectory.x, again.trajectory.x)
+    assert back.spent == pair.spent
+
+
+@pytest.mark.parametrize(
+    "text", ["contrast:2", "cfg++:0.02", "apg:2", "fcfg:affected=2,invariant=1"]
+)
+def test_rules_other_than_cfg_are_refused(text: str) -> None:
+    with refused("guidance option align", "only cfg can be aligned"):
+        Guidance.parse(f"{text};align=1")
+
+
+@pytest.mark.parametrize("option", ["anchor=true", "tolerance=0.01"])
+def test_other_corrections_are_refused_beside_it(option: str) -> None:
+    with refused("guidance option align", "leave align or the other option out"):
+        Guidance.parse(f"cfg:2;align=1;{option}")
+
+
+@pytest.mark.parametrize("value", [-1, 0.5, float("nan"), True, "much", 2000])
+def test_the_number_of_steps_is_a_whole_number(value) -> None:
+    with refused("guidance option align", "a whole number from 0 to 1000"):
+        Guidance.cfg(2.0).replace(align=value)
+
+
+def test_the_plain_model_has_nothing_to_align() -> None:
+    with refused("guidance none", "'anchor'", "'align'"):
+        Guidance.parse("none;align=1")
+
+
+def test_other_solvers_and_missing_paths_are_refused() -> None:
+    pipeline, images, attributes = semantic()
+    with refused("guidance cfg:2.0;align=1", "solver dpm-2m", "ddim uniform 100"):
+        pipeline.counterfactual(images, attributes, {"male": 1}, guidance=guided(1))
+    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING, anchor=False)
+    with refused("guidance cfg:2.0;align=1", "no path", "anchor=True"):
+        pipeline.predict(abduction, pipeline.act(attributes, {"male": 1}), guided(1))
