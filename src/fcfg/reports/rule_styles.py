@@ -61,6 +61,8 @@ class Setting:
     options: str
     factored: bool  #: whether groups have weights of their own
     anchored: bool = False
+    model: str = ""  #: name of the model, beside others
+    tint: str = ""  #: a key of STYLES whose colour the model has
 
     @property
     def _key(self) -> str:
@@ -87,7 +89,7 @@ class Setting:
         >>> setting("cfg:1.5;anchor=true").label, setting("none;anchor=true").label
         ('anchored CFG 1.5', 'anchored unguided')
         """
-        return f"{self.family_name} {self.numbers}".strip()
+        return f"{self.model} {self.family_name} {self.numbers}".strip()
 
     @property
     def numbers(self) -> str:
@@ -111,7 +113,7 @@ class Setting:
     @property
     def colour(self) -> str:
         """Its colour for SVG and CSS."""
-        return variable(self._key)
+        return variable(self.tint or self._key)
 
 
 def setting(text: str) -> Setting:
