@@ -17,6 +17,7 @@ from fcfg.evaluation.result_files import JSON, Result, read_results
 from fcfg.evaluation.summary import Cell, Summary, summarise
 from fcfg.reports.numbers import listed, named
 from fcfg.reports.rule_styles import Setting, setting, variable
+from fcfg.reports.wording import model_kind
 from fcfg.support.errors import InputError, check_among, quoted
 
 #: Colours of the models, in order, by the rule that has them elsewhere.
@@ -42,8 +43,8 @@ class System:
 
     @property
     def kind(self) -> str:
-        """Kind of the model; older runs are of diffusion models."""
-        return self.header["model"].get("kind", "diffusion")
+        """Kind of the model."""
+        return model_kind(self.header)
 
     @property
     def parameters(self) -> str:
@@ -147,7 +148,8 @@ def compare(
     for source, result in zip(sources[1:], results[1:], strict=True):
         _check_headers(source, result.header, sources[0], results[0].header)
     images = _common_images(sources, results)
-    restricted = [_restricted(result, images) for result in results]
+    is_whole = all(len(result.header["images"]) == len(images) for result in results)
+    restricted = [_restricted(result, images, is_whole=is_whole) for result in results]
     apart = _check_questions(sources, restricted)
     systems = tuple(
         System(name, _TINTS[k % len(_TINTS)], result, summarise(result, resamples=resamples))
@@ -157,7 +159,12 @@ def compare(
     return Comparison(
         systems,
         dos,
-        (*_image_notes(names, results, len(images)), *alone, *apart, *_hardware_notes(systems)),
+        (
+            *([] if is_whole else [_image_note(names, results, len(images))]),
+            *alone,
+            *apart,
+            *_hardware_notes(systems),
+        ),
         _reference(systems, dos, against),
     )
 
@@ -222,18 +229,14 @@ def _common_images(sources: Sequence[Path], results: Sequence[Result]) -> list[s
     return common
 
 
-def _restricted(result: Result, images: list[str]) -> Result:
+def _restricted(result: Result, images: list[str], *, is_whole: bool) -> Result:
     """The same run over some of its images, in a given order.
 
-    Distances and minimality depend on all images of a run, and are left out if some are.
+    Distances and minimality depend on all images of a run, and are left out unless it is whole.
     """
-    own, kept = result.header["images"], set(images)
-    if own == images:
-        return result
-    places = [own.index(image) for image in images]
-    is_whole = len(own) == len(images)
+    kept, places = set(images), {name: k for k, name in enumerate(result.header["images"])}
     minimality = {
-        key: entry | {"values": [entry["values"][place] for place in places]}
+        key: entry | {"values": [entry["values"][places[image]] for image in images]}
         for key, entry in result.minimality.items()
     }
     return replace(
@@ -303,15 +306,13 @@ def _shared_interventions(systems: Sequence[System]) -> tuple[tuple[str, ...], l
     return dos, [f"Only {name} has {named(do)}, which is left out." for do, name in alone.items()]
 
 
-def _image_notes(names: Sequence[str], results: Sequence[Result], common: int) -> list[str]:
+def _image_note(names: Sequence[str], results: Sequence[Result], common: int) -> str:
     counts = [len(result.header["images"]) for result in results]
-    if set(counts) == {common}:
-        return []
     runs = listed(f"{name} has {count:,}" for name, count in zip(names, counts, strict=True))
-    return [
+    return (
         f"The runs have different images ({runs}): all numbers are of the {common:,} that they "
         "share. Fréchet distances and minimality depend on all images of a run, and are left out."
-    ]
+    )
 
 
 def _hardware_notes(systems: Sequence[System]) -> list[str]:

@@ -21,7 +21,6 @@ _IMAGES: dict[str, tuple[str, str, str, str]] = {
     "truth_mae": ("error to the truth", "MAE", "↓", "Likeness to the true counterfactual (MAE)"),
     "truth_changed": ("error to the truth", "of the change", "↓", "Error of the change"),
     "change_mae": ("change", "MAE", "", ""),
-    "change_lpips": ("change", "LPIPS", "", ""),
     "reversal_mae": ("after reversal", "MAE", "↓", "Return to the factual image (MAE)"),
     "reversal_lpips": ("after reversal", "LPIPS", "↓", "Return to the factual image (LPIPS)"),
     "minimality": ("minimality", "CLD", "↓", "Minimality (CLD)"),
@@ -76,9 +75,10 @@ class Column:
         """
         sign = {"↑": -1, "↓": 1, "→ 0": 1}.get(self.arrow, 0)
         sizes = {row: size for row in rows if sign and (size := self.size(row)) is not None}
-        first, *others = sorted(sizes, key=lambda row: sign * sizes[row].value) or [None]
-        is_clear = first and others and (sizes[first] - sizes[others[0]]).excludes_zero
-        return first if is_clear else None
+        ranked = sorted(sizes, key=lambda row: sign * sizes[row].value)
+        if len(ranked) < 2 or not (sizes[ranked[0]] - sizes[ranked[1]]).excludes_zero:
+            return None
+        return ranked[0]
 
 
 def columns(comparison: Comparison, do: str) -> list[Column]:
@@ -135,8 +135,8 @@ def _of_attributes(comparison: Comparison, cell: Cell) -> list[Column]:
                 _mean(lambda cell: cell.effectiveness, [name]),
                 "↓" if metric.name == "error" else "↑",
                 (
-                    ("to real", _mean(lambda cell: cell.delta_real, [name])),
-                    ("to none", _mean(lambda cell: cell.delta, [name])),
+                    ("real", _mean(lambda cell: cell.delta_real, [name])),
+                    ("none", _mean(lambda cell: cell.delta, [name])),
                 ),
                 is_target,
                 _reaching(metric, name) if is_target else "",
@@ -150,11 +150,11 @@ def _of_attributes(comparison: Comparison, cell: Cell) -> list[Column]:
             Column(
                 real,
                 "effectiveness",
-                "off target, to real",
+                "off target, Δ real",
                 unit,
                 _mean(lambda cell: cell.delta_real, names),
                 "→ 0",
-                (("to none", _mean(lambda cell: cell.delta, names)),),
+                (("none", _mean(lambda cell: cell.delta, names)),),
                 aim="" if summary.knows_truth else _keeping(unit),
             )
         )

@@ -66,7 +66,7 @@ def _sentence(comparison: Comparison, aim: str, found: list[tuple[str, Column]])
     sign = -1 if column.arrow == "↑" else 1
     first, *others = sorted(means, key=lambda name: sign * means[name].value)
     digits = column.metric.digits
-    values = {name: f"{name} ({number(mean.value, digits)})" for name, mean in means.items()}
+    values = {name: f"{name} at {number(mean.value, digits)}" for name, mean in means.items()}
     gaps = {name: (means[name] - means[first]).scaled(sign) for name in others}
     level = [name for name in others if not gaps[name].excludes_zero]
     behind = [name for name in others if name not in level]

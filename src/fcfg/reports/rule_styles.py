@@ -1,4 +1,4 @@
-"""Names, colours and marks of guidance rules.
+"""Names, colours and marks of guidance rules, and of the temperatures of a VAE.
 
 Colours are those of Okabe and Ito, which colour-blind readers can tell apart, darker on light
 paper and lighter on dark. Global rules are warm and hollow, factored rules cool and filled. The
@@ -24,6 +24,7 @@ class Style(NamedTuple):
     letter: str = r"\omega"  #: weight in LaTeX
 
 
+_UNGUIDED = (BASELINE, "temperature")  # families that are no guidance
 _ANCHORED = ";anchor"  # behind the family of anchored settings
 
 #: By the name of the rule in the text form; a factored rule has an f in front.
@@ -37,6 +38,7 @@ STYLES: dict[str, Style] = {
     "fapg": Style("FAPG", "#00714f", "#3fc79b", "triangle"),
     "contrast": Style("contrast", "#4f6a00", "#b4d04a", "star"),
     "fcontrast": Style("fcontrast", "#8a1c3b", "#f07a99", "star"),
+    "temperature": Style("temperature", "#6b4a86", "#c8a5e0", "bar", "t"),
     "own": Style("", "#74530f", "#d8b36a", "wedge"),  # any other rule
     "fown": Style("", "#5b3fa8", "#b9a2f2", "wedge"),  # any other rule, factored
 }
@@ -186,7 +188,7 @@ def strongest(settings: Sequence[Setting]) -> tuple[Setting | None, Setting | No
     """
     families: dict[str, list[Setting]] = {}
     for chosen in settings:
-        if chosen.family != BASELINE:
+        if chosen.family not in _UNGUIDED:
             families.setdefault(chosen.family, []).append(chosen)
     plain = [family for family, (first, *_) in families.items() if not first.factored]
     pairs = [family for family in plain if f"f{family}" in families]
