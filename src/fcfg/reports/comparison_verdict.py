@@ -64,7 +64,7 @@ def _sentence(comparison: Comparison, aim: str, found: list[tuple[str, Column]])
         return ""
     column = found[0][1]
     sign = -1 if column.arrow == "↑" else 1
-    first, *others = sorted(means, key=lambda name: sign * means[name].value)
+    first, *others = sorted(means, key=lambda name: (sign * means[name].value, name))
     digits = column.metric.digits
     values = {name: f"{name} at {number(mean.value, digits)}" for name, mean in means.items()}
     gaps = {name: (means[name] - means[first]).scaled(sign) for name in others}
