@@ -102,6 +102,16 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return first, second
 
 
+@pytest.fixture
+def small(tmp_path: Path) -> tuple[Path, Path]:
+    """A folder and a file: one intervention, two settings."""
+    (tmp_path / "a").mkdir()
+    file = known_results(
+        tmp_path / "a" / "a.jsonl", n=4, dos=["male"], settings=HOT, composition=False
+    )
+    return file.parent, edited(file, tmp_path / "b.jsonl", renamed("far"))
+
+
 # Numbers ----------------------------------------------------------------------------------------
 
 
@@ -429,6 +439,10 @@ def test_a_network_that_one_run_lacks_is_no_other_network(tmp_path: Path, ours: 
     lpips = column(both, "male", "after reversal", "LPIPS")
     assert [lpips.get(row) is None for row in both.rows("male")] == [False] * 3 + [True] * 3
     assert not [line for line in comparison_reading(both) if "LPIPS" in line]
+    against = csv.DictReader(comparison_csv(replace(both, against=("lacking", ""))).splitlines())
+    found = [line for line in against if line["metric"] == "reversal_lpips"]
+    assert found
+    assert not any(line["difference"] for line in found)
 
 
 def test_what_follows_may_differ_and_is_said(tmp_path: Path) -> None:
@@ -576,10 +590,10 @@ def test_bold_numbers_are_those_that_are_best_or_differ(pair: Comparison, tmp_pa
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
 
 
-def test_hostile_names_stay_names(tmp_path: Path, ours: Path) -> None:
+def test_hostile_names_stay_names(tmp_path: Path, small: tuple[Path, Path]) -> None:
     name = "<script>alert(1)</script>"
-    other = edited(ours, tmp_path / "other.jsonl", renamed(name))
-    page = Page(write_comparison([ours, other], tmp_path / "out").page.read_text("utf-8"))
+    other = edited(small[1], tmp_path / "other.jsonl", renamed(name))
+    page = Page(write_comparison([small[0], other], tmp_path / "out").page.read_text("utf-8"))
     assert "script" not in page.tags
     assert name in " ".join(page.texts)
 
@@ -604,6 +618,18 @@ def test_points_are_the_numbers_that_all_models_share(
                 assert float(group.get("data-x", "")) == values[do].value
                 rest = [values[name].value for name in row.cell.invariant]
                 assert float(group.get("data-y", "")) == pytest.approx(np.mean(rest))
+
+
+def test_a_long_name_ends_in_dots_in_a_legend(drawn: tuple[Path, Path]) -> None:
+    both = compare(drawn, resamples=2)
+    long = tuple(replace(s, name="ever " * 12 + s.name) for s in both.systems)
+    for panel in comparison_panels(replace(both, systems=long)):
+        texts = [
+            e.text or "" for e in ElementTree.fromstring(panel.file).iter() if "text" in e.tag
+        ]
+        cut = [text for text in texts if text.startswith("ever ")]
+        assert cut
+        assert all(len(text) == 46 and text.endswith("…") for text in cut)
 
 
 def test_a_model_has_one_colour(pair: Comparison) -> None:
@@ -632,13 +658,14 @@ def test_pictures_of_all_models_show_the_same_images(drawn: tuple[Path, Path]) -
 
 
 def test_without_common_pictures_the_page_says_so(
-    tmp_path: Path, ours: Path, shifted: Path, drawn: tuple[Path, Path]
+    tmp_path: Path, small: tuple[Path, Path], drawn: tuple[Path, Path]
 ) -> None:
-    page = write_comparison([ours, shifted], tmp_path).page.read_text("utf-8")
+    page = write_comparison(small, tmp_path / "out").page.read_text("utf-8")
     assert "These runs kept no pictures of the same images." in page
-    first, second = compare(drawn, resamples=2).systems
+    both = compare(drawn, resamples=2)
+    first, second = both.systems
     apart = replace(second, result=replace(second.result, folder=None))
-    only = comparison_strips(replace(compare(drawn, resamples=2), systems=(first, apart)))
+    only = comparison_strips(replace(both, systems=(first, apart)))
     assert [len(strip.groups) for strip in only] == [3, 3]  # factual, truth, and the first model
 
 
@@ -661,32 +688,29 @@ def test_the_csv_file_has_the_difference_from_the_reference(pair: Comparison) ->
     assert all(float(line["value"]) == 0 for line in plain)
 
 
-def test_a_comparison_replaces_itself_and_nothing_else(
-    tmp_path: Path, ours: Path, shifted: Path
-) -> None:
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    (folder / ours.name).write_bytes(ours.read_bytes())
+def test_a_comparison_replaces_itself_and_nothing_else(small: tuple[Path, Path]) -> None:
+    folder, shifted = small
     first = write_comparison([folder, shifted])
     assert first.page == folder / "comparison" / "report.html"
     assert write_comparison([folder, shifted]).page == first.page
     with refused("out ", "a folder without these files, got 'report.html'"):
         write_comparison([shifted, folder], folder / "comparison")
     write_comparison([shifted, folder], folder / "comparison", overwrite=True)
-    beside = write_comparison([folder / ours.name, shifted], overwrite=True).page
+    beside = write_comparison([folder / "a.jsonl", shifted], overwrite=True).page
     assert beside == first.page
 
 
 def test_the_command_prints_the_verdict(
-    tmp_path: Path, ours: Path, shifted: Path, capsys: pytest.CaptureFixture[str]
+    small: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["report", str(ours), str(shifted), "--out", str(tmp_path), "--against", "far:none"]
+    words = ["report", *map(str, small), "--against", "far:none"]
     assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:-1] == comparison_reading(compare([ours, shifted]))
-    assert lines[-1] == f"Written to {tmp_path}/report.html, with 2 figures and tables beside it"
-    assert "against far unguided" in (tmp_path / "report.html").read_text("utf-8")
-    assert main(["report", str(ours), "--against", "far"]) == 2
+    page = small[0] / "comparison" / "report.html"
+    assert lines[:-1] == comparison_reading(compare(small))
+    assert lines[-1] == f"Written to {page}, with 2 figures and tables beside it"
+    assert "against far unguided" in page.read_text("utf-8")
+    assert main([*words[:2], "--against", "far"]) == 2
     assert "comparison: expected at least two runs, got 1" in capsys.readouterr().err
 
 
