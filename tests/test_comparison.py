@@ -620,16 +620,19 @@ def test_points_are_the_numbers_that_all_models_share(
                 assert float(group.get("data-y", "")) == pytest.approx(np.mean(rest))
 
 
-def test_a_long_name_ends_in_dots_in_a_legend(drawn: tuple[Path, Path]) -> None:
+def test_a_legend_shortens_a_long_name_and_keeps_the_setting(drawn: tuple[Path, Path]) -> None:
     both = compare(drawn, resamples=2)
     long = tuple(replace(s, name="ever " * 12 + s.name) for s in both.systems)
     for panel in comparison_panels(replace(both, systems=long)):
         texts = [
             e.text or "" for e in ElementTree.fromstring(panel.file).iter() if "text" in e.tag
         ]
-        cut = [text for text in texts if text.startswith("ever ")]
-        assert cut
-        assert all(len(text) == 46 and text.endswith("…") for text in cut)
+        cut = [text for text in texts if text.startswith("…")]
+        assert all(len(text) == 46 for text in cut)
+        assert [text.split("ever ")[-1] for text in cut] == [
+            *(f"portraits {label}" for label in ("unguided", "CFG 3.0", "FCFG 3.0 / 1.2")),
+            *(f"vae {label}" for label in ("unguided", "temperature 0.1")),
+        ]
 
 
 def test_a_model_has_one_colour(pair: Comparison) -> None:

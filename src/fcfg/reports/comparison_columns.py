@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from fcfg.evaluation.metric_table import METRICS, Metric, effectiveness
+from fcfg.evaluation.result_files import BASELINE
 from fcfg.evaluation.summary import Cell, Estimates
 from fcfg.metrics import Estimate
 from fcfg.reports.comparison import Comparison, Row
@@ -15,20 +16,21 @@ from fcfg.reports.numbers import average, distance
 Value: TypeAlias = Estimate | float | None
 Get: TypeAlias = Callable[[Row], Value]
 
-#: Metrics of whole images: heading of the group and of the column, an arrow (see
+#: Columns of whole images: metric, headings of the group and of the column, an arrow (see
 #: :class:`Column`), and the aim in the verdict.
-_IMAGES: dict[str, tuple[str, str, str, str]] = {
-    "truth_mae": ("error to the truth", "MAE", "↓", "Likeness to the true counterfactual (MAE)"),
-    "truth_changed": ("error to the truth", "of the change", "↓", "Error of the change"),
-    "change_mae": ("change", "MAE", "", ""),
-    "reversal_mae": ("after reversal", "MAE", "↓", "Return to the factual image (MAE)"),
-    "reversal_lpips": ("after reversal", "LPIPS", "↓", "Return to the factual image (LPIPS)"),
-    "minimality": ("minimality", "CLD", "↓", "Minimality (CLD)"),
-    "fd_judge": ("distance", "FD-judge", "↓", ""),
-    "fid": ("distance", "FID", "↓", ""),
-    "evaluations": ("cost", "rows", "↓", ""),
-    "seconds": ("cost", "seconds", "↓", ""),
-}
+_IMAGES = (
+    ("truth_mae", "error to the truth", "MAE", "↓", "Likeness to the true counterfactual (MAE)"),
+    ("truth_changed", "error to the truth", "of the change", "↓", "Error of the change"),
+    ("change_mae", "change", "MAE", "", ""),
+    ("change_mae", "composition", "MAE", "↓", ""),
+    ("reversal_mae", "after reversal", "MAE", "↓", "Return to the factual image (MAE)"),
+    ("reversal_lpips", "after reversal", "LPIPS", "↓", "Return to the factual image (LPIPS)"),
+    ("minimality", "minimality", "CLD", "↓", "Minimality (CLD)"),
+    ("fd_judge", "distance", "FD-judge", "↓", ""),
+    ("fid", "distance", "FID", "↓", ""),
+    ("evaluations", "cost", "rows", "↓", ""),
+    ("seconds", "cost", "seconds", "↓", ""),
+)
 _KEPT = "Keeping what should not change"
 
 
@@ -89,18 +91,12 @@ def columns(comparison: Comparison, do: str) -> list[Column]:
         do: An intervention of at least two of them.
     """
     rows = comparison.rows(do)
-    found = [*_of_attributes(comparison, rows[0].cell), _composition()]
-    for name, (group, heading, arrow, aim) in _IMAGES.items():
+    found = _of_attributes(comparison, rows[0].cell)
+    for name, group, heading, arrow, aim in _IMAGES:
         metric = METRICS[name]
-        unit = metric.unit or ""
-        found.append(Column(metric, group, heading, unit, _field(metric), arrow, aim=aim))
-    order = dict.fromkeys(column.group for column in found)
-    return [
-        column
-        for group in order
-        for column in found
-        if column.group == group and any(column.get(row) is not None for row in rows)
-    ]
+        get = _composition if group == "composition" else _field(metric)
+        found.append(Column(metric, group, heading, "", get, arrow, aim=aim))
+    return [column for column in found if any(column.get(row) is not None for row in rows)]
 
 
 def _field(metric: Metric) -> Get:
@@ -136,7 +132,7 @@ def _of_attributes(comparison: Comparison, cell: Cell) -> list[Column]:
                 "↓" if metric.name == "error" else "↑",
                 (
                     ("real", _mean(lambda cell: cell.delta_real, [name])),
-                    ("none", _mean(lambda cell: cell.delta, [name])),
+                    (BASELINE, _mean(lambda cell: cell.delta, [name])),
                 ),
                 is_target,
                 _reaching(metric, name) if is_target else "",
@@ -154,7 +150,7 @@ def _of_attributes(comparison: Comparison, cell: Cell) -> list[Column]:
                 unit,
                 _mean(lambda cell: cell.delta_real, names),
                 "→ 0",
-                (("none", _mean(lambda cell: cell.delta, names)),),
+                ((BASELINE, _mean(lambda cell: cell.delta, names)),),
                 aim="" if summary.knows_truth else _keeping(unit),
             )
         )
@@ -176,10 +172,7 @@ def _keeping(unit: str) -> str:
     return f"{_KEPT} (distance from real images in {unit.replace(' x ', ' × ')})"
 
 
-def _composition() -> Column:
-    def get(row: Row) -> Estimate | None:
-        cell = row.system.summary.compositions.get(row.cell.guidance)
-        return cell and cell.change_mae
-
-    metric = METRICS["change_mae"]
-    return Column(metric, "composition", "MAE", metric.unit or "", get, "↓")
+def _composition(row: Row) -> Estimate | None:
+    """Distance of the factual image from the answer to the null intervention."""
+    cell = row.system.summary.compositions.get(row.cell.guidance)
+    return cell and cell.change_mae

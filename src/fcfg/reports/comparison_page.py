@@ -150,15 +150,14 @@ def _shown(column: Column, row: Row, *, is_best: bool) -> _Number | None:
         return None
     if not isinstance(value, Estimate):
         return _Number(f"{value:.3g}" if column.heading == "seconds" else f"{value:,.{digits}f}")
-    beside = [(name, other) for name, get in column.beside if (other := get(row)) is not None]
     return _Number(
         number(value.value, digits, signed=signed),
         interval(value.low, value.high, digits, signed=signed),
         is_best,
         tuple(
             (name, with_interval(other, digits, signed=True))
-            for name, other in beside
-            if isinstance(other, Estimate)
+            for name, get in column.beside
+            if name != row.cell.guidance and isinstance(other := get(row), Estimate)
         ),
     )
 

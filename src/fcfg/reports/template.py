@@ -22,7 +22,7 @@ def rendered(template: str, **values: object) -> str:
 
     Args:
         template: File name of the template.
-        values: What it shows.
+        values: Contents of the page, by the names in the template.
     """
     environment = Environment(
         loader=PackageLoader("fcfg.reports", ""),

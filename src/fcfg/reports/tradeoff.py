@@ -204,6 +204,6 @@ class _Chart:
         text = " → ".join([first.label, *others])
         if len(text) > _LONGEST:
             text = " → … → ".join([first.label, *others[-1:]])
-        if len(text) > _LONGEST:
-            text = text[: _LONGEST - 1] + "…"
+        if len(text) > _LONGEST and first.model:
+            text = "…" + text[1 - _LONGEST :]  # the colour tells the model as well
         return tag("g", mark(first, _LEFT, y), write(_LEFT + 12, y + 4, text, first.colour))
