@@ -24,6 +24,7 @@ from fcfg.metrics import Bootstrap
 from fcfg.reports import Comparison, compare, comparison_reading, write_comparison, write_report
 from fcfg.reports.comparison_columns import Column, columns
 from fcfg.reports.comparison_figures import comparison_panels, comparison_strips
+from fcfg.reports.comparison_page import build_comparison_page
 from fcfg.reports.comparison_tables import comparison_csv, comparison_latex
 from fcfg.reports.paper import dataset_of, match
 from fcfg.reports.strips import read_pictures
@@ -443,6 +444,7 @@ def test_a_network_that_one_run_lacks_is_no_other_network(tmp_path: Path, ours: 
     found = [line for line in against if line["metric"] == "reversal_lpips"]
     assert found
     assert not any(line["difference"] for line in found)
+    assert build_comparison_page(both, [], []).count(">–</td>") > 2 * 2 * 3  # numbers, differences
 
 
 def test_what_follows_may_differ_and_is_said(tmp_path: Path) -> None:

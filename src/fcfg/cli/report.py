@@ -12,7 +12,7 @@ def report(
     results: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DIR...",
+            metavar="DIR",
             help="Folders that 'fcfg evaluate' wrote, or result files (*.jsonl, *.jsonl.gz); "
             "several are compared.",
             show_default=False,
