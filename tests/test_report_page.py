@@ -10,7 +10,7 @@ import pytest
 
 from browser import NAMES, Chromium, find_chromium
 from fake_results import CORE, make_results
-from fcfg.reports import write_report
+from fcfg.reports import write_comparison, write_report
 
 PROGRAM = find_chromium()
 pytestmark = pytest.mark.skipif(
@@ -54,6 +54,21 @@ def test_the_page_is_whole_on_every_screen(
     assert [url for url in asked if not url.startswith("data:")] == [page.resolve().as_uri()]
     assert browser.of("Runtime.consoleAPICalled") == []
     assert browser.of("Runtime.exceptionThrown") == []
+    assert browser.of("Log.entryAdded") == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_comparison_is_whole_on_every_screen(
+    browser: Chromium, page: Path, width: int, scheme: str
+) -> None:
+    run = page.parent.parent
+    browser.look(width, 844, scheme)
+    browser.open(write_comparison([run, run]).page)
+    assert browser.run("document.documentElement.scrollWidth") == width
+    pictures = browser.run("[...document.images].map(i => i.complete && i.naturalWidth)")
+    assert all(width > 0 for width in pictures)
+    assert browser.run("document.querySelectorAll('.panels svg').length") == 3
     assert browser.of("Log.entryAdded") == []
 
 

@@ -10,10 +10,11 @@ import typer
 
 def report(
     results: Annotated[
-        Path,
+        list[Path],
         typer.Argument(
             metavar="DIR",
-            help="The folder that 'fcfg evaluate' wrote, or a result file (*.jsonl, *.jsonl.gz).",
+            help="Folders that 'fcfg evaluate' wrote, or result files (*.jsonl, *.jsonl.gz); "
+            "several are compared.",
             show_default=False,
         ),
     ],
@@ -21,7 +22,17 @@ def report(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Folder to write to; by default 'report' beside the result files.",
+            help="Folder to write to; by default 'report', or 'comparison' for several, beside "
+            "the first result files.",
+            show_default=False,
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL[:SETTING]",
+            help="Reference of the paired differences between several models; by default the "
+            "strongest setting of the first.",
             show_default=False,
         ),
     ] = None,
@@ -30,17 +41,27 @@ def report(
         typer.Option("--overwrite", help="Replace files that are not the report of this run."),
     ] = False,
 ) -> None:
-    """Write a report of an evaluation: a page, figures and tables.
+    """Write a report of an evaluation, or compare several: a page, figures and tables.
 
     The folder gets report.html, a page that needs no other file and no network; figures/, every
-    figure as SVG or PNG; table.csv and table.tex. The model is not needed.
+    figure as SVG or PNG; table.csv and table.tex. The model is not needed. Several runs must be of
+    the same images and judge.
 
     Examples:
       fcfg report runs/core
       fcfg report docs/results/portraits-core.jsonl.gz --out report
+      fcfg report runs/ours runs/hvae --against ours:cfg:3.0
     """
-    from fcfg.reports import reading, write_report
+    from fcfg.reports import comparison_reading, reading, write_comparison, write_report
 
-    written = write_report(results, out, overwrite=overwrite)
-    print(*reading(written.summary), sep="\n")
-    print(f"Written to {written.page}, with {len(written.paths) - 1} figures and tables beside it")
+    if len(results) == 1 and against is None:
+        alone = write_report(results[0], out, overwrite=overwrite)
+        _print(reading(alone.summary), alone.paths)
+    else:
+        several = write_comparison(results, out, against=against, overwrite=overwrite)
+        _print(comparison_reading(several.comparison), several.paths)
+
+
+def _print(sentences: list[str], paths: tuple[Path, ...]) -> None:
+    print(*sentences, sep="\n")
+    print(f"Written to {paths[0]}, with {len(paths) - 1} figures and tables beside it")

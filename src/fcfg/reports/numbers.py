@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 
 import numpy as np
@@ -41,6 +42,19 @@ def with_interval(estimate: Estimate, digits: int, *, signed: bool = False) -> s
     """A number and its interval."""
     value = number(estimate.value, digits, signed=signed)
     return f"{value} {interval(estimate.low, estimate.high, digits, signed=signed)}"
+
+
+def precise(estimate: Estimate, digits: int, *, signed: bool = False) -> str:
+    """A number and its interval, in enough digits that an end close to 0 is not shown as 0.
+
+    Args:
+        estimate: The number.
+        digits: Fewest decimal places.
+        signed: Whether to write the sign of positive numbers.
+    """
+    nearest = min(abs(estimate.low), abs(estimate.high))
+    needed = math.ceil(-math.log10(2 * nearest)) if estimate.excludes_zero else digits
+    return with_interval(estimate, max(digits, needed), signed=signed)
 
 
 def average(estimates: Iterable[Estimate]) -> Estimate | None:

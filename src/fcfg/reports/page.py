@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from torch import Tensor
 
 from fcfg.evaluation.metric_table import METRICS, Metric, drift_metric, effectiveness
 from fcfg.evaluation.result_files import BASELINE, Result, read_results
@@ -22,22 +16,20 @@ from fcfg.evaluation.summary import Cell, Summary, summarise
 from fcfg.metrics import MIN_IMAGES, Estimate
 from fcfg.reports.bars import bar_panels
 from fcfg.reports.numbers import interval, listed, named, number, with_interval
-from fcfg.reports.rule_styles import Setting, palette_css, setting
+from fcfg.reports.rule_styles import Setting, setting
 from fcfg.reports.strips import (
     Strip,
-    encoded,
     make_strips,
     opening_strip,
-    ramp,
     read_pictures,
 )
-from fcfg.reports.svg import Panel, mark
+from fcfg.reports.svg import Panel
 from fcfg.reports.tables import Entry, Key, entries, report_outputs, table_files
+from fcfg.reports.template import rendered
 from fcfg.reports.tradeoff import tradeoff_panels
 from fcfg.reports.verdict import failures, reading
-from fcfg.reports.wording import in_words, steps_text, too_few
+from fcfg.reports.wording import DIFFUSION, in_words, model_kind, steps_text, too_few
 from fcfg.support.files import file_name
-from fcfg.support.images import to_pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,22 +120,14 @@ def build_page(summary: Summary, figures: Figures) -> str:
         summary: Summary of a run.
         figures: Its figures.
     """
-    environment = Environment(
-        loader=PackageLoader("fcfg.reports", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = palette_css() + files("fcfg.reports").joinpath("style.css").read_text("utf-8")
     provenance = summary.header["model"].get("provenance")
     composition = summary.composition and summary.composition.change_mae
     every = entries(summary)
-    return environment.get_template("page.html.jinja").render(
+    return rendered(
+        "page.html.jinja",
         summary=summary,
         header=summary.header,
         figures=figures,
-        style=Markup(style),
         settings=[setting(text) for text in summary.settings],
         verdict=reading(summary),
         has_failed=bool(failures(summary)),
@@ -154,14 +138,9 @@ def build_page(summary: Summary, figures: Figures) -> str:
         compositions=_compositions(summary),
         notes=missing_notes(summary),
         steps=steps_text(summary.header),
+        is_diffusion=model_kind(summary.header) == DIFFUSION,
         costs=_costs(summary),
         questions=listed(named(do) for do in summary.dos),
-        named=named,
-        listed=listed,
-        mark=mark,
-        facts=_facts,
-        png=_png,
-        ramp=_data_url(ramp()),
         provenance=provenance and json.dumps(provenance, indent=1, ensure_ascii=False),
     )
 
@@ -297,19 +276,3 @@ def _costs(summary: Summary) -> list[tuple[Setting, str, str, str]]:
         seconds = fmean(cell.seconds for cell in cells)
         rows.append((setting(text), f"{evaluations:,.0f}", times, f"{seconds:.3g}"))
     return rows
-
-
-def _facts(about: Mapping[str, object]) -> str:
-    """Facts in one line; the reason instead if something is missing."""
-    if "missing" in about:
-        return str(about["missing"])
-    return ", ".join(f"{key} {value}" for key, value in about.items() if value is not None)
-
-
-def _png(images: Tensor) -> Sequence[str]:
-    """Images as PNG files inside the page."""
-    return [_data_url(encoded(picture)) for picture in to_pictures(images)]
-
-
-def _data_url(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"

@@ -15,6 +15,8 @@ from typing import Any
 
 from fcfg.guidance import Guidance
 from fcfg.reports.rule_styles import setting
+from fcfg.reports.wording import DIFFUSION, model_kind
+from fcfg.support.errors import InputError
 
 # Data set of the paper, by the format of our data.
 _FORMATS = {
@@ -80,7 +82,11 @@ def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
     """
     if dataset is None or setting(guidance).family not in _families():
         return None  # the rule need not be registered here
-    found = _by_setting().get((dataset, frozenset(do.split("+")), meaning(guidance)), ())
+    try:
+        wanted = meaning(guidance)
+    except InputError:  # with an option that only another kind of model has
+        return None
+    found = _by_setting().get((dataset, frozenset(do.split("+")), wanted), ())
     if not found:
         return None
     fids = [row.fid for row in found if row.fid is not None]
@@ -88,11 +94,13 @@ def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
 
 
 def dataset_of(header: Mapping[str, Any]) -> str | None:
-    """Data set of the paper that a run was made on, or None.
+    """Data set of the paper that a diffusion model was run on, or None.
 
     Args:
         header: Header of a result file.
     """
+    if model_kind(header) != DIFFUSION:
+        return None  # without guidance, another kind of model has nothing in common with ω = 1
     return _FORMATS.get(header["data"]["format"])
 
 

@@ -1,4 +1,4 @@
-"""Names, colours and marks of guidance rules.
+"""Names, colours and marks of guidance rules, and of the temperatures of a VAE.
 
 Colours are those of Okabe and Ito, which colour-blind readers can tell apart, darker on light
 paper and lighter on dark. Global rules are warm and hollow, factored rules cool and filled. The
@@ -24,6 +24,7 @@ class Style(NamedTuple):
     letter: str = r"\omega"  #: weight in LaTeX
 
 
+_UNGUIDED = (BASELINE, "temperature")  # families that are no guidance
 _ANCHORED = ";anchor"  # behind the family of anchored settings
 
 #: By the name of the rule in the text form; a factored rule has an f in front.
@@ -37,6 +38,7 @@ STYLES: dict[str, Style] = {
     "fapg": Style("FAPG", "#00714f", "#3fc79b", "triangle"),
     "contrast": Style("contrast", "#4f6a00", "#b4d04a", "star"),
     "fcontrast": Style("fcontrast", "#8a1c3b", "#f07a99", "star"),
+    "temperature": Style("temperature", "#6b4a86", "#c8a5e0", "bar", "t"),
     "own": Style("", "#74530f", "#d8b36a", "wedge"),  # any other rule
     "fown": Style("", "#5b3fa8", "#b9a2f2", "wedge"),  # any other rule, factored
 }
@@ -61,6 +63,8 @@ class Setting:
     options: str
     factored: bool  #: whether groups have weights of their own
     anchored: bool = False
+    model: str = ""  #: name of the model, beside others
+    tint: str = ""  #: a key of STYLES whose colour the model has
 
     @property
     def _key(self) -> str:
@@ -87,7 +91,7 @@ class Setting:
         >>> setting("cfg:1.5;anchor=true").label, setting("none;anchor=true").label
         ('anchored CFG 1.5', 'anchored unguided')
         """
-        return f"{self.family_name} {self.numbers}".strip()
+        return f"{self.model} {self.family_name} {self.numbers}".strip()
 
     @property
     def numbers(self) -> str:
@@ -111,7 +115,7 @@ class Setting:
     @property
     def colour(self) -> str:
         """Its colour for SVG and CSS."""
-        return variable(self._key)
+        return variable(self.tint or self._key)
 
 
 def setting(text: str) -> Setting:
@@ -184,7 +188,7 @@ def strongest(settings: Sequence[Setting]) -> tuple[Setting | None, Setting | No
     """
     families: dict[str, list[Setting]] = {}
     for chosen in settings:
-        if chosen.family != BASELINE:
+        if chosen.family not in _UNGUIDED:
             families.setdefault(chosen.family, []).append(chosen)
     plain = [family for family, (first, *_) in families.items() if not first.factored]
     pairs = [family for family in plain if f"f{family}" in families]

@@ -26,6 +26,7 @@ _CORNERS = {
         *((0, 1.5), (0.45, 0.45), (1.5, 0), (0.45, -0.45)),
         *((0, -1.5), (-0.45, -0.45), (-1.5, 0), (-0.45, 0.45)),
     ),
+    "bar": ((-1.4, -0.55), (1.4, -0.55), (1.4, 0.55), (-1.4, 0.55)),
     "diamond": ((0, -1.2), (1.2, 0), (0, 1.2), (-1.2, 0)),
 }
 
@@ -162,7 +163,7 @@ def mark(setting: Setting, x: float, y: float, size: float = 4.5) -> Markup:
 
 
 def symbol(kind: str, x: float, y: float, size: float, **look: object) -> Markup:
-    """A small shape around a point: circle, square, triangle, wedge, star or diamond."""
+    """A small shape around a point: circle, square, triangle, wedge, star, bar or diamond."""
     if kind == "circle":
         return tag("circle", cx=float(x), cy=float(y), r=size, **look)
     shrunk = size * 0.9

@@ -231,7 +231,7 @@ def latex_table(summary: Summary) -> str:
     for metric in ("reversal_mae", "reversal_lpips"):
         heads.append(METRICS[metric].title)
         columns.append([(metric, "")])
-    lines = [rf"\begin{{tabular}}{{lll{'c' * len(names)}|cc}}", r"\toprule", _latex_row(heads)]
+    lines = [rf"\begin{{tabular}}{{lll{'c' * len(names)}|cc}}", r"\toprule", latex_row(heads)]
     for do in summary.dos:
         lines.append(r"\midrule")
         title, family = f"do({escaped(do.replace('+', ', '))})", ""
@@ -239,16 +239,16 @@ def latex_table(summary: Summary) -> str:
             chosen = setting(text)
             cells = [[every.get((do, text, *key)) for key in keys] for keys in columns]
             label = "" if chosen.family == family else escaped(chosen.family_name)
-            ours = [_minus(_joined(cell, "--", r"{{\tiny$\,\pm\,${}}}")) for cell in cells]
-            lines.append(_latex_row([title, label, configuration(text), *ours]))
+            ours = [latex_minus(_joined(cell, "--", r"{{\tiny$\,\pm\,${}}}")) for cell in cells]
+            lines.append(latex_row([title, label, configuration(text), *ours]))
             title, family = "", chosen.family
-            theirs = [_minus(_joined_paper(cell, "--")) for cell in cells]
+            theirs = [latex_minus(_joined_paper(cell, "--")) for cell in cells]
             if any(theirs):
-                lines.append(_latex_row(["", "", *map(_grey, ["the paper", *theirs])]))
+                lines.append(latex_row(["", "", *map(_grey, ["the paper", *theirs])]))
     about = rf"\tiny {escaped(measured_with(summary))}"
     lines += [
         r"\bottomrule",
-        _latex_row([rf"\multicolumn{{{len(heads)}}}{{l}}{{{about}}}"]),
+        latex_row([rf"\multicolumn{{{len(heads)}}}{{l}}{{{about}}}"]),
         r"\end{tabular}",
     ]
     return "\n".join(lines) + "\n"
@@ -283,7 +283,12 @@ def _subscript(name: str) -> str:
     return "_{" + _GROUPS.get(name, rf"\textrm{{\tiny {escaped(name)}}}") + "}"
 
 
-def _minus(text: str) -> str:
+def latex_minus(text: str) -> str:
+    """Numbers with a true minus sign.
+
+    >>> latex_minus("-0.5 +1")
+    '$-$0.5 +1'
+    """
     return re.sub(r"-(?=\d)", "$-$", text)
 
 
@@ -291,5 +296,6 @@ def _grey(text: str) -> str:
     return rf"\textcolor{{gray}}{{{text}}}" if text else ""
 
 
-def _latex_row(cells: Iterable[str]) -> str:
+def latex_row(cells: Iterable[str]) -> str:
+    """One line of a LaTeX table."""
     return " & ".join(cells) + r" \\"

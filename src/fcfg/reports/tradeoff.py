@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -45,12 +45,25 @@ def tradeoff_panels(summary: Summary) -> list[Panel]:
     """One drawing for each intervention and pair of units, on shared scales."""
     names, digits = drift_units(summary), drift_metric(summary).digits
     pairs = [(x, y) for x in names for y in names]
-    panels: list[Panel] = []
     points = {
         (do, units): points_of(summary, do, *(names[unit] for unit in units))
         for do in summary.dos
         for units in pairs
     }
+    return draw_panels(points, digits)
+
+
+def draw_panels(
+    points: Mapping[tuple[str, tuple[str, str]], list[Point]], digits: int
+) -> list[Panel]:
+    """One drawing for each list of points that is not empty, on shared scales.
+
+    Args:
+        points: Points by intervention, and by the units of the target and of the rest.
+        digits: Decimal places of the numbers.
+    """
+    panels: list[Panel] = []
+    pairs = {units for _, units in points}
     for (do, units), own in points.items():
         shared = [p for (_, other), some in points.items() if other == units for p in some]
         x = [end for p in shared for end in (p.x.low, p.x.high)]
@@ -81,14 +94,16 @@ def points_of(
 
 
 def lines(points: Sequence[Point]) -> list[list[Point]]:
-    """Points to join: those of one family that differ in one weight, in its order.
+    """Points to join: those of one model and family that differ in one weight, in its order.
 
     Args:
         points: Points of one intervention.
     """
     joined: list[list[Point]] = []
-    for family in dict.fromkeys([*STYLES, *(point.setting.family for point in points)]):
-        some = [point for point in points if point.setting.family == family]
+    models = dict.fromkeys(point.setting.model for point in points)
+    families = dict.fromkeys([*STYLES, *(point.setting.family for point in points)])
+    for family in [(model, family) for model in models for family in families]:
+        some = [p for p in points if (p.setting.model, p.setting.family) == family]
         names = sorted({name for point in some for name, _ in point.setting.weights})
         values = {name: {dict(p.setting.weights).get(name, 0.0) for p in some} for name in names}
         along = max(names, key=lambda name: len(values[name]), default="")
@@ -154,7 +169,8 @@ class _Chart:
         """A line through the points, dotted from the point without guidance to the first."""
         path = " ".join("{:.1f},{:.1f}".format(*self._position(point)) for point in line)
         colour, parts = line[0].setting.colour, list[Markup]()
-        for origin in (p for p in self.points if p.setting.family == BASELINE):
+        plain = (line[0].setting.model, BASELINE)
+        for origin in (p for p in self.points if (p.setting.model, p.setting.family) == plain):
             ends = (*self._position(origin), *self._position(line[0]))
             parts.append(stroke(*ends, colour, stroke_dasharray="2 4", stroke_opacity=0.7))
         if len(line) > 1:
@@ -176,6 +192,7 @@ class _Chart:
             shape,
             f"{named(self.do)}, {point.setting.label}: target {target}, off target {rest}",
             data_guidance=point.setting.text,
+            data_model=point.setting.model or None,
             data_x=repr(point.x.value),
             data_y=repr(point.y.value),
         )
@@ -187,4 +204,6 @@ class _Chart:
         text = " → ".join([first.label, *others])
         if len(text) > _LONGEST:
             text = " → … → ".join([first.label, *others[-1:]])
+        if len(text) > _LONGEST and first.model:
+            text = "…" + text[1 - _LONGEST :]  # the colour tells the model as well
         return tag("g", mark(first, _LEFT, y), write(_LEFT + 12, y + 4, text, first.colour))

@@ -6,7 +6,6 @@ verdict says so and nothing else.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from fcfg.reports.numbers import (
     number,
     off_target,
     on_target,
+    precise,
     with_interval,
 )
 from fcfg.reports.rule_styles import Setting, setting, strongest
@@ -185,10 +185,7 @@ def _targets(
 
 
 def _precise(estimate: Estimate, unit: str, *, signed: bool = False) -> str:
-    """A number with its interval, in enough digits that an end close to 0 is not shown as 0."""
-    nearest = min(abs(estimate.low), abs(estimate.high))
-    needed = math.ceil(-math.log10(2 * nearest)) if estimate.excludes_zero else _DIGITS
-    return f"{with_interval(estimate, max(_DIGITS, needed), signed=signed)} {_UNITS[unit]}"
+    return f"{precise(estimate, _DIGITS, signed=signed)} {_UNITS[unit]}"
 
 
 def _largest(cells: list[Cell], names: tuple[str, ...]) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fcfg.causal.attributes import Binary, Categorical
 from fcfg.evaluation.result_files import JSON
 from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import MIN_IMAGES
 from fcfg.reports.numbers import listed
+
+DIFFUSION = "diffusion"  # the kind of model that takes steps
 
 
 def measured_with(summary: Summary) -> str:
@@ -66,13 +71,26 @@ def too_few(n: int) -> str:
     )
 
 
+def model_kind(header: Mapping[str, Any]) -> str:
+    """Kind of the model of a run; older runs are of diffusion models.
+
+    >>> model_kind({"model": {"name": "portraits"}}), model_kind({"model": {"kind": "hvae"}})
+    ('diffusion', 'hvae')
+    """
+    return header.get("model", {}).get("kind", DIFFUSION)
+
+
 def steps_text(header: JSON) -> str:
-    """Number of steps, solver, and grid unless it is uniform.
+    """Number of steps, solver, and grid unless it is uniform; one pass without diffusion.
 
     >>> steps_text({"steps": 100, "solver": "DDIM()", "grid": "uniform"})
     '100 steps of DDIM'
     >>> steps_text({"steps": 20, "solver": "DPMSolver2M()", "grid": "karras"})
     '20 steps of DPMSolver2M on the karras grid'
+    >>> steps_text({"model": {"kind": "hvae"}})
+    'one pass'
     """
+    if model_kind(header) != DIFFUSION:
+        return "one pass"
     grid = "" if header["grid"] == "uniform" else f" on the {header['grid']} grid"
     return f"{header['steps']} steps of {header['solver'].removesuffix('()')}{grid}"
