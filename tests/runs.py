@@ -85,7 +85,7 @@ class Recorder(AbstractReporter):
     def progress(self, activity: str, done: int, total: int, loss: float | None = None) -> None:
         if loss is not None:
             self.losses.setdefault(activity, []).append(loss)
-        elif activity in ("scm", "judge", "diffusion"):
+        elif activity in ("scm", "judge", "diffusion", "hvae", "finetuning"):
             self.begun.append((activity, done, total))
         else:
             self.counts.append((activity, done, total))

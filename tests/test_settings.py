@@ -17,11 +17,14 @@ from fcfg.training.describe import describe
 from refusal import refused
 from runs import NO_FOLDERS, TINY, tiny
 
+RIVALS = ("hvae", "hvae-soft", "sadcg")
+
 
 def test_there_is_a_preset_for_every_model_of_the_paper_and_of_ours() -> None:
     assert set(presets()) == {
         *("portraits", "portraits-causal", "celeba-hq", "celeba-64", "embed", "mimic-cxr"),
-        *("nih-cxr14", "morphomnist"),
+        *("nih-cxr14", "morphomnist", "hvae-morphomnist"),
+        *(f"{kind}-{data}" for kind in RIVALS for data in ("portraits", "celeba-64")),
     }
 
 
@@ -93,7 +96,7 @@ def test_memory_grows_with_the_batch_and_pieces_save_it() -> None:
 
 def test_steps_in_epochs_follow_from_the_number_of_images(tmp_path: Path) -> None:
     drawn = tiny(diffusion={"steps": None, "epochs": 3})
-    assert describe(drawn).steps == drawn.diffusion_steps(48) == 18
+    assert describe(drawn).steps == drawn.image_steps(48) == 18
     assert describe(drawn).lines()[1] == "steps: 18 on 48 images"
     folder = {"format": "folder", "size": 8}
     nowhere = TrainingConfig.model_validate({**drawn.model_dump(mode="json"), "data": folder})

@@ -125,7 +125,7 @@ def test_a_graph_with_arrows_gets_its_mechanisms_fitted(tmp_path: Path) -> None:
     assert scm.fitted_parents == {"smiling": ("male",), "young": ("male",)}
     assert [e["step"] for e in log_of(out) if e["part"] == "scm"] == [*range(1, 7)]
     sheets = sorted(path.name for path in (out / "training/sheets").iterdir())
-    assert sheets == ["step-000000006.png", "step-000000012.png"]
+    assert sheets == ["diffusion-step-000000006.png", "diffusion-step-000000012.png"]
 
 
 def test_sheets_leave_out_what_cannot_be_answered_yet(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ class Request:
             self.images[rows],
             {name: column[rows] for name, column in self.attributes.items()},
             sampling=self.sampling,
-            anchor=self.guidance.anchor,
+            anchor=self.guidance.needs_path,
             keys=self.keys[rows],
             batch_size=self.batch_size,
             on_step=progress.phase(1),

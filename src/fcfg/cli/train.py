@@ -37,6 +37,8 @@ def train(
 
     Presets:
       portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr, nih-cxr14, morphomnist
+      hvae-portraits, hvae-celeba-64, hvae-morphomnist (hierarchical VAEs)
+      hvae-soft-portraits, hvae-soft-celeba-64, sadcg-portraits, sadcg-celeba-64
 
     Examples:
       fcfg train portraits --dry-run

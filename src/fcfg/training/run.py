@@ -240,7 +240,7 @@ class Session:
             judge.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
         )
         course = Course("judge", self.config.seed, settings.steps, settings)
-        self._run(course, ReadingObjective(judge), optimiser, scales, lambda step: None)
+        self._run(course, ReadingObjective(judge), optimiser, scales)
 
     def train_denoiser(self) -> None:
         """Train the image model."""
@@ -249,7 +249,7 @@ class Session:
         optimiser = denoising_optimiser(denoiser, settings.learning_rate, settings.weight_decay)
         course = Course("diffusion", self.config.seed, self.steps["diffusion"], settings)
         objective = denoising_objective(self.config, denoiser)
-        self._run(course, objective, optimiser, {}, self._draw_sheet)
+        self._run(course, objective, optimiser, {})
 
     def train_vae(self) -> None:
         """Train the hierarchical VAE."""
@@ -258,7 +258,7 @@ class Session:
         network = new_vae(self.config).to(self.accelerator.device)
         course = Course("hvae", self.config.seed, settings.steps, settings)
         objective = FreeEnergyObjective(network, settings.beta)
-        self._run(course, objective, _vae_optimiser(network, settings), {}, self._draw_sheet)
+        self._run(course, objective, _vae_optimiser(network, settings), {})
 
     def finetune_vae(self) -> None:
         """Fine-tune the hierarchical VAE on what the judge reads from its counterfactuals."""
@@ -292,7 +292,7 @@ class Session:
         multiplier = {"params": [constrained.lagrangian.multiplier], "factor": factor}
         optimiser.add_param_group(multiplier | {"weight_decay": 0.0, "maximize": True})
         course = Course("finetuning", config.seed, settings.steps, settings)
-        self._run(course, objective, optimiser, {}, self._draw_sheet)
+        self._run(course, objective, optimiser, {})
 
     def publish(self) -> None:
         """Save the model from the latest checkpoints, so an unfinished run can be used."""
@@ -304,8 +304,11 @@ class Session:
         objective: AbstractObjective,
         optimiser: torch.optim.Optimizer,
         scales: dict[str, tuple[float, float]],
-        on_sheet: Callable[[int], None],
     ) -> None:
+        def on_sheet(step: int) -> None:
+            if course.part != "judge":
+                self._draw_sheet(course.part, step)
+
         accelerator, run, batch = self.accelerator, self.config.run, course.settings.batch
         if run.compile or (run.compile is None and accelerator.device.type == "cuda"):
             alone = accelerator.num_processes == course.settings.accumulate == 1
@@ -360,10 +363,10 @@ class Session:
         columns = (whole.images, whole.values, whole.factors)
         return [Batch(*part) for part in zip(*(c.split(size) for c in columns), strict=True)]
 
-    def _draw_sheet(self, step: int) -> None:
+    def _draw_sheet(self, part: str, step: int) -> None:
         model = self.workspace.model().to(self.accelerator.device)
         page = counterfactual_sheet(model, self.splits["val"])
-        path = self.workspace.folder / "sheets" / f"step-{step:09d}.png"
+        path = self.workspace.folder / "sheets" / f"{part}-step-{step:09d}.png"
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, lambda file: page.save(file, "PNG"))
         self.reporter.say(f"sheet of counterfactuals: {path}")

@@ -84,7 +84,7 @@ class Workspace:
         if path.exists():
             subject, expected = f"run {self.out}, {path.name}", "the configuration it began with"
             stored = read_yaml(path, subject, expected=expected, do="choose another --out")
-            before = _ADDED | _flat(stored)
+            before = {key: value for key, value in _ADDED.items() if key in now} | _flat(stored)
             different = sorted(
                 key
                 for key in before.keys() | now.keys()

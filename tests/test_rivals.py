@@ -1,0 +1,346 @@
+"""Every kind of model is trained, kept, loaded, asked and compared by the same commands."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+import fcfg
+from evaluations import SIZE, answers, asked, evaluation, tiny_model
+from fcfg.cli import main
+from fcfg.evaluation import choose_subset, find_evaluators, find_experiment
+from fcfg.evaluation.result_files import read_results
+from fcfg.hvae import HVAEModel, HVAESetting
+from fcfg.pipeline.checkpoint import load_pipeline
+from fcfg.support.config_files import to_yaml
+from fcfg.training import TrainingStopped, read_config, train
+from fcfg.training.config import TrainingConfig
+from fcfg.training.describe import describe
+from fcfg.training.workspace import Workspace
+from refusal import refused
+from runs import Recorder, log_of, tiny, tiny_file
+
+VAE = {
+    "hvae": {
+        "encoder": "8b1d2,4b1d4,1b1",
+        "decoder": "1b1,4b1,8b1",
+        "widths": [8, 8, 16],
+        "latent": 2,
+        "batch": 8,
+        "steps": 6,
+        "warmup": 2,
+        "ema": 0.9,
+    },
+    "finetuning": {"batch": 8, "steps": 4, "ema": 0.5, "targets": "soft"},
+}
+SEMANTIC = {"semantic": {"latent": 4, "encoder_multipliers": [1, 2]}}
+KINDS: dict[str, dict[str, Any]] = {"hvae": VAE, "semantic": SEMANTIC, "diffusion": {}}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One finished run of each kind."""
+    folder = tmp_path_factory.mktemp("trained")
+    return {kind: train(tiny(**own), folder / kind) for kind, own in KINDS.items()}
+
+
+def weights(model: Any) -> dict[str, torch.Tensor]:
+    return model.image_model.state_dict()
+
+
+def same(one: Any, other: Any) -> bool:
+    a, b = weights(one), weights(other)
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+# Training
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "step"),
+    [("hvae", "hvae", 3), ("hvae", "finetuning", 2), ("semantic", "diffusion", 7)],
+)
+def test_a_run_that_was_stopped_ends_like_one_that_was_not(
+    trained: dict[str, Path], tmp_path: Path, kind: str, part: str, step: int
+) -> None:
+    config = tiny(**KINDS[kind])
+    stopper = Recorder((part, step), lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(TrainingStopped, match=f"{part}: stopped at step {step} "):
+        train(config, tmp_path, reporter=stopper)
+    train(config, tmp_path)
+    assert same(fcfg.load(tmp_path), fcfg.load(trained[kind]))
+    if kind == "hvae":  # the multiplier and its optimiser resume, too
+        states = [
+            Workspace(folder, config).checkpoints("finetuning").read(4).tensors
+            for folder in (tmp_path, trained[kind])
+        ]
+        assert states[0].keys() == states[1].keys()
+        assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
+    trained: dict[str, Path],
+) -> None:
+    workspace = Workspace(trained["hvae"], tiny(**VAE))
+    tensors = workspace.checkpoints("finetuning").read(4).tensors
+    assert tensors["weights.lagrangian.multiplier"] >= 0
+    first = [e["loss"] for e in log_of(trained["hvae"]) if e["part"] == "hvae" and "loss" in e]
+    assert len(first) == 6
+    bound = float(tensors["weights.lagrangian.bound"])
+    assert abs(bound - first[-1]) < 0.5 * first[-1]  # the free energy of the pretrained network
+    tuned, before = workspace.vae(), workspace.vae(tuned=False)
+    moved = [
+        (a - b).abs().max() for a, b in zip(tuned.parameters(), before.parameters(), strict=True)
+    ]
+    assert 0 < max(moved) < 0.01  # four steps of 1e-4
+
+
+def test_fine_tuning_needs_what_it_tunes_and_the_judge_that_reads(tmp_path: Path) -> None:
+    with refused("part finetuning", "a trained judge", "no judge"):
+        train(tiny(**VAE), tmp_path, "finetuning")
+    train(tiny(**VAE), tmp_path, "judge")
+    with refused("part finetuning", "no hierarchical VAE"):
+        train(tiny(**VAE), tmp_path, "finetuning")
+    with refused("part", "'hvae'", "'diffusion'"):
+        train(tiny(**VAE), tmp_path, "diffusion")
+
+
+def test_a_step_with_a_huge_gradient_is_not_taken(tmp_path: Path) -> None:
+    skipping = {**VAE["hvae"], "skip": 1e-9, "ema": 0.0}
+    out = train(tiny(hvae=skipping), tmp_path, "hvae")
+    state = Workspace(out, tiny(hvae=skipping)).checkpoints("hvae").latest()
+    assert state is not None
+    assert not any(key.startswith("optimiser") for key in state.tensors)  # no step was taken
+
+
+def test_sheets_of_all_parts_are_kept(tmp_path: Path) -> None:
+    out = train(tiny(**VAE, run={"sheets": 1}), tmp_path)
+    names = sorted(path.name for path in (out / "training/sheets").iterdir())
+    assert names == ["finetuning-step-000000004.png", "hvae-step-000000006.png"]
+
+
+# Configuration
+
+
+@pytest.mark.parametrize(
+    ("sections", "fragment"),
+    [
+        ({**VAE, **SEMANTIC}, "exclude each other"),
+        ({"finetuning": VAE["finetuning"]}, "finetuning needs hvae"),
+        ({**SEMANTIC, "diffusion": {"p_group": 0.1}}, "masks all attributes"),
+        ({"hvae": {**VAE["hvae"], "widths": [8, 8]}}, "must have 2 stages"),
+        ({"hvae": {**VAE["hvae"], "dropped": ["smilng"]}}, "hvae.dropped"),
+    ],
+)
+def test_sections_that_contradict_each_other_are_refused(sections: Any, fragment: str) -> None:
+    with pytest.raises(fcfg.InputError, match=fragment):
+        tiny(**sections)
+
+
+def test_a_configuration_says_nothing_of_other_kinds() -> None:
+    vae, semantic, plain = (to_yaml(tiny(**own)) for own in KINDS.values())
+    assert "finetuning" in vae
+    assert "diffusion" not in vae
+    assert "schedule" not in vae
+    assert "semantic" in semantic
+    assert "diffusion" in semantic
+    assert "semantic" not in plain
+    assert "hvae" not in plain
+
+
+def test_hidden_attributes_are_named_and_become_numbers() -> None:
+    config = read_config("hvae-morphomnist")
+    assert config.vae is not None
+    assert config.vae.dropped == tuple(range(2, 12))  # the digit, behind two single numbers
+
+
+def test_a_configuration_can_extend_a_preset(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("extends: hvae-soft-portraits\nhvae: {steps: 7}\n")
+    config = read_config(str(path))
+    assert config.name == "mine"
+    base = read_config("hvae-soft-portraits")
+    assert config.hvae is not None
+    assert base.hvae is not None
+    assert config.hvae == base.hvae.model_copy(update={"steps": 7})
+    assert config.finetuning == base.finetuning
+    assert config.data == read_config("portraits").data
+    path.write_text("extends: portrait\n")
+    with refused("extends", "'portraits'", "'portrait'"):
+        read_config(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [("hvae-celeba-64", 30.7), ("hvae-portraits", 2.0), ("sadcg-celeba-64", 72.6)],
+)
+def test_presets_have_the_size_of_the_published_models(name: str, millions: float) -> None:
+    description = describe(read_config(name))
+    assert round(description.parameters / 1e6, 1) == millions
+    assert description.flops > 0
+    assert description.activation_bytes > 0
+    assert description.lines()[0].startswith(f"parameters: {millions} M")
+
+
+# Files
+
+
+def test_load_gives_whichever_model_a_folder_holds(
+    trained: dict[str, Path], tmp_path: Path
+) -> None:
+    for kind, folder in trained.items():
+        model = fcfg.load(folder)
+        assert model.kind == kind
+        fcfg.save(model, tmp_path / kind)
+        again = fcfg.load(tmp_path / kind)
+        assert type(again) is type(model)
+        assert same(again, model)
+        drawn = fcfg.datasets.portraits.sample(3, size=SIZE)
+        first, second = (
+            m.counterfactual(drawn.images, drawn.attributes, {"smiling": "flip"})
+            for m in (model, again)
+        )
+        assert torch.equal(first.images, second.images)
+        fcfg.save(model, tmp_path / f"{kind}-half", "float16")
+        half = fcfg.load(tmp_path / f"{kind}-half")
+        rough = half.counterfactual(drawn.images, drawn.attributes, {"smiling": "flip"})
+        assert (rough.images - first.images).abs().max() < 0.02
+
+
+def test_a_folder_of_an_unknown_kind_is_refused(trained: dict[str, Path], tmp_path: Path) -> None:
+    fcfg.save(fcfg.load(trained["hvae"]), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"kind": "gan"}))
+    with refused(f"checkpoint {tmp_path}", "of kind diffusion or semantic or hvae", "'gan'"):
+        fcfg.load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"kind": "semantic"}))
+    with refused(f"checkpoint {tmp_path}", "a valid config.json"):
+        fcfg.load(tmp_path)
+
+
+def test_older_releases_can_read_what_they_know(trained: dict[str, Path]) -> None:
+    formats = {
+        kind: json.loads((folder / "config.json").read_text())["format"]
+        for kind, folder in trained.items()
+    }
+    assert formats == {"diffusion": 1, "semantic": 2, "hvae": 2}
+
+
+def test_what_is_about_guidance_refuses_other_models(trained: dict[str, Path], capsys) -> None:
+    with refused("model", "a diffusion model", "of kind 'hvae'"):
+        load_pipeline(trained["hvae"], "fcfg calibrate")
+    assert load_pipeline(trained["semantic"], "fcfg calibrate").kind == "semantic"
+    for command in ("calibrate", "diagnose"):
+        assert main([command, str(trained["hvae"])]) == 2
+        assert "since fcfg " + command + " is about guidance" in capsys.readouterr().err
+    with refused("model", "a fcfg.CounterfactualPipeline or", "'nothing'"):
+        fcfg.save("nothing", trained["hvae"])  # pyright: ignore[reportArgumentType]
+
+
+# Questions
+
+
+def test_a_vae_has_no_path_to_anchor_and_knows_its_settings(trained: dict[str, Path]) -> None:
+    model = fcfg.load(trained["hvae"])
+    assert isinstance(model, HVAEModel)
+    assert model.method(["smiling"]).setting == HVAESetting()
+    assert str(model.method(["smiling"], model.parse_setting("none"))) == "none"
+    with refused("anchor", "no path to anchor", "True"):
+        model.method(["smiling"], anchor=True)
+    with refused("setting", "'temperature:' and a number", "'cfg'"):
+        model.parse_setting("cfg:3")
+    assert model.prepare("bf16") is model
+
+
+def test_pictures_of_every_model_are_made_by_one_command(
+    trained: dict[str, Path], tmp_path: Path, capsys
+) -> None:
+    picture = tmp_path / "face.png"
+    Image.new("RGB", (SIZE, SIZE), (200, 120, 40)).save(picture)
+    settings = {"hvae": "temperature:0.5", "semantic": "cfg:2;align=1"}
+    for kind, setting in settings.items():
+        out = tmp_path / kind
+        words = ["generate", str(trained[kind]), str(picture), "--do", "smiling=flip"]
+        words += ["--guidance", setting, "--sampling", "ddim uniform 2", "--out", str(out)]
+        assert main(words) == 0
+        record = json.loads((out / "record.json").read_text())
+        assert record["finished"] == 1
+        assert record["guidance"].startswith(setting.split(";")[0].split(":")[0])
+        assert ("solver" in record) == (kind == "semantic")
+        assert main(words) == 0  # finished already
+        assert "finished already" in capsys.readouterr().out
+    words = ["generate", str(trained["hvae"]), str(picture), "--do", "smiling=1"]
+    assert main([*words, "--out", str(tmp_path / "default")]) == 0
+    assert "1 picture, temperature:0.1, on cpu" in capsys.readouterr().out
+    assert main([*words, "--guidance", "cfg:3", "--out", str(tmp_path / "no")]) == 2
+
+
+def test_every_model_answers_its_baselines_and_they_make_one_page(
+    trained: dict[str, Path], tmp_path: Path, capsys
+) -> None:
+    folders: list[str] = []
+    for kind, folder in trained.items():
+        out = tmp_path / f"{kind}-run"
+        words = ["evaluate", str(folder), "portraits/baselines", "--images", "6", "--steps", "2"]
+        words += ["--judge", str(trained["diffusion"]), "--no-report", "--device", "cpu"]
+        assert main([*words, "--cache", str(tmp_path / "cache"), "--out", str(out)]) == 0
+        result = read_results(out)
+        assert result.header["model"]["kind"] == kind
+        asked_of = {guidance for do, guidance in result.header["questions"] if do == "male"}
+        assert asked_of >= {"hvae": {"temperature:0.1"}, "semantic": {"cfg:2.0;align=1"}}.get(
+            kind, {"fcfg:affected=3.0,invariant=1.2", "cfg:1.5;anchor=true"}
+        )
+        null = [row for row in result.rows if row["do"] == ""]
+        assert len(null) == 6
+        if kind == "hvae":  # composition is exact: the residual is abducted
+            assert max(row["change"]["mae"] for row in null) < 1e-6
+        folders.append(str(out))
+    capsys.readouterr()
+    assert main(["report", *folders, "--out", str(tmp_path / "page")]) == 0
+    page = (tmp_path / "page/report.html").read_text()
+    assert all(f"{name}" in page for name in trained)
+
+
+def test_baselines_without_a_model_are_those_of_a_diffusion_model() -> None:
+    assert find_experiment("portraits/baselines").guidance == (
+        *("none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"),
+    )
+
+
+def test_a_vae_is_evaluated_like_a_pipeline(trained: dict[str, Path], tmp_path: Path) -> None:
+    model = fcfg.load(trained["hvae"])
+    experiment = asked(guidance=("temperature:1",), cycles=3)
+    assert experiment.guidance == ("none", "temperature:1.0")
+    assert not experiment.is_anchored
+    ran = evaluation(tmp_path / "run", experiment, model)
+    result = ran.run()
+    assert not result.missing
+    assert {row["evaluations"] for row in result.rows} == {2}
+    again = evaluation(tmp_path / "again", experiment, model, block=2).run()
+    first, second = answers(result), answers(again)
+    assert first.keys() == second.keys()
+    for question, row in first.items():
+        mae = second[question]["change"]["mae"]
+        assert row["change"]["mae"] == pytest.approx(mae, abs=1e-5), question
+
+
+def test_a_judge_of_other_attributes_is_refused() -> None:
+    pipeline, other = tiny_model(), tiny_model("portraits-causal")
+    with refused("judge", "the attributes of the model", "'age'"):
+        find_evaluators(pipeline, judge=other.judge)
+    subset = choose_subset(pipeline, asked())
+    own = find_evaluators(pipeline).read(subset.images)
+    lent = find_evaluators(pipeline, judge=tiny_model().judge).read(subset.images)
+    assert (own.scores["male"] == lent.scores["male"]).all()
+
+
+def test_the_way_of_a_file_is_that_of_a_preset(tmp_path: Path) -> None:
+    path = tiny_file(tmp_path, **VAE)
+    assert read_config(str(path)).hvae == tiny(**VAE).hvae
+    assert isinstance(tiny(**VAE), TrainingConfig)
