@@ -221,7 +221,7 @@ def test_spaces_name_every_attribute_once() -> None:
         AttributeSpace([AGE, AGE])
     with refused("attribute space", "at least one"):
         AttributeSpace([])
-    with refused("attribute space", "str 'age'"):
+    with refused("attribute space", "'age'"):
         AttributeSpace(["age"])
     with refused("attributes", "a mapping"):
         SPACE.parse([1, 2])

@@ -603,7 +603,7 @@ def test_arrays_tensors_and_pictures_are_the_same_question(tiny) -> None:
         ({"do": {"male": 2}}, "intervention on 'male'", ["0 or 1"]),
         ({"do": ["male"]}, "do", ["a mapping"]),
         ({"attributes": None}, "attributes", ["a mapping"]),
-        ({"guidance": "cfg:3"}, "guidance", ["Guidance.parse", "str 'cfg:3'"]),
+        ({"guidance": "cfg:3"}, "guidance", ["Guidance.parse", "'cfg:3'"]),
         ({"partition": {"a": ["male"]}}, "partition", ["a fcfg.Partition"]),
         ({"sampling": 5.5}, "sampling", ["a SamplingConfig", "float 5.5"]),
         ({"sampling": "papr"}, "sampling", ["'paper'", "'dpm-2m'", "did you mean 'paper'?"]),

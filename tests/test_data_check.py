@@ -303,7 +303,7 @@ def test_what_cannot_be_looked_at_exits_with_two(tmp_path, capsys) -> None:
     assert run(tmp_path / "nowhere") == 2
     assert "expected a folder that exists" in capsys.readouterr().err
     for text, fragment in {
-        "data: {format: embed}": "'data.format': expected 'folder', got str 'embed'",
+        "data: {format: embed}": "'data.format': expected 'folder', got 'embed'",
         "- a list": "write one with --init",
         "data: 3": "'data': expected a valid dictionary",
         "attributes: {age: 3}": "'attributes.age'",

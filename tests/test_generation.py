@@ -799,7 +799,7 @@ def test_further_pictures_are_added_to_a_run_and_a_lost_one_is_made_again(
     ("options", "fragment"),
     [
         ({"do": {"age": 91}}, "(do: dict {'age': 91})"),
-        ({"guidance": Guidance.cfg(2.0)}, "(guidance: str 'cfg:2.0')"),
+        ({"guidance": Guidance.cfg(2.0)}, "(guidance: 'cfg:2.0')"),
         ({"seed": 1}, "(seed: int 1)"),
         ({"reverse": False}, "(reverse: bool False)"),
         ({"attributes": "smiling=1,age=40,hair=dark"}, "factual of"),

@@ -100,7 +100,7 @@ def test_a_cycle_is_refused_and_named() -> None:
         ({}, "at least one node"),
         ({"a": ["b"]}, "add 'b' as nodes of their own"),
         ({"a": ["b", "b"], "b": []}, "name every parent once"),
-        ({"a": "b", "b": []}, "a list of names, got str 'b'"),
+        ({"a": "b", "b": []}, "a list of names, got 'b'"),
         ({"a": None}, "a list of names"),
         ([("a", "b")], "lists of parents by node"),
         (nx.path_graph(2), "DiGraph"),
@@ -126,7 +126,7 @@ def test_an_intervention_on_an_unknown_node_is_refused() -> None:
 def test_overlapping_and_incomplete_groups_are_refused() -> None:
     with refused("partition, group 'two'", "'sex', which is in 'one' already"):
         Partition({"one": ["age", "sex"], "two": ["sex"]})
-    with refused("partition, group 'one'", "a list of names, got str 'age'"):
+    with refused("partition, group 'one'", "a list of names, got 'age'"):
         Partition({"one": "age"})
     with refused("partition", "lists of attributes by group"):
         Partition([["age"]])

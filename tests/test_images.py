@@ -90,7 +90,7 @@ GREY = Image.new("L", (4, 4))
         ([Image.new("RGBA", (4, 4))], 3, "picture 0", ["mode RGBA"]),
         ([GREY, Image.new("L", (8, 4))], 1, "images", ["one size", "(4, 8)"]),
         ([GREY, Image.new("I;16", (4, 4))], 1, "picture 1", ["mode I;16", "float array"]),
-        ("face.png", 3, "images", ["PIL pictures", "str 'face.png'"]),
+        ("face.png", 3, "images", ["PIL pictures", "'face.png'"]),
         (None, 3, "images", ["got None"]),
         (np.array([["a"]]), 3, "images", ["numbers"]),
         (torch.zeros(1, 3, 4, 4, device="meta"), 3, "images", ["numbers"]),

@@ -73,8 +73,8 @@ def test_a_binary_attribute_is_flipped_or_named(text: str, expected: list[int]) 
         (AGE, "--1", "got '--1'"),
         (AGE, "+5_0", "got '+5_0'"),
         (AGE, "=old", "got '=old'"),
-        (SMILING, "+1", "got str '+1'"),
-        (SMILING, "maybe", "got str 'maybe'"),
+        (SMILING, "+1", "got '+1'"),
+        (SMILING, "maybe", "got 'maybe'"),
     ],
 )
 def test_a_text_that_leads_nowhere_is_refused(attribute, text: str, fragment: str) -> None:

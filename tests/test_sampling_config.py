@@ -94,7 +94,7 @@ def test_an_error_about_steps_names_the_default_and_the_papers_number() -> None:
 
 
 def test_a_configuration_takes_solvers_and_known_grids() -> None:
-    with refused("solver", "fcfg.DDIM()", "str 'ddim'"):
+    with refused("solver", "fcfg.DDIM()", "'ddim'"):
         SamplingConfig("ddim", "uniform", 10)
     with refused("grid", "did you mean 'uniform'?"):
         SamplingConfig(DDIM(), "uniformly", 10)

@@ -392,5 +392,5 @@ def test_texts_that_name_no_solver_are_refused(text, subject: str, fragments: li
 
 
 def test_a_gamma_that_is_no_number_is_refused() -> None:
-    with refused("bdia, gamma", "str '0.9'"):
+    with refused("bdia, gamma", "'0.9'"):
         BDIA("0.9")

@@ -94,7 +94,7 @@ def test_a_name_makes_its_rule() -> None:
         (lambda: Guidance.cfg(True), "weight of 'all'", ["True"]),
         (lambda: Guidance.cfgpp(1.5), "weight of 'all'", ["λ from 0 to 1", "1.5"]),
         (lambda: Guidance.fcfgpp(affected=-0.1), "weight of 'affected'", ["-0.1"]),
-        (lambda: Guidance.cfg("3"), "weight of 'all'", ["str '3'"]),
+        (lambda: Guidance.cfg("3"), "weight of 'all'", ["'3'"]),
         (lambda: Guidance.cfg(10**400), "weight of 'all'", ["0 or more"]),
         (lambda: Guidance.fcfg(**{"a,b": 1}), "name", ["'a,b'"]),
         (lambda: Guidance("foo", False, ()), "guidance", ["'foo'", "constructors"]),

@@ -181,8 +181,8 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
             any_size: Whether to accept images of another size than the model was trained at.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
-            **options: How to answer: ``guidance`` and ``sampling`` of a diffusion pipeline, the
-                ``setting`` of another model.
+            **options: ``guidance`` and ``sampling`` of a diffusion pipeline, or the ``setting`` of
+                another model.
         """
 
     @abstractmethod
@@ -208,7 +208,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
             any_size: Whether to accept images of another size than the model was trained at.
             batch_size: Largest number of network rows per call; bounds the memory.
             on_step: Callback invoked after every step, with the share that is done.
-            **options: What some kinds of answers need, see :attr:`Method.abduction`.
+            **options: Arguments that some kinds of answers need, see :attr:`Method.abduction`.
         """
 
     @abstractmethod

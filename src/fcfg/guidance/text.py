@@ -70,5 +70,7 @@ def _number(text: str, value: str) -> float:
             f"guidance '{text}'",
             expected="a number",
             got=repr(value),
-            do="write for example cfg:3.0, or fcfg:affected=3,invariant=1.2",
+            do="write options behind a semicolon, such as cfg:3.0;anchor=true"
+            if "=" in value or value in ("true", "false")
+            else "write for example cfg:3.0, or fcfg:affected=3,invariant=1.2",
         ) from error

@@ -128,8 +128,8 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         Args:
             targets: Attributes intervened on, of no effect.
             setting: Temperature of the latents, and share of the residual.
-            anchor: None, since a VAE has no path to anchor.
-            sampling: Of no effect, since there are no steps.
+            anchor: None; other values are refused, since a VAE has no path to anchor.
+            sampling: Solver, grid and steps, of no effect, since there are no steps.
         """
         if anchor is not None:
             raise InputError(

@@ -170,7 +170,7 @@ def load_pipeline(path: str | os.PathLike[str], purpose: str) -> CounterfactualP
 
     Args:
         path: Folder or name, as in :func:`load`.
-        purpose: What needs it, such as 'fcfg calibrate'.
+        purpose: Name of the work that needs it, such as 'fcfg calibrate'.
     """
     model = load(path)
     if isinstance(model, CounterfactualPipeline):

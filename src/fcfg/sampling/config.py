@@ -63,11 +63,15 @@ class SamplingConfig:
                 return default if words[0] == "default" else PRESETS[words[0]]
             return replace(default, solver=as_solver(words[0]))
         if len(words) != 3 or not words[2].isdecimal():
+            solvers = [word for word in words if word.partition(":")[0] in SOLVERS]
+            grids = [word for word in words if word in GRIDS]
+            steps = [word for word in words if word.isdecimal()]
+            example = [*solvers, default.solver], [*grids, default.grid], [*steps, default.steps]
             raise InputError(
                 "sampling",
                 expected="a preset, a number of steps, a solver, or 'SOLVER GRID STEPS'",
                 got=repr(text),
-                do="write for example 'ddim uniform 100'",
+                do=f"write for example '{' '.join(str(part[0]) for part in example)}'",
             )
         return cls(as_solver(words[0]), words[1], int(words[2]))
 

@@ -42,7 +42,9 @@ def short(value: object) -> str:
     >>> short("cfg:3"), short(None), short(list(range(100)))
     ("str 'cfg:3'", 'None', 'list [0, 1, 2, 3, 4, 5, ...]')
     """
-    return "None" if value is None else f"{type(value).__name__} {reprlib.repr(value)}"
+    if value is None or isinstance(value, str):
+        return reprlib.repr(value)
+    return f"{type(value).__name__} {reprlib.repr(value)}"
 
 
 def check_is(

@@ -19,7 +19,6 @@ import torch
 from accelerate import Accelerator
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fcfg.diffusion.networks import evaluation_mode
 from fcfg.support.errors import InputError
@@ -27,6 +26,7 @@ from fcfg.support.hashing import stream_seed
 from fcfg.support.progress import AbstractReporter
 from fcfg.training.feed import Batch, Feed
 from fcfg.training.log import RunLog
+from fcfg.training.moving_average import MovingAverage
 from fcfg.training.objectives import AbstractObjective, Draws
 from fcfg.training.sections import Diffusion, JudgeTraining, Run, VAETraining
 from fcfg.training.state import (
@@ -103,37 +103,6 @@ class Course:
             return peak
         share = (step - warmup) / max(1, self.steps - warmup)
         return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
-
-
-class MovingAverage:
-    r"""An exponential moving average of weights, with a warm-up of its decay.
-
-    .. math:: \bar\theta \leftarrow d_n \bar\theta + (1 - d_n)\, \theta,
-        \qquad d_n = \min\bigl(d, \tfrac{1 + n}{10 + n}\bigr)
-
-    Args:
-        module: Module whose weights are averaged; its parameters must stay the same objects.
-        decay: d, the limit of :math:`d_n`.
-    """
-
-    def __init__(self, module: nn.Module, decay: float) -> None:
-        self._model = AveragedModel(module)
-        self._decay = decay
-        self._current = [p.detach() for p in module.parameters()]
-        self._average = [p.detach() for p in self._model.module.parameters()]
-
-    @property
-    def module(self) -> nn.Module:
-        """The module with averaged weights."""
-        return self._model.module
-
-    def update(self, step: int) -> None:
-        """Add the weights after a step, from 0.
-
-        The lists of parameters are built once: building them takes longer than averaging.
-        """
-        decay = min(self._decay, (1 + step) / (10 + step)) if step else 0.0
-        get_ema_multi_avg_fn(decay)(self._average, self._current, step)
 
 
 class Loop:
