@@ -37,6 +37,7 @@ def train(
 
     Presets:
       portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr, nih-cxr14, morphomnist
+      portraits-dropout-02, portraits-dropout-groups, portraits-independence (ablations)
       hvae-portraits, hvae-celeba-64, hvae-morphomnist (hierarchical VAEs)
       hvae-soft-portraits, hvae-soft-celeba-64, sadcg-portraits, sadcg-celeba-64
 
