@@ -142,7 +142,7 @@ def test_a_shifted_copy_has_the_shift(pair: Comparison) -> None:
     assert best is not None
     assert (best.system.name, best.cell.guidance) == ("tiny", "none")
     (mae, lpips) = (line for line in comparison_reading(pair) if line.startswith("Return"))
-    mean = back.size(pair.strongest("male")[0])
+    mean = back.size(pair.representative("male")[0])
     assert mean is not None
     assert mae == (
         f"Return to the factual image (MAE): tiny at {mean.value:.3f} is best; far at "
@@ -346,6 +346,16 @@ def test_the_reference_is_the_strongest_setting_of_the_first_or_the_one_asked_fo
         compare([ours, shifted], "far:cfg:9", resamples=2)
 
 
+def test_a_model_is_represented_by_its_default_if_that_was_run(tmp_path: Path, ours: Path) -> None:
+    def by_default(line: dict[str, Any]) -> None:
+        if line["kind"] == "run":
+            line["model"] |= {"name": "mild", "defaults": {"male": "none"}}
+
+    mild = edited(ours, tmp_path / "mild" / "results-0-of-1.jsonl", by_default)
+    found = compare([mild.parent, ours], resamples=2).representative("male")
+    assert [row.cell.guidance for row in found] == ["none", FCFG]
+
+
 def test_what_only_one_run_has_is_left_out_and_said(tmp_path: Path, ours: Path) -> None:
     def without(*dos: str) -> Callable[[dict[str, Any]], object]:
         def change(line: dict[str, Any]) -> bool:
@@ -499,7 +509,9 @@ def test_the_verdict_tells_who_is_level_and_who_is_behind(
     third = edited(ours, tmp_path / "third.jsonl", renamed("third"))
     several = compare([shifted, twin, ours, third], resamples=50)
     first, *rest = comparison_reading(several)
-    assert first.startswith("Each model at its strongest setting (far with FCFG 3.0 / 1.2, twin")
+    assert first.startswith(
+        "Each model at its default, or at its strongest setting (far with FCFG 3.0 / 1.2, twin"
+    )
     assert first.endswith("on the same 12 images, under do(smiling) and do(male):")
     back = next(line for line in rest if line.startswith("Return to the factual image (MAE)"))
     level = re.fullmatch(r".*: no differences were detected between (.*); (.*)\.", back)
@@ -532,7 +544,9 @@ def test_a_model_that_fails_is_named_first(tmp_path: Path, drawn: tuple[Path, Pa
     lines = comparison_reading(compare([drawn[0], noise], resamples=50))
     assert lines[0].startswith("noise: Without guidance or change, the model returns images")
     assert lines[0] != lines[1]
-    assert any(line.startswith("Each model at its strongest setting") for line in lines)
+    assert any(
+        line.startswith("Each model at its default, or at its strongest setting") for line in lines
+    )
 
 
 # The page, figures and tables -------------------------------------------------------------------

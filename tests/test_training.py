@@ -15,8 +15,8 @@ import fcfg
 from fcfg.training import TrainingConfig, train
 from fcfg.training.config import Diffusion
 from fcfg.training.loop import Course
-from fcfg.training.moving_average import MovingAverage
 from fcfg.training.models import new_denoiser
+from fcfg.training.moving_average import MovingAverage
 from fcfg.training.objectives import DenoisingObjective
 from fcfg.training.preflight import accelerator_for, check_batches
 from fcfg.training.run import denoising_optimiser

@@ -32,7 +32,7 @@ def report(
         typer.Option(
             metavar="MODEL[:SETTING]",
             help="Reference of the paired differences between several models; by default the "
-            "strongest setting of the first.",
+            "default or strongest setting of the first.",
             show_default=False,
         ),
     ] = None,

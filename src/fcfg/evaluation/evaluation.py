@@ -139,6 +139,9 @@ class Evaluation:
                 "digest": self.digest,
                 "provenance": without_folders(pipeline.provenance),
                 "parameters": pipeline.parameters,
+                "defaults": {
+                    do: repr(pipeline.method(targets_of(do)).setting) for do in experiment.do
+                },
             },
             "data": self.subset.about,
             "images": list(self.subset.names),

@@ -91,7 +91,7 @@ class Comparison:
     systems: tuple[System, ...]
     dos: tuple[str, ...]  #: interventions that at least two runs have
     notes: tuple[str, ...]  #: what was left out, and why
-    against: tuple[str, str]  #: name and setting of the reference; "" is the strongest setting
+    against: tuple[str, str]  #: name and setting of the reference; "" is the default or strongest
 
     @property
     def n(self) -> int:
@@ -102,25 +102,30 @@ class Comparison:
         """All rows of an intervention, by model and in the order of its run."""
         return [Row(s, cell) for s in self.systems for cell in s.summary.cells_of(do)]
 
-    def strongest(self, do: str) -> list[Row]:
-        """For each model its row with the largest weight, factored if several have it."""
+    def representative(self, do: str) -> list[Row]:
+        """For each model the row of its default setting, or that of its strongest.
+
+        The strongest has the largest weight, and is factored if several have it.
+        """
         best: dict[str, Row] = {}
         for row in self.rows(do):
             other = best.setdefault(row.system.name, row)
-            if _strength(row) > _strength(other):
+            if _rank(row) > _rank(other):
                 best[row.system.name] = row
         return list(best.values())
 
     def reference(self, do: str) -> Row | None:
         """The row that others are compared with; None if it was not run."""
         name, text = self.against
-        rows = self.rows(do) if text else self.strongest(do)
+        rows = self.rows(do) if text else self.representative(do)
         found = (r for r in rows if r.system.name == name and text in ("", r.cell.guidance))
         return next(found, None)
 
 
-def _strength(row: Row) -> tuple[float, bool]:
-    return row.setting.strength, row.setting.factored
+def _rank(row: Row) -> tuple[bool, float, bool]:
+    defaults = row.system.header["model"].get("defaults", {})
+    is_default = defaults.get(row.cell.do) == row.cell.guidance
+    return is_default, row.setting.strength, row.setting.factored
 
 
 def compare(

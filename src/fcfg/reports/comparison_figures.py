@@ -48,7 +48,7 @@ def comparison_panels(comparison: Comparison) -> list[Panel]:
 
 
 def comparison_strips(comparison: Comparison) -> list[Strip]:
-    """For each intervention the factual images, the truth, and every model's strongest answer.
+    """For each intervention the factual images, the truth, and an answer of every model.
 
     Args:
         comparison: The runs; those without pictures are left out.
@@ -61,7 +61,7 @@ def comparison_strips(comparison: Comparison) -> list[Strip]:
     for do in comparison.dos:
         rows = [
             (row.setting, kept[row.system.name].answers.get((do, row.cell.guidance)))
-            for row in comparison.strongest(do)
+            for row in comparison.representative(do)
             if row.system.name in kept
         ]
         answers = [Group(s.label, {"": images}, s) for s, images in rows if images is not None]

@@ -51,7 +51,7 @@ def write_comparison(
         paths: Folders of runs, or result files; at least two.
         out: Folder to write to; by default a folder ``comparison`` beside the first result files.
         against: Name of a model, alone or followed by a colon and a setting: the reference of the
-            paired differences. By default the strongest setting of the first model.
+            paired differences. By default the first model at its default or strongest setting.
         overwrite: Whether to replace files that are not the comparison of these runs.
     """
     comparison = compare(paths, against)

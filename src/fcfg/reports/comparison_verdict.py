@@ -12,7 +12,7 @@ from fcfg.reports.verdict import failures
 
 
 def comparison_reading(comparison: Comparison) -> list[str]:
-    """Which model is best at what, each at its strongest setting.
+    """Which model is best at what, each at its default or strongest setting.
 
     Numbers are means over the interventions that all models have. A model is called best, or
     behind, only if the interval of its paired difference excludes 0.
@@ -21,7 +21,7 @@ def comparison_reading(comparison: Comparison) -> list[str]:
         comparison: The runs.
     """
     count = len(comparison.systems)
-    dos = [do for do in comparison.dos if len(comparison.strongest(do)) == count]
+    dos = [do for do in comparison.dos if len(comparison.representative(do)) == count]
     failed = [f"{s.name}: {line}" for s in comparison.systems for line in failures(s.summary)]
     if not dos:
         return [*failed, "No intervention was run by all models, so none is called best."]
@@ -38,12 +38,12 @@ def _settings(comparison: Comparison, dos: list[str]) -> str:
     """Which settings are compared, and under which interventions."""
     labels: dict[str, dict[str, None]] = {}
     for do in dos:
-        for row in comparison.strongest(do):
+        for row in comparison.representative(do):
             labels.setdefault(row.system.name, {})[row.label] = None
     models = listed(f"{name} with {listed(own, 'or')}" for name, own in labels.items())
     return (
-        f"Each model at its strongest setting ({models}), on the same {comparison.n:,} images, "
-        f"under {listed(map(named, dos))}:"
+        f"Each model at its default, or at its strongest setting ({models}), on the same "
+        f"{comparison.n:,} images, under {listed(map(named, dos))}:"
     )
 
 
@@ -51,7 +51,7 @@ def _sentence(comparison: Comparison, aim: str, found: list[tuple[str, Column]])
     """The outcome for one aim; "" unless at least two models have the number."""
     sizes: dict[str, list[Estimate]] = {}
     for do, column in found:
-        for row in comparison.strongest(do):
+        for row in comparison.representative(do):
             size = column.size(row)
             if size is not None:
                 sizes.setdefault(row.system.name, []).append(size)
