@@ -34,6 +34,8 @@ def tiny(**sections: Any) -> TrainingConfig:
     values = {
         key: dict(value) if isinstance(value, dict) else value for key, value in TINY.items()
     }
+    for name in ("network", "diffusion") if "hvae" in sections else ():
+        del values[name]
     for name, section in sections.items():
         values[name] = (
             {**values.get(name, {}), **section} if isinstance(section, dict) else section

@@ -241,7 +241,7 @@ def test_what_needs_masks_of_single_attributes_is_refused(
     with refused("guidance fcfg", told):
         pipeline.counterfactual(images, attributes, {"male": 1}, guidance=fcfg)
     with refused("guidance fcfg", told):
-        pipeline.rows(fcfg, ["male"], SamplingConfig.parse(SAMPLING))
+        pipeline.method(["male"], fcfg, sampling=SAMPLING)
     with refused("diagnosis", told):
         diagnose(pipeline, images, attributes)
     with refused("p_group", told):
@@ -344,7 +344,7 @@ def test_weight_one_is_the_plain_model_and_weight_zero_the_null_vector(
 
 
 def test_the_papers_sampling_has_cfg_by_default(pipeline: CounterfactualPipeline) -> None:
-    assert pipeline.choose_guidance(["male"], sampling="paper") == Guidance.cfg(2.0)
+    assert pipeline.method(["male"], sampling="paper").setting == Guidance.cfg(2.0)
 
 
 def test_the_abduction_of_another_model_is_refused(pipeline: CounterfactualPipeline) -> None:

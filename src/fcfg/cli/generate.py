@@ -219,12 +219,10 @@ def _show_doubts(results: Sequence[Result], prepared: PreparedRequest) -> None:
     """Print in one line which answers not to trust, and why."""
     thresholds, trust = prepared.thresholds, prepared.request.trust
     method = prepared.method
-    if not trust:
+    if not trust or method.sampling is None:
         pass
     elif thresholds is None:
         print("Only gross errors are noticed: 'fcfg calibrate' makes thresholds of trust.")
-    elif method.sampling is None:
-        pass
     elif not thresholds.knows_way_back(method.setting, method.sampling):
         print("The way back is not checked: its thresholds are of other guidance or sampling.")
     doubted = [

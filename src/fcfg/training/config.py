@@ -49,6 +49,7 @@ from fcfg.training.state import LAST_STEP
 
 Part = Literal["all", "scm", "judge", "diffusion", "hvae", "finetuning"]
 _PRESETS = resources.files("fcfg.training") / "presets"
+_OTHERS = ("network", "schedule", "diffusion")  # sections that a hierarchical VAE does not have
 
 
 class TrainingConfig(Section):
@@ -71,6 +72,16 @@ class TrainingConfig(Section):
     run: Run = Run()
 
     _check_name = field_validator("name")(check_folder_name)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_image_model(cls, values: object) -> object:
+        """Refuse sections that would have no effect."""
+        if isinstance(values, Mapping) and values.get("hvae") is not None:
+            unused = [name for name in _OTHERS if name in values]
+            if unused:
+                raise ValueError(f"hvae excludes {' and '.join(unused)}")
+        return values
 
     @field_validator("graph", mode="before")
     @classmethod
@@ -104,7 +115,7 @@ class TrainingConfig(Section):
     @model_serializer(mode="wrap")
     def _used_sections(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out sections of other kinds of models."""
-        others = {"network", "schedule", "diffusion"} if self.hvae is not None else set[str]()
+        others = set(_OTHERS if self.hvae is not None else ())
         others |= {key for key in ("semantic", "hvae", "finetuning") if getattr(self, key) is None}
         return {key: value for key, value in serialise(self).items() if key not in others}
 
@@ -245,6 +256,8 @@ def _extended(values: dict[str, Any], subject: str) -> dict[str, Any]:
     base = values.pop("extends")
     check_among(f"{subject}, extends", base, presets())
     merged = _read_values(base)[0]
+    for other in _OTHERS if "hvae" in values else ():
+        merged.pop(other, None)
     for key, value in values.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = merged[key] | value if both else value
