@@ -291,6 +291,7 @@ def test_every_model_answers_its_baselines_and_they_make_one_page(
         words = ["evaluate", str(folder), "portraits/baselines", "--images", "6", "--steps", "2"]
         words += ["--judge", str(trained["diffusion"]), "--no-report", "--device", "cpu"]
         assert main([*words, "--cache", str(tmp_path / "cache"), "--out", str(out)]) == 0
+        assert (" 2 steps, on cpu" in capsys.readouterr().out) == (kind != "hvae")
         result = read_results(out)
         assert result.header["model"]["kind"] == kind
         asked_of = {guidance for do, guidance in result.header["questions"] if do == "male"}

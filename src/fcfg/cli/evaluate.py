@@ -212,10 +212,9 @@ def _announce(evaluation: Evaluation, device: str) -> None:
     print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)
     questions, count = len(experiment.questions), len(subset)
     whole = " (the whole test split)" if subset.about.get("of") == count else ""
-    print(
-        f"{count} images{whole}, {questions} questions of each, "
-        f"{experiment.steps} steps, on {device}"
-    )
+    is_sampled = evaluation.pipeline.method(()).sampling is not None
+    steps = f", {experiment.steps} steps" if is_sampled else ""
+    print(f"{count} images{whole}, {questions} questions of each{steps}, on {device}")
     if count < MIN_IMAGES:
         print(f"  {too_few(count)}")
     for name, about in evaluation.evaluators.about.items():
