@@ -8,6 +8,7 @@ import pytest
 
 import fake_results
 import pages
+import rivals_tables
 from refusal import refused
 from sections import END, fill, start
 
@@ -46,6 +47,19 @@ def test_a_section_is_a_table_a_data_set_or_a_result_file(tmp_path: Path, monkey
     assert "There is no result file on `embed` yet" in pages.section("reproduction/embed")
     with refused("section 'mine-cor'", "no docs/results/mine-cor.jsonl.gz"):
         pages.section("mine-cor")
+
+
+def test_models_are_compared_from_the_files_of_their_data(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(rivals_tables, "RESULTS", tmp_path)
+    assert "not been compared on `mine` yet" in pages.section("rivals/mine")
+    for model in ("ours", "theirs"):
+        fake_results.known_results(tmp_path / f"rivals-mine-{model}.jsonl.gz")
+    text = pages.section("rivals/mine")
+    assert "no difference was detected" in text
+    assert "is best" not in text  # of two equal models
+    rows = [line for line in text.splitlines() if line.startswith("| tiny (rivals-mine-")]
+    assert any("(rivals-mine-theirs) |" in row for row in rows)
+    assert all("**" not in row for row in rows)
 
 
 def one_page(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:

@@ -23,6 +23,7 @@ import ghosts_figure
 import hero
 import portraits_figure
 import reproduction_tables
+import rivals_tables
 import solver_tables
 import speed_tables
 import training_curves
@@ -62,6 +63,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         *("bench/h200", "bench/h200-training", "bench/cpu", "precision", "execution-cpu"),
         *("recorded-steps/celeba-hq", "recorded-steps/portraits", "recorded-steps/compiled"),
     ),
+    "docs/rivals.md": ("rivals/portraits", "rivals/celeba-64", "rivals/morphomnist"),
     "docs/training.md": ("presets", "weight-decay", "training-throughput"),
     f"{MODELS}/portraits/README.md": ("truth/portraits",),
     f"{MODELS}/portraits-causal/README.md": ("truth/portraits-causal",),
@@ -93,6 +95,7 @@ KINDS: dict[str, Callable[[str], str]] = {
     "diagnosis": diagnosis_tables.section,  # docs/results/diagnosis-NAME.json
     "recorded-steps": speed_tables.recorded_steps,  # docs/results/recorded-steps-NAME.json
     "reproduction": reproduction_tables.part,  # all results on the data set NAME
+    "rivals": rivals_tables.section,  # docs/results/rivals-NAME-*.jsonl.gz
     "solvers": solver_tables.study,  # docs/results/solvers-NAME.json
     "truth": truth_tables.card_table,  # docs/results/NAME-truth.json
 }
