@@ -67,7 +67,7 @@ def guided(inner: int, weight: float = 2.0) -> Guidance:
 @pytest.fixture
 def large_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few steps suffice, where it matters how far they lead."""
-    monkeypatch.setattr(alignment, "RATE", 0.03)
+    monkeypatch.setattr(alignment, "RATE", 0.03 / alignment.LARGEST_SCALE)
 
 
 def errors(pipeline: CounterfactualPipeline, abduction: Abduction, guidance: Guidance) -> Tensor:
@@ -118,7 +118,8 @@ def reference(
     embedder = denoiser.embedder
     phi = (embedder.null[None] if hasattr(embedder, "null") else torch.zeros_like(c)).detach()
     states = [state[row : row + 1] for state in abduction.path.states]
-    times, steps = abduction.times, schedule.steps
+    times = abduction.times
+    scale = min(schedule.steps / (len(times) - 1), 20)
 
     def ddim(x: Tensor, t: int, s: int, null: Tensor, condition: Tensor) -> Tensor:
         a_t, a_s = schedule.alpha[t], schedule.alpha[s]
@@ -132,7 +133,7 @@ def reference(
     for i in range(len(times) - 1, 0, -1):
         t, s = times[i], times[i - 1]
         phi = phi.clone().requires_grad_()
-        optimiser = torch.optim.Adam([phi], lr=alignment.RATE * t / steps)
+        optimiser = torch.optim.Adam([phi], lr=alignment.RATE * scale * t / schedule.steps)
         for _ in range(inner):
             loss = (ddim(x, t, s, phi, c) - states[i - 1]).square().mean()
             rows += 1
@@ -171,7 +172,7 @@ def test_a_batch_gives_what_the_equations_give_for_each_image(world, batch_size:
 def test_images_stop_each_by_itself_and_all_rows_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(alignment, "RATE", 0.1)
+    monkeypatch.setattr(alignment, "RATE", 0.1 / alignment.LARGEST_SCALE)
     pipeline = pipeline_of(StillNetwork(), NoiseSchedule(), 3)
     _, images, attributes = smooth()
     attributes = {name: np.array([0, 1, 0, 1]) for name in attributes}

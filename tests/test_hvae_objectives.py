@@ -287,8 +287,15 @@ def test_another_subject_has_the_same_objective() -> None:
     objective.fuse(cuda_graphs=False)
     assert other.subject is not objective.subject
     assert torch.equal(other(batch, draws), objective(batch, draws))
-    assert objective.variants(draws) == {"validation_loss": draws}
-    assert objective.advice({"validation_loss": 1.0}) is None
+    variants = objective.variants(draws)
+    assert variants["validation_loss"] == draws
+    energy = objective(batch, variants["validation_free_energy"])
+    network = objective.subject.network
+    nll, kl = network.free_energy(batch.images, batch.values, draws[3:])
+    assert torch.allclose(energy, (nll + 2.0 * kl).mean())
+    objective.subject.lagrangian.bound.fill_(1.0)
+    assert objective.advice({"validation_free_energy": 1.04}) is None
+    assert "far above" in (objective.advice({"validation_free_energy": 1.06}) or "")
 
 
 def optimiser_of(subject: ConstrainedHVAE, rate: float) -> torch.optim.AdamW:

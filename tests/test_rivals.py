@@ -91,6 +91,8 @@ def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
     workspace = Workspace(trained["hvae"], tiny(**VAE))
     tensors = workspace.checkpoints("finetuning").read(4).tensors
     assert tensors["weights.lagrangian.multiplier"] >= 0
+    logged = [e for e in log_of(trained["hvae"]) if "validation_free_energy" in e]
+    assert [entry["step"] for entry in logged] == [2, 4]
     first = [e["loss"] for e in log_of(trained["hvae"]) if e["part"] == "hvae" and "loss" in e]
     assert len(first) == 6
     bound = float(tensors["weights.lagrangian.bound"])
@@ -112,12 +114,22 @@ def test_fine_tuning_needs_what_it_tunes_and_the_judge_that_reads(tmp_path: Path
         train(tiny(**VAE), tmp_path, "diffusion")
 
 
-def test_a_step_with_a_huge_gradient_is_not_taken(tmp_path: Path) -> None:
+def test_a_step_with_a_huge_gradient_is_not_taken_and_not_for_ever(tmp_path: Path) -> None:
     skipping = {**VAE["hvae"], "skip": 1e-9, "ema": 0.0}
     out = train(tiny(hvae=skipping), tmp_path, "hvae")
     state = Workspace(out, tiny(hvae=skipping)).checkpoints("hvae").latest()
     assert state is not None
     assert not any(key.startswith("optimiser") for key in state.tensors)  # no step was taken
+    with pytest.raises(TrainingStopped, match="too steep in 21 steps in a row at or before step"):
+        train(tiny(hvae={**skipping, "steps": 40}), tmp_path, "hvae")
+
+
+def test_losses_that_are_no_numbers_are_skipped(tmp_path: Path) -> None:
+    """Weights that explode end in steps that are skipped, and then in a stop."""
+    wild = {**VAE["hvae"], "learning_rate": 1e30, "warmup": 0, "steps": 40}
+    config = tiny(hvae=wild, run={"validations": 1})
+    with pytest.raises(TrainingStopped, match=r"21 steps in a row|the loss became nan"):
+        train(config, tmp_path, "hvae")
 
 
 def test_sheets_of_all_parts_are_kept(tmp_path: Path) -> None:
@@ -295,9 +307,10 @@ def test_every_model_answers_its_baselines_and_they_make_one_page(
         result = read_results(out)
         assert result.header["model"]["kind"] == kind
         asked_of = {guidance for do, guidance in result.header["questions"] if do == "male"}
-        assert asked_of >= {"hvae": {"temperature:0.1"}, "semantic": {"cfg:2.0;align=1"}}.get(
-            kind, {"fcfg:affected=3.0,invariant=1.2", "cfg:1.5;anchor=true"}
-        )
+        assert asked_of >= {
+            "hvae": {"temperature:0.1;residual=0.1"},
+            "semantic": {"cfg:2.0;align=1"},
+        }.get(kind, {"fcfg:affected=3.0,invariant=1.2", "cfg:1.5;anchor=true"})
         null = [row for row in result.rows if row["do"] == ""]
         assert len(null) == 6
         if kind == "hvae":  # composition is exact: the residual is abducted

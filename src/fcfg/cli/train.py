@@ -15,7 +15,7 @@ def train(
         typer.Argument(metavar="PRESET_OR_YAML", help="Name of a preset, or path of a YAML file."),
     ],
     part: Annotated[
-        Literal["all", "scm", "judge", "diffusion"],
+        Literal["all", "scm", "judge", "diffusion", "hvae", "finetuning"],
         typer.Option(help="Part to train: attributes (scm), judge, image model, or all."),
     ] = "all",
     data: Annotated[

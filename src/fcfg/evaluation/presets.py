@@ -61,7 +61,7 @@ _RIVALS: dict[str, dict[str, Any]] = {
         "guidance": ["cfg:2.0", "cfg:3.0", "cfg:2.0;align=1", "cfg:2.0;anchor=true"],
         **as_sampling("ddim uniform 50").to_json(),  # which the alignment needs
     },
-    "hvae": {"guidance": ["temperature:0.1"]},
+    "hvae": {"guidance": ["temperature:0.1", "temperature:0.1;residual=0.1"]},
 }
 
 

@@ -34,9 +34,11 @@ from fcfg.sampling import DDIM, AbstractSolver, Plan
 from fcfg.sampling.ddim import ddim_step
 from fcfg.support.errors import InputError
 
-#: Learning rate of Adam at time T. At time t it is the share t / T of it, which on the full grid
-#: is the decay 1 - i / T of the i-th step.
+#: Learning rate of Adam at time T with T steps. At time t it is the share t / T of it, which is
+#: the decay 1 - i / T of the i-th step; n steps have T / n times the rate, to lead as far, up to
+#: a limit.
 RATE = 1e-3
+LARGEST_SCALE = 20.0
 #: Mean squared error of a step, over pixels, below which an image is not optimised further.
 ENOUGH = 1e-5
 
@@ -111,10 +113,11 @@ def align(
     null = denoiser.embedder.null_for(branch.condition)
     nulls: list[Tensor] = []
     spent = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+    scale = min(denoiser.schedule.steps / len(plan), LARGEST_SCALE)
     for step, target in zip(plan, states.flip(0)[1:], strict=True):
         whole = denoiser(x, step.t.expand(len(x)), branch.condition)
         if step.guided:
-            rate = RATE * step.t.item() / denoiser.schedule.steps
+            rate = RATE * scale * step.t.item() / denoiser.schedule.steps
             null, rows = _optimise(branch, x, step, whole, target, null, inner, rate)
             spent += rows + 1
         spent += 1

@@ -37,11 +37,13 @@ def choose_guidance(
         sampling: Solver, grid and steps.
     """
     is_paper = as_sampling(sampling) == PRESETS["paper"]
-    if guidance is None and is_paper:
-        is_semantic = isinstance(denoiser, SemanticDenoiser)
-        guidance = SEMANTIC_GUIDANCE if is_semantic else PAPER_GUIDANCE
+    is_semantic = isinstance(denoiser, SemanticDenoiser)
+    if guidance is None and not is_paper and calibration is not None:
+        guidance = calibration.guidance(targets)
+    elif guidance is None and is_semantic:
+        guidance = SEMANTIC_GUIDANCE
     elif guidance is None:
-        guidance = DEFAULT_GUIDANCE if calibration is None else calibration.guidance(targets)
+        guidance = PAPER_GUIDANCE if is_paper else DEFAULT_GUIDANCE
     check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
     if anchor is not None:
         guidance = guidance.replace(anchor=anchor)

@@ -116,6 +116,12 @@ def _mean(part: Callable[[Cell], Estimates], names: Collection[str]) -> Get:
     return get
 
 
+def _from_unguided(names: Collection[str]) -> Get:
+    """Mean difference to no guidance; a model without guidance has none."""
+    mean = _mean(lambda cell: cell.delta, names)
+    return lambda row: None if row.system.kind == "hvae" else mean(row)
+
+
 def _of_attributes(comparison: Comparison, cell: Cell) -> list[Column]:
     """Effectiveness on targets and what follows, and means over what should not change."""
     summary, found = comparison.systems[0].summary, list[Column]()
@@ -132,7 +138,7 @@ def _of_attributes(comparison: Comparison, cell: Cell) -> list[Column]:
                 "↓" if metric.name == "error" else "↑",
                 (
                     ("real", _mean(lambda cell: cell.delta_real, [name])),
-                    (BASELINE, _mean(lambda cell: cell.delta, [name])),
+                    (BASELINE, _from_unguided([name])),
                 ),
                 is_target,
                 _reaching(metric, name) if is_target else "",
@@ -150,7 +156,7 @@ def _of_attributes(comparison: Comparison, cell: Cell) -> list[Column]:
                 unit,
                 _mean(lambda cell: cell.delta_real, names),
                 "→ 0",
-                ((BASELINE, _mean(lambda cell: cell.delta, names)),),
+                ((BASELINE, _from_unguided(names)),),
                 aim="" if summary.knows_truth else _keeping(unit),
             )
         )

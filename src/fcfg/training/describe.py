@@ -30,6 +30,7 @@ class Description:
     judge_parameters: int
     steps: int | None  #: of the image model; None if the number of images is unknown
     images: int | None  #: number of training images
+    finetuning: int  #: steps of fine-tuning
     flops: int  #: of one step, forward and backward
     weights_bytes: int  #: weights, gradients, optimiser, moving average
     activation_bytes: int  #: saved for the backward pass of one forward pass, in float32
@@ -41,6 +42,8 @@ class Description:
             steps = f"{self.steps:,}"
             if self.images is not None:
                 steps += f" on {self.images:,} images"
+            if self.finetuning:
+                steps += f", then {self.finetuning:,} of fine-tuning, which take about three times"
         activations = self.activation_bytes / _MIB
         total = self.weights_bytes / _MIB + activations
         others = f"judge {self.judge_parameters / 1e6:.1f} M"
@@ -101,6 +104,7 @@ def describe(config: TrainingConfig) -> Description:
         judge_parameters=_count(judge),
         steps=config.image_steps(images or 0) if known else None,
         images=images,
+        finetuning=0 if config.finetuning is None else config.finetuning.steps,
         flops=flops.get_total_flops() * settings.batch,
         weights_bytes=_PARAMETER * all_parameters,
         activation_bytes=max(0, saved - held) * rows,

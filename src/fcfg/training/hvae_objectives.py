@@ -33,6 +33,7 @@ from fcfg.training.feed import Batch
 from fcfg.training.objectives import AbstractObjective, Draws, compile_mode
 
 _LARGEST_KEY = 2**62
+_MARGIN = 0.05  # share of the bound that held-out images may be above it
 
 
 class FreeEnergyObjective(AbstractObjective):
@@ -220,13 +221,19 @@ class CounterfactualObjective(AbstractObjective):
         )
 
     def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
-        """Return the loss of the judge, and what the constraint adds to it."""
-        attribute, rows, keys, *noise = draws
+        """Return the loss of the judge, and what the constraint adds to it.
+
+        Without an intervention among the draws, return the free energy alone.
+        """
         network, images, factual = self.constrained.network, batch.images, batch.values
+        count = len(network.noise_shapes(0))
+        inference = network.infer(images, factual, draws[-count:])
+        energy = (inference.pixels.nll(images) + self._beta * inference.kl).mean()
+        if len(draws) == count:
+            return energy
+        attribute, rows, keys = draws[:-count]
         target = self._interventions.scm.space.names[int(attribute[0])]
         wanted = self._interventions.counterfactual(factual, target, rows, keys)
-        inference = network.infer(images, factual, noise)
-        energy = (inference.pixels.nll(images) + self._beta * inference.kl).mean()
         pixels = network.decode(inference.latents, wanted)
         answer = transfer_residual(images, inference.pixels, pixels).clamp(-1, 1)
         with evaluation_mode(self.judge):
@@ -237,12 +244,19 @@ class CounterfactualObjective(AbstractObjective):
         return loss + self.constrained.lagrangian(energy)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
-        """Return one variant."""
-        return {"validation_loss": draws}
+        """Return the draws of the whole loss, and those of the free energy alone."""
+        count = len(self.constrained.network.noise_shapes(0))
+        return {"validation_loss": draws, "validation_free_energy": draws[-count:]}
 
     def advice(self, losses: Mapping[str, float]) -> str | None:
-        """Return nothing."""
-        return None
+        """Warn if the free energy is far above its bound."""
+        energy, bound = losses["validation_free_energy"], float(self.constrained.lagrangian.bound)
+        if energy - bound < _MARGIN * abs(bound):
+            return None
+        return (
+            f"the free energy of held-out images, {energy:.4g}, is far above that of the training "
+            f"images before, {bound:.4g}: fine-tune longer, or raise finetuning.damping"
+        )
 
     def over(self, subject: nn.Module) -> CounterfactualObjective:
         """Return the objective of another network with its constraint."""

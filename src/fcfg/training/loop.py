@@ -38,6 +38,8 @@ from fcfg.training.state import (
     with_prefix,
 )
 
+_MOST_SKIPPED = 20  # steps in a row
+
 
 class TrainingStopped(Exception):
     """A run stopped early; its checkpoints are kept.
@@ -150,6 +152,7 @@ class Loop:
         self.best: dict[str, float] | None = None
         self._generator = torch.Generator(device=accelerator.device)
         self._written = time.monotonic()
+        self._loss, self._skipped = torch.zeros((), device=accelerator.device), 0
 
     @property
     def published(self) -> nn.Module:
@@ -205,7 +208,10 @@ class Loop:
                 on_sheet(done)
 
     def take_step(self) -> Float[Tensor, ""]:
-        """Take one optimiser step and return the loss on the rows of this process."""
+        """Take one optimiser step and return the loss on the rows of this process.
+
+        A step whose gradient is too large, or no number, is skipped; the loss is the last one.
+        """
         course, settings, accelerator = self.course, self.course.settings, self.accelerator
         batch = self.feed.at(self.step)
         self._generator.manual_seed(stream_seed(course.seed, course.part, self.step))
@@ -227,11 +233,16 @@ class Loop:
         if self._is_sound():
             self.optimiser.step()
             self.objective.after_step()
+            self._loss, self._skipped = mean, 0
+        else:
+            self._skipped += 1
         self.optimiser.zero_grad(set_to_none=True)
         if self.average is not None:
             self.average.update(self.step)
         self.step += 1
-        return mean
+        if self._skipped > _MOST_SKIPPED:
+            raise self._diverged(f"too steep in {self._skipped} steps in a row")
+        return self._loss
 
     def _is_sound(self) -> bool:
         """Clip the gradients; return whether the step should be taken."""
@@ -247,11 +258,11 @@ class Loop:
         gathered = self.accelerator.gather(torch.stack([loss, request])[None])
         value, number = gathered[:, 0].mean().item(), gathered[:, 1].max().item()
         if not math.isfinite(value):
-            raise self._diverged(value)
+            raise self._diverged(str(value))
         self.stop.signal = self.stop.signal or int(number) or None  # it may have just arrived
         return value
 
-    def _diverged(self, value: float) -> TrainingStopped:
+    def _diverged(self, value: str) -> TrainingStopped:
         kept = self.checkpoints.steps()
         return TrainingStopped(
             f"{self.course.part}: the loss became {value} at or before step {self.step}; "
@@ -288,7 +299,7 @@ class Loop:
         self._written = time.monotonic()
         subject = self.objective.subject
         if not all(bool(parameter.isfinite().all()) for parameter in subject.parameters()):
-            raise self._diverged(math.nan)
+            raise self._diverged("nan")
         tensors = with_prefix("weights", subject.state_dict())
         tensors |= with_prefix("optimiser", optimiser_tensors(self.optimiser))
         if self.average is not None:

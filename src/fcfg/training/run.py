@@ -56,6 +56,7 @@ from fcfg.training.sections import VAETraining
 from fcfg.training.state import Checkpoint
 from fcfg.training.workspace import Workspace, digest_data
 
+_BOUND_IMAGES = 8192  # training images whose free energy bounds that of the fine-tuning
 _SHEET_IMAGES, _SHEET_STEPS, _SHEET_ROWS, _SHEET_SIDE = 6, 20, 3, 96
 
 
@@ -274,9 +275,10 @@ class Session:
                 do="train all parts, or these two first",
             )
         beta, network = config.hvae.beta, self.workspace.vae(tuned=False).to(device)
-        images = self._validation(settings.batch, {}, split="train")
+        images = self._first("train", _BOUND_IMAGES, settings.batch, {})
         generator = torch.Generator(device).manual_seed(stream_seed(config.seed, "bound"))
-        bound = mean_losses(FreeEnergyObjective(network, beta), images, generator)
+        with self.accelerator.autocast():  # as in the steps
+            bound = mean_losses(FreeEnergyObjective(network, beta), images, generator)
         constrained = ConstrainedHVAE(
             network, Lagrangian(bound["validation_loss"], settings.damping)
         )
@@ -327,7 +329,7 @@ class Session:
             objective,
             optimiser,
             feed,
-            self._validation(batch, scales),
+            self._first("val", run.validation_images, batch, scales),
             accelerator=accelerator,
             checkpoints=self.workspace.checkpoints(course.part),
             log=self.log,
@@ -344,11 +346,11 @@ class Session:
             else:
                 loop.run(self.publish, on_sheet)
 
-    def _validation(
-        self, size: int, scales: dict[str, tuple[float, float]], split: str = "val"
+    def _first(
+        self, split: str, most: int, size: int, scales: dict[str, tuple[float, float]]
     ) -> list[Batch]:
         """Return the first images of a split on the device, in batches."""
-        count = min(self.config.run.validation_images, len(self.splits[split]))
+        count = min(most, len(self.splits[split]))
         feed = Feed(
             first_examples(self.splits[split], count),
             self.config.space,

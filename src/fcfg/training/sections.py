@@ -113,6 +113,7 @@ class HVAETraining(VAETraining):
     prior: Literal["conditional", "exogenous"] = "conditional"
     dropped: tuple[str, ...] = ()  #: attributes that training hides from the prior or the decoder
     beta: PositiveFloat = 1.0  #: weight of the divergence in the free energy
+    publish: Publish = "best"
 
 
 class FineTuning(VAETraining):

@@ -102,6 +102,7 @@ class _Modulation(nn.Module):
         time, condition = embedding.chunk(2, dim=1)
         scale, shift = self.time(time).chunk(2, dim=1)
         gain = self.condition(condition)
+        gain = gain.to(torch.promote_types(gain.dtype, torch.float32))  # the norm adds 1 again
         return torch.cat([scale * gain - 1, shift * gain], dim=1)
 
 
