@@ -33,7 +33,7 @@ class GroupNorm(nn.GroupNorm):
         if modulation is None:
             return normal
         scale, shift = (each[..., None, None] for each in modulation)
-        return normal * (1 + scale) + shift
+        return (normal * (1 + scale) + shift).to(normal.dtype)
 
     def by_channels(
         self,
