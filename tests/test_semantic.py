@@ -29,7 +29,7 @@ from fcfg.training.semantic_objective import SemanticObjective
 from fcfg.trust import measure_trust
 from fcfg.trust.manifold import denoising_loss
 from refusal import refused
-from tiny_semantic import CONFIG, tiny_denoiser, tiny_images, tiny_pipeline
+from tiny_semantic import CONFIG, randomised, tiny_denoiser, tiny_images, tiny_pipeline
 from worlds import binary_space
 
 RULES = [
@@ -341,6 +341,17 @@ def test_weight_one_is_the_plain_model_and_weight_zero_the_null_vector(
     again = pipeline.predict(abduction, other, Guidance.cfg(0.0)).trajectory.x
     assert torch.equal(zero, again)
     assert (zero - plain).abs().mean() > 1e-3
+
+
+def test_a_network_in_bf16_stays_in_it_and_near_the_exact_one() -> None:
+    torch.manual_seed(0)
+    network = randomised(SemanticUNet(CONFIG), 0)
+    images, _ = tiny_images()
+    c = torch.linspace(-1, 1, 21).view(3, 7)
+    exact = network(images.float(), torch.tensor([1, 500, 999]), c)
+    rough = network.bfloat16()(images.bfloat16(), torch.tensor([1, 500, 999]), c.bfloat16())
+    assert rough.dtype == torch.bfloat16
+    assert (rough - exact).abs().mean() < 0.05 * exact.abs().mean()
 
 
 def test_the_papers_sampling_has_cfg_by_default(pipeline: CounterfactualPipeline) -> None:

@@ -37,10 +37,10 @@ class InputError(ValueError):
 
 
 def short(value: object) -> str:
-    """Describe a value for a message: its type and a short form of it.
+    """Describe a value for a message: a short form of it, and its type unless it is a string.
 
     >>> short("cfg:3"), short(None), short(list(range(100)))
-    ("str 'cfg:3'", 'None', 'list [0, 1, 2, 3, 4, 5, ...]')
+    ("'cfg:3'", 'None', 'list [0, 1, 2, 3, 4, 5, ...]')
     """
     if value is None or isinstance(value, str):
         return reprlib.repr(value)
