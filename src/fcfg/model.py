@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike
@@ -23,7 +24,7 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.sampling import OnStep, SamplingConfig, SamplingLike
-from fcfg.support.errors import check_is
+from fcfg.support.errors import InputError, check_is
 from fcfg.support.images import ImagesLike
 
 
@@ -34,6 +35,26 @@ class Action:
     attributes: Table = field(repr=False)  #: counterfactual
     targets: tuple[str, ...]  #: the attributes intervened on
     seed: int  #: for sampling discrete exogenous noise
+
+
+def check_action(action: Action, factual: Table, kept: Collection[str]) -> None:
+    """Refuse an action on other images than those of an abduction.
+
+    Args:
+        action: The action.
+        factual: Attributes of the images of the abduction.
+        kept: Attributes that the action does not change.
+    """
+    count, own = (len(next(iter(table.values()))) for table in (action.attributes, factual))
+    if count != own or not all(
+        np.array_equal(action.attributes[name], factual[name]) for name in kept
+    ):
+        raise InputError(
+            "action",
+            expected=f"attributes for the {own} images of the abduction",
+            got=f"{count} other ones",
+            do="make both from the same images",
+        )
 
 
 class AbstractCounterfactual(ABC):

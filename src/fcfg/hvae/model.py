@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import ArrayLike
@@ -23,7 +22,13 @@ from fcfg.causal.scm import Keys, StructuralCausalModel, checked_keys
 from fcfg.hvae.likelihood import Images, transfer_residual
 from fcfg.hvae.network import HVAE
 from fcfg.hvae.setting import HVAESetting
-from fcfg.model import AbstractCounterfactual, Action, CounterfactualModel, Method
+from fcfg.model import (
+    AbstractCounterfactual,
+    Action,
+    CounterfactualModel,
+    Method,
+    check_action,
+)
 from fcfg.sampling import OnStep, SamplingLike, StepRecord, Trajectory
 from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import stream_seed
@@ -240,7 +245,8 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         setting = HVAESetting() if setting is None else setting
         check_is("setting", setting, HVAESetting, "a fcfg.hvae.HVAESetting")
         check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
-        self._check(abduction, action)
+        kept = set(self.space.names) - self.graph.affected(action.targets)
+        check_action(action, abduction.attributes, kept)
         count, pieces = len(abduction.images), list[Tensor]()
         for start in range(0, count, batch_size):
             rows = slice(start, start + batch_size)
@@ -268,20 +274,6 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         abduction = HVAEAbduction(pair.images, pair.attributes, there.keys)
         back = replace(pair.action, attributes=there.attributes)
         return self.predict(abduction, back, pair.setting, batch_size=batch_size, on_step=on_step)
-
-    def _check(self, abduction: HVAEAbduction, action: Action) -> None:
-        """Refuse an action on other images."""
-        kept = set(self.space.names) - self.graph.affected(action.targets)
-        count, own = (len(next(iter(r.attributes.values()))) for r in (action, abduction))
-        if count != own or not all(
-            np.array_equal(action.attributes[name], abduction.attributes[name]) for name in kept
-        ):
-            raise InputError(
-                "action",
-                expected=f"attributes for the {own} images of the abduction",
-                got=f"{count} other ones",
-                do="make both from the same images",
-            )
 
     def _predict(
         self, abduction: HVAEAbduction, action: Action, setting: HVAESetting, rows: slice

@@ -14,7 +14,7 @@ from fcfg.causal.attributes import Table
 from fcfg.causal.graph import Partition
 from fcfg.causal.scm import Keys
 from fcfg.guidance import Guidance
-from fcfg.model import AbstractCounterfactual, Action
+from fcfg.model import AbstractCounterfactual, Action, check_action
 from fcfg.sampling import AbstractSolver, Anchor, Path, Trajectory
 from fcfg.support.errors import InputError
 
@@ -67,16 +67,7 @@ class Abduction:
                 got="that of another model",
                 do="abduct the images with the pipeline that predicts",
             )
-        count, own = (len(next(iter(r.attributes.values()))) for r in (action, self))
-        if count != own or not all(
-            np.array_equal(action.attributes[name], self.attributes[name]) for name in kept
-        ):
-            raise InputError(
-                "action",
-                expected=f"attributes for the {own} images of the abduction",
-                got=f"{count} other ones",
-                do="make both from the same images",
-            )
+        check_action(action, self.attributes, kept)
 
 
 @dataclass(frozen=True, eq=False)
