@@ -180,6 +180,13 @@ def _canonical(text: str, anchor: bool | None = None) -> str:
     setting = _parsed(text)
     if anchor is not None and isinstance(setting, Guidance):
         setting = setting.replace(anchor=anchor)
+    elif anchor is not None:
+        raise InputError(
+            "anchor",
+            expected=f"none with '{text}', which has no path to anchor",
+            got=anchor,
+            do="leave it out",
+        )
     return repr(setting)
 
 
