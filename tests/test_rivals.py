@@ -169,7 +169,7 @@ def test_a_configuration_says_nothing_of_other_kinds() -> None:
 
 
 def test_hidden_attributes_are_named_and_become_numbers() -> None:
-    config = read_config("hvae-morphomnist")
+    config = read_config("hvae-digits")
     assert config.vae is not None
     assert config.vae.dropped == tuple(range(2, 12))  # the digit, behind two single numbers
 

@@ -12,7 +12,7 @@ from fcfg.training.describe import describe
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 PRESETS = (
-    *("celeba-hq", "embed", "mimic-cxr", "celeba-64", "nih-cxr14", "morphomnist"),
+    *("celeba-hq", "embed", "mimic-cxr", "celeba-64", "radiographs", "digits"),
     *("portraits", "portraits-causal"),
 )
 

@@ -36,9 +36,9 @@ def train(
     """Train a pipeline, or resume where an earlier run of the same command stopped.
 
     Presets:
-      portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr, nih-cxr14, morphomnist
+      portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr, radiographs, digits
       portraits-dropout-02, portraits-dropout-groups, portraits-independence (ablations)
-      hvae-portraits, hvae-celeba-64, hvae-morphomnist (hierarchical VAEs)
+      hvae-portraits, hvae-celeba-64, hvae-digits (hierarchical VAEs)
       hvae-soft-portraits, hvae-soft-celeba-64, sadcg-portraits, sadcg-celeba-64
 
     Examples:
