@@ -82,6 +82,7 @@ def main(words: list[str]) -> None:
     add = parser.add_argument
     add("--do", nargs="+", default=["smiling", "male", "young"])
     add("--images", type=int, default=256)
+    add("--balance", nargs="*", help="attributes to balance; all discrete ones by default")
     add("--sweep", nargs="+", default=SWEEP)
     add("--guidance", nargs="+", default=FULL)
     add("--plain", nargs="*", default=PLAIN, help="guidances that are not anchored")
@@ -106,6 +107,7 @@ def main(words: list[str]) -> None:
             do=args.do,
             guidance=guidance,
             images=args.images,
+            balance=args.balance,
             seed=VALIDATION_SEED,
             composition=False,
             fid=args.inception is not None,

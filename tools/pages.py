@@ -18,9 +18,11 @@ from pathlib import Path
 from PIL import Image
 
 import anchoring_tables
+import answers_figure
 import diagnosis_tables
 import ghosts_figure
 import hero
+import memorisation
 import portraits_figure
 import reproduction_tables
 import rivals_tables
@@ -67,6 +69,8 @@ PAGES: dict[str, tuple[str, ...]] = {
     "docs/training.md": ("presets", "weight-decay", "training-throughput"),
     f"{MODELS}/portraits/README.md": ("truth/portraits",),
     f"{MODELS}/portraits-causal/README.md": ("truth/portraits-causal",),
+    f"{MODELS}/digits/README.md": ("rivals-morphomnist-digits", "memorisation/digits"),
+    f"{MODELS}/radiographs/README.md": ("anchored-radiographs", "memorisation/radiographs"),
 }
 
 #: Sections with a name of their own.
@@ -93,6 +97,7 @@ KINDS: dict[str, Callable[[str], str]] = {
     "anchoring": anchoring_tables.study,  # docs/results/anchoring-NAME.json
     "bench": speed_tables.bench,  # docs/results/bench-NAME.csv
     "diagnosis": diagnosis_tables.section,  # docs/results/diagnosis-NAME.json
+    "memorisation": memorisation.section,  # docs/results/memorisation-NAME.json
     "recorded-steps": speed_tables.recorded_steps,  # docs/results/recorded-steps-NAME.json
     "reproduction": reproduction_tables.part,  # all results on the data set NAME
     "rivals": rivals_tables.section,  # docs/results/rivals-NAME-*.jsonl.gz
@@ -150,7 +155,7 @@ def figures() -> dict[str, str | Image.Image]:
         **{f"docs/figures/{file.stem}.svg": solver_tables.picture(file) for file in studies},
         **{
             f"{MODELS}/{name}/curves.svg": training_curves.draw(RESULTS / f"{name}-training.jsonl")
-            for name in ("portraits", "portraits-causal")
+            for name in ("portraits", "portraits-causal", "digits", "radiographs")
         },
     }
 
@@ -161,6 +166,8 @@ def main(words: list[str]) -> int:
     if "--hero" in words:
         wanted["docs/figures/hero.png"] = hero.draw()
         wanted["docs/figures/ghosts.png"] = ghosts_figure.draw()
+        for name in answers_figure.QUESTIONS:
+            wanted[f"{MODELS}/{name}/answers.png"] = answers_figure.draw(name)
     stale = [path for path, content in wanted.items() if not up_to_date(ROOT / path, content)]
     for path in stale:
         content = wanted[path]

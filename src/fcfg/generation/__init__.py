@@ -8,6 +8,7 @@ from fcfg.generation.record import finished_before
 from fcfg.generation.request import PreparedRequest, Request
 from fcfg.generation.results import Result
 from fcfg.generation.run import generate, prepare, run
+from fcfg.generation.samples import SamplePictures, sample_pictures
 from fcfg.sheet import difference_map, difference_scale
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "PreparedRequest",
     "Request",
     "Result",
+    "SamplePictures",
     "compare",
     "difference_map",
     "difference_scale",
@@ -29,4 +31,5 @@ __all__ = [
     "prepare",
     "read_files",
     "run",
+    "sample_pictures",
 ]
