@@ -120,7 +120,8 @@ class FineTuning(VAETraining):
     """Fine-tuning of a hierarchical VAE on what the judge reads from its counterfactuals."""
 
     learning_rate: PositiveFloat = 1e-4
-    warmup: NonNegativeInt = 0
+    skip: PositiveFloat | None = 10_000.0
+    """Far above that of the VAE: where the constraint is broken, steep steps lead back to it."""
     targets: Literal["hard", "soft"] = "hard"
     """Targets of attributes that an intervention does not affect: their values, or what the judge
     reads from the factual image."""
