@@ -22,8 +22,9 @@ $(READY): pyproject.toml constraints.txt
 
 setup: $(READY)  ## make .venv with everything that development needs
 
+# Each worker takes tests in order, and steals at the end: few fixtures of a file are made twice.
 test: $(READY)  ## run all tests, with coverage, on all cores
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --cov --cov-report=term:skip-covered
 
 # A second environment at the lower bounds of pyproject.toml (torch aside, see docs/dependencies.md).
 .venv-lowest/.ready: pyproject.toml constraints.txt constraints-lowest.txt

@@ -14,9 +14,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
-install_import_hook("fcfg", "typecheck.checked")
+import typecheck
+
+typecheck.install()
 
 # The same examples on every machine, and no limit that a busy one could miss.
 settings.register_profile("fcfg", deadline=None, derandomize=True, max_examples=60)

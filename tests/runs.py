@@ -19,7 +19,7 @@ TINY: dict[str, Any] = {
     "data": {"format": "portraits", "size": 8, "count": 48, "val": 16},
     "attributes": {name: {"kind": "binary"} for name in ("smiling", "male", "young")},
     "graph": {"smiling": [], "male": [], "young": []},
-    "network": {"base": 8, "multipliers": [1]},
+    "network": {"base": 8, "multipliers": [1], "blocks": 1},
     "diffusion": {"batch": 8, "steps": 12, "learning_rate": 1e-3, "ema": 0.9},
     "judge": {"width": 4, "batch": 8, "steps": 6},
     "run": {"checkpoint_steps": 4, "log_steps": 1, "validations": 2, "sheets": 0},

@@ -14,12 +14,12 @@ from fcfg.pipeline.checkpoint import load
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def tiny(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The demo's question, of fewer drawings, one intervention; in a folder of its own."""
-    kinds = presets._kinds
+    kinds, steps = presets._kinds, getattr(request, "param", 2)
 
     def fewer(family) -> dict[str, object]:
-        small = {"images": 2, "steps": 10, "also": {}, "do": ["smiling"]}
+        small = {"images": 2, "steps": steps, "also": {}, "do": ["smiling"]}
         demo = kinds(family)["demo"] | small
         return kinds(family) | {"demo": demo, "core": demo}
 
@@ -33,6 +33,7 @@ def rows(folder: Path) -> list[dict]:
     return [entry for entry in map(json.loads, lines) if entry["kind"] == "row"]
 
 
+@pytest.mark.parametrize("tiny", [10], indirect=True)  # its reading with fewer is another
 def test_the_demo_says_what_it_saw_and_where_to_look(tiny: Path, capsys) -> None:
     assert main(["demo"]) == 0
     said = capsys.readouterr().out

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import random
 import resource
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
@@ -16,11 +17,24 @@ import torch
 import fcfg
 from fcfg.training import TrainingStopped, train
 from fcfg.training.workspace import Workspace
-from runs import Recorder, log_of, same, tiny, tiny_file
+from kills import kill_again_and_again
+from runs import Recorder, log_of, same, tiny
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("at", [("judge", 5), ("diffusion", 7), ("diffusion", 8)])
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose diffusion has taken four steps of twelve; copied by those who go on with it."""
+    return train(tiny(diffusion={"steps": 4}), tmp_path_factory.mktemp("runs") / "begun")
+
+
+@pytest.mark.parametrize(
+    ("at", "number", "code"),
+    [
+        (("judge", 5), signal.SIGINT, 130),
+        (("diffusion", 7), signal.SIGTERM, 143),
+        (("diffusion", 8), signal.SIGINT, 130),
+    ],
+)
 def test_a_run_that_is_asked_to_stop_keeps_its_step_and_goes_on(
     finished: Path, tmp_path: Path, at: tuple[str, int], number: int, code: int
 ) -> None:
@@ -81,8 +95,10 @@ def test_a_run_can_be_stopped_while_images_are_made(tmp_path: Path) -> None:
     assert stopper.begun == []
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_spares_the_checkpoint(tmp_path: Path) -> None:
-    out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
+def test_a_loss_that_is_no_number_stops_the_run_and_spares_the_checkpoint(
+    begun: Path, tmp_path: Path
+) -> None:
+    out = copytree(begun, tmp_path / "run")
     kept = Workspace(out, tiny()).checkpoints("diffusion")
     broken = kept.read(4)
     for key, tensor in broken.tensors.items():
@@ -120,8 +136,8 @@ def test_a_pipeline_that_cannot_be_saved_stops_the_run_and_says_why(tmp_path: Pa
     assert recorder.begun == [("diffusion", 4, 12)]
 
 
-def test_a_full_disk_stops_the_run_with_what_was_whole(tmp_path: Path) -> None:
-    out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
+def test_a_full_disk_stops_the_run_with_what_was_whole(begun: Path, tmp_path: Path) -> None:
+    out = copytree(begun, tmp_path / "run")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2**13, before[1]))
@@ -134,8 +150,8 @@ def test_a_full_disk_stops_the_run_with_what_was_whole(tmp_path: Path) -> None:
     assert fcfg.load(out).provenance["steps"]["diffusion"] == "12 of 12"
 
 
-def test_a_log_without_room_stops_the_run_as_well(tmp_path: Path) -> None:
-    out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
+def test_a_log_without_room_stops_the_run_as_well(begun: Path, tmp_path: Path) -> None:
+    out = copytree(begun, tmp_path / "run")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     room = (out / "training/log.jsonl").stat().st_size
     try:
@@ -149,8 +165,10 @@ def test_a_log_without_room_stops_the_run_as_well(tmp_path: Path) -> None:
     assert [e["step"] for e in log_of(out) if "loss" in e][-8:] == [*range(5, 13)]
 
 
-def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(tmp_path: Path) -> None:
-    out = train(tiny(diffusion={"steps": 4}), tmp_path / "run")
+def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(
+    begun: Path, tmp_path: Path
+) -> None:
+    out = copytree(begun, tmp_path / "run")
     state = out / "training" / "state" / "diffusion"
     for folder in (out, out / "training", state):
         (folder / ".step-000000005.safetensors-9osnjpm7").write_bytes(b"half")
@@ -158,30 +176,29 @@ def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(tmp_path: Pa
     assert not list(out.rglob(".*"))
 
 
+KILLED = {"diffusion": {"steps": 40}, "run": {"checkpoint_steps": 5}}
+
+
+def killed_run(folder: Path, kills: int, seed: int) -> None:
+    """One run that nobody disturbs, and one that is killed again and again, and then ends."""
+    start = time.monotonic()
+    train(tiny(**KILLED), folder / "undisturbed")
+    seconds = (time.monotonic() - start) / 3
+    work = partial(train, tiny(**KILLED), folder / "killed")
+    effective = kill_again_and_again(work, seconds, kills, seed)
+    work()
+    print(effective)
+
+
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
-    """Really killed, at moments that a seed chooses, wherever the run is then."""
-    sections = {"diffusion": {"steps": 60}, "run": {"checkpoint_steps": 5}}
-    undisturbed, out = train(tiny(**sections), tmp_path / "undisturbed"), tmp_path / "killed"
-    command = [sys.executable, "-W", "error", "-m", "fcfg", "train"]
-    command += [str(tiny_file(tmp_path, **sections)), "--out", str(out)]
-    log, moments, kills = out / "training/log.jsonl", random.Random(0), 0
-    while kills < 3:
-        run = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-        size = log.stat().st_size if log.exists() else 0
-        deadline = time.monotonic() + 120
-        while run.poll() is None and time.monotonic() < deadline:  # until it has begun to train
-            if log.exists() and log.stat().st_size > size + 100:
-                break
-            time.sleep(0.02)
-        time.sleep(moments.uniform(0, 0.4))
-        alive = run.poll() is None
-        run.kill()
-        run.communicate()
-        if not alive:
-            break
-        kills += 1
-    assert kills >= 2
-    subprocess.run(command, check=True, capture_output=True)
+    """Really killed, at moments that a seed chooses, in a process of its own, which forks."""
+    code = "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); "
+    code += "from test_interruptions import killed_run; killed_run(Path(sys.argv[2]), 4, 0)"
+    command = [sys.executable, "-W", "error", "-c", code, str(Path(__file__).parent)]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 2
+    out, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     assert same(out, undisturbed)
     logs = [
         [(e["part"], e["step"], e["loss"]) for e in log_of(folder) if "loss" in e]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import re
@@ -83,8 +84,14 @@ def run(code: str, folder: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
 
 
-#: Pages whose code other tests run and check: evaluation, metrics and execution.
-ELSEWHERE = {"docs/evaluate.md", "docs/metrics.md", "docs/speed.md"}
+def statements(page: str) -> list[str]:
+    """The code of a page, without its comments."""
+    return [ast.unparse(node) for node in ast.parse("\n".join(blocks(page, "python"))).body]
+
+
+#: Pages whose code other tests run and check: evaluation, metrics and execution; and the README
+#: begins with that of the front page.
+ELSEWHERE = {"docs/evaluate.md", "docs/metrics.md", "docs/speed.md", "docs/index.md"}
 PAGES = sorted(
     str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 )
@@ -101,6 +108,12 @@ def test_the_code_of_every_page_runs_and_prints_what_it_says(page: str, tmp_path
         assert "['black', 'black', 'black', 'black']" in out
         assert "100%" in out
         assert len(list(tmp_path.glob("*.png"))) == 5
+
+
+def test_the_readme_begins_with_the_code_of_the_front_page() -> None:
+    front = statements("docs/index.md")
+    assert front
+    assert statements("README.md")[: len(front)] == front
 
 
 def test_the_readme_is_short_and_opens_with_a_picture() -> None:
@@ -144,7 +157,8 @@ def commands(page: str) -> list[str]:
 #: What makes the commands short enough for a test; nothing else is changed.
 SHORTER = {
     "data example shapes": "--count 60",
-    "train": "--set diffusion.steps=4 --set judge.steps=4 --set scm.steps=20 --set run.sheets=0",
+    "train": "--set network.base=8 --set network.blocks=1 --set judge.width=4 --set run.sheets=0 "
+    "--set diffusion.steps=4 --set judge.steps=4 --set scm.steps=20",
     "generate": "--steps 2 --device cpu",
     "evaluate runs": "--images 4 --steps 2 --device cpu",
 }

@@ -55,7 +55,7 @@ def finding_probability(age: np.ndarray) -> np.ndarray:
 @pytest.fixture(scope="module")
 def fitted() -> StructuralCausalModel:
     scm = StructuralCausalModel(SPACE, GRAPH)
-    scm.fit(population(4000), steps=300)
+    scm.fit(population(4000), steps=300, batch_size=256)
     return scm
 
 
@@ -249,7 +249,8 @@ def test_the_reported_likelihood_is_that_of_the_values_in_their_own_unit() -> No
     rng = np.random.default_rng(0)
     sex = rng.integers(0, 2, 3000)
     spread = 40.0
-    found = scm.fit({"sex": sex, "volume": 100 * sex + spread * rng.normal(size=3000)}, steps=150)
+    volume = 100 * sex + spread * rng.normal(size=3000)
+    found = scm.fit({"sex": sex, "volume": volume}, steps=150, batch_size=256)
     best = 0.5 * np.log(2 * np.pi * np.e * spread**2)
     assert abs(found["volume"] - best) < 0.06
 

@@ -81,6 +81,15 @@ def test_a_condition_without_effect_is_reported_at_the_end(
     assert advice is None or f"(loss {conditional}) than without (0.2)" in advice
 
 
+def test_a_run_that_learned_nothing_says_so_at_the_end(tmp_path: Path) -> None:
+    """Its head is zero still, so that no condition has an effect."""
+    config = tiny(diffusion={"steps": 1, "learning_rate": 1e-30}, run={"validations": 1})
+    recorder = Recorder()
+    train(config, tmp_path / "run", "diffusion", reporter=recorder)
+    told = "diffusion: held-out images are denoised no better with their attributes"
+    assert any(line.startswith(told) for line in recorder.said)
+
+
 def test_the_same_seed_trains_the_same_pipeline_and_another_another(
     finished: Path, tmp_path: Path
 ) -> None:
@@ -155,7 +164,7 @@ def test_streaming_changes_nothing(finished: Path, tmp_path: Path, monkeypatch) 
 
 def test_training_learns(tmp_path: Path) -> None:
     config = tiny(
-        diffusion={"steps": 150, "learning_rate": 3e-3, "clip": 1.0, "publish": "best"},
+        diffusion={"steps": 60, "learning_rate": 3e-3, "clip": 1.0, "publish": "best"},
         judge={"steps": 60, "learning_rate": 3e-3},
         run={"log_steps": 10, "checkpoint_steps": 1000, "validations": 3},
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -342,15 +343,21 @@ def test_a_picture_that_is_not_reproduced(composition, change, limit, doubt: boo
 # Files ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> CounterfactualPipeline:
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model with thresholds for two steps, in a folder."""
     pipeline = tiny_pipeline()
     images = torch.rand(9, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * 2 - 1
     table = {"smiling": [0, 1, 0] * 3, "age": [20.0, 50.0, 80.0] * 3, "hair": ["dark"] * 9}
     pipeline.thresholds = trust_thresholds(pipeline, images, table, sampling=2)
-    fcfg.save(pipeline, tmp_path / "tiny")
-    return fcfg.load(tmp_path / "tiny")
+    fcfg.save(pipeline, folder := tmp_path_factory.mktemp("stored"))
+    return folder
+
+
+@pytest.fixture
+def model(stored: Path, tmp_path: Path) -> CounterfactualPipeline:
+    """The same, in a folder of one's own."""
+    return fcfg.load(copytree(stored, tmp_path / "tiny"))
 
 
 def test_thresholds_are_kept_with_the_model(model, tmp_path: Path) -> None:

@@ -6,11 +6,25 @@ package's own refusals.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any, get_args
+from types import SimpleNamespace
+from typing import Any, get_args, get_type_hints
 
+import jaxtyping
 from beartype import beartype
-from jaxtyping import AbstractArray
+
+_jaxtyped = jaxtyping.jaxtyped
+
+
+def install() -> None:
+    """Check the package, whose modules are imported later.
+
+    jaxtyping's hook wraps every function. One that speaks of no array is left alone: to call
+    what checks nothing costs more than most functions do.
+    """
+    jaxtyping.jaxtyped = _jaxtyped_where_arrays_are  # the name by which the hook decorates
+    jaxtyping.install_import_hook("fcfg", "typecheck.checked")
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -21,7 +35,28 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     return beartype(function)
 
 
+def _jaxtyped_where_arrays_are(*, typechecker: Any) -> Callable[[Any], Any]:
+    def decorate(it: Any) -> Any:
+        if isinstance(it, type) and not dataclasses.is_dataclass(it):
+            return it
+        function = it.__init__ if isinstance(it, type) else it
+        hints = (_hint(a, function.__globals__) for a in function.__annotations__.values())
+        speaks = any(map(_speaks_of_arrays, hints))
+        return _jaxtyped(it, typechecker=typechecker) if speaks else it
+
+    return decorate
+
+
+def _hint(annotation: Any, names: dict[str, Any]) -> Any:
+    """Evaluate one annotation; one that cannot be is not checked, as in jaxtyping."""
+    try:
+        holder = SimpleNamespace(__annotations__={"it": annotation})
+        return get_type_hints(holder, names, include_extras=True)["it"]
+    except Exception:
+        return Any
+
+
 def _speaks_of_arrays(hint: object) -> bool:
-    if isinstance(hint, type) and issubclass(hint, AbstractArray):
+    if isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray):
         return True
     return any(_speaks_of_arrays(part) for part in get_args(hint))

@@ -158,14 +158,15 @@ def _areas(
     scores: NDArray[np.float64], is_one: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """AUROC for each row of weights (rows, n); NaN where a row has a single class."""
+    of_image = weights.T  # one image a row, as resamples are laid out: whole rows are fast to pick
     one, zero = np.flatnonzero(is_one), np.flatnonzero(~is_one)
     zero = zero[np.argsort(scores[zero], kind="stable")]
-    below = np.pad(weights[:, zero].cumsum(axis=1), ((0, 0), (1, 0)))  # weight of the first zeros
+    below = np.pad(of_image[zero].cumsum(axis=0), ((1, 0), (0, 0)))  # weight of the first zeros
     first, last = (np.searchsorted(scores[zero], scores[one], side) for side in ("left", "right"))
-    ones = weights[:, one]
-    beaten = ones * (below[:, first] + below[:, last]) / 2  # of equal scores, half
+    ones = of_image[one]
+    beaten = ones * (below[first] + below[last]) / 2  # of equal scores, half
     with np.errstate(invalid="ignore"):
-        return beaten.sum(axis=1) / (ones.sum(axis=1) * below[:, -1])
+        return beaten.sum(axis=0) / (ones.sum(axis=0) * below[-1])
 
 
 def _macro(

@@ -46,10 +46,10 @@ class Bootstrap:
 
     @cached_property
     def counts(self) -> NDArray[np.float64]:
-        """Number of times each image occurs in each resample, (resamples, n)."""
+        """Number of times each image occurs in each resample, (resamples, n), image by image."""
         rng = np.random.default_rng(self.seed)
         drawn = rng.multinomial(self.n, np.full(self.n, 1 / self.n), size=self.resamples)
-        return drawn.astype(np.float64)
+        return drawn.astype(np.float64, order="F")
 
     def estimate(
         self, statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]]
