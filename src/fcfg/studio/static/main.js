@@ -195,7 +195,7 @@ async function start() {
       drawn = model().name;
     }
     const counterfactual = result?.attributes ?? act?.attributes;
-    view_.show({ factual: sample().image, name: sample().name, question: words, view: view(), result, preview, truth: model().truth && !own.has(state.image) });
+    view_.show({ factual: sample().image, name: sample().name, question: words, view: view(), result, preview, truth: model().truth && !own.has(state.image), smooth });
     showGraph({ factual: factual(), counterfactual, wanted: state.do, image: result?.image ?? preview ?? sample().image });
     attributesView({ model: model(), sample: sample(), factual: factual(), counterfactual, result, live: api.live, onedit: (name, value) => set({ is: { ...state.is, [name]: value } }) });
     wantedView({ model: model(), wanted: state.do, choices: choices(), onchange: (name, value) => set({ do: { ...state.do, [name]: value } }, { slides: true }) });

@@ -1,6 +1,7 @@
 // The two faces: the picture as it is, and the answer in one of several views.
 
 import { $, make } from "./dom.js";
+import { paint } from "./smooth.js";
 import { small } from "./words.js";
 
 const VIEWS = [
@@ -36,18 +37,18 @@ export function viewer(onview) {
   }
 
   // Show a state: the picture as it is, and an answer or a preview of it.
-  function show({ factual, name, question, view, result, preview, truth }) {
-    $("before").src = factual;
-    $("before").alt = `${name}, as it is`;
+  function show({ factual, name, question, view, result, preview, truth, smooth }) {
+    paint($("before"), factual, smooth);
+    $("before").setAttribute("aria-label", `${name}, as it is`);
     $("before-text").textContent = name;
     const image = imageOf(view, result) ?? preview ?? factual;
     const slides = view === "slide";
-    $("after").src = slides ? (result?.image ?? preview ?? factual) : image;
-    $("after").alt = `${TITLES[view]}: ${question}`;
+    paint($("after"), image, smooth);
+    $("after").setAttribute("aria-label", `${TITLES[view]}: ${question}`);
     $("after").classList.toggle("preview", !imageOf(view, result));
     $("after").classList.toggle("map", view === "difference" && Boolean(result?.difference));
     $("over").hidden = $("wipe").hidden = !slides;
-    $("over").src = factual;
+    paint($("over"), factual, smooth);
     document.body.classList.toggle("sliding", slides);
     for (const tag of $("frame").querySelectorAll(".tag")) tag.hidden = !slides;
     wipe();
