@@ -2,6 +2,7 @@
 
 import { make } from "./dom.js";
 import { shortGuidance } from "./guidance.js";
+import { portrait } from "./smooth.js";
 import { small } from "./words.js";
 
 const ROWS = [
@@ -13,7 +14,7 @@ const ROWS = [
 ];
 
 function card(title, setting, result) {
-  const image = result?.image ? make("img", { src: result.image, alt: `${title}: answer` }) : make("span", { class: "waiting" });
+  const image = result?.image ? portrait(result.image, `${title}: answer`) : make("span", { class: "waiting" });
   const items = result?.image ? ROWS.flatMap(([name, value]) => (value(result) ? [make("dt", {}, name), make("dd", {}, value(result))] : [])) : [];
   return make("figure", { class: "card" }, image, make("figcaption", {}, make("b", {}, title), make("span", { class: "pale" }, setting), make("dl", {}, ...items)));
 }

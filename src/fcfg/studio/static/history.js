@@ -10,19 +10,18 @@ export function historyList() {
   return {
     // Remember an answered question; asked again, it moves to the end.
     add(entry) {
-      const before = entries.findIndex((each) => each.address === entry.address);
+      const before = entries.findIndex((each) => each.key === entry.key);
       if (before >= 0) entries.splice(before, 1);
       entries.push(entry);
       if (entries.length > LONGEST) entries.shift();
     },
     panel(studio, place) {
       const tiles = [...entries].reverse().map((entry) => tile({
-        image: entry.image, title: entry.title, note: entry.note, alt: "", chosen: entry.address === studio.address(), onclick: () => studio.go(entry),
+        image: entry.image, title: entry.title, note: entry.note, alt: "", chosen: entry.key === studio.key(), onclick: () => studio.go(entry),
       }));
       const words = entries.length ? "What you asked, newest first. The back button of the browser works as well." : "Nothing has been asked yet.";
       place.replaceChildren(make("p", { class: "hint" }, words), make("div", { class: "tiles" }, ...tiles));
     },
-    size: () => entries.length,
   };
 }
 

@@ -14,6 +14,7 @@ import { notationWords, otherValue, questionWords } from "./words.js";
 import { optionsView, otherRule, wantedView, weightsView } from "./controls.js";
 import { readGuidance, shortGuidance } from "./guidance.js";
 import { readState, writeState } from "./state.js";
+import { repaint } from "./smooth.js";
 import { stripPanel } from "./strip.js";
 import { viewer } from "./viewer.js";
 
@@ -46,18 +47,20 @@ async function start() {
   const view = () => state.view ?? (PHONE.matches ? "slide" : "answer");
   const choices = () => (api.live ? null : api.choices(state.image, target()));
   const address = () => writeState(state, own.has(state.image));
+  // The address of the question alone, whatever one looks at.
+  const key = () => writeState({ ...state, view: null, tab: null, pin: null }, false);
   const question = (changes = {}) => ({
     model: model().name, image: state.image, attributes: factual(), do: state.do, guidance: state.guidance, sampling: state.sampling,
     seed: state.seed, reverse: true, trust: true, truth: model().truth && !own.has(state.image), ...changes,
   });
   const studio = {
-    api, about, store, question, model, guidance, choices, address, set,
+    api, about, store, question, model, guidance, choices, key, set,
     get state() { return state; },
     result: () => result,
     setting: () => ({ model: model().name, guidance: guidance(), sampling: sampling() ?? null }),
     titleOf: (name) => { const found = about.models.find((each) => each.name === name); return found?.title ?? name; },
     rival: () => rival(),
-    go(entry) { state = { ...entry.state }; remember(true); ask(); },
+    go: (entry) => set(entry.asked),
   };
 
   // The paper's rule, unless it is the current one or the model has none.
@@ -113,6 +116,7 @@ async function start() {
     result = null;
     fail(null);
     if (!sample()) return show();
+    $("panel").classList.add("stale");
     view_.progress(0);
     say("Asking …");
     show();
@@ -156,7 +160,7 @@ async function start() {
     view_.progress(null);
     const seconds = result.seconds === undefined ? "" : ` in ${result.seconds.toFixed(1)} s`;
     say(`${shortGuidance(result.guidance)}: ${result.evaluations} network rows${seconds}; mean change ${result.change.toFixed(3)}.`);
-    history.add({ address: address(), state: { ...state }, image: result.image, title: questionWords(model().attributes, state.do), note: `${sample().name}, ${shortGuidance(result.guidance)}` });
+    history.add({ key: key(), asked: Object.fromEntries(QUESTION.map((name) => [name, state[name]])), image: result.image, title: questionWords(model().attributes, state.do), note: `${sample().name}, ${shortGuidance(result.guidance)}` });
     show();
     explore();
   }
@@ -186,7 +190,6 @@ async function start() {
     $("question").textContent = words;
     $("notation").textContent = notationWords(state.do);
     document.title = `${words} – fcfg studio`;
-    document.body.classList.toggle("pixels", !smooth);
     showSamples(samples, state.image);
     showTab(state.tab ?? "strip");
     if (!sample()) return;
@@ -195,7 +198,7 @@ async function start() {
       drawn = model().name;
     }
     const counterfactual = result?.attributes ?? act?.attributes;
-    view_.show({ factual: sample().image, name: sample().name, question: words, view: view(), result, preview, truth: model().truth && !own.has(state.image), smooth });
+    view_.show({ factual: sample().image, name: sample().name, question: words, view: view(), result, preview, truth: model().truth && !own.has(state.image) });
     showGraph({ factual: factual(), counterfactual, wanted: state.do, image: result?.image ?? preview ?? sample().image });
     attributesView({ model: model(), sample: sample(), factual: factual(), counterfactual, result, live: api.live, onedit: (name, value) => set({ is: { ...state.is, [name]: value } }) });
     wantedView({ model: model(), wanted: state.do, choices: choices(), onchange: (name, value) => set({ do: { ...state.do, [name]: value } }, { slides: true }) });
@@ -203,13 +206,18 @@ async function start() {
     optionsView({ studio: api, model: model(), models: about.models, guidance: guidance(), sampling: sampling(), seed: state.seed, choices: choices(), smooth, on: {
       model: (name) => set({ model: name === about.models[0].name ? null : name, guidance: null, sampling: null }),
       guidance: (text) => set({ guidance: text }), sampling: (text) => set({ sampling: text }), seed: (seed) => set({ seed }),
-      smooth: (on) => { smooth = on; show(); }, reset: () => set({ guidance: null, sampling: null, seed: 0, is: {} }),
+      smooth: (on) => {
+        smooth = on;
+        document.body.classList.toggle("pixels", !on);
+        repaint();
+      }, reset: () => set({ guidance: null, sampling: null, seed: 0, is: {} }),
     } });
   }
 
   function explore() {
     exploring?.abort();
     exploring = new AbortController();
+    $("panel").classList.remove("stale");
     const place = $("panel"), tab = state.tab ?? "strip";
     if (tab === "history") history.panel(studio, place);
     else if (tab === "code") codePanel(studio, place, say);

@@ -1,5 +1,7 @@
 // Small pictures drawn large: interpolated by cubics, since browsers show the grid of pixels.
 
+import { make } from "./dom.js";
+
 const LARGE = 512, REACH = 2;
 
 // The cubic of Mitchell and Netravali, between a blur and ringing.
@@ -61,10 +63,12 @@ async function enlarged(address) {
 }
 
 // Paint a picture on a canvas, smooth or as it is; the last call for a canvas wins.
-export async function paint(canvas, address, smooth) {
+export async function paint(canvas, address) {
+  const smooth = !document.body.classList.contains("pixels");
   const wanted = `${smooth} ${address}`;
   if (canvas.wanted === wanted) return;
   canvas.wanted = wanted;
+  canvas.dataset.address = address;
   let image;
   if (smooth) image = await enlarged(address);
   else {
@@ -75,5 +79,16 @@ export async function paint(canvas, address, smooth) {
   canvas.width = image.width;
   canvas.height = image.height;
   canvas.getContext("2d").putImageData(image, 0, 0);
-  canvas.dataset.shown = address;
+}
+
+// A canvas with a picture; without a label it is for the eye only.
+export function portrait(address, label) {
+  const canvas = make("canvas", label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" });
+  paint(canvas, address);
+  return canvas;
+}
+
+// Paint everything again, after a change between smooth and plain pixels.
+export function repaint() {
+  for (const canvas of document.querySelectorAll("canvas[data-address]")) paint(canvas, canvas.dataset.address);
 }

@@ -1,10 +1,11 @@
 // Rows of small answers, asked one after the other, each of which can be chosen.
 
 import { make } from "./dom.js";
+import { portrait } from "./smooth.js";
 import { small } from "./words.js";
 
 export function tile({ image, title, note, chosen, onclick, alt }) {
-  const picture = image ? make("img", { src: image, alt }) : make("span", { class: "waiting" });
+  const picture = image ? portrait(image, alt) : make("span", { class: "waiting" });
   const words = [make("b", {}, title), make("span", { class: "pale" }, note ?? "")];
   return make("button", { type: "button", class: "tile", "aria-pressed": String(Boolean(chosen)), onclick }, picture, ...words);
 }

@@ -37,18 +37,18 @@ export function viewer(onview) {
   }
 
   // Show a state: the picture as it is, and an answer or a preview of it.
-  function show({ factual, name, question, view, result, preview, truth, smooth }) {
-    paint($("before"), factual, smooth);
+  function show({ factual, name, question, view, result, preview, truth }) {
+    paint($("before"), factual);
     $("before").setAttribute("aria-label", `${name}, as it is`);
     $("before-text").textContent = name;
     const image = imageOf(view, result) ?? preview ?? factual;
     const slides = view === "slide";
-    paint($("after"), image, smooth);
+    paint($("after"), image);
     $("after").setAttribute("aria-label", `${TITLES[view]}: ${question}`);
     $("after").classList.toggle("preview", !imageOf(view, result));
     $("after").classList.toggle("map", view === "difference" && Boolean(result?.difference));
     $("over").hidden = $("wipe").hidden = !slides;
-    paint($("over"), factual, smooth);
+    paint($("over"), factual);
     document.body.classList.toggle("sliding", slides);
     for (const tag of $("frame").querySelectorAll(".tag")) tag.hidden = !slides;
     wipe();
