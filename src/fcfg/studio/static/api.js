@@ -56,6 +56,7 @@ export function liveApi() {
       let ended = false;
       for await (const event of lines(await post("/api/answer", { ...question, visitor: own }, signal))) {
         if (event.type === "error") throw new StudioError(event.error);
+        if (event.type === "cancelled") throw new DOMException("Another question came.", "AbortError");
         ended ||= event.type === "done";
         yield event;
       }
@@ -82,7 +83,11 @@ export function tableApi(table) {
     about: async () => table.about,
     samples: async () => table.samples,
     upload: refuse,
-    act: async (question) => find({ ...question, guidance: null }).act,
+    act: async (question) => {
+      const target = Object.keys(question.do)[0];
+      const answer = find({ ...question, guidance: null }).events.find((event) => event.type === "answer");
+      return { attributes: answer.attributes, default: usual[target] };
+    },
     async *answer(question) {
       yield* find(question).events;
     },

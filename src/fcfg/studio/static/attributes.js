@@ -21,7 +21,7 @@ function judged(attribute, scores, value) {
   const score = scores?.[attribute.name];
   if (score === undefined || score === null) return null;
   if (attribute.kind === "continuous") return { text: valueWords(attribute, score), share: null };
-  const share = attribute.kind === "binary" ? (Number(value) === 1 ? score : 1 - score) : score[value];
+  const share = attribute.kind === "binary" ? (Number(value) === 1 ? score : 1 - score) : score[value] ?? score;
   return { text: `${Math.round(100 * share)} %`, share };
 }
 
@@ -56,6 +56,5 @@ export function attributesView({ model, sample, factual, counterfactual, result,
 }
 
 function scoresOf(sample) {
-  const pairs = Object.entries(sample.readings ?? {}).map(([name, reading]) => [name, reading.scores ?? reading.score]);
-  return Object.fromEntries(pairs.filter(([, score]) => typeof score === "number" || typeof score === "object"));
+  return Object.fromEntries(Object.entries(sample.readings ?? {}).map(([name, reading]) => [name, reading.score]));
 }

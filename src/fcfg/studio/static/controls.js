@@ -83,7 +83,7 @@ export function optionsView({ studio, model, models, guidance, sampling, seed, c
   rebuilt($("options"), signature, () => {
     const fields = [];
     if (models.length > 1) fields.push(select({ id: "option-model", label: "Model", choices: models.map((each) => [each.name, each.title ?? each.name]), value: model.name, onchange: on.model }));
-    fields.push(select({ id: "option-rule", label: "Rule", choices: ruleChoices(model, choices), value: rule, onchange: (key) => on.guidance(otherRule(key, model, guidance, choices)) }));
+    if (model.rules.length) fields.push(select({ id: "option-rule", label: "Rule", choices: ruleChoices(model, choices), value: rule, onchange: (key) => on.guidance(otherRule(key, model, guidance, choices)) }));
     if (!choices && isFactored(rule)) {
       fields.push(select({ id: "option-groups", label: "Groups", value: by, choices: [["intervention", "what changes, what stays"], ["attribute", "each attribute"]],
         onchange: (key) => on.guidance(writeGuidance({ ...startRule(rule, model.attributes, key), options })) }));

@@ -10,6 +10,10 @@ export function galleryPanel(studio, place, signal) {
   const guidance = studio.guidance();
   const choices = studio.choices();
   const rules = choices ? [...new Set(choices.guidances.map((text) => readGuidance(text).rule))] : model.rules;
+  if (!rules.length) {
+    place.replaceChildren(make("p", { class: "hint" }, "This model has no rules to choose from."));
+    return;
+  }
   const entries = rules.map((rule) => {
     const own = readGuidance(guidance).rule === rule;
     const text = own ? guidance : otherRule(rule, model, "none", choices);

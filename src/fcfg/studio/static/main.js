@@ -10,7 +10,7 @@ import { galleryPanel } from "./gallery.js";
 import { graphView } from "./graph.js";
 import { historyList, tabsView } from "./history.js";
 import { listenForFiles, samplesView } from "./samples.js";
-import { notationWords, otherValue, questionWords } from "./words.js";
+import { notationWords, otherValue, questionWords, small } from "./words.js";
 import { optionsView, otherRule, wantedView, weightsView } from "./controls.js";
 import { readGuidance, shortGuidance } from "./guidance.js";
 import { readState, writeState } from "./state.js";
@@ -159,7 +159,7 @@ async function start() {
   function finish() {
     view_.progress(null);
     const seconds = result.seconds === undefined ? "" : ` in ${result.seconds.toFixed(1)} s`;
-    say(`${shortGuidance(result.guidance)}: ${result.evaluations} network rows${seconds}; mean change ${result.change.toFixed(3)}.`);
+    say(`${shortGuidance(result.guidance)}: ${result.evaluations} network rows${seconds}; mean change ${small(result.change)}.`);
     history.add({ key: key(), asked: Object.fromEntries(QUESTION.map((name) => [name, state[name]])), image: result.image, title: questionWords(model().attributes, state.do), note: `${sample().name}, ${shortGuidance(result.guidance)}` });
     show();
     explore();

@@ -20,7 +20,7 @@ function imageOf(view, result) {
 }
 
 function caption(view, result) {
-  if (view === "difference") return `mean change ${small(result.change)}, pixels in [−1, 1]`;
+  if (view === "difference") return "red is brighter, blue is darker";
   if (view === "back" && result.reversal) return `asked for the opposite; error ${small(result.reversal.error)}`;
   if (view === "truth" && result.truth) return `drawn anew; the answer errs by ${small(result.truth.error)}`;
   return "";

@@ -45,4 +45,5 @@ export function sureWords(attribute, reading) {
   return `${reading.sure ? "the judge is sure" : "the judge is not sure"}: ${reading.text}`;
 }
 
-export const small = (value) => Number(value).toFixed(3);
+// A number of an answer; none if it is not finite.
+export const small = (value) => (value === null ? "not finite" : value.toFixed(3));
