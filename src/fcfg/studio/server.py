@@ -1,0 +1,86 @@
+"""The server of the studio: a socket, and uvicorn on it until it is interrupted."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import socket
+
+import uvicorn
+
+from fcfg.studio.app import Studio, build_app
+from fcfg.studio.safety import Rule, is_loopback
+from fcfg.support.errors import InputError
+
+_CONNECTIONS = 1024  # at once; more are answered with status 503
+_STRANGERS = (20.0, 200.0)  # requests per second of an address, and at once, with a token
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket at an address, or say why there is none.
+
+    Args:
+        host: Name or address of this machine.
+        port: Port, 0 for any free one.
+    """
+    try:
+        (family, kind, _, _, address), *_ = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        opened = socket.socket(family, kind)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # at once after a kill
+        opened.bind(address)
+    except (OSError, OverflowError) as error:
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        raise InputError(
+            f"address {host}:{port}",
+            expected="one that is free on this machine",
+            got="one in use" if taken else error,
+            do="choose another with --port, or 0 for any" if taken else "choose another --host",
+        ) from error
+    return opened
+
+
+def rule_for(host: str) -> Rule:
+    """Return who may ask: everybody on this machine, or whoever has a new token.
+
+    Args:
+        host: Name or address that the server listens on.
+    """
+    if is_loopback(host):
+        return Rule()
+    return Rule(secrets.token_urlsafe(24), *_STRANGERS)
+
+
+def address_of(opened: socket.socket, host: str, rule: Rule) -> str:
+    """Return the address to open in a browser.
+
+    Args:
+        opened: The socket.
+        host: Name or address that the server listens on.
+        rule: Who may ask.
+    """
+    name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host  # all interfaces
+    name = f"[{name}]" if ":" in name else name
+    token = "" if rule.token is None else f"?token={rule.token}"
+    return f"http://{name}:{opened.getsockname()[1]}/{token}"
+
+
+def serve(studio: Studio, opened: socket.socket) -> None:
+    """Answer requests until the process is interrupted.
+
+    Args:
+        studio: The studio.
+        opened: Socket to listen on.
+    """
+    config = uvicorn.Config(
+        build_app(studio),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=1,
+    )
+    uvicorn.Server(config).run(sockets=[opened])
