@@ -158,8 +158,8 @@ async function start() {
 
   function finish() {
     view_.progress(null);
-    const seconds = result.seconds === undefined ? "" : ` in ${result.seconds.toFixed(1)} s`;
-    say(`${shortGuidance(result.guidance)}: ${result.evaluations} network rows${seconds}; mean change ${small(result.change)}.`);
+    const seconds = result.seconds === undefined ? "" : `, ${result.seconds.toFixed(1)} s`;
+    say(`${shortGuidance(result.guidance)}, ${result.evaluations} network rows${seconds}, mean change ${small(result.change)}`);
     history.add({ key: key(), asked: Object.fromEntries(QUESTION.map((name) => [name, state[name]])), image: result.image, title: questionWords(model().attributes, state.do), note: `${sample().name}, ${shortGuidance(result.guidance)}` });
     show();
     explore();
