@@ -10,6 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
+from evaluations import tiny_model
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.studio.models import StudioModel, as_studio_models
+
 QUICK = "sampling=dpm-2m+uniform+4&tab=history"  # an answer in a moment, and no strip after it
 
 
@@ -22,9 +28,7 @@ def running_studio(*arguments: str) -> Iterator[str]:
     """
     command = [sys.executable, "-m", "fcfg", "studio", *arguments, "--port", "0", "--no-open"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=environment
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stdout is not None
         lines: list[str] = []
@@ -40,6 +44,20 @@ def running_studio(*arguments: str) -> Iterator[str]:
         process.wait(20)
         assert process.stdout is not None
         process.stdout.close()
+
+
+def listening_model(variant: str = "portraits") -> CounterfactualPipeline:
+    """A tiny model of a drawn world that nobody trained, and that listens to its condition."""
+    pipeline = tiny_model(variant, saved=True)
+    for parameter in pipeline.denoiser.network.parameters():
+        parameter.data += 0.05 * torch.randn(parameter.shape)
+    return pipeline
+
+
+def studio_model(variant: str = "portraits") -> StudioModel:
+    """The same model as the studio knows it."""
+    (model,) = as_studio_models([(variant, listening_model(variant))])
+    return model
 
 
 class Visit:

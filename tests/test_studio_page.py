@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from PIL import Image
 
 import fcfg
 from browser import NAMES, find_chromium
-from evaluations import SIZE, tiny_model
+from evaluations import SIZE
 from fcfg.reports.rule_styles import colours
-from fcfg.studio.bundle import one_script, static_text
+from fcfg.studio.bundle import one_page, one_script, static_text
+from fcfg.studio.export import gallery_table
 from refusal import refused
-from studios import QUICK, Visit, running_studio
+from studios import QUICK, Visit, listening_model, running_studio, studio_model
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="opens pages by Playwright")
 axe = pytest.importorskip("axe_core_python.sync_playwright", reason="checks accessibility")
@@ -37,10 +37,7 @@ Open = Callable[..., Visit]
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A tiny model of a drawn world, which answers in a moment."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    pipeline = tiny_model(saved=True)
-    for parameter in pipeline.denoiser.network.parameters():
-        parameter.data += 0.05 * torch.randn(parameter.shape)  # it listens to its condition
-    fcfg.save(pipeline, folder)
+    fcfg.save(listening_model(), folder)
     return str(folder)
 
 
@@ -131,7 +128,9 @@ def test_a_slider_asks_once_when_it_rests_and_cancels_what_it_overtakes(visit: O
 
 @browsing
 def test_an_address_holds_the_question(visit: Open) -> None:
-    asked = "guidance=fcfg:affected=2.5,invariant=1.1&sampling=ddim+uniform+4&seed=3&view=difference"
+    asked = (
+        "guidance=fcfg:affected=2.5,invariant=1.1&sampling=ddim+uniform+4&seed=3&view=difference"
+    )
     here = visit(f"image=s2&is=young:1&do=male:1&{asked}&tab=code")
     url, texts = here.page.url, [here.texts(part) for part in ("h1", "#weights", "#after-text")]
     (question,) = here.questions()
@@ -173,7 +172,9 @@ def test_two_settings_stay_side_by_side(visit: Open) -> None:
     assert "anchored CFG 1.5" in now
     assert here.questions()[-1]["keep"] is True
     assert here.questions()[-1]["image"] == here.questions()[0]["image"]
-    pictures = [canvas.get_attribute("data-address") for canvas in here.page.locator(".card canvas").all()]
+    pictures = [
+        canvas.get_attribute("data-address") for canvas in here.page.locator(".card canvas").all()
+    ]
     assert len(set(pictures)) == 2
     here.page.reload()
     here.answered()
@@ -231,7 +232,9 @@ def test_errors_are_announced_and_can_be_left(visit: Open) -> None:
 
 @browsing
 def test_an_answer_can_be_taken_along(visit: Open) -> None:
-    here = visit(QUICK.replace("history", "code"), permissions=["clipboard-read", "clipboard-write"])
+    here = visit(
+        QUICK.replace("history", "code"), permissions=["clipboard-read", "clipboard-write"]
+    )
     page = here.page
     with page.expect_download() as download:
         page.get_by_text("Download the picture").click()
@@ -305,12 +308,52 @@ def test_the_page_is_accessible_on_every_screen(
         assert len(found["passes"]) > 25
         assert [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]] == []
     assert page.evaluate("document.documentElement.scrollWidth") == size[0]
-    assert page.evaluate("getComputedStyle(document.querySelector('.node rect')).transitionDuration") == "0s"
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.node rect')).transitionDuration")
+        == "0s"
+    )
     frame = page.locator("#frame").bounding_box()
     assert frame is not None
     assert frame["width"] > 0.25 * size[0]
     assert frame["y"] + frame["height"] < size[1]  # the answer is on the first screen
     assert page.locator(".before").is_hidden() == (size[0] < 700)
+
+
+@browsing
+def test_an_exported_page_answers_without_a_server(
+    visit: Open, tmp_path: Path, monkeypatch
+) -> None:
+    file = tmp_path / "index.html"
+    rules = ["cfg:1.5;anchor=true", "cfg:3.0;anchor=true", "fcfg:affected=3.0,invariant=1.2"]
+    monkeypatch.setattr("fcfg.studio.export.guidances", lambda model, target: rules)
+    table = gallery_table(studio_model(), 2)
+    file.write_text(one_page(table), "utf-8")
+    here = visit("", address=file.as_uri())
+    page = here.page
+    page.locator(".tile canvas").nth(1).wait_for()
+    first, shown = here.texts("h1"), here.shown("after")
+    for name in table["answers"][0]["events"][0]["attributes"]:
+        page.locator(f".node[data-name={name}]").click()
+        here.answered()
+    assert here.texts("h1") != first
+    for key in ("Home", "End"):
+        page.locator("#weights input").press(key)
+        page.wait_for_timeout(200)  # longer than the pause of sliders
+        here.answered()
+    page.locator("#tab-rules").click()
+    page.locator(".tile", has_text="FCFG").click()
+    page.locator("#status", has_text="FCFG").wait_for()
+    assert page.locator("#error").is_hidden()
+    page.locator(".thumb").nth(1).click()
+    here.answered()
+    assert here.shown("after") != shown
+    assert page.locator("#upload").is_hidden()
+    page.reload()
+    here.answered()
+    assert "image=s1" in page.url
+    assert {each.url.partition("#")[0] for each in here.asked if each.url[:5] != "data:"} == {
+        file.as_uri()
+    }
 
 
 def test_the_page_is_light_and_asks_for_nothing_elsewhere() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,6 +40,17 @@ def studio(
     ] = True,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write a page with answers computed beforehand, which needs no server, and end.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a page of others in that folder.")
+    ] = False,
 ) -> None:
     """Open a page on which you ask what-ifs about pictures.
 
@@ -49,6 +61,7 @@ def studio(
       fcfg studio
       fcfg studio runs/faces --compare runs/faces-long
       fcfg studio portraits-causal --port 0 --no-open
+      fcfg studio portraits --export gallery
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
@@ -70,6 +83,8 @@ def studio(
 
     check_among("precision", precision, PRECISIONS)
     target = chosen_device(device)
+    if export is not None:
+        return _export(model, target, precision, export, overwrite)
     with open_socket(host, port) as opened:
         rule = rule_for(host)
         loaded = [(name, load(name).to(target)) for name in (model, *(compare or []))]
@@ -89,3 +104,17 @@ def studio(
             serve(Studio(models, rule, ready), opened)
         except KeyboardInterrupt:
             print("\nThe studio is closed.")
+
+
+def _export(model: str, device: str, precision: str, folder: Path, overwrite: bool) -> None:
+    """Write the gallery of a model."""
+    from fcfg.cli.progress import share_bar
+    from fcfg.pipeline.checkpoint import load
+    from fcfg.studio.export import export_gallery
+    from fcfg.studio.models import as_studio_models
+
+    loaded = load(model).to(device).prepare(precision)
+    (chosen,) = as_studio_models([(model, loaded)], public=True)  # a page for strangers
+    with share_bar() as on_progress:
+        page = export_gallery(chosen, folder, overwrite=overwrite, on_progress=on_progress)
+    print(f"Look at {page}")

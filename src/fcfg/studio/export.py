@@ -26,8 +26,8 @@ from fcfg.version import __version__
 
 PAGE = "index.html"
 DRAWINGS = 6  #: of the samples of the studio
-_SHARES = (0.0, 0.5, 1.0, 2.0)  # of the default weight
-_FURTHER = ("cfg:1.5", "cfg:3.0", "fcfg:affected=1.5,invariant=1.2", "none")
+_SHARES = (0.5, 1.0, 2.0)  # of the default weight
+_FURTHER = ("cfg:3.0", "none")
 _AGES = (1 / 6, 1 / 2, 5 / 6)  # places in the range of a continuous attribute
 _LEFT_OUT = ("started", "progress")  # events that a finished answer does not need
 
