@@ -74,8 +74,9 @@ def studio(
         rule = rule_for(host)
         loaded = [(name, load(name).to(target)) for name in (model, *(compare or []))]
         models = as_studio_models(loaded, public=rule.token is not None)
-        for _, each in loaded:
-            threads = choose_execution(each, precision)
+        threads = choose_execution(models[0].model, precision)
+        for other in models[1:]:
+            other.model.prepare(models[0].execution or precision)
         address = address_of(opened, host, rule)
 
         def ready() -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -31,6 +33,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 COOKIE = "fcfg-studio"
+_LENGTH = 600  # of a message
 _CLIENTS = 4096  # addresses whose rate is known
 
 
@@ -47,9 +50,18 @@ class RefusedError(Exception):
         self.status = status
 
 
-def refusal(status: int, message: str) -> JSONResponse:
-    """Return a reply that says why."""
-    return JSONResponse({"error": message}, status)
+class JSON(JSONResponse):
+    """A reply in ASCII, which any text of a client can be quoted in."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes of the reply."""
+        return json.dumps(content, allow_nan=False).encode()
+
+
+def refusal(status: int, message: str) -> JSON:
+    """Return a reply that says why, in a line of bounded length."""
+    short = message if len(message) <= _LENGTH else f"{message[:_LENGTH]}…"
+    return JSON({"error": short}, status)
 
 
 @dataclass(frozen=True)
@@ -129,7 +141,7 @@ class Safety:
         if self._rule.token is None and not is_loopback(name):
             return refusal(
                 421,
-                f"host: expected localhost or 127.0.0.1, got '{name[:80]}'; "
+                f"host: expected localhost or 127.0.0.1, got {name[:80]!r}; "
                 "open the address that fcfg studio printed.",
             )
         origin = request.headers.get("origin")
