@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -137,7 +136,7 @@ class Safety:
     def _from_elsewhere(self, request: Request) -> Response | None:
         """Refuse pages of other sites."""
         host = request.headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
+        name = host[1:].partition("]")[0] if host[:1] == "[" else host.partition(":")[0]
         if self._rule.token is None and not is_loopback(name):
             return refusal(
                 421,
@@ -146,7 +145,7 @@ class Safety:
             )
         origin = request.headers.get("origin")
         site = request.headers.get("sec-fetch-site", "none")
-        foreign = origin is not None and urlsplit(origin).netloc != host
+        foreign = origin not in (None, f"http://{host}", f"https://{host}")
         inner = request.url.path.startswith("/api/")
         if foreign or (inner and site not in ("none", "same-origin")):
             return refusal(
