@@ -220,7 +220,9 @@ def test_the_python_of_an_upload_reads_the_downloaded_picture(
     fcfg.save(tiny_pipeline(), tmp_path / "model")
     with client_of(studio_of_named(("model", fcfg.load("model").prepare()))) as client:
         image = upload(client, seed=5)
-        events = ask(client, image, do={"age": 60, "hair": "red"}, guidance="fcfg:affected=2,invariant=1")
+        events = ask(
+            client, image, do={"age": 60, "hair": "red"}, guidance="fcfg:affected=2,invariant=1"
+        )
         (tmp_path / "picture.png").write_bytes(client.get(f"/api/images/{image}.png").content)
     shown = picture_in(of(events, "answer")[0]["image"])
     exec(events[-1]["python"], {})
@@ -312,7 +314,9 @@ def test_the_page_learns_all_about_the_model(tiny: TestClient, drawn: TestClient
         assert sample["attributes"]["male"] == faces.attributes["male"][row]
         with Image.open(io.BytesIO(drawn.get(sample["image"]).content)) as picture:
             pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)
-        assert torch.equal(images_from_bytes(pixels), images_from_bytes(images_to_bytes(faces.images[row])))
+        assert torch.equal(
+            images_from_bytes(pixels), images_from_bytes(images_to_bytes(faces.images[row]))
+        )
         for reading in sample["readings"].values():
             assert reading["sure"] == (float(reading["text"]) >= 0.8) or reading["text"] == "0.80"
 

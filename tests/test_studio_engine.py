@@ -25,9 +25,7 @@ class Log:
 
     def job(self, visitor: str, name: str, work: Callable[[Job], None] | None = None) -> Job:
         self.events[name] = []
-        return Job(
-            visitor, work or (lambda job: self.ran.append(name)), self.events[name].append
-        )
+        return Job(visitor, work or (lambda job: self.ran.append(name)), self.events[name].append)
 
     def block(self) -> Job:
         """Occupy the engine until the gate opens."""

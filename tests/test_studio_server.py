@@ -15,7 +15,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -105,33 +105,42 @@ class Slow(Answers):
 
 
 def test_a_client_that_goes_away_cancels_its_question_and_the_next_one_starts() -> None:
-    studio, opened = studio_of(tiny_pipeline(), answers=Slow()), open_socket("127.0.0.1", 0)
+    ready, opened = Event(), open_socket("127.0.0.1", 0)
+    studio = studio_of(tiny_pipeline(), answers=Slow(), ready=ready.set)
     port = opened.getsockname()[1]
 
-    def connect(visitor: str) -> http.client.HTTPResponse:
+    connections: dict[str, http.client.HTTPConnection] = {}
+
+    def connect(name: str, visitor: str) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connections[name] = connection
         image = json.loads(post(f"http://127.0.0.1:{port}", "/api/images", png()))["id"]
         body = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}, "visitor": visitor}
         connection.request("POST", "/api/answer", json.dumps(body))
         return connection.getresponse()
 
     def visit() -> None:
-        first = connect("a")
+        assert ready.wait(60)
+        first = connect("first", "a")
         assert json.loads(first.readline()) == {"type": "started"}
-        second = connect("b")
+        second = connect("second", "b")
         assert json.loads(second.readline()) == {"type": "queued", "ahead": 1}
         first.close()
+        connections["first"].close()
         start = time.monotonic()
         assert json.loads(second.readline()) == {"type": "started"}
         assert time.monotonic() - start < 10
-        third = connect("b")  # moves on, as a slider does
+        third = connect("third", "b")  # moves on, as a slider does
         assert json.loads(second.readline()) == {"type": "cancelled"}
         assert second.readline() == b""
         assert json.loads(third.readline())["type"] in ("started", "queued")
+        for reply in (second, third):
+            reply.close()
+        for connection in connections.values():
+            connection.close()
 
-    with pytest.raises(KeyboardInterrupt):
+    with opened:
         meanwhile(visit, lambda: serve(studio, opened))
-    opened.close()
     assert studio.engine.waiting == 0
 
 

@@ -34,17 +34,13 @@ def noise(mode: str = "RGB", size: tuple[int, int] = (16, 16)) -> Image.Image:
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
-    return (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    )
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def png_of(width: int, height: int, *chunks: bytes, depth: int = 8, colour: int = 0) -> bytes:
     """A PNG that claims a size, whatever it holds."""
     header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(chunks) + chunk(b"IEND", b"")
-    )
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(chunks) + chunk(b"IEND", b"")
 
 
 def bomb(width: int, height: int) -> bytes:

@@ -86,7 +86,5 @@ def studio(
             if open_page:
                 webbrowser.open(address)
 
-        try:
-            serve(Studio(models, rule, ready), opened)
-        except KeyboardInterrupt:
-            print("\nThe studio is closed.")
+        serve(Studio(models, rule, ready), opened)
+    print("\nThe studio is closed.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import secrets
 import socket
+from types import FrameType
 
 import uvicorn
 
@@ -72,8 +73,16 @@ def address_of(opened: socket.socket, host: str, rule: Rule) -> str:
     return f"http://{name}:{opened.getsockname()[1]}/{token}"
 
 
+class _Server(uvicorn.Server):
+    """A server that ends by a signal as if it had nothing more to do."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Finish what is under way; at the second signal, do not."""
+        self.force_exit, self.should_exit = self.should_exit, True
+
+
 def serve(studio: Studio, opened: socket.socket) -> None:
-    """Answer requests until the process is interrupted.
+    """Answer requests until the process is interrupted or terminated.
 
     Args:
         studio: The studio.
@@ -90,4 +99,4 @@ def serve(studio: Studio, opened: socket.socket) -> None:
         timeout_graceful_shutdown=1,
     )
     opened.listen(_CONNECTIONS)  # before the address is printed
-    uvicorn.Server(config).run(sockets=[opened])
+    _Server(config).run(sockets=[opened])
