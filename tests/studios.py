@@ -1,127 +1,67 @@
-"""Visits to a studio: a real server, and pages that may not fail or ask anyone else."""
+"""Studios of tiny models, and the events of their answers."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
+import io
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
+import numpy as np
+from PIL import Image
+from starlette.testclient import TestClient
 
-from evaluations import tiny_model
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.studio.models import StudioModel, as_studio_models
+from fcfg.model import AnyModel
+from fcfg.studio.app import Studio, build_app
+from fcfg.studio.models import as_studio_models
+from fcfg.studio.safety import Rule
 
-QUICK = "sampling=dpm-2m+uniform+4&tab=history"  # an answer in a moment, and no strip after it
+FACTUAL = {"smiling": 0, "age": 40.0, "hair": "dark"}
+
+
+def studio_of(*models: AnyModel, rule: Rule | None = None, **parts: Any) -> Studio:
+    named = [(f"runs/model{number}", model) for number, model in enumerate(models)]
+    return Studio(as_studio_models(named), rule or Rule(), **parts)
 
 
 @contextmanager
-def running_studio(*arguments: str) -> Iterator[str]:
-    """Run ``fcfg studio`` on a free port, and return its address.
-
-    Args:
-        *arguments: Further arguments of the command.
-    """
-    command = [sys.executable, "-m", "fcfg", "studio", *arguments, "--port", "0", "--no-open"]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    try:
-        assert process.stdout is not None
-        lines: list[str] = []
-        for line in process.stdout:
-            lines.append(line)
-            found = re.search(r"http://127\.0\.0\.1:\d+", line)
-            if found:
-                yield found[0]
-                return
-        raise AssertionError("".join(lines))
-    finally:
-        process.terminate()
-        process.wait(20)
-        assert process.stdout is not None
-        process.stdout.close()
+def client_of(studio: Studio, host: str = "localhost") -> Iterator[TestClient]:
+    """A client on this machine, with the studio at work."""
+    with TestClient(
+        build_app(studio), base_url=f"http://{host}", raise_server_exceptions=False
+    ) as client:
+        yield client
 
 
-def listening_model(variant: str = "portraits") -> CounterfactualPipeline:
-    """A tiny model of a drawn world that nobody trained, and that listens to its condition."""
-    pipeline = tiny_model(variant, saved=True)
-    for parameter in pipeline.denoiser.network.parameters():
-        parameter.data += 0.05 * torch.randn(parameter.shape)
-    return pipeline
+def png(size: int = 8, seed: int = 0) -> bytes:
+    """A picture of noise."""
+    noise = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).save(file, format="PNG")
+    return file.getvalue()
 
 
-def studio_model(variant: str = "portraits") -> StudioModel:
-    """The same model as the studio knows it."""
-    (model,) = as_studio_models([(variant, listening_model(variant))])
-    return model
+def upload(client: TestClient, seed: int = 0) -> str:
+    return client.post("/api/images", content=png(seed=seed)).json()["id"]
 
 
-class Visit:
-    """A page of the studio; what it logs and asks is kept.
+def ask(client: TestClient, image: str, **question: Any) -> list[dict[str, Any]]:
+    """All events of an answer."""
+    body = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}, **question}
+    reply = client.post("/api/answer", json=body)
+    assert reply.status_code == 200, reply.text
+    return [json.loads(line) for line in reply.text.splitlines()]
 
-    Args:
-        browser: A browser of Playwright.
-        address: Address of the studio or of an exported page.
-        size: Width and height of the window.
-        scheme: 'light' or 'dark'.
-        options: Further options of a context of Playwright.
-    """
 
-    def __init__(
-        self,
-        browser: Any,
-        address: str,
-        size: tuple[int, int] = (1280, 800),
-        scheme: str = "light",
-        **options: Any,
-    ) -> None:
-        width, height = size
-        self.address = address
-        self.context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, **options
-        )
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(20_000)
-        self.expected_errors = 0  # of requests that a test makes fail
-        self.errors: list[str] = []
-        self.asked: list[Any] = []
-        self.page.on("console", self._log)
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request))
+def of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["type"] == kind]
 
-    def _log(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
-            self.errors.append(message.text)
 
-    def open(self, fragment: str = "") -> None:
-        """Open the page, and wait for its answer."""
-        self.page.goto(f"{self.address}#{fragment}")
-        self.answered()
+def picture_in(url: str) -> np.ndarray:
+    """Pixels of a picture inside an address."""
+    import base64
 
-    def answered(self) -> None:
-        """Wait until the question is answered."""
-        self.page.locator("#status", has_text="network rows").wait_for()
-
-    def texts(self, selector: str) -> list[str]:
-        """Return the texts of elements."""
-        return self.page.locator(selector).all_inner_texts()
-
-    def questions(self) -> list[dict[str, Any]]:
-        """Return what the page asked the server to draw."""
-        return [each.post_data_json for each in self.asked if each.url.endswith("/api/answer")]
-
-    def shown(self, name: str) -> str:
-        """Return the address of the picture on a canvas."""
-        return self.page.locator(f"#{name}").get_attribute("data-address")
-
-    def close(self) -> None:
-        """Close the page; it must have logged nothing and asked nobody else."""
-        self.context.close()
-        own = ("data:", "blob:", self.address.partition("#")[0])
-        foreign = [each.url for each in self.asked if not each.url.startswith(own)]
-        assert foreign == []
-        assert len(self.errors) == self.expected_errors, self.errors
+    data = base64.b64decode(url.removeprefix("data:image/png;base64,"))
+    with Image.open(io.BytesIO(data)) as picture:
+        return np.asarray(picture).astype(int)

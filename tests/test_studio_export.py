@@ -21,7 +21,7 @@ from fcfg.studio.export import Asked, export_gallery, guidances, other_values, q
 from fcfg.studio.models import StudioModel, as_studio_models
 from fcfg.studio.pictures import StudioPicture, draw_samples
 from refusal import refused
-from studios import listening_model
+from visits import listening_model
 
 
 def vae() -> StudioModel:
@@ -42,13 +42,10 @@ def vae() -> StudioModel:
 @pytest.mark.parametrize("name", ["portraits", "portraits-causal"])
 def test_every_picture_is_asked_about_at_the_default_and_its_rivals(name: str) -> None:
     (model,) = as_studio_models([(name, fcfg.load(name))])
-    asked = [
-        each
-        for picture in draw_samples(model)[: export.DRAWINGS]
-        for each in questions(model, picture)
-    ]
-    assert 60 < len(asked) < 300  # at about 10 KB each
-    assert {each.picture.id for each in asked} == {f"s{i}" for i in range(export.DRAWINGS)}
+    pictures = draw_samples(model)[:3]
+    asked = [each for picture in pictures for each in questions(model, picture)]
+    assert 0.25 * export.MOST_ANSWERS < len(asked) <= export.MOST_ANSWERS
+    assert {each.picture.id for each in asked} == {"s0", "s1", "s2"}
     for attribute in model.model.space:
         own = [each for each in asked if attribute.name in each.do]
         usual = model.model.method([attribute.name]).setting

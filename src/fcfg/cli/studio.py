@@ -84,13 +84,15 @@ def studio(
     check_among("precision", precision, PRECISIONS)
     target = chosen_device(device)
     if export is not None:
-        return _export(model, target, precision, export, overwrite)
+        _export(model, target, precision, export, overwrite)
+        return
     with open_socket(host, port) as opened:
         rule = rule_for(host)
         loaded = [(name, load(name).to(target)) for name in (model, *(compare or []))]
         models = as_studio_models(loaded, public=rule.token is not None)
-        for _, each in loaded:
-            threads = choose_execution(each, precision)
+        threads = choose_execution(models[0].model, precision)
+        for other in models[1:]:
+            other.model.prepare(models[0].execution or precision)
         address = address_of(opened, host, rule)
 
         def ready() -> None:
@@ -100,10 +102,8 @@ def studio(
             if open_page:
                 webbrowser.open(address)
 
-        try:
-            serve(Studio(models, rule, ready), opened)
-        except KeyboardInterrupt:
-            print("\nThe studio is closed.")
+        serve(Studio(models, rule, ready), opened)
+    print("\nThe studio is closed.")
 
 
 def _export(model: str, device: str, precision: str, folder: Path, overwrite: bool) -> None:

@@ -216,7 +216,7 @@ def open_image(
     name: str,
     intensity: Intensity,
     enough: int | None = None,
-    formats: Sequence[str] | None = None,
+    formats: tuple[str, ...] | None = None,
 ) -> OpenedImage:
     """Open an image of any supported kind, or the first of its frames or pages.
 

@@ -151,7 +151,7 @@ def _read(path: Path, wanted: Pixels) -> Picture:
 
 
 def read_picture(
-    file: BinaryIO, path: Path, wanted: Pixels, formats: Sequence[str] | None = None
+    file: BinaryIO, path: Path, wanted: Pixels, formats: tuple[str, ...] | None = None
 ) -> Picture:
     """Read one picture and make it fit.
 

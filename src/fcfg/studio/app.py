@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -31,7 +31,7 @@ from fcfg.studio.questions import (
     prepare_question,
     read_question,
 )
-from fcfg.studio.safety import RefusedError, Rule, Safety, refusal
+from fcfg.studio.safety import JSON, RefusedError, Rule, Safety, refusal
 from fcfg.studio.uploads import MOST_BYTES, MOST_PIXELS, read_upload
 from fcfg.support.errors import InputError
 from fcfg.version import __version__
@@ -79,7 +79,7 @@ class Studio:
         if found is None:
             raise RefusedError(
                 404,
-                f"image: expected a sample or a recent upload, got '{name[:80]}'; upload it.",
+                f"image: expected a sample or a recent upload, got {name[:80]!r}; upload it.",
             )
         return found
 
@@ -97,7 +97,7 @@ def build_app(studio: Studio) -> ASGIApp:
     """
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         studio.engine.start()
         studio.ready()
         try:
@@ -137,7 +137,7 @@ def _refused(_: Request, error: Exception) -> Response:
 
 def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    got = f"{request.method} {request.url.path[:80]}"
+    got = repr(f"{request.method} {request.url.path[:80]}")
     return refusal(
         error.status_code, f"request: expected one of the API, got {got}; see docs/studio.md."
     )
@@ -179,17 +179,17 @@ class _Routes:
         limits = {"upload_bytes": MOST_BYTES, "pixels": MOST_PIXELS, "steps": MOST_STEPS}
         public = self._studio.rule.token is not None
         about = {"version": __version__, "public": public, "limits": limits}
-        return JSONResponse({"models": self._models, **about})
+        return JSON({"models": self._models, **about})
 
     async def samples(self, _: Request) -> Response:
-        return JSONResponse({"samples": [s.to_json() for s in self._studio.samples.values()]})
+        return JSON({"samples": [s.to_json() for s in self._studio.samples.values()]})
 
     async def upload(self, request: Request) -> Response:
         data = await read_body(request, MOST_BYTES)
         async with self._decoding:
             picture = await run_in_threadpool(read_upload, data, self._studio.models[0])
         self._studio.uploads.put(picture.id, picture, 2 * picture.image.nbytes)
-        return JSONResponse(picture.to_json())
+        return JSON(picture.to_json())
 
     async def image(self, request: Request) -> Response:
         picture = self._studio.picture(request.path_params["name"])
@@ -200,7 +200,7 @@ class _Routes:
         question = await run_in_threadpool(self._studio.prepare, asked)
         graph = question.model.model.graph
         affected = graph.affected(asked.do)
-        return JSONResponse(
+        return JSON(
             {
                 "attributes": question.after,
                 "affected": [name for name in question.after if name in affected],

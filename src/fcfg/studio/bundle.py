@@ -30,9 +30,10 @@ def static_text(name: str) -> str:
 
 
 def one_script(sources: Mapping[str, str], first: str = "main") -> str:
-    """Join ES modules to one classic script.
+    r"""Join ES modules to one classic script.
 
-    >>> print(one_script({"main": 'import { a } from "./b.js";\\na();', "b": "export const a = f;"}))
+    >>> main = 'import { a } from "./b.js";\na();'
+    >>> print(one_script({"main": main, "b": "export const a = f;"}))
     "use strict";
     const module_b = (() => {
     const a = f;

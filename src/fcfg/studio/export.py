@@ -25,7 +25,8 @@ from fcfg.support.outputs import Outputs
 from fcfg.version import __version__
 
 PAGE = "index.html"
-DRAWINGS = 6  #: of the samples of the studio
+DRAWINGS = 6  #: of the samples of the studio, if there are not too many questions
+MOST_ANSWERS = 180  #: at about 10 KB each
 _SHARES = (0.5, 1.0, 2.0)  # of the default weight
 _FURTHER = ("cfg:3.0", "none")
 _AGES = (1 / 6, 1 / 2, 5 / 6)  # places in the range of a continuous attribute
@@ -53,7 +54,7 @@ def export_gallery(
     Args:
         model: Model of a drawn world.
         folder: Folder to write to.
-        drawings: Number of drawings.
+        drawings: Largest number of drawings.
         overwrite: Whether to replace a page that is not of this command and model.
         on_progress: Callback with the share of the answers that are computed.
     """
@@ -71,11 +72,11 @@ def gallery_table(
 
     Args:
         model: Model of a drawn world.
-        drawings: Number of drawings.
+        drawings: Largest number of drawings.
         on_progress: Callback with the share of the answers that are computed.
     """
     studio = Studio((model,))
-    pictures = list(studio.samples.values())[:drawings]
+    pictures = list(studio.samples.values())
     if not pictures:
         raise InputError(
             f"model {model.name}",
@@ -83,6 +84,8 @@ def gallery_table(
             got="one without drawings of its own",
             do="export the gallery of a shipped model",
         )
+    each = len(list(questions(model, pictures[0])))
+    pictures = pictures[: max(1, min(drawings, MOST_ANSWERS // each))]
     asked = [each for picture in pictures for each in questions(model, picture)]
     answers: list[dict[str, Any]] = []
     for each in asked:

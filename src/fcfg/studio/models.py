@@ -35,9 +35,9 @@ class StudioModel:
     @property
     def world(self) -> str | None:
         """Variant of the drawn world that the model knows, if its counterfactuals are known."""
-        variant = training_data(self.model).get("format")
-        drawn = isinstance(variant, str) and variant in _WORLDS
-        return variant if drawn and portraits.space(variant) == self.model.space else None
+        variant = str(training_data(self.model).get("format"))
+        drawn = variant in _WORLDS and portraits.space(variant) == self.model.space
+        return variant if drawn else None
 
     @property
     def execution(self) -> str | None:

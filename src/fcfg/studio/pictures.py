@@ -7,12 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Table
+from fcfg.causal.attributes import (
+    AbstractAttribute,
+    AttributeSpace,
+    Binary,
+    Categorical,
+    Continuous,
+    Table,
+)
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
 from fcfg.generation.results import Value, scores_of, value_text, values_of
@@ -142,8 +148,7 @@ def without_judge(space: AttributeSpace) -> dict[str, Value]:
 def _first(attribute: AbstractAttribute) -> Value:
     if isinstance(attribute, Categorical):
         return attribute.levels[0]
-    middle = attribute.decode(np.full((1, attribute.width), 0.5))[0].item()
-    return int(middle) if isinstance(attribute, Binary) else float(middle)
+    return (attribute.low + attribute.high) / 2 if isinstance(attribute, Continuous) else 0
 
 
 def data_url(picture: Image.Image) -> str:

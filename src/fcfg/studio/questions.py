@@ -26,9 +26,10 @@ _Word: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200
 _Part = TypeVar("_Part", bound=BaseModel)
 
 
-def _checked_value(value: object) -> object:
-    legal = isinstance(value, int | float | str) and not isinstance(value, bool)
-    if legal and (len(value) <= 200 if isinstance(value, str) else abs(value) <= 1e12):
+def _checked_value(value: object) -> float | str:
+    if isinstance(value, str) and len(value) <= 200:
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e12:
         return value
     raise InputError("value", expected="a number or a text", got=short(value), do="correct it")
 

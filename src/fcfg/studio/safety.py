@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from typing import Any
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -31,6 +32,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 COOKIE = "fcfg-studio"
+_LENGTH = 600  # of a message
 _CLIENTS = 4096  # addresses whose rate is known
 
 
@@ -47,9 +49,18 @@ class RefusedError(Exception):
         self.status = status
 
 
-def refusal(status: int, message: str) -> JSONResponse:
-    """Return a reply that says why."""
-    return JSONResponse({"error": message}, status)
+class JSON(JSONResponse):
+    """A reply in ASCII, which any text of a client can be quoted in."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes of the reply."""
+        return json.dumps(content, allow_nan=False).encode()
+
+
+def refusal(status: int, message: str) -> JSON:
+    """Return a reply that says why, in a line of bounded length."""
+    short = message if len(message) <= _LENGTH else f"{message[:_LENGTH]}…"
+    return JSON({"error": short}, status)
 
 
 @dataclass(frozen=True)
@@ -125,16 +136,16 @@ class Safety:
     def _from_elsewhere(self, request: Request) -> Response | None:
         """Refuse pages of other sites."""
         host = request.headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
+        name = host[1:].partition("]")[0] if host[:1] == "[" else host.partition(":")[0]
         if self._rule.token is None and not is_loopback(name):
             return refusal(
                 421,
-                f"host: expected localhost or 127.0.0.1, got '{name[:80]}'; "
+                f"host: expected localhost or 127.0.0.1, got {name[:80]!r}; "
                 "open the address that fcfg studio printed.",
             )
         origin = request.headers.get("origin")
         site = request.headers.get("sec-fetch-site", "none")
-        foreign = origin is not None and urlsplit(origin).netloc != host
+        foreign = origin not in (None, f"http://{host}", f"https://{host}")
         inner = request.url.path.startswith("/api/")
         if foreign or (inner and site not in ("none", "same-origin")):
             return refusal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import secrets
 import socket
+from types import FrameType
 
 import uvicorn
 
@@ -27,18 +28,24 @@ def open_socket(host: str, port: int) -> socket.socket:
         (family, kind, _, _, address), *_ = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        opened = socket.socket(family, kind)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # at once after a kill
+    except OSError as error:
+        raise _no_address(host, port, error.strerror, "choose another --host") from error
+    opened = socket.socket(family, kind)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # at once after a kill
+    try:
         opened.bind(address)
-    except (OSError, OverflowError) as error:
-        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        raise InputError(
-            f"address {host}:{port}",
-            expected="one that is free on this machine",
-            got="one in use" if taken else error,
-            do="choose another with --port, or 0 for any" if taken else "choose another --host",
-        ) from error
+    except OSError as error:
+        opened.close()
+        taken = error.errno == errno.EADDRINUSE
+        do = "choose another with --port, or 0 for any" if taken else "choose another --host"
+        got = "one in use" if taken else error.strerror
+        raise _no_address(host, port, got, do) from error
     return opened
+
+
+def _no_address(host: str, port: int, got: str | None, do: str) -> InputError:
+    expected = "one that is free on this machine"
+    return InputError(f"address {host}:{port}", expected=expected, got=got, do=do)
 
 
 def rule_for(host: str) -> Rule:
@@ -66,8 +73,16 @@ def address_of(opened: socket.socket, host: str, rule: Rule) -> str:
     return f"http://{name}:{opened.getsockname()[1]}/{token}"
 
 
+class _Server(uvicorn.Server):
+    """A server that ends by a signal as if it had nothing more to do."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Finish what is under way; at the second signal, do not."""
+        self.force_exit, self.should_exit = self.should_exit, True
+
+
 def serve(studio: Studio, opened: socket.socket) -> None:
-    """Answer requests until the process is interrupted.
+    """Answer requests until the process is interrupted or terminated.
 
     Args:
         studio: The studio.
@@ -83,4 +98,5 @@ def serve(studio: Studio, opened: socket.socket) -> None:
         limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=1,
     )
-    uvicorn.Server(config).run(sockets=[opened])
+    opened.listen(_CONNECTIONS)  # before the address is printed
+    _Server(config).run(sockets=[opened])

@@ -73,7 +73,7 @@ def _size(data: bytes) -> tuple[int, int]:
     except Image.DecompressionBombError as error:
         raise _refusal(f"at most {MOST_PIXELS:,} pixels", "many more", "scale it first") from error
     except Exception as error:  # Pillow raises many kinds for broken files
-        got = "no bytes" if not data else f"{len(data):,} bytes of something else"
+        got = "no bytes" if not data else f"{len(data):,} bytes of something else, or broken ones"
         names = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
         raise _refusal(f"a file of {names}", got, "choose such a file") from error
 
