@@ -124,6 +124,9 @@ def test_a_slider_asks_once_when_it_rests_and_cancels_what_it_overtakes(visit: O
     assert first.value.failure is not None
     assert here.texts("#weights output") == ["6"]
     assert page.evaluate("history.length") <= 2  # sliding does not fill the history
+    page.locator("#reset").evaluate("button => button.click()")
+    here.answered()
+    assert here.texts("#weights output") == ["1.5"]  # what is shown is what is asked
 
 
 @browsing
@@ -143,6 +146,12 @@ def test_an_address_holds_the_question(visit: Open) -> None:
     assert here.page.url == url
     assert [here.texts(part) for part in ("h1", "#weights", "#after-text")] == texts
     assert here.questions()[1] | {"visitor": ""} == question | {"visitor": ""}
+    here.page.locator("#weight-affected").focus()
+    for weight in ("2.55", "2.6"):  # the slider stays under the finger while it is answered
+        with here.page.expect_response("**/api/answer"):
+            here.page.keyboard.press("ArrowRight")
+        here.answered()
+        assert here.texts("#weights output") == [weight, "1.1"]
 
 
 @browsing

@@ -6,7 +6,8 @@ import { plain, valueWords } from "./words.js";
 
 const STEPS = [4, 6, 8, 11, 15, 20, 30, 50, 100];
 
-// Keep the elements while only values change, so that a slider is not lost under the finger.
+// Make the elements anew when what they show differs from the state. A slider that is moved says
+// beforehand what it shows then, so that it is not lost under the finger.
 function rebuilt(place, signature, build) {
   if (place.dataset.signature === signature) return;
   place.dataset.signature = signature;
@@ -29,13 +30,18 @@ function wantedControl(attribute, value, values, onchange) {
 
 export function wantedView({ model, wanted, choices, onchange }) {
   const targets = model.attributes.filter((each) => each.name in wanted);
-  const signature = JSON.stringify([model.name, targets.map((each) => [each.name, each.kind === "continuous" ? null : wanted[each.name]]), choices?.values]);
-  rebuilt($("wanted"), signature, () => targets.map((attribute) =>
-    wantedControl(attribute, wanted[attribute.name], choices?.values, (value) => onchange(attribute.name, value))));
+  const signature = (values) => JSON.stringify([model.name, targets.map((each) => [each.name, values[each.name]]), choices?.values]);
+  const current = { ...wanted };
+  rebuilt($("wanted"), signature(wanted), () => targets.map((attribute) =>
+    wantedControl(attribute, wanted[attribute.name], choices?.values, (value) => {
+      current[attribute.name] = value;
+      $("wanted").dataset.signature = signature(current);
+      onchange(attribute.name, value);
+    })));
 }
 
 function groupWords(group, groups) {
-  if (group === "all") return ["Strength", "how strongly to push towards the answer; 1 is the plain model"];
+  if (group === "all") return ["Strength", "how strongly to push; 1 is the plain model"];
   const named = (groups?.[group] ?? []).map(plain).join(", ");
   if (group === "affected") return ["Push what changes", named];
   if (group === "invariant") return ["Hold what stays", named];
@@ -46,14 +52,15 @@ export function weightsView({ guidance, groups, choices, onchange }) {
   const { rule, weights } = readGuidance(guidance);
   const known = choices?.guidances.map(readGuidance).filter((each) => each.rule === rule);
   const options = readGuidance(guidance).options;
-  const signature = JSON.stringify([rule, Object.keys(weights), options, groups, choices]);
+  const signature = (values) => JSON.stringify([rule, values, options, groups, choices]);
   const current = { ...weights };
-  rebuilt($("weights"), signature, () => Object.entries(weights).map(([group, value]) => {
+  rebuilt($("weights"), signature(weights), () => Object.entries(weights).map(([group, value]) => {
     const [label, hint] = groupWords(group, groups);
     const fields = {
       id: `weight-${group}`, label: rule === "temperature" ? "Temperature" : label, hint, value, text: (each) => String(Number(each.toFixed(3))),
       onchange: (each) => {
         current[group] = Number(each.toFixed(4));
+        $("weights").dataset.signature = signature(current);
         onchange(writeGuidance({ rule, weights: current, options }));
       },
     };

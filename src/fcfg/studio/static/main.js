@@ -7,7 +7,7 @@ import { liveApi, StudioError, tableApi } from "./api.js";
 import { codePanel, copyText } from "./copy.js";
 import { comparePanel } from "./compare.js";
 import { galleryPanel } from "./gallery.js";
-import { graphView } from "./graph.js";
+import { affectedBy, graphView } from "./graph.js";
 import { historyList, tabsView } from "./history.js";
 import { listenForFiles, samplesView } from "./samples.js";
 import { notationWords, otherValue, questionWords, small } from "./words.js";
@@ -44,6 +44,11 @@ async function start() {
   const usual = () => act?.default ?? model().defaults[target()] ?? Object.values(model().defaults)[0];
   const guidance = () => state.guidance ?? usual().guidance;
   const sampling = () => state.sampling ?? usual().sampling;
+  const groups = () => {
+    const affected = affectedBy(model().graph, Object.keys(state.do));
+    const names = model().attributes.map((each) => each.name);
+    return { affected: names.filter((name) => affected.has(name)), invariant: names.filter((name) => !affected.has(name)) };
+  };
   const view = () => state.view ?? (PHONE.matches ? "slide" : "answer");
   const choices = () => (api.live ? null : api.choices(state.image, target()));
   const address = () => writeState(state, own.has(state.image));
@@ -202,7 +207,7 @@ async function start() {
     showGraph({ factual: factual(), counterfactual, wanted: state.do, image: result?.image ?? preview ?? sample().image });
     attributesView({ model: model(), sample: sample(), factual: factual(), counterfactual, result, live: api.live, onedit: (name, value) => set({ is: { ...state.is, [name]: value } }) });
     wantedView({ model: model(), wanted: state.do, choices: choices(), onchange: (name, value) => set({ do: { ...state.do, [name]: value } }, { slides: true }) });
-    weightsView({ guidance: guidance(), groups: result?.groups ?? usual().groups, choices: choices(), onchange: (text) => set({ guidance: text }, { slides: true }) });
+    weightsView({ guidance: guidance(), groups: groups(), choices: choices(), onchange: (text) => set({ guidance: text }, { slides: true }) });
     optionsView({ studio: api, model: model(), models: about.models, guidance: guidance(), sampling: sampling(), seed: state.seed, choices: choices(), smooth, on: {
       model: (name) => set({ model: name === about.models[0].name ? null : name, guidance: null, sampling: null }),
       guidance: (text) => set({ guidance: text }), sampling: (text) => set({ sampling: text }), seed: (seed) => set({ seed }),
