@@ -87,4 +87,3 @@ def studio(
                 webbrowser.open(address)
 
         serve(Studio(models, rule, ready), opened)
-    print("\nThe studio is closed.")
