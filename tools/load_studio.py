@@ -121,20 +121,28 @@ def memory(pid: int) -> float:
     return round(int(found[1]) / 1024, 1)
 
 
-async def slider(port: int, sample: dict[str, Any], moves: int) -> dict[str, Any]:
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far, which other processes do not change."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def slider(port: int, pid: int, sample: dict[str, Any], moves: int) -> dict[str, Any]:
     """One visitor: the first question, then moves of a slider with the cached abduction."""
     rows: list[dict[str, float]] = []
     for move in range(moves + 1):
         guidance = f"contrast:{1 + move / 10};anchor=true"
         question = {"image": sample["id"], "attributes": sample["attributes"]}
         question |= {"do": {"smiling": "flip"}, "guidance": guidance, "truth": True}
-        rows.append(await ask(port, question))
+        before = cpu_seconds(pid)
+        times = await ask(port, question)
+        rows.append(times | {"processor": cpu_seconds(pid) - before})
     first, *later = rows
     return {
         "first_question": {kind: round(first[kind], 3) for kind in ("preview", "answer")},
         "slider_median": {
             kind: round(statistics.median(row[kind] for row in later), 3)
-            for kind in ("preview", "answer")
+            for kind in ("preview", "answer", "processor")
         },
         "slider_worst": {
             kind: round(max(row[kind] for row in later), 3) for kind in ("preview", "answer")
@@ -183,7 +191,7 @@ def main() -> None:
     parser.add_argument("--moves", type=int, default=8)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    start = time.perf_counter()
+    load, start = round(os.getloadavg()[0], 1), time.perf_counter()
     command = [sys.executable, "-m", "fcfg", "studio", "portraits", "--port", "0", "--no-open"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -191,12 +199,19 @@ def main() -> None:
             line = process.stdout.readline()
             ready = round(time.perf_counter() - start, 2)
             port = int(re.findall(r":(\d+)/", line)[0])
-            result: dict[str, Any] = {"start_seconds": ready, "server": line.split(":")[0]}
+            result: dict[str, Any] = {
+                "server": line.split(":")[0],
+                "cores": len(os.sched_getaffinity(0)),
+                "load_average_before": load,
+                "start_seconds": ready,
+                "start_processor": round(cpu_seconds(process.pid), 2),
+            }
             samples = json.loads(asyncio.run(fetch(port, "GET", "/api/samples")))["samples"]
-            result["one_visitor"] = asyncio.run(slider(port, samples[0], options.moves))
+            result["one_visitor"] = asyncio.run(
+                slider(port, process.pid, samples[0], options.moves)
+            )
             many = crowd(port, process.pid, samples, options.visitors, options.seconds)
             result["many_visitors"] = asyncio.run(many)
-            result["load_average"] = round(os.getloadavg()[0], 1)
             process.send_signal(signal.SIGINT)
             result["exit_code"] = process.wait(timeout=30)
         finally:

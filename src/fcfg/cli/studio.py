@@ -103,7 +103,6 @@ def studio(
                 webbrowser.open(address)
 
         serve(Studio(models, rule, ready), opened)
-    print("\nThe studio is closed.")
 
 
 def _export(model: str, device: str, precision: str, folder: Path, overwrite: bool) -> None:
