@@ -30,7 +30,7 @@ test: $(READY)  ## run all tests, with coverage, on all cores
 .venv-lowest/.ready: pyproject.toml constraints.txt constraints-lowest.txt
 	@test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
-	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e '.[diffusers,medical,tensorboard]' pytest hypothesis beartype scikit-learn scipy
+	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e '.[app,diffusers,medical,tensorboard]' pytest hypothesis beartype scikit-learn scipy httpx2
 	@touch $@
 
 test-lowest: .venv-lowest/.ready  ## run all tests with the oldest packages we promise to support

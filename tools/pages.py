@@ -28,6 +28,7 @@ import reproduction_tables
 import rivals_tables
 import solver_tables
 import speed_tables
+import studio_tables
 import training_curves
 import training_tables
 import trust_study
@@ -66,6 +67,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         *("recorded-steps/celeba-hq", "recorded-steps/portraits", "recorded-steps/compiled"),
     ),
     "docs/rivals.md": ("rivals/portraits", "rivals/celeba-64", "rivals/morphomnist"),
+    "docs/studio.md": ("studio",),
     "docs/training.md": ("presets", "weight-decay", "training-throughput"),
     f"{MODELS}/portraits/README.md": ("truth/portraits",),
     f"{MODELS}/portraits-causal/README.md": ("truth/portraits-causal",),
@@ -80,6 +82,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "claims": reproduction_tables.claims_held,
     "ghosts": anchoring_tables.ghosts,
     "execution-cpu": speed_tables.execution,
+    "studio": studio_tables.speed,
     "portraits-brief": reproduction_tables.portraits_brief,
     "precision": speed_tables.precision,
     "presets": training_tables.presets_table,

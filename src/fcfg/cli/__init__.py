@@ -31,6 +31,7 @@ _COMMANDS = {
     "calibrate": "Choose the weights of a model's guidance from validation images.",
     "evaluate": "Evaluate a model: a table of the paper, or an experiment of your own.",
     "diagnose": "Find out which attributes can have guidance weights of their own.",
+    "studio": "Ask what-ifs on a page in the browser.",
     "report": "Make an HTML report of an evaluation.",
     "bench": "Measure the speed of this machine.",
     "data": "Check data before training.",

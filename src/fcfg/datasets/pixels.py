@@ -212,7 +212,11 @@ def _decode(file: BinaryIO, name: str, wanted: Pixels) -> DecodedImage:
 
 
 def open_image(
-    file: BinaryIO, name: str, intensity: Intensity, enough: int | None = None
+    file: BinaryIO,
+    name: str,
+    intensity: Intensity,
+    enough: int | None = None,
+    formats: tuple[str, ...] | None = None,
 ) -> OpenedImage:
     """Open an image of any supported kind, or the first of its frames or pages.
 
@@ -222,11 +226,12 @@ def open_image(
         intensity: Scaling of pixels of more than 8 bits.
         enough: Height and width to which a JPEG may be reduced while decoding. This is several
             times faster; twice the final size is enough for the filter that follows.
+        formats: Formats of Pillow that are accepted; by default all of them.
     """
     try:
         if name.lower().endswith(DICOM):
             return OpenedImage(Image.fromarray(_dicom(file)))
-        picture = Image.open(file)
+        picture = Image.open(file, formats=formats)
         several = has_several_frames(picture)
         if enough is not None:
             picture.draft(None, (enough, enough))

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, BinaryIO, cast, get_args
 
 from jaxtyping import Float
 from PIL import ExifTags, Image
@@ -99,21 +99,21 @@ def model_pixels(pipeline: AnyModel) -> Pixels:
             got=f"{'an unknown size' if size is None else size}, {channels} channels",
             do="call pipeline.counterfactual with an array instead",
         )
-    data = _training_data(pipeline)
+    data = training_data(pipeline)
     fit, intensity = data.get("fit", "crop"), data.get("intensity", "full")
     check_among("model, fit of its training data", fit, get_args(Fit))
     check_among("model, intensity of its training data", intensity, get_args(Intensity))
     return Pixels(size, channels, intensity, fit)
 
 
-def _training_data(pipeline: AnyModel) -> Mapping[str, Any]:
+def training_data(pipeline: AnyModel) -> Mapping[str, Any]:
     """Return the options of a model's training data, if its provenance has any."""
     return _mapping(_mapping(pipeline.provenance.get("training")).get("data"))
 
 
 def renamed_columns(pipeline: AnyModel) -> Mapping[str, str]:
     """Return the columns of the training table by attribute, where the names differ."""
-    rename = _mapping(_training_data(pipeline).get("rename"))
+    rename = _mapping(training_data(pipeline).get("rename"))
     return {name: column for name, column in rename.items() if isinstance(column, str)}
 
 
@@ -147,11 +147,26 @@ def read_files(paths: Sequence[Path], wanted: Pixels) -> list[Picture]:
 
 def _read(path: Path, wanted: Pixels) -> Picture:
     with path.open("rb") as file:
-        picture = open_image(file, path.name, wanted.intensity, 2 * wanted.size).picture
+        return read_picture(file, path, wanted)
+
+
+def read_picture(
+    file: BinaryIO, path: Path, wanted: Pixels, formats: tuple[str, ...] | None = None
+) -> Picture:
+    """Read one picture and make it fit.
+
+    Args:
+        file: Open picture file.
+        path: Name of the picture; its suffix tells DICOM from other kinds.
+        wanted: Shape and pixels that the model takes, see :func:`model_pixels`.
+        formats: Formats of Pillow that are accepted; by default all of them.
+    """
+    picture = open_image(file, path.name, wanted.intensity, 2 * wanted.size, formats).picture
     if path.suffix.lower() in DICOM:
         (width, height), notes = picture.size, ["window of the DICOM file applied"]
     else:
-        with Image.open(path) as header:
+        file.seek(0)
+        with Image.open(file, formats=formats) as header:
             (width, height), notes = header.size, _notes(header, wanted)
     if (picture.mode, wanted.channels) == ("RGB", 1):
         notes.append("colours weighted to grey (ITU-R 601)")

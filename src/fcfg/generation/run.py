@@ -174,7 +174,7 @@ def _answer(
     pipeline, request, action = prepared.pipeline, prepared.request, prepared.action
     count = rows.stop - rows.start
     cost = count * prepared.method.rows
-    with _pixel_range_is_known():
+    with pixel_range_is_known():
         abduction = pipeline.abduct(
             prepared.images[rows],
             {name: column[rows] for name, column in prepared.factual.attributes.items()},
@@ -204,7 +204,7 @@ def _answer(
     signals = Signals({})
     if request.trust and isinstance(pipeline, CounterfactualPipeline):
         images, step = prepared.images[rows], progress.phase(cost)
-        with _pixel_range_is_known():
+        with pixel_range_is_known():
             signals = measure_trust(
                 pipeline, images, pair, batch_size=request.batch_size, on_step=step
             )
@@ -268,12 +268,12 @@ def _read(pipeline: AnyModel, images: Tensor) -> Reading | None:
     """Read images with the judge of the model, if there is one."""
     if not isinstance(pipeline.judge, AttributeJudge):
         return None
-    with _pixel_range_is_known():
+    with pixel_range_is_known():
         return pipeline.judge.read(images)
 
 
 @contextmanager
-def _pixel_range_is_known() -> Generator[None]:
+def pixel_range_is_known() -> Generator[None]:
     """Suppress the warning about bright images: unlike arrays, files define their range."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="images: all pixels are in")

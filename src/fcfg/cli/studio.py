@@ -1,0 +1,119 @@
+"""``fcfg studio``: a page in the browser on which one asks what-ifs."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fcfg.cli import options
+from fcfg.support.errors import InputError, check_among
+
+_NEEDED = ("starlette", "uvicorn")
+
+
+def studio(
+    model: options.Model = "portraits",
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Another model of the same attributes. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address to listen on. By default only this machine can connect; any other one "
+            "needs the token of the printed URL.",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 for any free one.")
+    ] = 8765,
+    open_page: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
+    ] = True,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write a page with answers computed beforehand, which needs no server, and end.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a page of others in that folder.")
+    ] = False,
+) -> None:
+    """Open a page on which you ask what-ifs about pictures.
+
+    Choose a picture, change an attribute, and see the counterfactual beside it. Nothing leaves
+    this machine, and nothing is written to it. Ctrl-C ends the server.
+
+    Examples:
+      fcfg studio
+      fcfg studio runs/faces --compare runs/faces-long
+      fcfg studio portraits-causal --port 0 --no-open
+      fcfg studio portraits --export gallery
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise InputError(
+            "studio",
+            expected=f"the packages {' and '.join(_NEEDED)}",
+            got=f"no {' and no '.join(missing)}",
+            do="run: pip install 'fcfg[app]'",
+        )
+    import webbrowser
+
+    from fcfg.cli.computing import chosen_device
+    from fcfg.pipeline.checkpoint import load
+    from fcfg.pipeline.runtime import PRECISIONS
+    from fcfg.studio.app import Studio
+    from fcfg.studio.models import as_studio_models
+    from fcfg.studio.server import address_of, open_socket, rule_for, serve
+    from fcfg.studio.threads import choose_execution
+
+    check_among("precision", precision, PRECISIONS)
+    target = chosen_device(device)
+    if export is not None:
+        _export(model, target, precision, export, overwrite)
+        return
+    with open_socket(host, port) as opened:
+        rule = rule_for(host)
+        loaded = [(name, load(name).to(target)) for name in (model, *(compare or []))]
+        models = as_studio_models(loaded, public=rule.token is not None)
+        threads = choose_execution(models[0].model, precision)
+        for other in models[1:]:
+            other.model.prepare(models[0].execution or precision)
+        address = address_of(opened, host, rule)
+
+        def ready() -> None:
+            where = f"{target}, {threads} threads" if target == "cpu" else target
+            print(f"Studio of {', '.join(m.name for m in models)} on {where}: {address}")
+            print("Ctrl-C ends it.", flush=True)
+            if open_page:
+                webbrowser.open(address)
+
+        serve(Studio(models, rule, ready), opened)
+
+
+def _export(model: str, device: str, precision: str, folder: Path, overwrite: bool) -> None:
+    """Write the gallery of a model."""
+    from fcfg.cli.progress import share_bar
+    from fcfg.pipeline.checkpoint import load
+    from fcfg.studio.export import export_gallery
+    from fcfg.studio.models import as_studio_models
+
+    loaded = load(model).to(device).prepare(precision)
+    (chosen,) = as_studio_models([(model, loaded)], public=True)  # a page for strangers
+    with share_bar() as on_progress:
+        page = export_gallery(chosen, folder, overwrite=overwrite, on_progress=on_progress)
+    print(f"Look at {page}")

@@ -1,0 +1,276 @@
+"""The routes of the studio: the page, and the JSON that it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from fcfg.studio.answers import Answers
+from fcfg.studio.cache import BoundedCache
+from fcfg.studio.engine import BusyError, Engine, Job
+from fcfg.studio.models import StudioModel, describe_method, find_model
+from fcfg.studio.pictures import StudioPicture, draw_samples
+from fcfg.studio.questions import (
+    MOST_STEPS,
+    Act,
+    PreparedQuestion,
+    Question,
+    prepare_question,
+    read_question,
+)
+from fcfg.studio.safety import JSON, RefusedError, Rule, Safety, refusal
+from fcfg.studio.uploads import MOST_BYTES, MOST_PIXELS, read_upload
+from fcfg.support.errors import InputError
+from fcfg.version import __version__
+
+MOST_QUESTION = 64 * 2**10  #: bytes of a question
+MOST_WAIT = 30.0  #: seconds for the body of a request
+_UPLOADS = 64 * 2**20  # bytes of all uploads
+_QUEUE = 1.0  # seconds from one message about the queue to the next
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".json": "application/json",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Studio:
+    """All that the routes share."""
+
+    models: tuple[StudioModel, ...]
+    rule: Rule = field(default_factory=Rule)
+    ready: Callable[[], None] = lambda: None  #: called when requests are answered
+    engine: Engine = field(default_factory=Engine)
+    answers: Answers = field(default_factory=Answers)
+    uploads: BoundedCache[StudioPicture] = field(default_factory=lambda: BoundedCache(_UPLOADS))
+    samples: dict[str, StudioPicture] = field(init=False, default_factory=dict)
+    files: dict[str, tuple[bytes, str]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Draw the samples, and read the page: no request ever names a file."""
+        self.samples.update({sample.id: sample for sample in draw_samples(self.models[0])})
+        folder = Path(__file__).parent / "static"
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in _TYPES:
+                name = path.relative_to(folder).as_posix()
+                self.files[name] = path.read_bytes(), _TYPES[path.suffix]
+
+    def picture(self, name: str) -> StudioPicture:
+        """Return a sample or an upload."""
+        found = self.samples.get(name) or self.uploads.get(name)
+        if found is None:
+            raise RefusedError(
+                404,
+                f"image: expected a sample or a recent upload, got {name[:80]!r}; upload it.",
+            )
+        return found
+
+    def prepare(self, asked: Act) -> PreparedQuestion:
+        """Check a question."""
+        model = find_model(self.models, asked.model)
+        return prepare_question(asked, model, self.picture(asked.image))
+
+
+def build_app(studio: Studio) -> ASGIApp:
+    """Return the application, with all checks around it.
+
+    Args:
+        studio: All that the routes share.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        studio.engine.start()
+        studio.ready()
+        try:
+            yield
+        finally:
+            studio.engine.close()
+
+    routes = _Routes(studio)
+    app = Starlette(
+        routes=[
+            Route("/", routes.page),
+            Route("/static/{name:path}", routes.static),
+            Route("/api/model", routes.model),
+            Route("/api/samples", routes.samples),
+            Route("/api/images", routes.upload, methods=["POST"]),
+            Route("/api/images/{name}.png", routes.image),
+            Route("/api/act", routes.act, methods=["POST"]),
+            Route("/api/answer", routes.answer, methods=["POST"]),
+        ],
+        exception_handlers={
+            InputError: lambda _, error: refusal(400, str(error)),
+            RefusedError: _refused,
+            BusyError: lambda _, error: refusal(503, str(error)),
+            ClientDisconnect: lambda _, error: Response(status_code=400),
+            HTTPException: _no_route,
+            Exception: _failed,
+        },
+        lifespan=lifespan,
+    )
+    return Safety(app, studio.rule)
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    return refusal(error.status, str(error))
+
+
+def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    got = repr(f"{request.method} {request.url.path[:80]}")
+    return refusal(
+        error.status_code, f"request: expected one of the API, got {got}; see docs/studio.md."
+    )
+
+
+def _failed(_: Request, error: Exception) -> Response:
+    return refusal(
+        500,
+        f"request: expected an answer, got an error of the server ({type(error).__name__}); "
+        "its terminal has the details.",
+    )
+
+
+class _Routes:
+    """One method for each route.
+
+    Args:
+        studio: All that they share.
+    """
+
+    def __init__(self, studio: Studio) -> None:
+        self._studio = studio
+        self._models = [model.describe() for model in studio.models]
+        self._decoding = asyncio.Semaphore(2)  # large pictures in memory at once
+
+    async def page(self, _: Request) -> Response:
+        return self._file("index.html")
+
+    async def static(self, request: Request) -> Response:
+        return self._file(request.path_params["name"])
+
+    def _file(self, name: str) -> Response:
+        if name not in self._studio.files:
+            raise HTTPException(404)
+        content, kind = self._studio.files[name]
+        return Response(content, media_type=kind)
+
+    async def model(self, _: Request) -> Response:
+        limits = {"upload_bytes": MOST_BYTES, "pixels": MOST_PIXELS, "steps": MOST_STEPS}
+        public = self._studio.rule.token is not None
+        about = {"version": __version__, "public": public, "limits": limits}
+        return JSON({"models": self._models, **about})
+
+    async def samples(self, _: Request) -> Response:
+        return JSON({"samples": [s.to_json() for s in self._studio.samples.values()]})
+
+    async def upload(self, request: Request) -> Response:
+        data = await read_body(request, MOST_BYTES)
+        async with self._decoding:
+            picture = await run_in_threadpool(read_upload, data, self._studio.models[0])
+        self._studio.uploads.put(picture.id, picture, 2 * picture.image.nbytes)
+        return JSON(picture.to_json())
+
+    async def image(self, request: Request) -> Response:
+        picture = self._studio.picture(request.path_params["name"])
+        return Response(picture.png, media_type="image/png")
+
+    async def act(self, request: Request) -> Response:
+        asked = read_question(Act, await read_body(request, MOST_QUESTION))
+        question = await run_in_threadpool(self._studio.prepare, asked)
+        graph = question.model.model.graph
+        affected = graph.affected(asked.do)
+        return JSON(
+            {
+                "attributes": question.after,
+                "affected": [name for name in question.after if name in affected],
+                "invariant": [name for name in question.after if name not in affected],
+                "default": describe_method(question.method),
+            }
+        )
+
+    async def answer(self, request: Request) -> Response:
+        asked = read_question(Question, await read_body(request, MOST_QUESTION))
+        question = await run_in_threadpool(self._studio.prepare, asked)
+        events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def emit(event: dict[str, Any] | None) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(events.put_nowait, event)
+
+        address = request.client.host if request.client else ""
+        visitor = f"{address} {asked.visitor}"
+        job = Job(visitor, lambda job: self._studio.answers.answer(question, job), emit)
+        self._studio.engine.submit(job, keep=asked.keep)
+        return StreamingResponse(self._lines(job, events), media_type="application/x-ndjson")
+
+    async def _lines(
+        self, job: Job, events: asyncio.Queue[dict[str, Any] | None]
+    ) -> AsyncIterator[bytes]:
+        """Yield events as lines; a client that goes away cancels its question."""
+        engine, told = self._studio.engine, None
+        try:
+            while True:
+                ahead = engine.ahead(job)
+                if ahead and ahead != told:
+                    told = ahead
+                    yield _line({"type": "queued", "ahead": ahead})
+                try:
+                    event = await asyncio.wait_for(events.get(), _QUEUE)
+                except TimeoutError:
+                    continue
+                if event is None:
+                    return
+                yield _line(event)
+        finally:
+            engine.cancel(job)
+
+
+def _line(event: dict[str, Any]) -> bytes:
+    return json.dumps(event, allow_nan=False).encode() + b"\n"
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """Return the body of a request; stop to read where it is too long or too slow.
+
+    Args:
+        request: The request.
+        most: Largest number of bytes.
+    """
+    too_long = RefusedError(413, f"body: expected at most {most:,} bytes, got more; send fewer.")
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > most:
+        raise too_long
+    body = bytearray()
+    try:
+        async with asyncio.timeout(MOST_WAIT):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > most:
+                    raise too_long
+    except TimeoutError as error:
+        raise RefusedError(
+            408, f"body: expected all of it in {MOST_WAIT:g} seconds, got a part; send it again."
+        ) from error
+    return bytes(body)

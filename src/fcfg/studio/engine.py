@@ -1,0 +1,206 @@
+"""The engine: one thread that works for all visitors, who take turns.
+
+A visitor with many questions waits for one with a single question, not the other way round: each
+turn takes one question of the visitor whose last turn is longest ago.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from threading import Condition, Event, Thread
+from typing import Any, TypeAlias
+
+from fcfg.support.errors import InputError
+
+Emit: TypeAlias = Callable[[dict[str, Any] | None], None]
+
+MOST_WAITING = 512  #: jobs of all visitors
+MOST_EACH = 32  #: jobs of one visitor
+MOST_SECONDS = 120.0  #: of one job
+
+
+class CancelledError(Exception):
+    """The answer is not wanted any more."""
+
+
+class BusyError(Exception):
+    """The queue is full; the message says so."""
+
+
+class Job:
+    """Work for a visitor, whose events are handed on as they come; None is the last one.
+
+    Args:
+        visitor: Identity of the visitor.
+        work: Function that does the work. It calls :meth:`check` often.
+        emit: Receiver of the events, called from the thread of the engine.
+        most_seconds: Longest time that the work may take.
+    """
+
+    def __init__(
+        self,
+        visitor: str,
+        work: Callable[[Job], None],
+        emit: Emit,
+        most_seconds: float = MOST_SECONDS,
+    ) -> None:
+        self.visitor, self.work, self.emit = visitor, work, emit
+        self._cancelled, self._most_seconds = Event(), most_seconds
+        self._deadline = float("inf")
+
+    def check(self) -> None:
+        """Raise if the work should end."""
+        if self._cancelled.is_set():
+            raise CancelledError
+        if time.monotonic() > self._deadline:
+            raise InputError(
+                "question",
+                expected=f"one that is answered in {self._most_seconds:g} seconds",
+                got="a longer one",
+                do="take fewer steps, or use 'fcfg generate'",
+            )
+
+    def stop(self) -> None:
+        """Make the next check raise."""
+        self._cancelled.set()
+
+    def run(self) -> None:
+        """Do the work, and hand on how it ended."""
+        self._deadline = time.monotonic() + self._most_seconds
+        try:
+            self.check()
+            self.work(self)
+        except CancelledError:
+            self.emit({"type": "cancelled"})
+        except InputError as error:
+            self.emit({"type": "error", "error": str(error)})
+        except Exception as error:  # of one question; the others go on
+            traceback.print_exc(file=sys.stderr)
+            refusal = InputError(
+                "question",
+                expected="an answer",
+                got=f"an error of the server ({type(error).__name__})",
+                do="ask another one; the terminal of the server has the details",
+            )
+            self.emit({"type": "error", "error": str(refusal)})
+        finally:
+            self.emit(None)
+
+
+class Engine:
+    """A thread, and the jobs that wait for it.
+
+    Args:
+        most_waiting: Largest number of jobs that wait.
+        most_each: Largest number of jobs of one visitor that wait.
+    """
+
+    def __init__(self, most_waiting: int = MOST_WAITING, most_each: int = MOST_EACH) -> None:
+        self._most_waiting, self._most_each = most_waiting, most_each
+        self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()  # the next visitor first
+        self._running: Job | None = None
+        self._changed, self._closed = Condition(), False
+        self._thread = Thread(target=self._work, name="fcfg-studio", daemon=True)
+
+    def start(self) -> None:
+        """Start to work."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Cancel all jobs, and end the thread."""
+        with self._changed:
+            self._closed = True
+            waiting = [job for jobs in self._waiting.values() for job in jobs]
+            self._waiting.clear()
+            if self._running is not None:
+                self._running.stop()
+            self._changed.notify()
+        for job in waiting:
+            job.stop()
+            job.run()  # which tells that it is cancelled
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+
+    def submit(self, job: Job, *, keep: bool = False) -> None:
+        """Put a job into the queue.
+
+        Args:
+            job: The job.
+            keep: Whether older jobs of this visitor stay; by default they are cancelled.
+        """
+        if not keep:
+            self.cancel_visitor(job.visitor)
+        with self._changed:
+            own = len(self._waiting.get(job.visitor, ()))
+            if self._closed or own >= self._most_each or self.waiting >= self._most_waiting:
+                whose = "of yours" if own >= self._most_each else "of all visitors"
+                raise BusyError(
+                    f"question: expected a place in the queue, got {max(own, self.waiting)} "
+                    f"questions {whose} that wait already; try again in a while."
+                )
+            self._waiting.setdefault(job.visitor, deque()).append(job)
+            self._changed.notify()
+
+    def cancel_visitor(self, visitor: str) -> None:
+        """Cancel all jobs of a visitor."""
+        with self._changed:
+            jobs = list(self._waiting.get(visitor, ()))
+            if self._running is not None and self._running.visitor == visitor:
+                jobs.append(self._running)
+        for job in jobs:
+            self.cancel(job)
+
+    def cancel(self, job: Job) -> None:
+        """Cancel a job: at once if it waits, at its next step if it runs."""
+        job.stop()
+        with self._changed:
+            jobs = self._waiting.get(job.visitor, deque())
+            waits = job in jobs
+            if waits:
+                jobs.remove(job)
+                if not jobs:
+                    del self._waiting[job.visitor]
+        if waits:
+            job.run()
+
+    @property
+    def waiting(self) -> int:
+        """Number of jobs that wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def ahead(self, job: Job) -> int | None:
+        """Return the number of jobs that end before this one starts; None if it does not wait."""
+        with self._changed:
+            own = self._waiting.get(job.visitor, deque())
+            if job not in own:
+                return None
+            place, before = own.index(job), True
+            count = place + (self._running is not None)
+            for visitor, jobs in self._waiting.items():
+                if visitor == job.visitor:
+                    before = False
+                else:
+                    count += min(len(jobs), place + before)
+            return count
+
+    def _next(self) -> Job | None:
+        """Wait for a job, and give its visitor the last place; None at the end."""
+        with self._changed:
+            self._running = None
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                return None
+            visitor, jobs = self._waiting.popitem(last=False)
+            self._running = jobs.popleft()
+            if jobs:
+                self._waiting[visitor] = jobs
+            return self._running
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            job.run()

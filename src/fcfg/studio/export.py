@@ -1,0 +1,172 @@
+"""A gallery of answers in one page, which needs no server: ``fcfg studio --export``.
+
+The page is that of the studio. Its answers were computed beforehand: some drawings, each
+attribute changed, a few rules and weights, with everything that the live studio shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fcfg.causal.attributes import AbstractAttribute, Binary, Categorical, Continuous
+from fcfg.generation.results import Value
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.defaults import PAPER_GUIDANCE
+from fcfg.studio.app import Studio
+from fcfg.studio.bundle import one_page
+from fcfg.studio.engine import Job
+from fcfg.studio.models import StudioModel
+from fcfg.studio.pictures import StudioPicture, image_url
+from fcfg.studio.questions import Question
+from fcfg.support.errors import InputError
+from fcfg.support.outputs import Outputs
+from fcfg.version import __version__
+
+PAGE = "index.html"
+DRAWINGS = 6  #: of the samples of the studio, if there are not too many questions
+MOST_ANSWERS = 180  #: at about 10 KB each
+_SHARES = (0.5, 1.0, 2.0)  # of the default weight
+_FURTHER = ("cfg:3.0", "none")
+_AGES = (1 / 6, 1 / 2, 5 / 6)  # places in the range of a continuous attribute
+_LEFT_OUT = ("started", "progress")  # events that a finished answer does not need
+
+
+class Asked(NamedTuple):
+    """A question of the gallery."""
+
+    picture: StudioPicture
+    do: dict[str, Value]
+    guidance: str
+
+
+def export_gallery(
+    model: StudioModel,
+    folder: Path,
+    *,
+    drawings: int = DRAWINGS,
+    overwrite: bool = False,
+    on_progress: Callable[[float], None] | None = None,
+) -> Path:
+    """Write the gallery of a model, and return the path of its page.
+
+    Args:
+        model: Model of a drawn world.
+        folder: Folder to write to.
+        drawings: Largest number of drawings.
+        overwrite: Whether to replace a page that is not of this command and model.
+        on_progress: Callback with the share of the answers that are computed.
+    """
+    outputs = Outputs(folder, "studio", model.name, overwrite)
+    outputs.check([PAGE])
+    table = gallery_table(model, drawings, on_progress)
+    (page,) = outputs.write({PAGE: one_page(table).encode("utf-8")})
+    return page
+
+
+def gallery_table(
+    model: StudioModel, drawings: int, on_progress: Callable[[float], None] | None = None
+) -> dict[str, Any]:
+    """Return everything that the page of a gallery shows, as JSON values.
+
+    Args:
+        model: Model of a drawn world.
+        drawings: Largest number of drawings.
+        on_progress: Callback with the share of the answers that are computed.
+    """
+    studio = Studio((model,))
+    pictures = list(studio.samples.values())
+    if not pictures:
+        raise InputError(
+            f"model {model.name}",
+            expected="a model of a drawn world, such as portraits",
+            got="one without drawings of its own",
+            do="export the gallery of a shipped model",
+        )
+    each = len(list(questions(model, pictures[0])))
+    pictures = pictures[: max(1, min(drawings, MOST_ANSWERS // each))]
+    asked = [each for picture in pictures for each in questions(model, picture)]
+    answers: list[dict[str, Any]] = []
+    for each in asked:
+        answers.append(_answer(studio, each))
+        if on_progress is not None:
+            on_progress(len(answers) / len(asked))
+    return {
+        "about": {"models": [model.describe()], "version": __version__, "public": False},
+        "samples": [
+            {**picture.to_json(), "image": image_url(picture.image)} for picture in pictures
+        ],
+        "answers": answers,
+    }
+
+
+def questions(model: StudioModel, picture: StudioPicture) -> Iterator[Asked]:
+    """Yield the questions about a picture.
+
+    Args:
+        model: The model.
+        picture: The picture.
+    """
+    for attribute in model.model.space:
+        for value in other_values(attribute, picture.attributes[attribute.name]):
+            for guidance in guidances(model, attribute.name):
+                yield Asked(picture, {attribute.name: value}, guidance)
+
+
+def other_values(attribute: AbstractAttribute, value: Value) -> list[Value]:
+    """Return the values that an attribute is changed to.
+
+    >>> other_values(Categorical("hair", ("dark", "fair", "red")), "fair")
+    ['dark', 'red']
+
+    Args:
+        attribute: The attribute.
+        value: Its factual value.
+    """
+    if isinstance(attribute, Categorical):
+        return [level for level in attribute.levels if level != value]
+    if isinstance(attribute, Continuous):
+        low, high = attribute.low, attribute.high
+        return [round(low + share * (high - low), 2) for share in _AGES]
+    assert isinstance(attribute, Binary)
+    return [1 - int(value)]
+
+
+def guidances(model: StudioModel, target: str) -> list[str]:
+    """Return the settings that answer a question, the model's own among them.
+
+    Args:
+        model: The model.
+        target: Attribute intervened on.
+    """
+    asks = model.model
+    usual = asks.method([target]).setting
+    if not isinstance(asks, CounterfactualPipeline):
+        return [repr(usual)]
+    head, *options = repr(usual).split(";")
+    rule, _, weight = head.partition(":")
+    texts = [repr(usual), repr(PAPER_GUIDANCE), *_FURTHER]
+    if weight and "=" not in weight:
+        weights = [round(share * float(weight), 2) for share in _SHARES]
+        texts += [";".join([f"{rule}:{each}", *options]) for each in weights]
+    return list(dict.fromkeys(repr(asks.parse_setting(text)) for text in texts))
+
+
+def _answer(studio: Studio, asked: Asked) -> dict[str, Any]:
+    question = Question(
+        image=asked.picture.id,
+        attributes=dict(asked.picture.attributes),
+        do=dict(asked.do),
+        guidance=asked.guidance,
+        reverse=True,
+        trust=True,
+        truth=True,
+    )
+    prepared = studio.prepare(question)
+    events: list[dict[str, Any] | None] = []
+    studio.answers.answer(prepared, Job("gallery", lambda job: None, events.append))
+    kept = [event for event in events if event is not None and event["type"] not in _LEFT_OUT]
+    for event in kept:
+        event.pop("seconds", None)  # the same page whenever it is made
+    return {"image": question.image, "do": asked.do, "guidance": asked.guidance, "events": kept}

@@ -1,0 +1,130 @@
+"""The models of a studio: read, compared with each other, and described for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from fcfg.datasets import portraits
+from fcfg.datasets.pixels import Pixels
+from fcfg.datasets.portraits.data import PortraitsData
+from fcfg.generation.picture_files import model_pixels, training_data
+from fcfg.guidance.rule import RULES, UNGUIDED
+from fcfg.judge import AttributeJudge
+from fcfg.model import AnyModel, Method
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.sampling import GRIDS, SOLVERS
+from fcfg.support.errors import InputError, check_among
+
+NOTICE = "For research and play. The answers are made up by a model: no medical use."
+
+_WORLDS: tuple[str, ...] = get_args(PortraitsData.model_fields["format"].annotation)
+
+
+@dataclass(frozen=True, eq=False)
+class StudioModel:
+    """A model that the studio asks."""
+
+    name: str  #: unique in the studio
+    source: str  #: name or folder, as :func:`fcfg.load` reads it
+    model: AnyModel = field(repr=False)
+    pixels: Pixels  #: shape of its images
+
+    @property
+    def world(self) -> str | None:
+        """Variant of the drawn world that the model knows, if its counterfactuals are known."""
+        variant = str(training_data(self.model).get("format"))
+        drawn = variant in _WORLDS and portraits.space(variant) == self.model.space
+        return variant if drawn else None
+
+    @property
+    def execution(self) -> str | None:
+        """Precision in which the network computes, where the model offers a choice."""
+        model = self.model
+        if not isinstance(model, CounterfactualPipeline) or model.execution is None:
+            return None
+        return model.execution.on(model.device).precision
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the page needs to know, as JSON values."""
+        model, names = self.model, self.model.space.names
+        is_diffusion = isinstance(model, CounterfactualPipeline)
+        return {
+            "name": self.name,
+            "title": self.name.replace("-", " ").capitalize(),
+            "kind": model.kind,
+            "parameters": model.parameters,
+            "size": self.pixels.size,
+            "channels": self.pixels.channels,
+            "attributes": [{"name": a.name, **a.to_config()} for a in model.space],
+            "graph": {name: list(parents) for name, parents in model.graph.parents.items()},
+            "defaults": {name: describe_method(model.method([name])) for name in names},
+            "rules": _rules(model),
+            "solvers": list(SOLVERS) if is_diffusion else [],
+            "grids": list(GRIDS) if is_diffusion else [],
+            "anchor": is_diffusion,
+            "judge": isinstance(model.judge, AttributeJudge),
+            "trust": is_diffusion,
+            "truth": self.world is not None,
+            "notice": NOTICE,
+        }
+
+
+def describe_method(method: Method[Any]) -> dict[str, Any]:
+    """Return guidance, sampling and groups of a question as JSON values."""
+    return {
+        "guidance": repr(method.setting),
+        "sampling": None if method.sampling is None else str(method.sampling),
+        "groups": {group: sorted(names) for group, names in method.groups.items()},
+    }
+
+
+def _rules(model: AnyModel) -> list[str]:
+    if not isinstance(model, CounterfactualPipeline):
+        return []
+    factored = [] if model.kind == "semantic" else [f"f{name}" for name in RULES]
+    return [*RULES, *factored, UNGUIDED]
+
+
+def as_studio_models(
+    models: Sequence[tuple[str, AnyModel]], *, public: bool = False
+) -> tuple[StudioModel, ...]:
+    """Name the models of a studio, and refuse those that cannot share its images.
+
+    Args:
+        models: Names or folders, and the models.
+        public: Whether strangers can see the page, who should not see paths of folders.
+    """
+    found: list[StudioModel] = []
+    for source, model in models:
+        name = Path(source).resolve().name
+        own = f"{name}-{len(found) + 1}" if name in [other.name for other in found] else name
+        model.image_model.eval()
+        found.append(StudioModel(own, name if public else source, model, model_pixels(model)))
+    first = found[0]
+    for other in found[1:]:
+        same = (other.model.space, other.model.graph.parents, other.pixels)
+        if same != (first.model.space, first.model.graph.parents, first.pixels):
+            raise InputError(
+                f"model {other.source}",
+                expected=f"attributes, graph, size and channels of {first.source}",
+                got="others",
+                do="compare models of the same data",
+            )
+    return tuple(found)
+
+
+def find_model(models: Sequence[StudioModel], name: str | None) -> StudioModel:
+    """Return a model by its name; the first one without a name.
+
+    Args:
+        models: The models of the studio.
+        name: The name, if given.
+    """
+    names = [model.name for model in models]
+    if name is None:
+        return models[0]
+    check_among("model", name, names)
+    return models[names.index(name)]

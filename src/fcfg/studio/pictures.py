@@ -1,0 +1,161 @@
+"""Pictures that can be asked about: drawings of the model's world, and uploads, in memory."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+from fcfg.causal.attributes import (
+    AbstractAttribute,
+    AttributeSpace,
+    Binary,
+    Categorical,
+    Continuous,
+    Table,
+)
+from fcfg.datasets import portraits
+from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
+from fcfg.generation.results import Value, scores_of, value_text, values_of
+from fcfg.generation.run import pixel_range_is_known
+from fcfg.judge import AttributeJudge, Reading
+from fcfg.studio.models import StudioModel
+from fcfg.support.images import images_from_bytes, images_to_bytes, to_pictures, to_png
+
+SAMPLES = 12  #: drawings that the page offers
+SEED = EVALUATION_SEED  #: of the drawings, which no model was trained on
+_SURE = 0.8  # probability from which a reading is called sure
+
+
+@dataclass(frozen=True, eq=False)
+class StudioPicture:
+    """A picture at the size of the model."""
+
+    id: str
+    name: str
+    image: Float[Tensor, "1 channel height width"] = field(repr=False)  #: in [-1, 1]
+    attributes: Mapping[str, Value]  #: as read by the judge, or as drawn
+    readings: Mapping[str, Mapping[str, Any]]  #: of the judge; empty without one
+    notes: tuple[str, ...] = ()  #: changes that made it fit the model
+    drawing: Portraits | None = field(default=None, repr=False)  #: of one face, if it is drawn
+
+    @property
+    def png(self) -> bytes:
+        """Contents of a PNG file."""
+        return to_png(to_pictures(self.image)[0])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the page needs to know."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "image": f"/api/images/{self.id}.png",
+            "attributes": dict(self.attributes),
+            "readings": dict(self.readings),
+            "notes": list(self.notes),
+        }
+
+
+def draw_samples(model: StudioModel) -> list[StudioPicture]:
+    """Draw pictures of the model's world; none if it has no drawn world.
+
+    Args:
+        model: The first model of the studio.
+    """
+    if model.world is None:
+        return []
+    drawn = portraits.sample(SAMPLES, SEED, model.pixels.size, model.world)
+    # Rounded as in a file, so that an answer is that of the picture one can download.
+    images = images_from_bytes(images_to_bytes(drawn.images))
+    reading = read_attributes(model, images)
+    space, pictures = model.model.space, list[StudioPicture]()
+    for row in range(SAMPLES):
+        rows = slice(row, row + 1)
+        face = replace(
+            drawn,
+            images=drawn.images[rows],
+            attributes=_rows(drawn.attributes, rows),
+            factors=_rows(drawn.factors, rows),
+            noise=_rows(drawn.noise, rows),
+        )
+        pictures.append(
+            StudioPicture(
+                f"s{row}",
+                f"drawing {row}",
+                images[rows],
+                values_of(space, drawn.attributes, row),
+                {} if reading is None else describe_reading(space, reading, row),
+                drawing=face,
+            )
+        )
+    return pictures
+
+
+def _rows(table: Table, rows: slice) -> Table:
+    return {name: column[rows] for name, column in table.items()}
+
+
+def read_attributes(
+    model: StudioModel, images: Float[Tensor, "batch channel height width"]
+) -> Reading | None:
+    """Read images with the judge of the model, if there is one."""
+    judge = model.model.judge
+    if not isinstance(judge, AttributeJudge):
+        return None
+    with pixel_range_is_known():
+        return judge.read(images)
+
+
+def describe_reading(
+    space: AttributeSpace, reading: Reading, row: int = 0
+) -> dict[str, dict[str, Any]]:
+    """Return what the judge reads, and how sure it is, as JSON values.
+
+    Args:
+        space: The attributes.
+        reading: The reading.
+        row: Number of the image.
+    """
+    values, scores = values_of(space, reading.attributes, row), scores_of(space, reading, row)
+    found: dict[str, dict[str, Any]] = {}
+    for attribute in space:
+        value, score = values[attribute.name], scores[attribute.name]
+        if isinstance(score, dict):
+            sure = score = score[str(value)]
+        elif isinstance(attribute, Binary):
+            sure = score if value else 1 - score
+        else:
+            sure = None
+        found[attribute.name] = {
+            "value": value,
+            "score": score,
+            "sure": sure is None or sure >= _SURE,
+            "text": value_text(float(value)) if sure is None else f"{sure:.2f}",
+        }
+    return found
+
+
+def without_judge(space: AttributeSpace) -> dict[str, Value]:
+    """Return the values that the page shows first for a picture that nobody read."""
+    return {attribute.name: _first(attribute) for attribute in space}
+
+
+def _first(attribute: AbstractAttribute) -> Value:
+    if isinstance(attribute, Categorical):
+        return attribute.levels[0]
+    return (attribute.low + attribute.high) / 2 if isinstance(attribute, Continuous) else 0
+
+
+def data_url(picture: Image.Image) -> str:
+    """Return a picture as a PNG inside an address."""
+    return f"data:image/png;base64,{base64.b64encode(to_png(picture)).decode()}"
+
+
+def image_url(images: Float[Tensor, "1 channel height width"]) -> str:
+    """Return an image as a PNG inside an address; pixels that are not finite are grey."""
+    return data_url(to_pictures(images.float().nan_to_num())[0])

@@ -1,0 +1,141 @@
+"""Questions as the page asks them, and the same checked and ready to be answered."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints
+
+from fcfg.causal.attributes import Table
+from fcfg.causal.intervention import Intervention
+from fcfg.generation.results import Value, values_of
+from fcfg.model import Action, Method
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.studio.models import StudioModel
+from fcfg.studio.pictures import StudioPicture
+from fcfg.support.config_errors import validate
+from fcfg.support.errors import InputError, short
+from fcfg.support.images import image_keys
+
+MOST_STEPS = 100  #: of a sampling; more take minutes
+MOST_REPEATS = 20  #: of an iterated solver, and of an alignment
+
+_Word: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+_Part = TypeVar("_Part", bound=BaseModel)
+
+
+def _checked_value(value: object) -> float | str:
+    if isinstance(value, str) and len(value) <= 200:
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e12:
+        return value
+    raise InputError("value", expected="a number or a text", got=short(value), do="correct it")
+
+
+_Values: TypeAlias = Annotated[
+    dict[_Word, Annotated[int | float | str, PlainValidator(_checked_value)]],
+    Field(max_length=200),
+]
+
+
+class Act(BaseModel):
+    """Which attributes would a picture have under an intervention?"""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    image: _Word  #: id of a sample or an upload
+    attributes: _Values  #: factual, of every name
+    do: _Values  #: a value, or a string such as 'flip' or '+10%', for each target
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)  #: for discrete exogenous noise
+    model: _Word | None = None  #: name of a model; the first one by default
+    guidance: _Word | None = None  #: text form of a setting; that of the model by default
+    sampling: _Word | None = None  #: solver, grid and steps; those of the model by default
+
+
+class Question(Act):
+    """What would a picture look like under an intervention?"""
+
+    visitor: _Word = "anyone"  #: random name of a tab; visitors take turns
+    keep: bool = False  #: whether older questions of the visitor stay
+    reverse: bool = False  #: whether to go back to the factual attributes as well
+    trust: bool = False  #: whether to measure signals of trust
+    truth: bool = False  #: whether to draw the true counterfactual, in a drawn world
+
+
+def read_question(kind: type[_Part], body: bytes) -> _Part:
+    """Read the body of a request, or raise an error of one line.
+
+    Args:
+        kind: Class of the question.
+        body: JSON text.
+    """
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            "question", expected="JSON", got=f"{len(body):,} other bytes", do="send an object"
+        ) from error
+    if not isinstance(values, dict):
+        raise InputError(
+            "question", expected="a JSON object", got=type(values).__name__, do="send an object"
+        )
+    return validate(kind, values, "question")
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedQuestion:
+    """A question that was checked, with everything that is cheap to compute."""
+
+    asked: Act
+    model: StudioModel
+    picture: StudioPicture
+    factual: Table = field(repr=False)
+    action: Action  #: the counterfactual attributes
+    method: Method[Any]  #: guidance, sampling and groups
+
+    @property
+    def before(self) -> dict[str, Value]:
+        """Factual attributes."""
+        return values_of(self.model.model.space, self.factual, 0)
+
+    @property
+    def after(self) -> dict[str, Value]:
+        """Counterfactual attributes."""
+        return values_of(self.model.model.space, self.action.attributes, 0)
+
+
+def prepare_question(asked: Act, model: StudioModel, picture: StudioPicture) -> PreparedQuestion:
+    """Check a question, and act on the attributes.
+
+    Args:
+        asked: The question.
+        model: The model that is asked.
+        picture: The picture that it is about.
+    """
+    if not asked.do:
+        raise InputError("do", expected="an attribute to change", got="none", do="name one")
+    asks, space = model.model, model.model.space
+    space.check_known(asked.do, "do")
+    factual = space.parse({name: [value] for name, value in asked.attributes.items()})
+    do: dict[str, Intervention] = dict(asked.do)
+    action = asks.act(factual, do, seed=asked.seed, keys=image_keys(picture.image))
+    setting = None if asked.guidance is None else asks.parse_setting(asked.guidance)
+    method = asks.method(asked.do, setting, sampling=asked.sampling or "default")
+    _check_cost(model, method)
+    return PreparedQuestion(asked, model, picture, factual, action, method)
+
+
+def _check_cost(model: StudioModel, method: Method[Any]) -> None:
+    """Refuse questions that would keep all other visitors waiting."""
+    if not isinstance(model.model, CounterfactualPipeline) or method.sampling is None:
+        return
+    repeats = max(method.setting.align, getattr(method.sampling.solver, "iterations", 1))
+    if method.sampling.steps > MOST_STEPS or repeats > MOST_REPEATS:
+        raise InputError(
+            "sampling",
+            expected=f"at most {MOST_STEPS} steps, each of at most {MOST_REPEATS} iterations",
+            got=f"{method}",
+            do="use 'fcfg generate' for more",
+        )

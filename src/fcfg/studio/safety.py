@@ -1,0 +1,175 @@
+"""What every request must pass: name of the host, origin, rate and token; and headers of replies.
+
+The server listens to this machine alone unless it is told otherwise; then a token is needed. A
+page of another site can neither read nor ask anything: its origin differs, and a name that it
+points to this machine (DNS rebinding) is not one of ours.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+COOKIE = "fcfg-studio"
+_LENGTH = 600  # of a message
+_CLIENTS = 4096  # addresses whose rate is known
+
+
+class RefusedError(Exception):
+    """A request that is refused.
+
+    Args:
+        status: Status of the reply.
+        message: One line: what, expected, got, do.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class JSON(JSONResponse):
+    """A reply in ASCII, which any text of a client can be quoted in."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes of the reply."""
+        return json.dumps(content, allow_nan=False).encode()
+
+
+def refusal(status: int, message: str) -> JSON:
+    """Return a reply that says why, in a line of bounded length."""
+    short = message if len(message) <= _LENGTH else f"{message[:_LENGTH]}…"
+    return JSON({"error": short}, status)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Who may ask, and how often."""
+
+    token: str | None = None  #: that strangers need; None if only this machine can connect
+    rate: float = 200.0  #: requests per second of one address, on average
+    burst: float = 2000.0  #: requests that may come at once
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or address means this machine alone.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "a.org")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Safety:
+    """Lets requests pass, or refuses them.
+
+    Args:
+        app: The application behind it.
+        rule: The rule.
+    """
+
+    def __init__(self, app: ASGIApp, rule: Rule) -> None:
+        self._app, self._rule = app, rule
+        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()  # left, and when
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        request = Request(scope)
+        reply = self._too_often(request) or self._from_elsewhere(request)
+        reply = reply or self._without_token(request)
+        await (reply or self._app)(scope, receive, send_safely)
+
+    def _too_often(self, request: Request) -> Response | None:
+        """Refuse more requests than a bucket of tokens holds, which fills at a constant rate."""
+        rule, now = self._rule, self._rule.clock()
+        address = request.client.host if request.client else ""
+        left, before = self._tokens.pop(address, (rule.burst, now))
+        left = min(rule.burst, left + (now - before) * rule.rate)
+        self._tokens[address] = max(0.0, left - 1), now
+        if len(self._tokens) > _CLIENTS:
+            self._tokens.popitem(last=False)
+        if left >= 1:
+            return None
+        reply = refusal(
+            429,
+            f"requests: expected at most {rule.rate:g} a second, got more; wait a second.",
+        )
+        reply.headers["retry-after"] = "1"
+        return reply
+
+    def _from_elsewhere(self, request: Request) -> Response | None:
+        """Refuse pages of other sites."""
+        host = request.headers.get("host", "")
+        name = host[1:].partition("]")[0] if host[:1] == "[" else host.partition(":")[0]
+        if self._rule.token is None and not is_loopback(name):
+            return refusal(
+                421,
+                f"host: expected localhost or 127.0.0.1, got {name[:80]!r}; "
+                "open the address that fcfg studio printed.",
+            )
+        origin = request.headers.get("origin")
+        site = request.headers.get("sec-fetch-site", "none")
+        foreign = origin not in (None, f"http://{host}", f"https://{host}")
+        inner = request.url.path.startswith("/api/")
+        if foreign or (inner and site not in ("none", "same-origin")):
+            return refusal(
+                403,
+                "origin: expected the page of this server, got another site; open the page.",
+            )
+        return None
+
+    def _without_token(self, request: Request) -> Response | None:
+        """Refuse strangers without a token; keep a right one in a cookie, out of the address."""
+        token = self._rule.token
+        if token is None:
+            return None
+        if _equal(request.query_params.get("token", ""), token) and request.method == "GET":
+            reply = RedirectResponse(request.url.path, 303)
+            reply.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+            return reply
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if _equal(request.cookies.get(COOKIE, ""), token) or _equal(bearer, token):
+            return None
+        return refusal(
+            401, "token: expected that of this server, got none or another; open the printed URL."
+        )
+
+
+def _equal(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode(), token.encode())

@@ -1,0 +1,102 @@
+"""The server of the studio: a socket, and uvicorn on it until it is interrupted."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import socket
+from types import FrameType
+
+import uvicorn
+
+from fcfg.studio.app import Studio, build_app
+from fcfg.studio.safety import Rule, is_loopback
+from fcfg.support.errors import InputError
+
+_CONNECTIONS = 1024  # at once; more are answered with status 503
+_STRANGERS = (20.0, 200.0)  # requests per second of an address, and at once, with a token
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket at an address, or say why there is none.
+
+    Args:
+        host: Name or address of this machine.
+        port: Port, 0 for any free one.
+    """
+    try:
+        (family, kind, _, _, address), *_ = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise _no_address(host, port, error.strerror, "choose another --host") from error
+    opened = socket.socket(family, kind)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # at once after a kill
+    try:
+        opened.bind(address)
+    except OSError as error:
+        opened.close()
+        taken = error.errno == errno.EADDRINUSE
+        do = "choose another with --port, or 0 for any" if taken else "choose another --host"
+        got = "one in use" if taken else error.strerror
+        raise _no_address(host, port, got, do) from error
+    return opened
+
+
+def _no_address(host: str, port: int, got: str | None, do: str) -> InputError:
+    expected = "one that is free on this machine"
+    return InputError(f"address {host}:{port}", expected=expected, got=got, do=do)
+
+
+def rule_for(host: str) -> Rule:
+    """Return who may ask: everybody on this machine, or whoever has a new token.
+
+    Args:
+        host: Name or address that the server listens on.
+    """
+    if is_loopback(host):
+        return Rule()
+    return Rule(secrets.token_urlsafe(24), *_STRANGERS)
+
+
+def address_of(opened: socket.socket, host: str, rule: Rule) -> str:
+    """Return the address to open in a browser.
+
+    Args:
+        opened: The socket.
+        host: Name or address that the server listens on.
+        rule: Who may ask.
+    """
+    name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host  # all interfaces
+    name = f"[{name}]" if ":" in name else name
+    token = "" if rule.token is None else f"?token={rule.token}"
+    return f"http://{name}:{opened.getsockname()[1]}/{token}"
+
+
+class _Server(uvicorn.Server):
+    """A server that ends by a signal as if it had nothing more to do."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Finish what is under way; at the second signal, do not."""
+        self.force_exit, self.should_exit = self.should_exit, True
+
+
+def serve(studio: Studio, opened: socket.socket) -> None:
+    """Answer requests until the process is interrupted or terminated.
+
+    Args:
+        studio: The studio.
+        opened: Socket to listen on.
+    """
+    config = uvicorn.Config(
+        build_app(studio),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=1,
+    )
+    opened.listen(_CONNECTIONS)  # before the address is printed
+    _Server(config).run(sockets=[opened])

@@ -1,0 +1,89 @@
+"""Python and a command that give the same answer without the studio."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from fcfg.causal.attributes import Continuous
+from fcfg.generation.results import Value
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.studio.pictures import SAMPLES, SEED
+from fcfg.studio.questions import PreparedQuestion
+
+_FILE = "picture.png"  # what the page calls the downloaded picture
+
+
+def as_python(question: PreparedQuestion) -> str:
+    """Return a program that writes the counterfactual to a file.
+
+    Args:
+        question: The question.
+    """
+    asked, model, method = question.asked, question.model, question.method
+    execution = "" if model.execution is None else f".prepare({model.execution!r})"
+    lines = ["import fcfg"]
+    drawing = question.picture.drawing
+    if drawing is None:
+        lines = [*lines, "from PIL import Image"]
+        picture = [f'picture = Image.open("{_FILE}")  # downloaded from the page']
+    else:
+        place = int(question.picture.id.removeprefix("s"))
+        shape = f"{SAMPLES}, {SEED}, {drawing.size}, {drawing.variant!r}"
+        picture = [
+            f"faces = fcfg.datasets.portraits.sample({shape})",
+            f"picture = fcfg.to_pictures(faces.images)[{place}]",
+        ]
+    if isinstance(model.model, CounterfactualPipeline):
+        options = [
+            f"guidance=fcfg.Guidance.parse({repr(method.setting)!r}),",
+            f'sampling="{method.sampling}",',
+        ]
+    else:
+        options = [f"setting=model.parse_setting({repr(method.setting)!r}),"]
+    columns = {name: [value] for name, value in question.before.items()}
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"model = fcfg.load({model.source!r}){execution}",
+            *picture,
+            "answer = model.counterfactual(",
+            *(f"    {line}" for line in ("picture,", f"{columns!r},", f"do={asked.do!r},")),
+            *(f"    {line}" for line in options),
+            f"    seed={asked.seed},",
+            ")",
+            'fcfg.to_pictures(answer.images)[0].save("counterfactual.png")',
+            "",
+        ]
+    )
+
+
+def as_command(question: PreparedQuestion) -> str:
+    """Return the command that writes the counterfactual to a folder.
+
+    Args:
+        question: The question.
+    """
+    asked, model, method = question.asked, question.model, question.method
+    space = model.model.space
+    targets = {
+        # A number alone could be read as a decrease.
+        name: f"={value}" if isinstance(space[name], Continuous) and _is_number(value) else value
+        for name, value in asked.do.items()
+    }
+    words = ["fcfg", "generate", model.source, _FILE]
+    words += ["--attributes", _pairs(question.before), "--do", _pairs(targets)]
+    words += ["--guidance", repr(method.setting)]
+    words += [] if method.sampling is None else ["--sampling", str(method.sampling)]
+    words += ["--seed", str(asked.seed)]
+    words += [] if model.execution is None else ["--precision", model.execution]
+    return shlex.join(words)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
+def _pairs(values: Mapping[str, Value]) -> str:
+    return ",".join(f"{name}={value}" for name, value in values.items())

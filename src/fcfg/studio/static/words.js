@@ -1,0 +1,49 @@
+// Attributes, values and questions in plain English.
+
+export const plain = (name) => name.replaceAll("_", " ");
+
+// A value as people say it: yes and no for a binary attribute.
+export function valueWords(attribute, value) {
+  if (attribute.kind === "binary") return Number(value) === 1 ? "yes" : "no";
+  if (attribute.kind === "continuous") return number(value, attribute.high - attribute.low);
+  return String(value);
+}
+
+function number(value, range) {
+  return Number(value).toFixed(range >= 20 ? 0 : range >= 2 ? 1 : 2);
+}
+
+const joined = (parts) => (parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`);
+
+// "What if smiling were yes and age were 60?"
+export function questionWords(attributes, wanted) {
+  const parts = attributes.filter((each) => each.name in wanted)
+    .map((each) => `${plain(each.name)} were ${valueWords(each, wanted[each.name])}`);
+  return parts.length ? `What if ${joined(parts)}?` : "What if nothing were different?";
+}
+
+// "do(smiling = 1)"
+export function notationWords(wanted) {
+  const parts = Object.entries(wanted).map(([name, value]) => `${name} = ${value}`);
+  return `do(${parts.join(", ")})`;
+}
+
+// The value that a click on an attribute asks for: another one than it has.
+export function otherValue(attribute, value) {
+  if (attribute.kind === "binary") return 1 - Number(value);
+  if (attribute.kind === "categorical") {
+    return attribute.levels[(attribute.levels.indexOf(value) + 1) % attribute.levels.length];
+  }
+  const { low, high } = attribute;
+  return Math.round(Number(value) > (low + high) / 2 ? low + 0.15 * (high - low) : high - 0.15 * (high - low));
+}
+
+// How sure the judge is of a reading, in words.
+export function sureWords(attribute, reading) {
+  if (!reading) return "";
+  if (attribute.kind === "continuous") return `the judge reads ${valueWords(attribute, reading.score)}`;
+  return `${reading.sure ? "the judge is sure" : "the judge is not sure"}: ${reading.text}`;
+}
+
+// A number of an answer; none if it is not finite.
+export const small = (value) => (value === null ? "not finite" : value.toFixed(3));

@@ -1,0 +1,89 @@
+"""How the network computes: threads and precision, chosen by a short measurement at start."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import torch
+
+from fcfg.generation.picture_files import model_pixels
+from fcfg.model import AnyModel
+from fcfg.studio.pictures import without_judge
+
+BUDGET = 1.0  #: seconds of all measurements together
+_GAIN = 1.5  # factor by which bf16 must be faster, since it rounds
+_SAMPLING = "dpm-2m uniform 2"
+
+Option = TypeVar("Option")
+
+
+def choose_execution(model: AnyModel, precision: str = "auto", budget: float = BUDGET) -> int:
+    """Set precision and number of threads to what is fastest here, and return the latter.
+
+    More threads are slower where cores are busy or the network is small. On a GPU nothing is
+    measured. On a CPU, 'auto' is bf16 only where the CPU has it and gains much, else float32.
+
+    Args:
+        model: The model, on its device.
+        precision: As in :meth:`fcfg.CounterfactualModel.prepare`.
+        budget: Seconds after which no further option is tried.
+    """
+    model.prepare(precision)
+    if model.device.type != "cpu":
+        return torch.get_num_threads()
+    end = time.perf_counter() + budget
+    seconds_of_work(model)  # the first call is slower
+
+    def with_threads(count: int) -> float:
+        torch.set_num_threads(count)
+        return seconds_of_work(model)
+
+    def with_precision(name: str) -> float:
+        model.prepare(name)
+        return seconds_of_work(model) * (_GAIN if name == "bf16" else 1.0)
+
+    count = fastest(thread_counts(len(os.sched_getaffinity(0))), with_threads, end)
+    torch.set_num_threads(count)
+    if precision == "auto" and torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        model.prepare(fastest(("float32", "bf16"), with_precision, end))
+    return count
+
+
+def thread_counts(cores: int) -> list[int]:
+    """Return the numbers of threads to try: powers of two, and all cores.
+
+    >>> thread_counts(6)
+    [1, 2, 4, 6]
+    """
+    return sorted({cores, *(2**n for n in range(cores.bit_length()) if 2**n <= cores)})
+
+
+def fastest(options: Iterable[Option], seconds: Callable[[Option], float], end: float) -> Option:
+    """Return the option that takes least time; the first one is always tried.
+
+    Args:
+        options: The options.
+        seconds: Measurement of an option.
+        end: Time of ``time.perf_counter`` after which no further option is tried.
+    """
+    measured: list[tuple[float, Option]] = []
+    for option in options:
+        if not measured or time.perf_counter() < end:
+            measured.append((seconds(option), option))
+    return min(measured, key=lambda pair: pair[0])[1]
+
+
+def seconds_of_work(model: AnyModel) -> float:
+    """Return the time of an unguided counterfactual of a grey picture, in two steps."""
+    pixels, space = model_pixels(model), model.space
+    image = torch.zeros(1, pixels.channels, pixels.size, pixels.size)
+    factual = space.parse({name: [value] for name, value in without_judge(space).items()})
+    targets = {space.names[0]: factual[space.names[0]]}
+    method = model.method(targets, model.parse_setting("none"), sampling=_SAMPLING)
+    start = time.perf_counter()
+    abduction = model.abduct(image, factual, **method.abduction)
+    model.predict(abduction, model.act(factual, targets), method.setting)
+    return time.perf_counter() - start

@@ -1,0 +1,67 @@
+"""Studios of tiny models, and the events of their answers."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from starlette.testclient import TestClient
+
+from fcfg.model import AnyModel
+from fcfg.studio.app import Studio, build_app
+from fcfg.studio.models import as_studio_models
+from fcfg.studio.safety import Rule
+
+FACTUAL = {"smiling": 0, "age": 40.0, "hair": "dark"}
+
+
+def studio_of(*models: AnyModel, rule: Rule | None = None, **parts: Any) -> Studio:
+    named = [(f"runs/model{number}", model) for number, model in enumerate(models)]
+    return Studio(as_studio_models(named), rule or Rule(), **parts)
+
+
+@contextmanager
+def client_of(studio: Studio, host: str = "localhost") -> Iterator[TestClient]:
+    """A client on this machine, with the studio at work."""
+    with TestClient(
+        build_app(studio), base_url=f"http://{host}", raise_server_exceptions=False
+    ) as client:
+        yield client
+
+
+def png(size: int = 8, seed: int = 0) -> bytes:
+    """A picture of noise."""
+    noise = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).save(file, format="PNG")
+    return file.getvalue()
+
+
+def upload(client: TestClient, seed: int = 0) -> str:
+    return client.post("/api/images", content=png(seed=seed)).json()["id"]
+
+
+def ask(client: TestClient, image: str, **question: Any) -> list[dict[str, Any]]:
+    """All events of an answer."""
+    body = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}, **question}
+    reply = client.post("/api/answer", json=body)
+    assert reply.status_code == 200, reply.text
+    return [json.loads(line) for line in reply.text.splitlines()]
+
+
+def of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["type"] == kind]
+
+
+def picture_in(url: str) -> np.ndarray:
+    """Pixels of a picture inside an address."""
+    import base64
+
+    data = base64.b64decode(url.removeprefix("data:image/png;base64,"))
+    with Image.open(io.BytesIO(data)) as picture:
+        return np.asarray(picture).astype(int)

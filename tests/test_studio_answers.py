@@ -1,0 +1,388 @@
+"""Answers of the studio: those of the library, computed once, and stopped when unwanted."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from starlette.testclient import TestClient
+
+import fcfg
+from fcfg.cli import main
+from fcfg.datasets import portraits
+from fcfg.hvae import HVAEModel
+from fcfg.model import AnyModel
+from fcfg.pipeline.thresholds import Thresholds
+from fcfg.studio.answers import Answers
+from fcfg.studio.cache import BoundedCache
+from fcfg.studio.engine import Job
+from fcfg.studio.models import as_studio_models
+from fcfg.studio.questions import Question, prepare_question
+from fcfg.studio.threads import choose_execution, fastest, seconds_of_work
+from fcfg.studio.uploads import read_upload
+from fcfg.support.images import images_from_bytes, images_to_bytes
+from refusal import refused
+from studios import FACTUAL, ask, client_of, of, picture_in, png, studio_of, upload
+from test_generation import tiny_pipeline
+from test_hvae_model import model as tiny_hvae
+
+SICK = {"sick": 0, "site": "a", "age": 50.0}
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[TestClient]:
+    with client_of(studio_of(tiny_pipeline())) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Iterator[TestClient]:
+    """The shipped model; few steps keep the tests short."""
+    model = fcfg.load("portraits").prepare()
+    with client_of(studio_of_named(("portraits", model))) as client:
+        yield client
+
+
+def studio_of_named(*models: tuple[str, AnyModel]) -> Any:
+    from fcfg.studio.app import Studio
+
+    return Studio(as_studio_models(models))
+
+
+def test_an_answer_is_that_of_the_library(tiny: TestClient) -> None:
+    image, model = upload(tiny), tiny_pipeline()
+    with Image.open(io.BytesIO(png())) as picture:
+        pair = model.counterfactual(picture, {k: [v] for k, v in FACTUAL.items()}, {"age": "+10"})
+        factual = np.asarray(picture).astype(float)
+    (answer,) = of(ask(tiny, image, do={"age": "+10"}), "answer")
+    (wanted,) = fcfg.to_pictures(pair.images)
+    assert np.abs(picture_in(answer["image"]) - np.asarray(wanted)).max() <= 1  # of 255
+    assert answer["attributes"]["age"] == 50.0
+    assert answer["evaluations"] == pair.spent[0]
+    change = np.abs(pair.images[0].permute(1, 2, 0).numpy() - (factual / 127.5 - 1)).mean()
+    assert answer["change"] == pytest.approx(change, abs=1e-5)
+
+
+def test_events_come_in_order_and_progress_only_grows(tiny: TestClient) -> None:
+    events = ask(tiny, upload(tiny), trust=True, reverse=True, guidance="cfg:2")
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "started"
+    assert kinds[-1] == "done"
+    rest = [kind for kind in kinds if kind not in ("progress", "started", "done")]
+    assert rest[:3] == ["answer", "trust", "reversal"]
+    shares = [event["share"] for event in of(events, "progress")]
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < shares[-1] == 1
+    phases = list(dict.fromkeys(event["phase"] for event in of(events, "progress")))
+    assert phases == ["abduction", "prediction", "trust", "reversal"]
+
+
+def test_previews_lead_from_the_picture_to_the_answer(drawn: TestClient) -> None:
+    factual = drawn.get("/api/samples").json()["samples"][0]["attributes"]
+    body = {"attributes": factual, "do": {"young": "flip"}, "truth": True}
+    events = ask(drawn, "s0", **body, sampling="dpm-2m uniform 6")
+    shown = [picture_in(e["image"]) for e in of(events, "progress") if "image" in e]
+    (answer,), (truth,) = of(events, "answer"), of(events, "truth")
+    with Image.open(io.BytesIO(drawn.get("/api/images/s0.png").content)) as picture:
+        start = np.asarray(picture).astype(int)
+    end = picture_in(answer["image"])
+    distances = [np.abs(image - end).mean() for image in (start, *shown)]
+    assert len(shown) >= 3
+    assert distances == sorted(distances, reverse=True)
+    assert distances[-1] < 0.5 * distances[0]
+    # The truth is the drawing of the same person, and nearer to the answer than the picture is.
+    face = portraits.sample(12, portraits.EVALUATION_SEED)
+    target = portraits.counterfactual(face, {"young": 1 - factual["young"]}).images[0]
+    wanted = np.asarray(fcfg.to_pictures(target[None])[0]).astype(int)
+    assert np.array_equal(picture_in(truth["image"]), wanted)
+    error = np.abs(end - wanted).mean() / 127.5
+    assert truth["error"] == pytest.approx(error, abs=0.005)
+    assert np.abs(start - wanted).mean() / 127.5 > truth["error"]
+
+
+def rows_of(model: Any) -> list[int]:
+    """Network rows that a model evaluates from now on, one entry per call."""
+    rows: list[int] = []
+    model.denoiser.network.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[2])))
+    return rows
+
+
+def test_abduction_and_factual_branch_are_computed_once_for_all_questions_of_a_picture() -> None:
+    model = tiny_pipeline()
+    rows = rows_of(model)
+    with client_of(studio_of(model)) as client:
+        image = upload(client)
+        how = {"sampling": "dpm-2m uniform 6"}
+        spent: list[int] = []
+
+        def ask_and_count(**question: Any) -> int:
+            before = sum(rows)
+            (answer,) = of(ask(client, image, **how, **question), "answer")
+            spent.append(answer["evaluations"])
+            return sum(rows) - before
+
+        first = ask_and_count(guidance="contrast:1.0;anchor=true")
+        assert first == spent[0]  # everything
+        # 6 steps of 2 rows: the weight, the target and other guidance need no new abduction.
+        assert ask_and_count(guidance="contrast:2.0;anchor=true") == 12
+        assert ask_and_count(guidance="contrast:2.0;anchor=true", do={"age": "+5"}) == 12
+        assert ask_and_count(guidance="cfg:2") == 12
+        # The same question again needs no network at all, and has the same answer.
+        before = ask(client, image, **how, guidance="cfg:2")
+        assert ask_and_count(guidance="cfg:2") == 0
+        assert ask(client, image, **how, guidance="cfg:2") == before
+        # Other factual attributes, and other pictures, have abductions of their own.
+        assert ask_and_count(guidance="cfg:2", attributes={**FACTUAL, "age": 41.0}) > 12
+        image = upload(client, seed=1)
+        assert ask_and_count(guidance="cfg:2") > 12
+
+
+def test_caches_of_answers_are_bounded() -> None:
+    answers = Answers(BoundedCache(24_000), BoundedCache(30_000))
+    with client_of(studio_of(tiny_pipeline(), answers=answers)) as client:
+        for seed in range(6):
+            ask(client, upload(client, seed), sampling="ddim uniform 3")
+    assert 0 < answers.abductions.size <= 24_000
+    assert 0 < answers.finished.size <= 30_000
+    assert len(answers.finished) < 6
+    assert len(answers.abductions) < 6
+
+
+def test_an_unwanted_answer_ends_at_the_next_step() -> None:
+    model = tiny_pipeline()
+    rows = rows_of(model)
+    (asked,) = as_studio_models([("m", model)])
+    picture = read_upload(png(), asked)
+    question = Question(
+        image="x", attributes=FACTUAL, do={"smiling": 1}, sampling="ddim uniform 50"
+    )
+    events: list[Any] = []
+
+    def emit(event: Any) -> None:
+        events.append(event)
+        if event and event.get("share", 0) > 0.2:
+            job.stop()
+
+    prepared = prepare_question(question, asked, picture)
+    answers = Answers()
+    job = Job("a", lambda job: answers.answer(prepared, job), emit)
+    job.run()
+    assert events[-2:] == [{"type": "cancelled"}, None]
+    assert len(of(events[:-1], "answer")) == 0
+    total = prepared.method.rows * 50 + 50
+    assert sum(rows) < 0.3 * total
+    assert len(answers.finished) == 0
+
+
+def test_the_record_and_the_trust_are_those_of_generate(
+    drawn: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "picture.png").write_bytes(drawn.get("/api/images/s3.png").content)
+    factual = drawn.get("/api/samples").json()["samples"][3]["attributes"]
+    body = {"attributes": factual, "do": {"smiling": "flip"}, "trust": True, "reverse": True}
+    events = ask(drawn, "s3", **body, sampling="dpm-2m uniform 4")
+    (done,), (trust, *_) = of(events, "done"), of(events, "trust")
+    command = shlex.split(done["command"])
+    assert command[:2] == ["fcfg", "generate"]
+    out = tmp_path / "out"
+    words = [str(tmp_path / w) if w == "picture.png" else w for w in command[1:]]
+    assert main([*words, "--out", str(out)]) == 0
+    record = json.loads((out / "record.json").read_bytes())
+    (entry,) = record["images"]
+    same = ("do", "guidance", "groups", "solver", "grid", "steps", "seed", "device", "precision")
+    assert {name: done["record"][name] for name in same} == {name: record[name] for name in same}
+    for name in ("factual", "counterfactual", "network_rows", "reasons", "key"):
+        assert done["record"][name] == entry[name], name
+    for name, value in entry["signals"].items():
+        assert trust["signals"][name] == pytest.approx(value, abs=1e-3), name
+    assert trust["trusted"] is (not entry["reasons"])
+    with Image.open(out / "picture-counterfactual.png") as written:
+        shown = picture_in(of(events, "answer")[0]["image"])
+        assert np.abs(np.asarray(written) - shown).max() <= 1
+    monkeypatch.chdir(tmp_path)
+    exec(done["python"], {})
+    with Image.open(tmp_path / "counterfactual.png") as written:
+        assert np.abs(np.asarray(written) - shown).max() <= 1
+
+
+def test_the_python_of_an_upload_reads_the_downloaded_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fcfg.save(tiny_pipeline(), tmp_path / "model")
+    with client_of(studio_of_named(("model", fcfg.load("model").prepare()))) as client:
+        image = upload(client, seed=5)
+        events = ask(
+            client, image, do={"age": 60, "hair": "red"}, guidance="fcfg:affected=2,invariant=1"
+        )
+        (tmp_path / "picture.png").write_bytes(client.get(f"/api/images/{image}.png").content)
+    shown = picture_in(of(events, "answer")[0]["image"])
+    exec(events[-1]["python"], {})
+    with Image.open("counterfactual.png") as written:
+        assert np.abs(np.asarray(written) - shown).max() <= 1
+    assert main(shlex.split(events[-1]["command"])[1:]) == 0
+    with Image.open("counterfactuals/picture-counterfactual.png") as written:
+        assert np.abs(np.asarray(written) - shown).max() <= 1
+
+
+def test_a_hierarchical_vae_answers_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fcfg.save(tiny_hvae(), tmp_path / "vae")
+    with client_of(studio_of_named(("vae", fcfg.load("vae").prepare()))) as client:
+        (about,) = client.get("/api/model").json()["models"]
+        image = upload(client)
+        events = ask(
+            client, image, attributes=SICK, do={"age": 70.0}, trust=True, reverse=True, truth=True
+        )
+        again = ask(client, image, attributes=SICK, do={"age": 70.0}, guidance="none")
+        (tmp_path / "picture.png").write_bytes(client.get(f"/api/images/{image}.png").content)
+    assert (about["kind"], about["rules"], about["trust"]) == ("hvae", [], False)
+    assert about["defaults"]["age"]["sampling"] is None
+    kinds = [event["type"] for event in events if event["type"] != "progress"]
+    assert kinds == ["started", "answer", "reversal", "done"]
+    assert of(again, "answer")[0]["guidance"] == "none"
+    shown = picture_in(of(events, "answer")[0]["image"])
+    exec(events[-1]["python"], {})
+    with Image.open("counterfactual.png") as written:
+        assert np.abs(np.asarray(written) - shown).max() <= 1
+    assert "--sampling" not in events[-1]["command"]
+
+
+def test_doubts_follow_the_thresholds_and_the_way_back() -> None:
+    model = tiny_pipeline()
+    model.thresholds = Thresholds(
+        model="",
+        sampling="dpm-2m karras 12",
+        guidance=("none;anchor=true",),
+        share=0.01,
+        images=2,
+        references=2,
+        limits={"loss 0.1": -1e9},
+    )
+    with client_of(studio_of(model)) as client:
+        (trust,) = of(ask(client, upload(client), trust=True), "trust")
+        assert trust["trusted"] is False
+        assert "off the manifold" in trust["reasons"]
+        # A way back that errs more than the answer changes is a doubt that comes later.
+        events = ask(
+            client, upload(client, 1), trust=True, reverse=True, guidance="cfg:40",
+            sampling="ddim uniform 2",
+        )  # fmt: skip
+        first, last = of(events, "trust")
+        assert set(first["reasons"]) < set(last["reasons"])
+        assert of(events, "done")[0]["record"]["reasons"] == last["reasons"]
+
+
+def test_acting_shows_descendants_and_the_method_of_a_question(tiny: TestClient) -> None:
+    body = {"image": upload(tiny), "attributes": FACTUAL, "do": {"age": 90}}
+    told = tiny.post("/api/act", json=body).json()
+    assert (told["affected"], told["invariant"]) == (["age", "hair"], ["smiling"])
+    wanted = tiny_pipeline().method(["age"])
+    assert told["default"]["guidance"] == repr(wanted.setting)
+    assert told["default"]["sampling"] == str(wanted.sampling)
+
+
+def test_the_page_learns_all_about_the_model(tiny: TestClient, drawn: TestClient) -> None:
+    told = tiny.get("/api/model").json()
+    (about,) = told["models"]
+    model = tiny_pipeline()
+    assert about["parameters"] == model.parameters
+    assert about["graph"] == {"smiling": [], "age": [], "hair": ["age"]}
+    kinds = {entry["name"]: entry["kind"] for entry in about["attributes"]}
+    assert kinds == {"smiling": "binary", "age": "continuous", "hair": "categorical"}
+    assert "no medical use" in about["notice"]
+    for rule in about["rules"]:  # each is a rule that a question can name
+        weights = "affected=1,invariant=1" if rule.startswith("f") else "0.5"
+        model.parse_setting(rule if rule == "none" else f"{rule}:{weights}")
+    assert (about["truth"], tiny.get("/api/samples").json()["samples"]) == (False, [])
+    (about,) = drawn.get("/api/model").json()["models"]
+    assert about["truth"] is True
+    samples = drawn.get("/api/samples").json()["samples"]
+    assert len(samples) == 12
+    faces = portraits.sample(12, portraits.EVALUATION_SEED)
+    for row, sample in enumerate(samples):
+        assert sample["attributes"]["male"] == faces.attributes["male"][row]
+        with Image.open(io.BytesIO(drawn.get(sample["image"]).content)) as picture:
+            pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+        assert torch.equal(
+            images_from_bytes(pixels), images_from_bytes(images_to_bytes(faces.images[row]))
+        )
+        for reading in sample["readings"].values():
+            assert reading["sure"] == (float(reading["text"]) >= 0.8) or reading["text"] == "0.80"
+
+
+def test_models_are_compared_on_the_same_picture() -> None:
+    second = tiny_pipeline()
+    for parameter in second.denoiser.network.parameters():
+        parameter.data *= 1.1
+    with client_of(studio_of(tiny_pipeline(), second)) as client:
+        names = [model["name"] for model in client.get("/api/model").json()["models"]]
+        assert names == ["model0", "model1"]
+        image = upload(client)
+        pictures = [of(ask(client, image, model=name), "answer")[0]["image"] for name in names]
+        default = of(ask(client, image), "answer")[0]["image"]
+    assert pictures[0] == default != pictures[1]
+
+
+def test_models_of_other_data_are_refused_and_equal_names_told_apart() -> None:
+    with refused("model b", "attributes, graph, size and channels of a"):
+        as_studio_models([("a", tiny_pipeline()), ("b", tiny_hvae())])
+    with refused("model b", "attributes, graph, size and channels of a"):
+        as_studio_models([("a", tiny_pipeline(3)), ("b", tiny_pipeline(1))])
+    models = as_studio_models([("a/x", tiny_pipeline()), ("b/x", tiny_pipeline())], public=True)
+    assert [model.name for model in models] == ["x", "x-2"]
+    assert [model.source for model in models] == ["x", "x"]  # no paths for strangers
+
+
+def test_threads_and_precision_are_the_fastest_that_were_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = {1: 3.0, 2: 1.0, 4: 2.0}
+    tried: list[int] = []
+
+    def measure(count: int) -> float:
+        tried.append(count)
+        return seconds[count]
+
+    assert fastest((1, 2, 4), measure, end=float("inf")) == 2
+    assert fastest((4, 2), measure, end=0.0) == 4  # no time left: the first
+    assert tried == [1, 2, 4, 4]
+    model, threads = tiny_pipeline(), torch.get_num_threads()
+    supported = torch.ops.mkldnn
+    monkeypatch.setattr(supported, "_is_mkldnn_bf16_supported", lambda: True)
+    try:
+        for gain, wanted in ((2.0, "bf16"), (1.2, "float32")):
+
+            def work(model: Any, gain: float = gain) -> float:
+                precision = model.execution.on("cpu").precision
+                return (1.0 if torch.get_num_threads() == 1 else 5.0) / (
+                    gain if precision == "bf16" else 1.0
+                )
+
+            monkeypatch.setattr("fcfg.studio.threads.seconds_of_work", work)
+            assert choose_execution(model) == 1
+            assert model.execution.on("cpu").precision == wanted
+        choose_execution(model, "float32")
+        assert model.execution.precision == "float32"
+    finally:
+        torch.set_num_threads(threads)
+    assert choose_execution(model.to("meta")) == torch.get_num_threads()
+
+
+def test_the_measured_work_is_a_whole_question() -> None:
+    model = tiny_pipeline()
+    rows = rows_of(model)
+    assert 0 < seconds_of_work(model) < 10
+    assert len(rows) >= 4
+    assert isinstance(tiny_hvae(), HVAEModel)
+    assert seconds_of_work(tiny_hvae()) > 0

@@ -1,0 +1,189 @@
+"""The engine of the studio: turns, cancellation and bounds; and its cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Event
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcfg.studio.cache import BoundedCache
+from fcfg.studio.engine import BusyError, Engine, Job
+
+
+class Log:
+    """Jobs that write down when they run, behind a gate that is closed at first."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.ran = engine, list[str]()
+        self.gate, self.started = Event(), Event()
+        self.events: dict[str, list[Any]] = {}
+
+    def job(self, visitor: str, name: str, work: Callable[[Job], None] | None = None) -> Job:
+        self.events[name] = []
+        return Job(visitor, work or (lambda job: self.ran.append(name)), self.events[name].append)
+
+    def block(self) -> Job:
+        """Occupy the engine until the gate opens."""
+
+        def work(job: Job) -> None:
+            self.started.set()
+            while not self.gate.wait(0.005):
+                job.check()
+            self.ran.append("block")
+
+        job = self.job("blocker", "block", work)
+        self.engine.submit(job)
+        assert self.started.wait(10)
+        return job
+
+    def finish(self) -> None:
+        self.gate.set()
+        while self.engine.waiting:
+            time.sleep(0.001)
+        done = Event()
+        self.engine.submit(Job("the last", lambda job: done.set(), lambda event: None))
+        assert done.wait(10)
+        self.engine.close()
+
+
+@pytest.fixture
+def log() -> Log:
+    engine = Engine()
+    engine.start()
+    return Log(engine)
+
+
+def test_visitors_take_turns_however_many_questions_each_has(log: Log) -> None:
+    log.block()
+    for number in range(3):
+        log.engine.submit(log.job("a", f"a{number}"), keep=True)
+    log.engine.submit(log.job("b", "b0"), keep=True)
+    log.engine.submit(log.job("c", "c0"), keep=True)
+    log.engine.submit(log.job("b", "b1"), keep=True)
+    log.finish()
+    assert log.ran == ["block", "a0", "b0", "c0", "a1", "b1", "a2"]
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
+def test_the_announced_number_ahead_is_how_many_really_run_before(visitors: list[int]) -> None:
+    engine = Engine()
+    engine.start()
+    log = Log(engine)
+    log.block()
+    jobs = {}
+    for number, visitor in enumerate(visitors):
+        jobs[f"job {number}"] = log.job(str(visitor), f"job {number}")
+        engine.submit(jobs[f"job {number}"], keep=True)
+    ahead = {name: engine.ahead(job) for name, job in jobs.items()}
+    log.finish()
+    assert ahead == {name: log.ran.index(name) for name in jobs}
+    assert all(engine.ahead(job) is None for job in jobs.values())
+
+
+def test_no_visitor_gets_a_second_turn_before_all_others_had_their_first(log: Log) -> None:
+    log.block()
+    for visitor in range(20):
+        for number in range(3):
+            log.engine.submit(log.job(str(visitor), f"{visitor}"), keep=True)
+            assert log.engine.waiting == 3 * visitor + number + 1
+    log.finish()
+    rounds = [log.ran[1 + 20 * n : 21 + 20 * n] for n in range(3)]
+    assert all(sorted(turn) == sorted(map(str, range(20))) for turn in rounds)
+
+
+def test_a_new_question_cancels_those_of_the_same_visitor_that_wait_or_run(log: Log) -> None:
+    running = log.block()
+    log.engine.submit(log.job("a", "old"))
+    log.engine.submit(log.job("b", "other"))
+    log.engine.submit(log.job("a", "new"))
+    assert log.events["old"] == [{"type": "cancelled"}, None]
+    log.engine.submit(log.job(running.visitor, "newer"))
+    while not log.events["block"]:
+        time.sleep(0.001)
+    log.finish()
+    assert log.events["block"] == [{"type": "cancelled"}, None]
+    assert log.ran == ["other", "new", "newer"]
+
+
+def test_a_full_queue_refuses_and_says_so() -> None:
+    engine = Engine(most_waiting=3, most_each=2)
+    log = Log(engine)
+    for number in range(2):
+        engine.submit(log.job("a", f"a{number}"), keep=True)
+    with pytest.raises(BusyError, match=r"expected a place.*2 questions of yours"):
+        engine.submit(log.job("a", "a2"), keep=True)
+    engine.submit(log.job("b", "b0"))
+    with pytest.raises(BusyError, match="3 questions of all visitors"):
+        engine.submit(log.job("c", "c0"))
+    engine.close()
+    assert log.events["b0"] == [{"type": "cancelled"}, None]
+    with pytest.raises(BusyError):
+        engine.submit(log.job("d", "d0"))
+    assert log.ran == []
+
+
+def test_closing_ends_the_question_that_runs(log: Log) -> None:
+    log.block()
+    start = time.monotonic()
+    log.engine.close()
+    assert time.monotonic() - start < 5
+    assert log.events["block"] == [{"type": "cancelled"}, None]
+
+
+def test_an_error_of_one_question_does_not_end_the_others(
+    log: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(job: Job) -> None:
+        raise ZeroDivisionError("by hand")
+
+    log.engine.submit(log.job("a", "bad", fail))
+    log.engine.submit(log.job("b", "good"))
+    log.finish()
+    (event, last) = log.events["bad"]
+    assert event["type"] == "error"
+    assert "ZeroDivisionError" in event["error"]
+    assert "by hand" not in event["error"]
+    assert last is None
+    assert "by hand" in capsys.readouterr().err
+    assert log.ran == ["good"]
+
+
+def test_a_question_that_takes_too_long_is_ended_with_advice() -> None:
+    events: list[Any] = []
+
+    def work(job: Job) -> None:
+        while True:
+            job.check()
+
+    Job("a", work, events.append, most_seconds=0.01).run()
+    assert events[0]["type"] == "error"
+    assert "take fewer steps" in events[0]["error"]
+    assert events[1:] == [None]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=30))
+def test_a_cache_never_exceeds_its_bytes_and_keeps_what_was_used_last(
+    puts: list[tuple[int, int]],
+) -> None:
+    cache, most = BoundedCache[int](most_bytes=100), 100
+    order: list[tuple[int, int]] = []  # an independent model: key and size, oldest first
+    for key, size in puts:
+        order = [pair for pair in order if pair[0] != key] + [(key, size)]
+        while sum(size for _, size in order) > most:
+            order.pop(0)
+        cache.put(key, size, size)
+        assert cache.size == sum(size for _, size in order) <= most
+        assert len(cache) == len(order)
+    for key, size in order:
+        assert cache.get(key) == size
+
+
+def test_a_value_larger_than_the_whole_cache_is_not_kept() -> None:
+    cache = BoundedCache[str](most_bytes=10)
+    cache.put("large", "x", 11)
+    assert (cache.get("large"), cache.size, len(cache)) == (None, 0, 0)

@@ -1,0 +1,399 @@
+"""The page of the studio in a real browser: asked, slid, compared, reloaded, and refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import fcfg
+from browser import NAMES, find_chromium
+from evaluations import SIZE
+from fcfg.reports.rule_styles import colours
+from fcfg.studio.bundle import one_page, one_script, static_text
+from fcfg.studio.export import gallery_table
+from refusal import refused
+from visits import QUICK, Visit, listening_model, running_studio, studio_model
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="opens pages by Playwright")
+axe = pytest.importorskip("axe_core_python.sync_playwright", reason="checks accessibility")
+PROGRAM = find_chromium()
+browsing = pytest.mark.skipif(
+    PROGRAM is None or not sys.platform.startswith("linux"),
+    reason=f"opens the page in Chromium, which pip cannot bring: none of {', '.join(NAMES)}",
+)
+Open = Callable[..., Visit]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny model of a drawn world, which answers in a moment."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    fcfg.save(listening_model(), folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def address(model: str) -> Iterator[str]:
+    with running_studio(model) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        program = playwright.chromium.launch(executable_path=PROGRAM, args=["--no-sandbox"])
+        yield program
+        program.close()
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Open]:
+    visits: list[Visit] = []
+
+    def start(fragment: str = QUICK, address: str = f"{address}/", **options: Any) -> Visit:
+        visits.append(Visit(browser, address, **options))
+        visits[-1].open(fragment)
+        return visits[-1]
+
+    yield start
+    for each in visits:
+        each.close()
+
+
+@browsing
+def test_a_newcomer_sees_an_answer_without_a_click(visit: Open) -> None:
+    here = visit("")
+    page = here.page
+    (question,) = here.questions()[:1]
+    value = question["do"]["smiling"]
+    assert value == 1 - question["attributes"]["smiling"]
+    assert here.texts("h1") == [f"What if smiling were {['no', 'yes'][value]}?"]
+    assert here.texts("#notation") == [f"do(smiling = {value})"]
+    assert page.url.endswith(f"#image={question['image']}&do=smiling:{value}")
+    assert here.shown("after").startswith("data:image/png")
+    assert here.shown("before").startswith("/api/images/")
+    assert page.locator(".node.target").get_attribute("data-name") == "smiling"
+    assert re.match("Nothing speaks against|Do not trust", here.texts("#trust")[0])
+    assert "no medical claim" in page.locator("footer").inner_text()
+    page.locator(".tile canvas").nth(5).wait_for()  # the strip follows by itself
+    strip = [question["guidance"] for question in here.questions()[1:]]
+    assert [re.match(r"\w+:0\.0", text) is not None for text in strip] == [True] + 5 * [False]
+
+
+@browsing
+def test_every_view_shows_its_picture(visit: Open) -> None:
+    here = visit()
+    page, seen = here.page, {here.shown("after")}
+    for view in ("difference", "back", "truth"):
+        page.locator(f"[data-view={view}]").click()
+        seen.add(here.shown("after"))
+        assert f"view={view}" in page.url
+    assert len(seen) == 4
+    page.locator("[data-view=slide]").click()
+    assert here.shown("over") == here.shown("before")
+    page.locator("#wipe").focus()
+    for _ in range(10):
+        page.keyboard.press("ArrowRight")
+    clip = "getComputedStyle(document.getElementById('over')).clipPath"
+    assert page.evaluate(clip) == "inset(0px 40% 0px 0px)"
+
+
+@browsing
+def test_a_slider_asks_once_when_it_rests_and_cancels_what_it_overtakes(visit: Open) -> None:
+    here = visit()
+    page, slider, held = here.page, here.page.locator("#weight-all"), list[Any]()
+    page.route("**/api/answer", lambda route: route.continue_() if held else held.append(route))
+    slider.focus()
+    with page.expect_request("**/api/answer") as first:
+        for _ in range(6):
+            page.keyboard.press("ArrowRight")
+    with page.expect_response("**/api/answer"):
+        slider.press("End")  # while that question is being answered
+    here.answered()
+    asked = [question["guidance"] for question in here.questions()[1:]]
+    assert asked == ["cfg:1.8;anchor=true", "cfg:6.0;anchor=true"]
+    assert first.value.failure is not None
+    assert here.texts("#weights output") == ["6"]
+    assert page.evaluate("history.length") <= 2  # sliding does not fill the history
+    page.locator("#reset").evaluate("button => button.click()")
+    here.answered()
+    assert here.texts("#weights output") == ["1.5"]  # what is shown is what is asked
+
+
+@browsing
+def test_an_address_holds_the_question(visit: Open) -> None:
+    asked = (
+        "guidance=fcfg:affected=2.5,invariant=1.1&sampling=ddim+uniform+4&seed=3&view=difference"
+    )
+    here = visit(f"image=s2&is=young:1&do=male:1&{asked}&tab=code")
+    url, texts = here.page.url, [here.texts(part) for part in ("h1", "#weights", "#after-text")]
+    (question,) = here.questions()
+    assert question["do"] == {"male": 1}
+    assert question["attributes"]["young"] == 1
+    assert question["guidance"] == "fcfg:affected=2.5,invariant=1.1"
+    assert (question["sampling"], question["seed"]) == ("ddim uniform 4", 3)
+    here.page.reload()
+    here.answered()
+    assert here.page.url == url
+    assert [here.texts(part) for part in ("h1", "#weights", "#after-text")] == texts
+    assert here.questions()[1] | {"visitor": ""} == question | {"visitor": ""}
+    here.page.locator("#weight-affected").focus()
+    for weight in ("2.55", "2.6"):  # the slider stays under the finger while it is answered
+        with here.page.expect_response("**/api/answer"):
+            here.page.keyboard.press("ArrowRight")
+        here.answered()
+        assert here.texts("#weights output") == [weight, "1.1"]
+
+
+@browsing
+def test_one_goes_back_by_the_browser_and_by_the_list(visit: Open) -> None:
+    here = visit()
+    page, first = here.page, here.texts("h1")
+    page.locator(".node[data-name=young]").click()
+    page.locator(".tile").nth(1).wait_for()
+    assert here.texts("h1") != first
+    page.go_back()
+    here.answered()
+    assert here.texts("h1") == first
+    page.locator(".tile", has_text="young").click()
+    page.locator("h1", has_text="young").wait_for()
+    assert len(here.questions()) == 2  # what was answered is not asked again
+
+
+@browsing
+def test_two_settings_stay_side_by_side(visit: Open) -> None:
+    here = visit(QUICK.replace("history", "compare"))
+    here.page.get_by_role("button", name="Compare with FCFG").click()
+    cards = here.page.locator(".card", has_text="Network rows")
+    cards.nth(1).wait_for()
+    here.page.locator(".card", has_text="way back").nth(1).wait_for()
+    pinned, now = cards.all_inner_texts()
+    assert "FCFG 3 / 1.2" in pinned
+    assert "anchored CFG 1.5" in now
+    assert here.questions()[-1]["keep"] is True
+    assert here.questions()[-1]["image"] == here.questions()[0]["image"]
+    pictures = [
+        canvas.get_attribute("data-address") for canvas in here.page.locator(".card canvas").all()
+    ]
+    assert len(set(pictures)) == 2
+    here.page.reload()
+    here.answered()
+    here.page.locator(".card canvas").nth(1).wait_for()
+
+
+def picture(colour: str = "teal") -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (80, 60), colour).save(file, "PNG")
+    return file.getvalue()
+
+
+@browsing
+def test_a_picture_of_ones_own_is_read_and_never_in_the_address(visit: Open) -> None:
+    here = visit()
+    page = here.page
+    page.set_input_files("#file", {"name": "me.png", "mimeType": "image/png", "buffer": picture()})
+    page.locator("#before-text", has_text="your picture").wait_for()
+    here.answered()
+    assert "image=" not in page.url
+    assert page.locator("[data-view=truth]").is_hidden()
+    assert page.locator(".attributes tbody tr").count() == 3
+    assert here.texts("#notes")[0] != ""
+    page.get_by_label("male, as it is").select_option("yes")
+    here.answered()
+    assert here.questions()[-1]["attributes"]["male"] == 1
+    assert "is=male:1" in page.url
+
+
+@browsing
+def test_errors_are_announced_and_can_be_left(visit: Open) -> None:
+    here = visit()
+    page, alert = here.page, here.page.get_by_role("alert")
+    here.expected_errors = 3
+    text = {"name": "me.png", "mimeType": "image/png", "buffer": b"not a picture"}
+    page.set_input_files("#file", text)
+    alert.wait_for()
+    assert "expected" in alert.inner_text()
+    page.get_by_role("button", name="Dismiss").click()
+    alert.wait_for(state="hidden")
+    page.goto(f"{here.address}#{QUICK}&guidance=cfg:-1")
+    alert.wait_for()
+    assert "cfg" in alert.inner_text()
+    page.locator("#reset").evaluate("button => button.click()")
+    here.answered()
+    page.route("**/api/answer", lambda route: route.abort())
+    page.locator(".node[data-name=male]").click()
+    alert.wait_for()
+    assert "Is 'fcfg studio' still running" in alert.inner_text()
+    page.unroute("**/api/answer")
+    page.get_by_role("button", name="Try again").click()
+    here.answered()
+    assert alert.is_hidden()
+
+
+@browsing
+def test_an_answer_can_be_taken_along(visit: Open) -> None:
+    here = visit(
+        QUICK.replace("history", "code"), permissions=["clipboard-read", "clipboard-write"]
+    )
+    page = here.page
+    with page.expect_download() as download:
+        page.get_by_text("Download the picture").click()
+    with Image.open(download.value.path()) as taken:
+        assert taken.size == (SIZE, SIZE)
+    with page.expect_download() as download:
+        page.get_by_text("Download the record").click()
+    assert isinstance(json.loads(Path(download.value.path()).read_text()), dict)
+    clipboard = "navigator.clipboard.readText()"
+    page.get_by_role("button", name="Copy as Python").click()
+    page.locator("#status", has_text="Copied").wait_for()
+    assert page.evaluate(clipboard).startswith("import ")
+    page.get_by_role("button", name="Copy as command").click()
+    assert "fcfg generate " in page.evaluate(clipboard)
+    page.get_by_role("button", name="Copy link").click()
+    assert page.evaluate(clipboard) == page.url
+
+
+@browsing
+def test_everything_can_be_done_by_keyboard(visit: Open) -> None:
+    here = visit()
+    page = here.page
+
+    def walk(selector: str) -> None:
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(f"{selector} cannot be reached")
+
+    walk(".thumb:nth-child(2)")
+    page.keyboard.press("Enter")
+    here.answered()
+    assert "image=s1" in page.url
+    walk("[data-view=difference]")
+    page.keyboard.press("Space")
+    walk(".node[data-name=male]")
+    page.keyboard.press("Enter")
+    here.answered()
+    assert "do=male" in page.url
+    walk(".node[data-name=young]")
+    page.keyboard.press("Shift+Enter")
+    here.answered()
+    assert re.search(r"do=male:\d,young:\d", page.url)
+    walk("#weight-all")
+    with page.expect_response("**/api/answer"):
+        page.keyboard.press("ArrowLeft")
+    here.answered()
+    assert "guidance=cfg:1.45" in page.url
+    walk("summary")
+    page.keyboard.press("Enter")
+    walk("#option-rule")
+    walk("#tab-history")
+    page.keyboard.press("ArrowRight")
+    assert "tab=code" in page.url
+
+
+@browsing
+@pytest.mark.parametrize(("size", "scheme"), [((1280, 800), "light"), ((390, 844), "dark")])
+def test_the_page_is_accessible_on_every_screen(
+    visit: Open, size: tuple[int, int], scheme: str
+) -> None:
+    here = visit(size=size, scheme=scheme, bypass_csp=True, reduced_motion="reduce")
+    page = here.page
+    page.locator("summary").click()
+    for tab in ("rules", "code"):
+        page.locator(f"#tab-{tab}").click()
+        if tab == "rules":
+            page.locator(".tile canvas").nth(1).wait_for()
+        found = axe.Axe().run(page)
+        assert len(found["passes"]) > 25
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]] == []
+    assert page.evaluate("document.documentElement.scrollWidth") == size[0]
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.node rect')).transitionDuration")
+        == "0s"
+    )
+    frame = page.locator("#frame").bounding_box()
+    assert frame is not None
+    assert frame["width"] > 0.25 * size[0]
+    assert frame["y"] + frame["height"] < size[1]  # the answer is on the first screen
+    assert page.locator(".before").is_hidden() == (size[0] < 700)
+
+
+@browsing
+def test_an_exported_page_answers_without_a_server(
+    visit: Open, tmp_path: Path, monkeypatch
+) -> None:
+    file = tmp_path / "index.html"
+    rules = ["cfg:1.5;anchor=true", "fcfg:affected=3.0,invariant=1.2"]
+    monkeypatch.setattr("fcfg.studio.export.guidances", lambda model, target: rules)
+    table = gallery_table(studio_model(), 2)
+    file.write_text(one_page(table), "utf-8")
+    here = visit("", address=file.as_uri())
+    page = here.page
+    page.locator(".tile canvas").first.wait_for()
+    first, shown = here.texts("h1"), here.shown("after")
+    for name in table["answers"][0]["events"][0]["attributes"]:
+        page.locator(f".node[data-name={name}]").click()
+        here.answered()
+    assert here.texts("h1") != first
+    for key in ("Home", "End"):
+        page.locator("#weights input").press(key)
+        page.wait_for_timeout(200)  # longer than the pause of sliders
+        here.answered()
+    page.locator("#tab-rules").click()
+    page.locator(".tile", has_text="FCFG").click()
+    page.locator("#status", has_text="FCFG").wait_for()
+    assert page.locator("#error").is_hidden()
+    page.locator(".thumb").nth(1).click()
+    here.answered()
+    assert here.shown("after") != shown
+    assert page.locator("#upload").is_hidden()
+    page.reload()
+    here.answered()
+    assert "image=s1" in page.url
+    assert {each.url.partition("#")[0] for each in here.asked if each.url[:5] != "data:"} == {
+        file.as_uri()
+    }
+
+
+def test_the_page_is_light_and_asks_for_nothing_elsewhere() -> None:
+    static = list(files("fcfg.studio").joinpath("static").iterdir())
+    assert sum(len(path.read_bytes()) for path in static) < 300_000
+    for path in static:
+        text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|//[a-z]+\.[a-z]|@import|eval\(|style=\"", text), path.name
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_colours_are_those_of_reports(dark: bool) -> None:
+    part = static_text("style.css").split("@media (prefers-color-scheme:dark)")[dark]
+    own = dict(re.findall(r"(--\w+):(#\w{6})", part.partition("}")[0]))
+    reports = {name[4:-1]: colour for name, colour in colours(dark).items()}
+    assert len(own) == 10
+    assert {name: reports[name] for name in own if name != "--on"} == {
+        name: colour for name, colour in own.items() if name != "--on"
+    }
+
+
+@pytest.mark.parametrize(
+    ("main", "fragment"),
+    [
+        ('import a from "./b.js";', "import a from"),
+        ("export default 1;", "export default 1;"),
+        ('import { a } from "./missing.js";', "a file"),
+        ('import { a } from "./main.js";', "no circle"),
+        ("const tag = '</script>';", "a tag"),
+    ],
+)
+def test_modules_that_cannot_be_joined_are_refused(main: str, fragment: str) -> None:
+    with refused("of the page", fragment):
+        one_script({"main": main})

@@ -1,0 +1,261 @@
+"""Who may ask the studio, how often, and what every reply says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+from starlette.requests import Request
+from starlette.testclient import TestClient
+
+from fcfg.studio import app
+from fcfg.studio.app import read_body
+from fcfg.studio.safety import COOKIE, HEADERS, RefusedError, Rule, is_loopback
+from studios import FACTUAL, ask, client_of, studio_of, upload
+from test_generation import tiny_pipeline
+
+PUBLIC = "studio.example.org"
+TOKEN = "a-token-that-nobody-guesses"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with client_of(studio_of(tiny_pipeline())) as client:
+        yield client
+
+
+@pytest.fixture
+def public() -> Iterator[TestClient]:
+    with client_of(studio_of(tiny_pipeline(), rule=Rule(TOKEN)), PUBLIC) as client:
+        yield client
+
+
+def error_of(reply: object) -> str:
+    error = reply.json()["error"]  # pyright: ignore
+    assert "expected" in error
+    assert "got" in error
+    assert "\n" not in error
+    return error
+
+
+def test_every_reply_has_the_headers_of_safety(client: TestClient) -> None:
+    for path in ("/", "/api/model", "/nowhere", "/api/images/x.png", "/static/../app.py"):
+        reply = client.get(path)
+        assert HEADERS.items() <= dict(reply.headers).items()
+        assert "unsafe" not in reply.headers["content-security-policy"]
+        assert "server" not in reply.headers
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.0.0.1:8765", "[::1]:80"])
+def test_this_machine_may_be_called_by_its_own_names(client: TestClient, host: str) -> None:
+    assert client.get("/api/model", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.org", "localhost.evil.org", "127.0.0.1.evil.org", "192.168.0.7", "", "[", "a b"]
+)
+def test_a_foreign_name_for_this_machine_is_refused(client: TestClient, host: str) -> None:
+    """DNS rebinding: a page of evil.org whose name is pointed to 127.0.0.1."""
+    reply = client.get("/api/model", headers={"host": host})
+    assert reply.status_code == 421
+    error_of(reply)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.org"},
+        {"origin": "http://localhost:1"},
+        {"origin": "null"},
+        {"origin": "http://localhost.evil.org"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_pages_of_other_sites_are_refused(client: TestClient, headers: dict[str, str]) -> None:
+    for reply in (
+        client.get("/api/images/x.png", headers=headers),
+        client.post("/api/answer", headers=headers, json={}),
+    ):
+        assert reply.status_code == 403
+        error_of(reply)
+
+
+def test_the_page_itself_may_ask_and_be_linked_to(client: TestClient) -> None:
+    own = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
+    assert client.get("/api/model", headers=own).status_code == 200
+    assert client.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200
+
+
+def test_strangers_need_the_token_for_everything(public: TestClient) -> None:
+    for path in ("/", "/api/model", "/api/samples", "/static/index.html", "/?token=wrong"):
+        reply = public.get(path)
+        assert reply.status_code == 401
+        assert TOKEN not in reply.text
+        error_of(reply)
+    assert public.post("/api/images", content=b"").status_code == 401
+    assert public.post(f"/api/answer?token={TOKEN}", json={}).status_code == 401
+    assert public.get("/", headers={"cookie": f"{COOKIE}=x".encode() + b"\xe9"}).status_code == 401
+
+
+def test_the_token_of_the_address_becomes_a_cookie_that_no_script_and_no_site_sees(
+    public: TestClient,
+) -> None:
+    reply = public.get(f"/?token={TOKEN}", follow_redirects=False)
+    assert (reply.status_code, reply.headers["location"]) == (303, "/")
+    cookie = reply.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert public.get("/api/model").json()["public"] is True
+    public.cookies.clear()
+    bearer = {"authorization": f"Bearer {TOKEN}"}
+    assert public.get("/api/model", headers=bearer).status_code == 200
+
+
+def test_the_rate_of_an_address_is_bounded_and_recovers() -> None:
+    now = [0.0]
+    rule = Rule(rate=2.0, burst=5.0, clock=lambda: now[0])
+    with client_of(studio_of(tiny_pipeline(), rule=rule)) as client:
+
+        def answered(count: int) -> list[int]:
+            return [client.get("/api/model").status_code for _ in range(count)]
+
+        assert answered(7) == [200] * 5 + [429] * 2
+        now[0] = 1.0  # two more
+        assert answered(4) == [200] * 2 + [429] * 2
+        now[0] = 1000.0  # not more than may come at once
+        assert answered(6) == [200] * 5 + [429]
+        reply = client.get("/api/model")
+        assert "at most 2 a second" in error_of(reply)
+        assert reply.headers["retry-after"] == "1"
+
+
+def test_the_memory_for_rates_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fcfg.studio.safety._CLIENTS", 3)
+    built = app.build_app(studio_of(tiny_pipeline(), rule=Rule(burst=1.0, rate=0.0)))
+
+    def status(address: str) -> int:
+        client = TestClient(built, base_url="http://localhost", client=(address, 1))
+        return client.get("/api/samples").status_code
+
+    assert [status(name) for name in "aabcd"] == [200, 429, 200, 200, 200]
+    assert status("d") == 429  # still known
+    assert status("a") == 200  # forgotten
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/static/nothing.js"),
+        ("GET", "/static/../../app.py"),
+        ("GET", "/static/%2e%2e/app.py"),
+        ("GET", "/static//etc/passwd"),
+        ("GET", "/static/..%2fapp.py"),
+        ("GET", "/api/images/..%2f..%2fx.png"),
+        ("DELETE", "/api/images"),
+        ("GET", "/api/answer"),
+        ("PUT", "/"),
+        ("GET", "/api/nothing%0a%ff"),
+    ],
+)
+def test_no_path_leads_to_a_file_that_is_not_of_the_page(
+    client: TestClient, method: str, path: str
+) -> None:
+    reply = client.request(method, path)
+    assert reply.status_code in (404, 405)
+    error_of(reply)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "expected JSON"),
+        (b"{", "expected JSON"),
+        (b"\xff\xfe", "expected JSON"),
+        (b"[" * 50_000, "expected JSON"),
+        (b"[]", "a JSON object, got list"),
+        (b"null", "a JSON object"),
+        (b"{}", "'image'"),
+        ({"image": 3}, "'image'"),
+        ({"more": 1}, "'more'"),
+        ({"\ud800": 1}, "unicode string"),
+        ({"image": "x" * 201}, "at most 200"),
+        ({"seed": -1}, "greater than or equal to 0"),
+        ({"seed": 0.5}, "integer"),
+        ({"do": {"smiling": True}}, "a number or a text"),
+        ({"do": {"smiling": [1]}}, "a number or a text"),
+        ({"do": {"smiling": float("nan")}}, "a number or a text"),
+        ({"do": {"smiling": "1" * 300}}, "a number or a text"),
+        ({"do": {}}, "an attribute to change"),
+        ({"do": {"beard": 1}}, "beard"),
+        ({"do": {"smiling": 7}}, "0 or 1"),
+        ({"do": {"age": 1000}}, "age"),
+        ({"do": {"hair": "blue"}}, "hair"),
+        ({"attributes": {"smiling": 0}}, "attributes"),
+        ({"attributes": {**FACTUAL, "beard": 1}}, "beard"),
+        ({"attributes": {**FACTUAL, "age": "old"}}, "age"),
+        ({"guidance": "magic:3"}, "magic"),
+        ({"guidance": "cfg:nan"}, "cfg"),
+        ({"guidance": "cfg:2;align=21"}, "at most 100 steps"),
+        ({"sampling": "ddim uniform 101"}, "1 to 100"),
+        ({"sampling": "fixed-point:21 uniform 5"}, "at most 100 steps"),
+        ({"sampling": "euler"}, "euler"),
+        ({"model": "other"}, "model"),
+        ({"image": "../x"}, "a sample or a recent upload"),
+    ],
+)
+def test_a_wrong_question_is_refused_in_one_line(
+    client: TestClient, body: bytes | dict[str, object], reason: str
+) -> None:
+    if isinstance(body, dict):
+        known = {"image": upload(client), "attributes": FACTUAL, "do": {"smiling": 1}}
+        body = json.dumps(known | body).encode()
+    for path in ("/api/act", "/api/answer"):
+        reply = client.post(path, content=body)
+        assert reply.status_code in (400, 404), reply.text
+        assert reason in error_of(reply)
+
+
+def test_a_slow_body_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "MOST_WAIT", 0.02)
+
+    async def receive() -> dict[str, object]:
+        await asyncio.sleep(0.005)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    request = Request({"type": "http", "method": "POST", "headers": []}, receive)
+    with pytest.raises(RefusedError, match="expected all of it in") as refused:
+        asyncio.run(read_body(request, 10**6))
+    assert refused.value.status == 408
+
+
+def test_an_error_of_ours_is_told_without_its_details(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("/home/secret")
+
+    monkeypatch.setattr(app, "find_model", fail)
+    body = {"image": "x", "attributes": {}, "do": {"smiling": 1}}
+    reply = client.post("/api/act", json=body)
+    assert reply.status_code == 500
+    assert "ZeroDivisionError" in error_of(reply)
+    assert "secret" not in reply.text
+
+
+def test_a_full_queue_is_a_reply_and_not_an_error_of_the_server() -> None:
+    studio = studio_of(tiny_pipeline())
+    with client_of(studio) as client:
+        image = upload(client)
+        assert ask(client, image)[-1]["type"] == "done"
+        studio.engine.close()
+        body = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}}
+        reply = client.post("/api/answer", json=body)
+    assert reply.status_code == 503
+    assert "try again" in error_of(reply)
+
+
+def test_what_is_loopback() -> None:
+    assert [is_loopback(host) for host in ("127.1.2.3", "10.0.0.1", "")] == [True, False, False]

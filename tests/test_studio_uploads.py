@@ -1,0 +1,349 @@
+"""Uploads of strangers: read, or refused in one clear line; never a crash, never a file."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import ExifTags, Image
+from starlette.testclient import TestClient
+
+from fcfg.studio.app import MOST_QUESTION
+from fcfg.studio.uploads import FORMATS, MOST_BYTES, MOST_PIXELS
+from studios import client_of, png, studio_of
+from test_generation import tiny_pipeline
+
+
+def file_of(picture: Image.Image, format: str = "PNG", **options: Any) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, format=format, **options)
+    return file.getvalue()
+
+
+def noise(mode: str = "RGB", size: tuple[int, int] = (16, 16)) -> Image.Image:
+    bytes_ = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 4), dtype=np.uint8)
+    return Image.fromarray(bytes_).convert(mode)
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png_of(width: int, height: int, *chunks: bytes, depth: int = 8, colour: int = 0) -> bytes:
+    """A PNG that claims a size, whatever it holds."""
+    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(chunks) + chunk(b"IEND", b"")
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG whose few bytes decompress to all its black pixels."""
+    return png_of(width, height, chunk(b"IDAT", zlib.compress(bytes((width + 1) * height), 9)))
+
+
+def zipped() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("picture.png", png())
+    return file.getvalue()
+
+
+def flipped(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
+
+
+def deep(low: float, high: float, mode: str) -> bytes:
+    values = np.linspace(low, high, 256).reshape(16, 16)
+    kind = np.float32 if mode == "F" else np.int32
+    return file_of(Image.fromarray(values.astype(kind)), "TIFF")
+
+
+def see_through() -> Image.Image:
+    picture = noise("RGBA")
+    picture.putalpha(Image.new("L", picture.size, 128))
+    return picture
+
+
+PNG, JPEG = file_of(noise(size=(32, 32))), file_of(noise(size=(32, 32)), "JPEG")
+WEBP, GIF = file_of(noise(), "WEBP"), file_of(noise(), "GIF")
+TIFF, BMP = file_of(noise(), "TIFF"), file_of(noise(), "BMP")
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+
+#: What a stranger may send, and a part of the reason that he gets.
+REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
+    "nothing": (lambda: b"", "no bytes"),
+    "one byte": (lambda: b"\0", "something else"),
+    "zeros": (lambda: bytes(10_000), "something else"),
+    "text": (lambda: b"hello", "something else"),
+    "a path": (lambda: b"../../etc/passwd", "something else"),
+    "a URL": (lambda: b"http://example.org/picture.png", "something else"),
+    "JSON": (lambda: b'{"image": "s0"}', "something else"),
+    "HTML": (lambda: b"<!doctype html><img src=x onerror=alert(1)>", "something else"),
+    "SVG with a script": (lambda: SVG, "something else"),
+    "PostScript": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "else"),
+    "PDF": (lambda: b"%PDF-1.7\n1 0 obj\n", "something else"),
+    "a program": (lambda: b"\x7fELF\x02\x01\x01" + bytes(100), "something else"),
+    "Python": (lambda: b"import os; os.system('true')", "something else"),
+    "a pickle": (lambda: b"\x80\x04cos\nsystem\n(S'true'\ntR.", "something else"),
+    "a model file": (lambda: b"\x10\0\0\0\0\0\0\0" + b'{"a":{"dtype":"F32"}}', "something else"),
+    "a zip archive": (zipped, "something else"),
+    "a gzip of a picture": (lambda: gzip.compress(PNG), "something else"),
+    "a NumPy array": (lambda: b"\x93NUMPY\x01\0v\0{'descr': '|O'}", "something else"),
+    "DICOM": (lambda: bytes(128) + b"DICM" + bytes(64), "something else"),
+    "an icon": (lambda: file_of(noise(), "ICO"), "something else"),
+    "PPM": (lambda: file_of(noise(), "PPM"), "something else"),
+    "TGA": (lambda: file_of(noise(), "TGA"), "something else"),
+    "PCX": (lambda: file_of(noise(), "PCX"), "something else"),
+    "JPEG 2000": (lambda: b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(50), "something else"),
+    "a film": (lambda: b"\0\0\0\x20ftypisom" + bytes(100), "something else"),
+    "XBM": (lambda: b"#define im_width 16\n#define im_height 16\n", "something else"),
+    "FLI": (lambda: bytes(4) + b"\x11\xaf" + bytes(200), "something else"),
+    "only the signature of a PNG": (lambda: PNG[:8], "something else"),
+    "a PNG without pixels": (lambda: png_of(16, 16), "can be read"),
+    "half a PNG": (lambda: PNG[: len(PNG) // 2], "can be read"),
+    "a PNG with a broken header": (lambda: flipped(PNG, 20), "else"),
+    "a PNG with a broken body": (lambda: flipped(PNG, len(PNG) // 2), "can be read"),
+    "a PNG of no width": (lambda: png_of(0, 16), "else"),
+    "a PNG of 2^31 pixels a side": (lambda: png_of(2**31 - 1, 2**31 - 1), "more"),
+    "a PNG that claims a gigapixel": (lambda: png_of(32_000, 32_000), "more"),
+    "a PNG just above the limit": (lambda: png_of(5_001, 5_000), "25,000,000 in all"),
+    "a bomb of 30 million pixels": (lambda: bomb(6_000, 5_000), "25,000,000 in all"),
+    "a line of 10,000 pixels": (lambda: bomb(10_000, 1), "at least 8 pixels"),
+    "a column of 10,000 pixels": (lambda: bomb(1, 10_000), "at least 8 pixels"),
+    "one pixel": (lambda: png(1), "at least 8 pixels"),
+    "a PNG with a bomb of text": (
+        lambda: png_of(
+            16,
+            16,
+            chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(80_000_000), 9)),
+            chunk(b"IDAT", zlib.compress(bytes(17 * 16))),
+        ),
+        "else",
+    ),
+    "a PNG with a bomb of pixels behind a small size": (
+        lambda: png_of(16, 16, chunk(b"IDAT", b"\x78\x9c" + bytes(1000))),
+        "can be read",
+    ),
+    "a transparent PNG": (lambda: file_of(see_through()), "transparent"),
+    "a transparent WebP": (lambda: file_of(see_through(), "WEBP"), "transparent"),
+    "a GIF with a transparent colour": (
+        lambda: file_of(Image.new("P", (16, 16)), "GIF", transparency=0),
+        "transparent",
+    ),
+    "most of a JPEG": (lambda: JPEG[:-200], "can be read"),
+    "the start of a JPEG": (lambda: JPEG[:4], "else"),
+    "a JPEG of 65,500 pixels a side": (
+        lambda: JPEG.replace(struct.pack(">HH", 32, 32), struct.pack(">HH", 65_500, 65_500), 1),
+        "more",
+    ),
+    "half a WebP": (lambda: WEBP[: len(WEBP) // 2], "broken"),
+    "a RIFF that is no WebP": (lambda: b"RIFF\x24\0\0\0WAVEfmt " + bytes(30), "something else"),
+    "half a GIF": (lambda: GIF[:40], "broken"),
+    "a GIF of 65,535 pixels a side": (
+        lambda: GIF[:6] + struct.pack("<HH", 65_535, 65_535) + GIF[10:],
+        "more",
+    ),
+    "half a TIFF": (lambda: TIFF[: len(TIFF) // 2], "can be read"),
+    "a TIFF whose directory is itself": (lambda: b"II*\0\x08\0\0\0\0\0\x08\0\0\0", "else"),
+    "a BMP of negative size": (
+        lambda: BMP[:18] + struct.pack("<ii", -16, -16) + BMP[26:],
+        "many more",
+    ),
+    "half a BMP": (lambda: BMP[: len(BMP) // 2], "can be read"),
+    "floats": (lambda: deep(0, 1, "F"), "no full range"),
+    "numbers below 0": (lambda: deep(-5, 5, "I"), "no full range"),
+    "numbers above 65535": (lambda: deep(0, 1e6, "I"), "no full range"),
+    "not a number": (
+        lambda: file_of(Image.fromarray(np.full((16, 16), np.nan, np.float32)), "TIFF"),
+        "NaN or infinite",
+    ),
+    "too many bytes": (lambda: bytes(MOST_BYTES + 1), f"at most {MOST_BYTES:,} bytes"),
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with client_of(studio_of(tiny_pipeline())) as client:
+        yield client
+
+
+def test_there_are_at_least_50_kinds_of_hostile_uploads() -> None:
+    assert len(REFUSED) >= 50
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_hostile_upload_is_refused_in_one_clear_line(client: TestClient, kind: str) -> None:
+    make, reason = REFUSED[kind]
+    reply = client.post("/api/images", content=make())
+    assert reply.status_code in (400, 413), reply.text
+    (error,) = reply.json().values()
+    assert error.startswith(("picture: expected ", "body: expected "))
+    assert reason in error
+    assert "; " in error
+    assert "\n" not in error
+    assert len(error) < 300
+
+
+def exif(turn: int) -> bytes:
+    entries = Image.Exif()
+    entries[ExifTags.Base.Orientation] = turn
+    return entries.tobytes()
+
+
+#: What is not as the model wants it, but can be made so; and how the page is told.
+FITTED: dict[str, tuple[Callable[[], bytes], str]] = {
+    "the size of the model": (lambda: png(8), ""),
+    "a larger JPEG": (lambda: JPEG, "resized to 8 x 8"),
+    "a wide WebP": (lambda: file_of(noise(size=(40, 20)), "WEBP"), "cropped"),
+    "a grey BMP": (lambda: file_of(noise("L"), "BMP"), "grey repeated"),
+    "a JPEG for print": (lambda: file_of(noise("CMYK"), "JPEG"), "mode CMYK"),
+    "a palette": (lambda: file_of(noise("RGB").convert("P"), "PNG"), "mode P"),
+    "black and white": (lambda: file_of(noise("1"), "PNG"), "mode 1"),
+    "16 bits": (
+        lambda: file_of(Image.fromarray(np.full((16, 16), 40_000, np.uint16)), "PNG"),
+        "more than 8 bits",
+    ),
+    "an opaque alpha channel": (
+        lambda: file_of(noise("RGB").convert("RGBA"), "PNG"),
+        "opaque alpha",
+    ),
+    "turned by EXIF": (lambda: file_of(noise(), "JPEG", exif=exif(6)), "turned upright"),
+    "an animation": (
+        lambda: file_of(noise(), "GIF", save_all=True, append_images=[Image.new("RGB", (16, 16))]),
+        "first of several frames",
+    ),
+    "bytes behind its end": (lambda: png(8) + b"<script>alert(1)</script>", ""),
+}
+
+
+@pytest.mark.parametrize("kind", FITTED)
+def test_a_picture_that_can_be_made_to_fit_is_read_and_the_change_is_told(
+    client: TestClient, kind: str
+) -> None:
+    make, note = FITTED[kind]
+    reply = client.post("/api/images", content=make())
+    assert reply.status_code == 200, reply.text
+    told = reply.json()
+    assert note in "; ".join(told["notes"])
+    assert len(told["id"]) == 32
+    assert set(told["attributes"]) == set(told["readings"]) == {"smiling", "age", "hair"}
+    stored = client.get(told["image"])
+    assert stored.headers["content-type"] == "image/png"
+    with Image.open(io.BytesIO(stored.content)) as picture:
+        assert picture.size == (8, 8)
+
+
+def test_a_picture_of_the_models_size_is_kept_byte_by_byte(client: TestClient) -> None:
+    told = client.post("/api/images", content=png(seed=3)).json()
+    with (
+        Image.open(io.BytesIO(client.get(told["image"]).content)) as kept,
+        Image.open(io.BytesIO(png(seed=3))) as sent,
+    ):
+        assert np.array_equal(np.asarray(kept), np.asarray(sent))
+
+
+def test_a_picture_turned_by_exif_is_the_upright_one(client: TestClient) -> None:
+    wide = Image.new("L", (32, 32), 0)
+    wide.paste(255, (0, 0, 32, 16))  # white above
+    data = file_of(wide, "JPEG", exif=exif(3), quality=95)
+    told = client.post("/api/images", content=data).json()
+    with Image.open(io.BytesIO(client.get(told["image"]).content)) as kept:
+        pixels = np.asarray(kept.convert("L"))
+    assert pixels[:3].max() < 50
+    assert pixels[5:].min() > 200
+
+
+def test_the_pixels_of_a_bomb_are_never_decoded(client: TestClient) -> None:
+    """A file at the limit is decoded, one just above it is not even begun."""
+    assert MOST_PIXELS < 6_000 * 5_000
+    decoded: list[int] = []
+    original = Image.Image.load
+
+    def load(self: Image.Image) -> object:
+        decoded.append(self.width * self.height)
+        return original(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("PIL.PngImagePlugin.PngImageFile.load", load)
+        assert client.post("/api/images", content=bomb(6_000, 5_000)).status_code == 400
+        assert decoded == []
+
+
+def test_only_the_formats_that_we_name_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other decoder of Pillow ever sees the bytes of a stranger."""
+    Image.init()
+    with client_of(studio_of(tiny_pipeline())) as client:
+
+        def forbidden(*_: object) -> object:
+            raise AssertionError
+
+        for name, (factory, accept) in list(Image.OPEN.items()):
+            if name not in FORMATS:
+                monkeypatch.setitem(Image.OPEN, name, (forbidden, lambda prefix: True))
+            else:
+                assert (factory, accept) == Image.OPEN[name]
+        assert client.post("/api/images", content=WEBP).status_code == 200
+        assert client.post("/api/images", content=b"P6 1 1 255").status_code == 400
+
+
+def test_a_model_without_a_judge_asks_for_the_attributes() -> None:
+    with client_of(studio_of(tiny_pipeline(judge=False))) as client:
+        told = client.post("/api/images", content=png()).json()
+    assert told["readings"] == {}
+    assert told["attributes"] == {"smiling": 0, "age": 50.0, "hair": "dark"}
+    assert "set the attributes yourself" in told["notes"][-1]
+
+
+def test_a_body_in_pieces_is_not_read_beyond_the_limit(client: TestClient) -> None:
+    sent: list[int] = []
+
+    def pieces() -> Iterator[bytes]:
+        for number in range(1000):
+            sent.append(number)
+            yield bytes(MOST_QUESTION // 4)
+
+    reply = client.post("/api/act", content=pieces())
+    assert reply.status_code == 413
+    assert f"at most {MOST_QUESTION:,} bytes" in reply.json()["error"]
+
+
+def test_uploads_are_forgotten_before_they_fill_the_memory() -> None:
+    studio = studio_of(tiny_pipeline())
+    size = 2 * 8 * 8 * 3 * 4
+    object.__setattr__(studio, "uploads", type(studio.uploads)(5 * size))
+    with client_of(studio) as client:
+        ids = [client.post("/api/images", content=png(seed=n)).json()["id"] for n in range(8)]
+        found = [client.get(f"/api/images/{name}.png").status_code for name in ids]
+        assert found == [404] * 3 + [200] * 5
+        assert studio.uploads.size == 5 * size
+        error = client.get(f"/api/images/{ids[0]}.png").json()["error"]
+    assert "a recent upload" in error
+
+
+def test_no_file_is_opened_for_writing(client: TestClient) -> None:
+    """By an audit hook, which sees every file that the process opens."""
+    written: list[object] = []
+    watching = True
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if watching and event == "open" and isinstance(arguments[1], str):
+            if set(arguments[1]) & set("wax+"):
+                written.append(arguments[0])
+        elif watching and event in ("os.mkdir", "os.rename", "os.remove", "tempfile.mkstemp"):
+            written.append(event)
+
+    sys.addaudithook(hook)
+    told = client.post("/api/images", content=png(seed=9)).json()
+    body = {"image": told["id"], "attributes": told["attributes"], "do": {"smiling": "flip"}}
+    reply = client.post("/api/answer", json={**body, "trust": True, "reverse": True})
+    client.post("/api/images", content=JPEG[:100])
+    watching = False
+    assert '"done"' in reply.text
+    assert written == []

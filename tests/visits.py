@@ -1,0 +1,127 @@
+"""Visits to a studio: a real server, and pages that may not fail or ask anyone else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from evaluations import tiny_model
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.studio.models import StudioModel, as_studio_models
+
+QUICK = "sampling=dpm-2m+uniform+4&tab=history"  # an answer in a moment, and no strip after it
+
+
+@contextmanager
+def running_studio(*arguments: str) -> Iterator[str]:
+    """Run ``fcfg studio`` on a free port, and return its address.
+
+    Args:
+        *arguments: Further arguments of the command.
+    """
+    command = [sys.executable, "-m", "fcfg", "studio", *arguments, "--port", "0", "--no-open"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        lines: list[str] = []
+        for line in process.stdout:
+            lines.append(line)
+            found = re.search(r"http://127\.0\.0\.1:\d+", line)
+            if found:
+                yield found[0]
+                return
+        raise AssertionError("".join(lines))
+    finally:
+        process.terminate()
+        process.wait(20)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def listening_model(variant: str = "portraits") -> CounterfactualPipeline:
+    """A tiny model of a drawn world that nobody trained, and that listens to its condition."""
+    pipeline = tiny_model(variant, saved=True)
+    for parameter in pipeline.denoiser.network.parameters():
+        parameter.data += 0.05 * torch.randn(parameter.shape)
+    return pipeline
+
+
+def studio_model(variant: str = "portraits") -> StudioModel:
+    """The same model as the studio knows it."""
+    (model,) = as_studio_models([(variant, listening_model(variant))])
+    return model
+
+
+class Visit:
+    """A page of the studio; what it logs and asks is kept.
+
+    Args:
+        browser: A browser of Playwright.
+        address: Address of the studio or of an exported page.
+        size: Width and height of the window.
+        scheme: 'light' or 'dark'.
+        options: Further options of a context of Playwright.
+    """
+
+    def __init__(
+        self,
+        browser: Any,
+        address: str,
+        size: tuple[int, int] = (1280, 800),
+        scheme: str = "light",
+        **options: Any,
+    ) -> None:
+        width, height = size
+        self.address = address
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, **options
+        )
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(20_000)
+        self.expected_errors = 0  # of requests that a test makes fail
+        self.errors: list[str] = []
+        self.asked: list[Any] = []
+        self.page.on("console", self._log)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request))
+
+    def _log(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(message.text)
+
+    def open(self, fragment: str = "") -> None:
+        """Open the page, and wait for its answer."""
+        self.page.goto(f"{self.address}#{fragment}")
+        self.answered()
+
+    def answered(self) -> None:
+        """Wait until the question is answered."""
+        self.page.locator("#status", has_text="network rows").wait_for()
+
+    def texts(self, selector: str) -> list[str]:
+        """Return the texts of elements."""
+        return self.page.locator(selector).all_inner_texts()
+
+    def questions(self) -> list[dict[str, Any]]:
+        """Return what the page asked the server to draw."""
+        return [each.post_data_json for each in self.asked if each.url.endswith("/api/answer")]
+
+    def shown(self, name: str) -> str:
+        """Return the address of the picture on a canvas."""
+        return self.page.locator(f"#{name}").get_attribute("data-address")
+
+    def close(self) -> None:
+        """Close the page; it must have logged nothing and asked nobody else."""
+        self.context.close()
+        own = ("data:", "blob:", self.address.partition("#")[0])
+        foreign = [each.url for each in self.asked if not each.url.startswith(own)]
+        assert foreign == []
+        assert len(self.errors) == self.expected_errors, self.errors
