@@ -19,7 +19,7 @@ from fcfg.hvae import HVAE, HVAEConfig, HVAEModel
 from fcfg.studio import export
 from fcfg.studio.export import Asked, export_gallery, guidances, other_values, questions
 from fcfg.studio.models import StudioModel, as_studio_models
-from fcfg.studio.pictures import StudioPicture, draw_samples
+from fcfg.studio.pictures import StudioPicture, find_samples
 from refusal import refused
 from visits import listening_model
 
@@ -42,7 +42,7 @@ def vae() -> StudioModel:
 @pytest.mark.parametrize("name", ["portraits", "portraits-causal"])
 def test_every_picture_is_asked_about_at_the_default_and_its_rivals(name: str) -> None:
     (model,) = as_studio_models([(name, fcfg.load(name))])
-    pictures = draw_samples(model)[:3]
+    pictures = find_samples(model)[:3]
     asked = [each for picture in pictures for each in questions(model, picture)]
     assert 0.25 * export.MOST_ANSWERS < len(asked) <= export.MOST_ANSWERS
     assert {each.picture.id for each in asked} == {"s0", "s1", "s2"}
@@ -107,7 +107,7 @@ def test_the_command_writes_a_gallery_that_is_the_same_every_time(
 def check_answer(entry: dict, folder: Path) -> None:
     """Compare an answer of the gallery with that of the model."""
     (model,) = as_studio_models([("tiny", fcfg.load(str(folder)))])
-    (picture, *_) = draw_samples(model)
+    (picture, *_) = find_samples(model)
     pair = model.model.counterfactual(
         picture.image,
         {name: [value] for name, value in picture.attributes.items()},

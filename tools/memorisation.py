@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -76,10 +75,11 @@ def section(name: str) -> str:
         row = found[key]
         cells = " | ".join(f"{row[column]:.3f}" for column in ("least", "low", "median"))
         lines.append(f"| {found['counts'][key]} {label} | {cells} |")
+    counts = found["counts"]
     about = (
-        f"Root mean squared difference to the nearest of {found['counts']['training']:,} training "
-        f"images, pixels in [-1, 1]. {found['nearer']} of {found['counts']['generated']} generated "
-        f"images are nearer to a training image than any test image is. `{found['command']}`"
+        f"Root mean squared difference to the nearest of {counts['training']:,} training images, "
+        f"pixels in [-1, 1]. {found['nearer']} of {counts['generated']} generated images are "
+        f"nearer to a training image than any test image is. `{found['command']}`"
     )
     return "\n".join([*lines, "", about])
 

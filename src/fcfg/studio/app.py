@@ -22,7 +22,7 @@ from fcfg.studio.answers import Answers
 from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import BusyError, Engine, Job
 from fcfg.studio.models import StudioModel, describe_method, find_model
-from fcfg.studio.pictures import StudioPicture, draw_samples
+from fcfg.studio.pictures import StudioPicture, find_samples
 from fcfg.studio.questions import (
     MOST_STEPS,
     Act,
@@ -66,7 +66,7 @@ class Studio:
 
     def __post_init__(self) -> None:
         """Draw the samples, and read the page: no request ever names a file."""
-        self.samples.update({sample.id: sample for sample in draw_samples(self.models[0])})
+        self.samples.update({sample.id: sample for sample in find_samples(self.models[0])})
         folder = Path(__file__).parent / "static"
         for path in sorted(folder.rglob("*")):
             if path.suffix in _TYPES:

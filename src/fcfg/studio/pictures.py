@@ -1,4 +1,4 @@
-"""Pictures that can be asked about: drawings of the model's world, and uploads, in memory."""
+"""Pictures that can be asked about: drawings, those that come with a model, and uploads."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from fcfg.datasets import portraits
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
 from fcfg.generation.results import Value, scores_of, value_text, values_of
 from fcfg.generation.run import pixel_range_is_known
+from fcfg.generation.samples import sample_pictures
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.studio.models import StudioModel
 from fcfg.support.images import images_from_bytes, images_to_bytes, to_pictures, to_png
@@ -61,39 +62,47 @@ class StudioPicture:
         }
 
 
-def draw_samples(model: StudioModel) -> list[StudioPicture]:
-    """Draw pictures of the model's world; none if it has no drawn world.
+def find_samples(model: StudioModel) -> list[StudioPicture]:
+    """Return pictures to ask about: drawings of the model's world, or those that come with it.
 
     Args:
         model: The first model of the studio.
     """
+    drawn = None
     if model.world is None:
-        return []
-    drawn = portraits.sample(SAMPLES, SEED, model.pixels.size, model.world)
-    # Rounded as in a file, so that an answer is that of the picture one can download.
-    images = images_from_bytes(images_to_bytes(drawn.images))
+        shipped = sample_pictures(model.model)
+        if shipped is None:
+            return []
+        noun, images, attributes = "picture", shipped.images, shipped.attributes
+    else:
+        drawn = portraits.sample(SAMPLES, SEED, model.pixels.size, model.world)
+        # Rounded as in a file, so that an answer is that of the picture one can download.
+        images = images_from_bytes(images_to_bytes(drawn.images))
+        noun, attributes = "drawing", drawn.attributes
     reading = read_attributes(model, images)
-    space, pictures = model.model.space, list[StudioPicture]()
-    for row in range(SAMPLES):
-        rows = slice(row, row + 1)
-        face = replace(
-            drawn,
-            images=drawn.images[rows],
-            attributes=_rows(drawn.attributes, rows),
-            factors=_rows(drawn.factors, rows),
-            noise=_rows(drawn.noise, rows),
+    space = model.model.space
+    return [
+        StudioPicture(
+            f"s{row}",
+            f"{noun} {row}",
+            images[row : row + 1],
+            values_of(space, attributes, row),
+            {} if reading is None else describe_reading(space, reading, row),
+            drawing=None if drawn is None else _face(drawn, slice(row, row + 1)),
         )
-        pictures.append(
-            StudioPicture(
-                f"s{row}",
-                f"drawing {row}",
-                images[rows],
-                values_of(space, drawn.attributes, row),
-                {} if reading is None else describe_reading(space, reading, row),
-                drawing=face,
-            )
-        )
-    return pictures
+        for row in range(len(images))
+    ]
+
+
+def _face(drawn: Portraits, rows: slice) -> Portraits:
+    """Return one of the drawings."""
+    return replace(
+        drawn,
+        images=drawn.images[rows],
+        attributes=_rows(drawn.attributes, rows),
+        factors=_rows(drawn.factors, rows),
+        noise=_rows(drawn.noise, rows),
+    )
 
 
 def _rows(table: Table, rows: slice) -> Table:
