@@ -54,5 +54,8 @@ docs: $(READY)  ## build the documentation, warnings as errors
 demo: $(READY)  ## see in minutes what factored guidance is for: a table, and a report to look at
 	$(BIN)/fcfg demo
 
+studio: $(READY)  ## ask what-ifs in the browser
+	$(BIN)/fcfg studio
+
 clean:  ## remove environments, caches and builds
 	rm -rf .venv .venv-lowest docs/_build dist .pytest_cache .ruff_cache .hypothesis .coverage

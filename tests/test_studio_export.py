@@ -42,10 +42,10 @@ def vae() -> StudioModel:
 @pytest.mark.parametrize("name", ["portraits", "portraits-causal"])
 def test_every_picture_is_asked_about_at_the_default_and_its_rivals(name: str) -> None:
     (model,) = as_studio_models([(name, fcfg.load(name))])
-    pictures = find_samples(model)[:3]
+    pictures = find_samples(model)[:2]
     asked = [each for picture in pictures for each in questions(model, picture)]
     assert 0.25 * export.MOST_ANSWERS < len(asked) <= export.MOST_ANSWERS
-    assert {each.picture.id for each in asked} == {"s0", "s1", "s2"}
+    assert {each.picture.id for each in asked} == {"s0", "s1"}
     for attribute in model.model.space:
         own = [each for each in asked if attribute.name in each.do]
         usual = model.model.method([attribute.name]).setting

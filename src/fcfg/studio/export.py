@@ -26,7 +26,7 @@ from fcfg.version import __version__
 
 PAGE = "index.html"
 DRAWINGS = 6  #: of the samples of the studio, if there are not too many questions
-MOST_ANSWERS = 180  #: at about 10 KB each
+MOST_ANSWERS = 130  #: at about 13 KB each, so that the page stays below 2 MB
 _SHARES = (0.5, 1.0, 2.0)  # of the default weight
 _FURTHER = ("cfg:3.0", "none")
 _AGES = (1 / 6, 1 / 2, 5 / 6)  # places in the range of a continuous attribute
