@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help setup test test-lowest lint format docs demo clean
+.PHONY: help setup test test-lowest lint format docs demo studio clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
