@@ -26,7 +26,7 @@ OUT = ROOT / "docs" / "_static"
 MODEL = "portraits-causal"
 SCREENS = {
     "studio-light": ((1280, 800), "light", "image=s1&do=age:72"),
-    "studio-dark": ((1280, 800), "dark", "image=s5&do=smiling:1&tab=rules"),
+    "studio-dark": ((1280, 800), "dark", "image=s5&do=smiling:0&tab=history"),
     "studio-phone": ((390, 844), "dark", "image=s4&do=hair:red"),
 }
 LARGEST, LARGEST_TOUR = 150_000, 1_500_000  # bytes
