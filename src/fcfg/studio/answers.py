@@ -44,8 +44,8 @@ _OVERHEAD = 2  # bytes in memory for each character of an event
 class Answers:
     """Answers questions, and keeps what later ones need."""
 
-    abductions: BoundedCache[Any] = field(default_factory=lambda: BoundedCache(256 * 2**20))
-    finished: BoundedCache[list[Event]] = field(default_factory=lambda: BoundedCache(32 * 2**20))
+    abductions: BoundedCache[Any] = field(default_factory=lambda: BoundedCache(48 * 2**20))
+    finished: BoundedCache[list[Event]] = field(default_factory=lambda: BoundedCache(16 * 2**20))
 
     def answer(self, question: PreparedQuestion, job: Job) -> None:
         """Answer a question.

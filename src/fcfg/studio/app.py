@@ -38,7 +38,7 @@ from fcfg.version import __version__
 
 MOST_QUESTION = 64 * 2**10  #: bytes of a question
 MOST_WAIT = 30.0  #: seconds for the body of a request
-_UPLOADS = 64 * 2**20  # bytes of all uploads
+_UPLOADS = 32 * 2**20  # bytes of all uploads
 _QUEUE = 1.0  # seconds from one message about the queue to the next
 _TYPES = {
     ".html": "text/html; charset=utf-8",
