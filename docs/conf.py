@@ -24,11 +24,12 @@ extensions = [
 ]
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 2
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_extra"]
 html_theme = "furo"
 html_title = "fcfg"
 html_static_path = ["_static"]
 html_css_files = ["tables.css"]
+html_extra_path = ["_extra"]  # gallery/index.html, which 'fcfg studio --export' wrote
 nitpicky = False
 
 autodoc_member_order = "bysource"
@@ -58,6 +59,7 @@ napoleon_use_ivar = True
 # Where links of README.md lead when it is a page of this documentation.
 _LINKS = {
     "](docs/": "](",
+    "](src/": "](../src/",
     "](CHANGELOG.md": "](changelog.md",
     "](CONTRIBUTING.md": "](contributing.md",
 }

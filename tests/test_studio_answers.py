@@ -321,6 +321,22 @@ def test_the_page_learns_all_about_the_model(tiny: TestClient, drawn: TestClient
             assert reading["sure"] == (float(reading["text"]) >= 0.8) or reading["text"] == "0.80"
 
 
+def test_a_model_of_real_images_brings_its_pictures_and_its_words() -> None:
+    (model,) = as_studio_models([("radiographs", fcfg.load("radiographs"))])
+    about = model.describe()
+    words = {entry["name"]: entry.get("words") for entry in about["attributes"]}
+    assert words["sex"] == ["female", "male"]
+    assert words["effusion"] is None  # no and yes
+    assert about["truth"] is False
+    pictures, shipped = find_samples(model), sample_pictures(model.model)
+    assert shipped is not None
+    assert [each.name for each in pictures] == [f"picture {row}" for row in range(12)]
+    for row, picture in enumerate(pictures):
+        assert torch.equal(picture.image[0], shipped.images[row])
+        assert picture.attributes["sex"] == shipped.attributes["sex"][row]
+        assert picture.readings["view"]["value"] in (0, 1)
+
+
 def test_models_are_compared_on_the_same_picture() -> None:
     second = tiny_pipeline()
     for parameter in second.denoiser.network.parameters():

@@ -37,7 +37,7 @@ export function viewer(onview) {
   }
 
   // Show a state: the picture as it is, and an answer or a preview of it.
-  function show({ factual, name, question, view, result, preview, truth }) {
+  function show({ factual, name, question, view, result, preview, truth, unread }) {
     paint($("before"), factual);
     $("before").setAttribute("aria-label", `${name}, as it is`);
     $("before-text").textContent = name;
@@ -59,14 +59,15 @@ export function viewer(onview) {
       button.hidden = key === "truth" && !truth;
       button.disabled = Boolean(result?.done) && !imageOf(key, result);
     }
-    showTrust(result);
+    showTrust(result, unread);
   }
 
-  function showTrust(result) {
+  function showTrust(result, unread) {
     const trust = result?.trust;
     $("trust").className = `trust ${trust ? (trust.trusted ? "good" : "doubtful") : "open"}`;
     if (!result?.image) $("trust").textContent = "";
     else if (!trust) $("trust").textContent = result.done ? "This model does not say how far to trust its answers." : "Checking whether to trust this answer …";
+    else if (trust.trusted && unread.length) $("trust").textContent = `Nothing speaks against this answer, but the judge does not read ${unread.join(", ")} as asked.`;
     else if (trust.trusted) $("trust").textContent = "Nothing speaks against this answer.";
     else $("trust").textContent = `Do not trust this answer: ${trust.reasons.join("; ")}.`;
   }

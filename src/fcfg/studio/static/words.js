@@ -2,9 +2,9 @@
 
 export const plain = (name) => name.replaceAll("_", " ");
 
-// A value as people say it: yes and no for a binary attribute.
+// A value as people say it: yes and no for a binary attribute, unless its model has other words.
 export function valueWords(attribute, value) {
-  if (attribute.kind === "binary") return Number(value) === 1 ? "yes" : "no";
+  if (attribute.kind === "binary") return (attribute.words ?? ["no", "yes"])[Number(value)];
   if (attribute.kind === "continuous") return number(value, attribute.high - attribute.low);
   return String(value);
 }
@@ -34,8 +34,8 @@ export function otherValue(attribute, value) {
   if (attribute.kind === "categorical") {
     return attribute.levels[(attribute.levels.indexOf(value) + 1) % attribute.levels.length];
   }
-  const { low, high } = attribute;
-  return Math.round(Number(value) > (low + high) / 2 ? low + 0.15 * (high - low) : high - 0.15 * (high - low));
+  const step = 0.35 * (attribute.high - attribute.low);
+  return Math.round(Number(value) > (attribute.low + attribute.high) / 2 ? Number(value) - step : Number(value) + step);
 }
 
 // How sure the judge is of a reading, in words.
