@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 import fcfg
 from fcfg.cli import main
 from fcfg.datasets import portraits
+from fcfg.generation import sample_pictures
 from fcfg.hvae import HVAEModel
 from fcfg.model import AnyModel
 from fcfg.pipeline.thresholds import Thresholds
@@ -25,6 +26,7 @@ from fcfg.studio.answers import Answers
 from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import Job
 from fcfg.studio.models import as_studio_models
+from fcfg.studio.pictures import find_samples
 from fcfg.studio.questions import Question, prepare_question
 from fcfg.studio.threads import choose_execution, fastest, seconds_of_work
 from fcfg.studio.uploads import read_upload
