@@ -271,8 +271,18 @@ def test_doubts_follow_the_thresholds_and_the_way_back() -> None:
         references=2,
         limits={"loss 0.1": -1e9},
     )
-    with client_of(studio_of(model)) as client:
+    with client_of(studio_of(tiny_pipeline())) as client:  # without thresholds
         (trust,) = of(ask(client, upload(client), trust=True), "trust")
+        assert "gross errors" in trust["unchecked"]
+    with client_of(studio_of(model)) as client:
+        (trust,) = of(
+            ask(client, upload(client), trust=True, guidance="contrast:1;anchor=true",
+                sampling="dpm-2m karras 12"),
+            "trust",
+        )  # fmt: skip
+        assert trust["unchecked"] is None
+        (trust,) = of(ask(client, upload(client), trust=True), "trust")
+        assert "way back is not checked" in trust["unchecked"]
         assert trust["trusted"] is False
         assert "off the manifold" in trust["reasons"]
         # A way back that errs more than the answer changes is a doubt that comes later.

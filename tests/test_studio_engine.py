@@ -110,6 +110,17 @@ def test_a_new_question_cancels_those_of_the_same_visitor_that_wait_or_run(log: 
     assert log.ran == ["other", "new", "newer"]
 
 
+def test_a_question_that_was_asked_earlier_and_comes_late_cancels_nothing(log: Log) -> None:
+    log.block()
+    late, new = log.job("a", "late"), log.job("a", "new")
+    late.ticket, new.ticket = 1, 2
+    log.engine.submit(new)
+    log.engine.submit(late)
+    assert log.events["new"] == []
+    log.finish()
+    assert "new" in log.ran
+
+
 def test_a_full_queue_refuses_and_says_so() -> None:
     engine = Engine(most_waiting=3, most_each=2)
     log = Log(engine)

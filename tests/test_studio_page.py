@@ -214,6 +214,35 @@ def test_a_picture_of_ones_own_is_read_and_never_in_the_address(visit: Open) -> 
 
 
 @browsing
+def test_no_answer_is_called_the_truth_where_none_is_known(visit: Open) -> None:
+    here = visit(f"{QUICK}&view=truth")
+    assert here.texts("#after-title") == ["The true answer"]
+    mine = {"name": "me.png", "mimeType": "image/png", "buffer": picture()}
+    here.page.set_input_files("#file", mine)
+    here.page.locator("#before-text", has_text="your picture").wait_for()
+    here.answered()
+    assert here.texts("#after-title") == ["What if"]
+    assert here.page.locator("[data-view=truth]").is_hidden()
+
+
+@browsing
+def test_values_survive_the_address_and_clicks_ask_for_other_ones(visit: Open) -> None:
+    script = """async () => {
+        const {readState, writeState} = await import("/static/state.js");
+        const {otherValue} = await import("/static/words.js");
+        const levels = ["mild, left", "T1:N0", "50 %"];
+        const models = [{name: "m", attributes: [{name: "stage", kind: "categorical", levels}]}];
+        const there = (level) => writeState({...readState("", models), do: {stage: level}}, false);
+        const back = levels.map((level) => readState(there(level), models).do.stage);
+        const share = {kind: "continuous", low: 0, high: 1};
+        return [back, [0, 0.5, 0.9, 1].map((value) => otherValue(share, value))];
+    }"""
+    back, others = visit().page.evaluate(script)
+    assert back == ["mild, left", "T1:N0", "50 %"]
+    assert others == [0.35, 0.85, 0.55, 0.65]
+
+
+@browsing
 def test_errors_are_announced_and_can_be_left(visit: Open) -> None:
     here = visit()
     page, alert = here.page, here.page.get_by_role("alert")
@@ -246,7 +275,7 @@ def test_an_answer_can_be_taken_along(visit: Open) -> None:
     )
     page = here.page
     with page.expect_download() as download:
-        page.get_by_text("Download the picture").click()
+        page.get_by_text("Download the answer").click()
     with Image.open(download.value.path()) as taken:
         assert taken.size == (SIZE, SIZE)
     with page.expect_download() as download:

@@ -208,6 +208,7 @@ def test_wrong_input_of_the_command_is_one_line_and_code_2(
 
 def test_only_other_addresses_than_loopback_get_a_token_and_a_strict_rate() -> None:
     assert rule_for("127.0.0.1") == Rule()
+    assert rule_for("127.0.0.1", token=True).token is not None  # behind a proxy
     first, second = rule_for("0.0.0.0"), rule_for("0.0.0.0")
     assert first.token is not None
     assert len(first.token) >= 32

@@ -217,14 +217,11 @@ def _show(results: Sequence[Result], prepared: PreparedRequest) -> None:
 
 def _show_doubts(results: Sequence[Result], prepared: PreparedRequest) -> None:
     """Print in one line which answers not to trust, and why."""
-    thresholds, trust = prepared.thresholds, prepared.request.trust
-    method = prepared.method
-    if not trust or method.sampling is None:
-        pass
-    elif thresholds is None:
-        print("Only gross errors are noticed: 'fcfg calibrate' makes thresholds of trust.")
-    elif not thresholds.knows_way_back(method.setting, method.sampling):
-        print("The way back is not checked: its thresholds are of other guidance or sampling.")
+    from fcfg.trust import unchecked
+
+    rest = unchecked(prepared.thresholds, prepared.method)
+    if prepared.request.trust and rest is not None:
+        print(rest)
     doubted = [
         f"{Path(result.file).name} ({'; '.join(result.reasons)})"
         for result in results

@@ -35,6 +35,10 @@ def studio(
     port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 for any free one.")
     ] = 8765,
+    token: Annotated[
+        bool,
+        typer.Option("--token", help="Ask for a token on this machine, too: behind a proxy."),
+    ] = False,
     open_page: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = True,
@@ -87,7 +91,7 @@ def studio(
         _export(model, target, precision, export, overwrite)
         return
     with open_socket(host, port) as opened:
-        rule = rule_for(host)
+        rule = rule_for(host, token=token)
         loaded = [(name, load(name).to(target)) for name in (model, *(compare or []))]
         models = as_studio_models(loaded, public=rule.token is not None)
         threads = choose_execution(models[0].model, precision)

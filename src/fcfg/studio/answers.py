@@ -21,6 +21,7 @@ from fcfg.generation.run import pixel_range_is_known
 from fcfg.model import AbstractCounterfactual
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction, Counterfactual
+from fcfg.pipeline.thresholds import Thresholds
 from fcfg.sampling import OnStep, StepRecord
 from fcfg.sheet import difference_map, difference_scale
 from fcfg.studio.cache import BoundedCache
@@ -30,7 +31,7 @@ from fcfg.studio.pictures import data_url, image_url, read_attributes
 from fcfg.studio.questions import PreparedQuestion, Question
 from fcfg.studio.snippets import as_command, as_python
 from fcfg.support.images import image_keys
-from fcfg.trust import measure_trust
+from fcfg.trust import measure_trust, unchecked
 from fcfg.version import __version__
 
 Event: TypeAlias = dict[str, Any]
@@ -218,16 +219,22 @@ class _Work:
         return result
 
     @property
+    def _thresholds(self) -> Thresholds | None:
+        model = self._model
+        return model.thresholds if isinstance(model, CounterfactualPipeline) else None
+
+    @property
     def _limits(self) -> Mapping[str, float]:
-        model, sampling = self._model, self._method.sampling
-        thresholds = model.thresholds if isinstance(model, CounterfactualPipeline) else None
+        thresholds, sampling = self._thresholds, self._method.sampling
         if thresholds is None or sampling is None:
             return {}
         return thresholds.limits_for(list(self._asked.do), self._method.setting, sampling)
 
     def _emit_trust(self, result: Result) -> None:
         trusted, reasons = not result.reasons, list(result.reasons)
-        self._emit("trust", trusted=trusted, reasons=reasons, signals=result.signals)
+        rest = unchecked(self._thresholds, self._method)
+        about = {"trusted": trusted, "reasons": reasons, "unchecked": rest}
+        self._emit("trust", **about, signals=result.signals)
 
     def _show_reversal(self, result: Result, pair: AbstractCounterfactual) -> Result:
         there = self._steps("reversal", 1)

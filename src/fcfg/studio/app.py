@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -161,7 +162,9 @@ class _Routes:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._models = [model.describe() for model in studio.models]
+        self._uploading = asyncio.Semaphore(8)  # files in memory at once
         self._decoding = asyncio.Semaphore(2)  # large pictures in memory at once
+        self._tickets = itertools.count()
 
     async def page(self, _: Request) -> Response:
         return self._file("index.html")
@@ -185,9 +188,10 @@ class _Routes:
         return JSON({"samples": [s.to_json() for s in self._studio.samples.values()]})
 
     async def upload(self, request: Request) -> Response:
-        data = await read_body(request, MOST_BYTES)
-        async with self._decoding:
-            picture = await run_in_threadpool(read_upload, data, self._studio.models[0])
+        async with self._uploading:
+            data = await read_body(request, MOST_BYTES)
+            async with self._decoding:
+                picture = await run_in_threadpool(read_upload, data, self._studio.models[0])
         self._studio.uploads.put(picture.id, picture, 2 * picture.image.nbytes)
         return JSON(picture.to_json())
 
@@ -210,6 +214,7 @@ class _Routes:
         )
 
     async def answer(self, request: Request) -> Response:
+        ticket = next(self._tickets)  # by which later questions are told from earlier ones
         asked = read_question(Question, await read_body(request, MOST_QUESTION))
         question = await run_in_threadpool(self._studio.prepare, asked)
         events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
@@ -221,7 +226,7 @@ class _Routes:
 
         address = request.client.host if request.client else ""
         visitor = f"{address} {asked.visitor}"
-        job = Job(visitor, lambda job: self._studio.answers.answer(question, job), emit)
+        job = Job(visitor, lambda job: self._studio.answers.answer(question, job), emit, ticket)
         self._studio.engine.submit(job, keep=asked.keep)
         return StreamingResponse(self._lines(job, events), media_type="application/x-ndjson")
 

@@ -38,6 +38,7 @@ class Job:
         visitor: Identity of the visitor.
         work: Function that does the work. It calls :meth:`check` often.
         emit: Receiver of the events, called from the thread of the engine.
+        ticket: Number that grows from question to question.
         most_seconds: Longest time that the work may take.
     """
 
@@ -46,9 +47,10 @@ class Job:
         visitor: str,
         work: Callable[[Job], None],
         emit: Emit,
+        ticket: int = 0,
         most_seconds: float = MOST_SECONDS,
     ) -> None:
-        self.visitor, self.work, self.emit = visitor, work, emit
+        self.visitor, self.work, self.emit, self.ticket = visitor, work, emit, ticket
         self._cancelled, self._most_seconds = Event(), most_seconds
         self._deadline = float("inf")
 
@@ -133,7 +135,7 @@ class Engine:
             keep: Whether older jobs of this visitor stay; by default they are cancelled.
         """
         if not keep:
-            self.cancel_visitor(job.visitor)
+            self._cancel_earlier(job)
         with self._changed:
             own = len(self._waiting.get(job.visitor, ()))
             if self._closed or own >= self._most_each or self.waiting >= self._most_waiting:
@@ -145,14 +147,15 @@ class Engine:
             self._waiting.setdefault(job.visitor, deque()).append(job)
             self._changed.notify()
 
-    def cancel_visitor(self, visitor: str) -> None:
-        """Cancel all jobs of a visitor."""
+    def _cancel_earlier(self, job: Job) -> None:
+        """Cancel the jobs of a visitor that were asked for before this one."""
         with self._changed:
-            jobs = list(self._waiting.get(visitor, ()))
-            if self._running is not None and self._running.visitor == visitor:
+            jobs = list(self._waiting.get(job.visitor, ()))
+            if self._running is not None and self._running.visitor == job.visitor:
                 jobs.append(self._running)
-        for job in jobs:
-            self.cancel(job)
+        for other in jobs:
+            if other.ticket <= job.ticket:
+                self.cancel(other)
 
     def cancel(self, job: Job) -> None:
         """Cancel a job: at once if it waits, at its next step if it runs."""

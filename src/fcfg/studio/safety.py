@@ -21,6 +21,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fcfg.support.hashing import hex_digest
+
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -31,7 +33,6 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-COOKIE = "fcfg-studio"
 _LENGTH = 600  # of a message
 _CLIENTS = 4096  # addresses whose rate is known
 
@@ -161,14 +162,20 @@ class Safety:
             return None
         if _equal(request.query_params.get("token", ""), token) and request.method == "GET":
             reply = RedirectResponse(request.url.path, 303)
-            reply.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+            # Lax, so that a link from elsewhere opens the page; other sites are refused above.
+            reply.set_cookie(cookie_of(token), token, httponly=True, samesite="lax")
             return reply
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if _equal(request.cookies.get(COOKIE, ""), token) or _equal(bearer, token):
+        if _equal(request.cookies.get(cookie_of(token), ""), token) or _equal(bearer, token):
             return None
         return refusal(
             401, "token: expected that of this server, got none or another; open the printed URL."
         )
+
+
+def cookie_of(token: str) -> str:
+    """Return the name of the cookie with a token; browsers share cookies among all ports."""
+    return f"fcfg-studio-{hex_digest(token, size=4)}"
 
 
 def _equal(given: str, token: str) -> bool:

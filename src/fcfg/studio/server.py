@@ -48,13 +48,14 @@ def _no_address(host: str, port: int, got: str | None, do: str) -> InputError:
     return InputError(f"address {host}:{port}", expected=expected, got=got, do=do)
 
 
-def rule_for(host: str) -> Rule:
+def rule_for(host: str, *, token: bool = False) -> Rule:
     """Return who may ask: everybody on this machine, or whoever has a new token.
 
     Args:
         host: Name or address that the server listens on.
+        token: Whether to ask for a token on this machine, too.
     """
-    if is_loopback(host):
+    if is_loopback(host) and not token:
         return Rule()
     return Rule(secrets.token_urlsafe(24), *_STRANGERS)
 

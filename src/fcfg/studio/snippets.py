@@ -21,7 +21,9 @@ def as_python(question: PreparedQuestion) -> str:
         question: The question.
     """
     asked, model, method = question.asked, question.model, question.method
-    execution = "" if model.execution is None else f".prepare({model.execution!r})"
+    device = str(model.model.device)
+    execution = "" if device == "cpu" else f".to({device!r})"
+    execution += "" if model.execution is None else f".prepare({model.execution!r})"
     lines = ["import fcfg"]
     drawing = question.picture.drawing
     if drawing is None:

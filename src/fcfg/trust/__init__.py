@@ -2,7 +2,7 @@
 
 from fcfg.pipeline.thresholds import Thresholds
 from fcfg.trust.manifold import LEVELS, denoising_loss
-from fcfg.trust.reasons import SMALL_ERROR, reasons
+from fcfg.trust.reasons import SMALL_ERROR, reasons, unchecked
 from fcfg.trust.signals import Signals, measure_trust
 from fcfg.trust.validation import trust_thresholds
 
@@ -15,4 +15,5 @@ __all__ = [
     "measure_trust",
     "reasons",
     "trust_thresholds",
+    "unchecked",
 ]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+from fcfg.model import Method
+from fcfg.pipeline.thresholds import Thresholds
 
 SMALL_ERROR = 0.05  #: mean absolute, in units of [-1, 1]: hardly visible
 _KINDS = {
@@ -15,6 +19,22 @@ _KINDS = {
     "asked": "the judge does not read {name}={asked}",
     "moved": "{name} changes as well",
 }
+
+
+def unchecked(thresholds: Thresholds | None, method: Method[Any]) -> str | None:
+    """Return a sentence about what trust in an answer does not cover; None if all is checked.
+
+    Args:
+        thresholds: Thresholds of the model, if it has some.
+        method: How the answer was made.
+    """
+    if method.sampling is None:
+        return None
+    if thresholds is None:
+        return "Only gross errors are noticed: 'fcfg calibrate' makes thresholds of trust."
+    if not thresholds.knows_way_back(method.setting, method.sampling):
+        return "The way back is not checked: its thresholds are of other guidance or sampling."
+    return None
 
 
 def reasons(

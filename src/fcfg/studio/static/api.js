@@ -56,7 +56,8 @@ export function liveApi() {
       let ended = false;
       for await (const event of lines(await post("/api/answer", { ...question, visitor: own }, signal))) {
         if (event.type === "error") throw new StudioError(event.error);
-        if (event.type === "cancelled") throw new DOMException("Another question came.", "AbortError");
+        if (event.type === "cancelled" && signal?.aborted) throw new DOMException("Another question came.", "AbortError");
+        if (event.type === "cancelled") throw new StudioError("The question was cancelled. Try again.");
         ended ||= event.type === "done";
         yield event;
       }

@@ -35,6 +35,9 @@ function meter(reading) {
 }
 
 export function attributesView({ model, sample, factual, counterfactual, result, live, onedit }) {
+  const editing = $("attributes").contains(document.activeElement) && $("attributes").dataset.factual === JSON.stringify([model.name, factual]);
+  if (editing && document.activeElement.matches("input, select") && !result?.done) return; // what one types must not vanish
+  $("attributes").dataset.factual = JSON.stringify([model.name, factual]);
   const rows = model.attributes.map((attribute) => {
     const { name } = attribute;
     const was = valueWords(attribute, factual[name]);

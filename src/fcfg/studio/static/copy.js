@@ -34,7 +34,8 @@ export function codePanel(studio, place, announce) {
   const { python, command, record } = result.done;
   place.replaceChildren(
     make("div", { class: "buttons" },
-      download("counterfactual.png", "Download the picture (PNG)", result.image),
+      download("counterfactual.png", "Download the answer (PNG)", result.image),
+      download("picture.png", "Download the picture as it is (PNG)", studio.picture().image),
       record ? download("record.json", "Download the record (JSON)", asFile(record)) : null),
     ...(python ? [code("Python", python, announce)] : []), ...(command ? [code("command", command, announce)] : []));
 }

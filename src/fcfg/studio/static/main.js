@@ -16,7 +16,7 @@ import { readGuidance, shortGuidance } from "./guidance.js";
 import { readState, writeState } from "./state.js";
 import { repaint } from "./smooth.js";
 import { stripPanel } from "./strip.js";
-import { viewer } from "./viewer.js";
+import { TITLES, viewer } from "./viewer.js";
 
 const PAUSE = 150; // milliseconds for which a slider has to rest
 const PHONE = matchMedia("(max-width: 700px)");
@@ -34,7 +34,7 @@ async function start() {
   const store = answerStore(api);
   const history = historyList();
   let state = readState(location.hash, about.models);
-  let act = null, result = null, preview = null, smooth = true;
+  let act = null, result = null, preview = null, previewed = null, smooth = true;
   let asking = null, exploring = null, timer = 0;
 
   const model = () => about.models.find((each) => each.name === state.model) ?? about.models[0];
@@ -49,19 +49,24 @@ async function start() {
     const names = model().attributes.map((each) => each.name);
     return { affected: names.filter((name) => affected.has(name)), invariant: names.filter((name) => !affected.has(name)) };
   };
-  const view = () => state.view ?? (PHONE.matches ? "slide" : "answer");
+  const truth = () => model().truth && !own.has(state.image);
+  const view = () => {
+    const known = state.view in TITLES && (state.view !== "truth" || truth());
+    return known ? state.view : PHONE.matches ? "slide" : "answer";
+  };
   const choices = () => (api.live ? null : api.choices(state.image, target()));
   const address = () => writeState(state, own.has(state.image));
   // The address of the question alone, whatever one looks at.
   const key = () => writeState({ ...state, view: null, tab: null, pin: null }, false);
   const question = (changes = {}) => ({
     model: model().name, image: state.image, attributes: factual(), do: state.do, guidance: state.guidance, sampling: state.sampling,
-    seed: state.seed, reverse: true, trust: true, truth: model().truth && !own.has(state.image), ...changes,
+    seed: state.seed, reverse: true, trust: true, truth: truth(), ...changes,
   });
   const studio = {
     api, about, store, question, model, guidance, choices, key, set,
     get state() { return state; },
     result: () => result,
+    picture: () => sample(),
     setting: () => ({ model: model().name, guidance: guidance(), sampling: sampling() ?? null }),
     titleOf: (name) => { const found = about.models.find((each) => each.name === name); return found?.title ?? name; },
     rival: () => rival(),
@@ -102,7 +107,7 @@ async function start() {
   }
 
   function remember(push) {
-    if (location.hash !== address()) window.history[push ? "pushState" : "replaceState"]({ image: state.image }, "", address());
+    if (location.hash !== address() || window.history.state?.image !== state.image) window.history[push ? "pushState" : "replaceState"]({ image: state.image }, "", address());
   }
 
   // Change the state; a change of the question is asked, after a pause if it comes from a slider.
@@ -126,6 +131,8 @@ async function start() {
     const mine = asking = new AbortController();
     act = null;
     result = null;
+    if (state.image !== previewed) preview = null;
+    previewed = state.image;
     fail(null);
     if (!sample()) return show();
     $("panel").classList.add("stale");
@@ -147,6 +154,7 @@ async function start() {
     } catch (error) {
       if (error.name === "AbortError" || mine.signal.aborted) return;
       mine.abort();
+      preview = null;
       view_.progress(null);
       say("");
       fail(error);
@@ -178,7 +186,7 @@ async function start() {
   }
 
   const view_ = viewer((name) => set({ view: name }));
-  const showSamples = samplesView((id) => { preview = null; set({ image: id, is: {}, do: keepTargets(id) }); });
+  const showSamples = samplesView((id) => { set({ image: id, is: {}, do: keepTargets(id) }); });
   const showTab = tabsView(TABS, (tab) => set({ tab }));
   let showGraph = null, drawn = null;
 
@@ -191,10 +199,12 @@ async function start() {
   function pick(name, together) {
     const attribute = model().attributes.find((each) => each.name === name);
     const several = together && api.live;
+    // A gallery has other weights for other attributes.
+    const kept = api.live || api.choices(state.image, name).guidances.includes(state.guidance) ? {} : { guidance: null };
     const { [name]: before, ...others } = state.do;
     if (before !== undefined && several && Object.keys(others).length) return set({ do: others });
     if (before !== undefined) return set({ do: { ...state.do, [name]: other(attribute) } });
-    return set({ do: several ? { ...state.do, [name]: other(attribute) } : { [name]: other(attribute) } });
+    return set({ ...kept, do: several ? { ...state.do, [name]: other(attribute) } : { [name]: other(attribute) } });
   }
 
   function show() {
@@ -210,7 +220,7 @@ async function start() {
       drawn = model().name;
     }
     const counterfactual = result?.attributes ?? act?.attributes;
-    view_.show({ factual: sample().image, name: sample().name, question: words, view: view(), result, preview, truth: model().truth && !own.has(state.image), unread: unread() });
+    view_.show({ factual: sample().image, name: sample().name, question: words, view: view(), result, preview, truth: truth(), unread: unread() });
     showGraph({ factual: factual(), counterfactual, wanted: state.do, image: result?.image ?? preview ?? sample().image });
     attributesView({ model: model(), sample: sample(), factual: factual(), counterfactual, result, live: api.live, onedit: (name, value) => set({ is: { ...state.is, [name]: value } }) });
     wantedView({ model: model(), wanted: state.do, choices: choices(), onchange: (name, value) => set({ do: { ...state.do, [name]: value } }, { slides: true }) });
@@ -248,7 +258,6 @@ async function start() {
       const found = await api.upload(file);
       samples.push(found);
       own.add(found.id);
-      preview = null;
       set({ image: found.id, is: {}, do: keepTargets(found.id) });
     } catch (error) {
       say("");
@@ -277,7 +286,7 @@ async function start() {
 }
 
 function say(text) {
-  $("status").textContent = text;
+  if ($("status").textContent !== text) $("status").textContent = text;
 }
 
 start().catch((error) => {

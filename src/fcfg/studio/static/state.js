@@ -1,11 +1,19 @@
 // The question as the address of the page holds it.
 
-const pairs = (values) => Object.entries(values).map(([name, value]) => `${name}:${value}`).join(",");
+const pairs = (values) => Object.entries(values).map(([name, value]) => `${encodeURIComponent(name)}:${encodeURIComponent(value)}`).join(",");
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
 
 function read(text, attributes) {
   const found = {};
   for (const part of (text ?? "").split(",").filter(Boolean)) {
-    const [name, value] = part.split(":");
+    const [name, value] = part.split(":").map(decoded);
     const attribute = attributes.find((each) => each.name === name);
     if (!attribute || value === undefined) continue;
     const legal = attribute.kind === "categorical" ? attribute.levels.includes(value) : value !== "" && Number.isFinite(Number(value));

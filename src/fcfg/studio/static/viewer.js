@@ -7,7 +7,7 @@ import { small } from "./words.js";
 const VIEWS = [
   ["answer", "Answer"], ["slide", "Slide"], ["difference", "Difference"], ["back", "Way back"], ["truth", "Truth"],
 ];
-const TITLES = {
+export const TITLES = {
   answer: "What if", slide: "Before and after", difference: "What changes", back: "And back again", truth: "The true answer",
 };
 
@@ -20,10 +20,21 @@ function imageOf(view, result) {
 }
 
 function caption(view, result) {
-  if (view === "difference") return "red is brighter, blue is darker";
+  if (view === "difference") return `red is brighter, blue is darker; full colour at ${result.difference_scale}`;
   if (view === "back" && result.reversal) return `asked for the opposite; error ${small(result.reversal.error)}`;
   if (view === "truth" && result.truth) return `drawn anew; the answer errs by ${small(result.truth.error)}`;
   return "";
+}
+
+// Whether to believe an answer; it is certain only when all checks are done.
+function trustWords(result, unread) {
+  const trust = result?.trust;
+  if (!result?.image) return "";
+  if (!trust) return result.done ? "This model does not say how far to trust its answers." : "Checking whether to trust this answer …";
+  if (!trust.trusted) return `Do not trust this answer: ${trust.reasons.join("; ")}.`;
+  if (!result.done) return "Checking whether to trust this answer …";
+  const but = unread.length ? `, but the judge does not read ${unread.join(", ")} as asked` : "";
+  return [`Nothing speaks against this answer${but}.`, trust.unchecked].filter(Boolean).join(" ");
 }
 
 export function viewer(onview) {
@@ -44,7 +55,8 @@ export function viewer(onview) {
     const image = imageOf(view, result) ?? preview ?? factual;
     const slides = view === "slide";
     paint($("after"), image);
-    $("after").setAttribute("aria-label", `${TITLES[view]}: ${question}`);
+    const title = TITLES[imageOf(view, result) || slides ? view : "answer"]; // a preview is of the answer
+    $("after").setAttribute("aria-label", `${title}: ${question}`);
     $("after").classList.toggle("preview", !imageOf(view, result));
     $("after").classList.toggle("map", view === "difference" && Boolean(result?.difference));
     $("over").hidden = $("wipe").hidden = !slides;
@@ -52,7 +64,7 @@ export function viewer(onview) {
     document.body.classList.toggle("sliding", slides);
     for (const tag of $("frame").querySelectorAll(".tag")) tag.hidden = !slides;
     wipe();
-    $("after-title").textContent = TITLES[view];
+    $("after-title").textContent = title;
     $("after-text").textContent = result?.image ? caption(view, result) : "";
     for (const [key, button] of Object.entries(buttons)) {
       button.setAttribute("aria-pressed", String(key === view));
@@ -64,12 +76,9 @@ export function viewer(onview) {
 
   function showTrust(result, unread) {
     const trust = result?.trust;
-    $("trust").className = `trust ${trust ? (trust.trusted ? "good" : "doubtful") : "open"}`;
-    if (!result?.image) $("trust").textContent = "";
-    else if (!trust) $("trust").textContent = result.done ? "This model does not say how far to trust its answers." : "Checking whether to trust this answer …";
-    else if (trust.trusted && unread.length) $("trust").textContent = `Nothing speaks against this answer, but the judge does not read ${unread.join(", ")} as asked.`;
-    else if (trust.trusted) $("trust").textContent = "Nothing speaks against this answer.";
-    else $("trust").textContent = `Do not trust this answer: ${trust.reasons.join("; ")}.`;
+    const words = trustWords(result, unread);
+    $("trust").className = `trust ${trust && !trust.trusted ? "doubtful" : result?.done && trust && !trust.unchecked ? "good" : "open"}`;
+    if ($("trust").textContent !== words) $("trust").textContent = words;
   }
 
   function progress(share) {

@@ -34,8 +34,9 @@ export function otherValue(attribute, value) {
   if (attribute.kind === "categorical") {
     return attribute.levels[(attribute.levels.indexOf(value) + 1) % attribute.levels.length];
   }
-  const step = 0.35 * (attribute.high - attribute.low);
-  return Math.round(Number(value) > (attribute.low + attribute.high) / 2 ? Number(value) - step : Number(value) + step);
+  const { low, high } = attribute, range = high - low;
+  const wanted = Number(value) + (Number(value) > (low + high) / 2 ? -0.35 : 0.35) * range;
+  return Number(number(Math.min(high, Math.max(low, wanted)), range));
 }
 
 // How sure the judge is of a reading, in words.
