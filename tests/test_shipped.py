@@ -35,7 +35,7 @@ def test_a_shipped_name_goes_before_a_folder_and_an_unknown_one_names_the_shippe
     monkeypatch.chdir(tmp_path)
     (tmp_path / "portraits").mkdir()
     assert fcfg.load("portraits").space == portraits.space()
-    with pytest.raises(fcfg.InputError, match="shipped models \\(portraits"):
+    with pytest.raises(fcfg.InputError, match="shipped models \\(digits, portraits"):
         fcfg.load("./portraits")
 
 

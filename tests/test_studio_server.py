@@ -195,7 +195,7 @@ def test_wrong_input_of_the_command_is_one_line_and_code_2(
         port = str(taken.getsockname()[1])
         assert "got one in use; choose another with --port" in refused_with("--port", port)
     assert "--host" in refused_with("--host", "203.0.113.7", "--port", "0")
-    assert "shipped models (portraits" in refused_with("nowhere", "--port", "0")
+    assert "shipped models (digits, portraits" in refused_with("nowhere", "--port", "0")
     other = refused_with(str(folder), "--compare", "portraits", "--port", "0")
     assert "attributes, graph, size and channels" in other
     assert "precision" in refused_with("--precision", "int8")
