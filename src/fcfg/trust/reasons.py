@@ -26,7 +26,7 @@ def unchecked(thresholds: Thresholds | None, method: Method[Any]) -> str | None:
 
     Args:
         thresholds: Thresholds of the model, if it has some.
-        method: How the answer was made.
+        method: Method of the answer.
     """
     if method.sampling is None:
         return None
