@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 
 import fcfg
@@ -194,6 +195,25 @@ def picture(colour: str = "teal") -> bytes:
     file = io.BytesIO()
     Image.new("RGB", (80, 60), colour).save(file, "PNG")
     return file.getvalue()
+
+
+@browsing
+def test_two_models_stay_side_by_side(browser: Any, model: str, tmp_path: Path) -> None:
+    torch.manual_seed(7)  # other weights than those of the first model
+    fcfg.save(listening_model(), tmp_path / "other")
+    with running_studio(model, "--compare", str(tmp_path / "other")) as address:
+        here = Visit(browser, f"{address}/")
+        here.open(QUICK.replace("history", "compare"))
+        here.page.get_by_role("button", name="Compare with Other").click()
+        here.page.locator(".card canvas").nth(1).wait_for()
+        pinned, now = here.page.locator(".card").all()
+        assert "Other" in pinned.inner_text()
+        assert "Tiny" in now.inner_text()
+        shown = [card.locator("canvas").get_attribute("data-address") for card in (pinned, now)]
+        assert len(set(shown)) == 2
+        assert {question["model"] for question in here.questions()} == {"tiny", "other"}
+        assert "pin=other" in here.page.url
+        here.close()
 
 
 @browsing

@@ -103,7 +103,8 @@ class Slow(Answers):
             time.sleep(0.01)
 
 
-def test_a_client_that_goes_away_cancels_its_question_and_the_next_one_starts() -> None:
+def test_a_client_that_goes_away_cancels_its_question_and_the_next_one_starts(monkeypatch) -> None:
+    monkeypatch.setattr("fcfg.studio.app._QUEUE", 0.02)
     ready, opened = Event(), open_socket("127.0.0.1", 0)
     studio = studio_of(tiny_pipeline(), answers=Slow(), ready=ready.set)
     port = opened.getsockname()[1]
@@ -124,6 +125,7 @@ def test_a_client_that_goes_away_cancels_its_question_and_the_next_one_starts() 
         assert json.loads(first.readline()) == {"type": "started"}
         second = connect("second", "b")
         assert json.loads(second.readline()) == {"type": "queued", "ahead": 1}
+        time.sleep(0.3)  # long enough to look at the queue again, which has not changed
         first.close()
         connections["first"].close()
         start = time.monotonic()
