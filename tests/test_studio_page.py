@@ -234,6 +234,23 @@ def test_a_picture_of_ones_own_is_read_and_never_in_the_address(visit: Open) -> 
 
 
 @browsing
+@pytest.mark.parametrize(
+    "event",
+    ["DragEvent('drop', {dataTransfer: data, ", "ClipboardEvent('paste', {clipboardData: data, "],
+)
+def test_a_picture_can_be_dropped_and_pasted(visit: Open, event: str) -> None:
+    here = visit()
+    script = f"""bytes => {{
+        const data = new DataTransfer();
+        data.items.add(new File([new Uint8Array(bytes)], "me.png", {{type: "image/png"}}));
+        document.body.dispatchEvent(new {event}bubbles: true, cancelable: true}}));
+    }}"""
+    here.page.evaluate(script, list(picture()))
+    here.page.locator("#before-text", has_text="your picture").wait_for()
+    here.answered()
+
+
+@browsing
 def test_no_answer_is_called_the_truth_where_none_is_known(visit: Open) -> None:
     here = visit(f"{QUICK}&view=truth")
     assert here.texts("#after-title") == ["The true answer"]
