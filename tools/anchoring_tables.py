@@ -105,32 +105,39 @@ def _judged(name: str, kind: str, noun: str) -> str:
 
 
 def ghosts() -> str:
-    """Return anchors of full strength beside weaker ones, on drawings and on photographs."""
-    heads = ["images", "sampling", "anchor", "do(smiling)", "do(male)", "do(young)"]
+    """Return anchors of full strength beside weaker ones, a table for each set of questions."""
+    faces = {"drawings": ("portraits", "portraits-variants"), "photographs": ("celeba-64",)}
+    tables = (
+        (faces, ("smiling", "male", "young")),
+        ({"radiographs": ("radiographs",)}, ("sex", "view", "age", "effusion")),
+    )
+    return "\n\n".join(_ghosts(studies, dos) for studies, dos in tables)
+
+
+def _ghosts(studies: dict[str, tuple[str, ...]], dos: tuple[str, ...]) -> str:
+    heads = ["images", "sampling", "anchor", *(f"do({do})" for do in dos)]
     lines = [heads, ["---"] * len(heads)]
-    for images, names in _GHOSTS.items():
+    for images, names in studies.items():
         cells: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
         for name in names:
             for row in json.loads((RESULTS / f"anchoring-{name}.json").read_text("utf-8"))["rows"]:
                 if row["guidance"] == PACKAGE:
                     cells.setdefault((row["sampling"], row["variant"]), {})[row["do"]] = row
         for sampling, kind in sorted(cells):
-            own = [_distances(cells[sampling, kind][do]) for do in ("smiling", "male", "young")]
+            own = [_distances(cells[sampling, kind][do]) for do in dos]
             lines.append([images, sampling, _VARIANTS[kind], *own])
     return "\n".join(map(table_row, lines))
 
 
-_GHOSTS = {
-    "drawings": ("portraits", "portraits-variants"),
-    "photographs": ("celeba-64",),
-}
 _VARIANTS = {"": "as it is", "fade": "fades towards the image", "gate": "gate"}
 
 
 def _distances(row: dict[str, Any]) -> str:
-    """Return the Fréchet distance and the errors of one cell of a study."""
+    """Return the Fréchet distance, if it was measured, and the errors of one cell of a study."""
     back = f"{row['reversal_mae']['value']:.3f}"
     if row["truth_mae"] is None:
+        if row["fid"] is None:  # too few images
+            return f"{back} / {row['reversal_lpips']['value']:.3f}"
         return f"{row['fid']:.1f} / {back}"
     return f"{row['fd_judge']:.1f} / {row['truth_changed']['value']:.2f} / {back}"
 
