@@ -7,16 +7,15 @@ it again.
 from __future__ import annotations
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 from torch import Tensor
 
 import fcfg
 from anchoring_study import VALIDATION_SEED
 from anchoring_variants import variant
+from columns_figure import draw_columns
 from fcfg.datasets import portraits
-from hero import EDGE, INK, PAPER, font
 
-SIDE, GAP = 110, 12  # pixels
 ROWS = 4
 #: Sampling and variant of each column.
 ANCHORED = {
@@ -42,15 +41,4 @@ def answers() -> dict[str, Tensor]:
 
 def draw() -> Image.Image:
     """Draw the picture."""
-    columns = answers()
-    width = 2 * EDGE + len(columns) * (SIDE + GAP) - GAP
-    height = EDGE + 30 + ROWS * (SIDE + GAP) + 10
-    page = Image.new("RGB", (width, height), PAPER)
-    pen = ImageDraw.Draw(page)
-    for column, (title, images) in enumerate(columns.items()):
-        left = EDGE + column * (SIDE + GAP)
-        pen.text((left, EDGE - 8), title, fill=INK, font=font(18, bold=True))
-        for row, picture in enumerate(fcfg.to_pictures(images)):
-            large = picture.resize((SIDE, SIDE), Image.Resampling.LANCZOS)
-            page.paste(large, (left, EDGE + 26 + row * (SIDE + GAP)))
-    return page
+    return draw_columns(answers())

@@ -25,7 +25,9 @@ import hero
 import memorisation
 import portraits_figure
 import reproduction_tables
+import rivals_seconds
 import rivals_tables
+import rivals_training
 import solver_tables
 import speed_tables
 import studio_tables
@@ -66,7 +68,10 @@ PAGES: dict[str, tuple[str, ...]] = {
         *("bench/h200", "bench/h200-training", "bench/cpu", "precision", "execution-cpu"),
         *("recorded-steps/celeba-hq", "recorded-steps/portraits", "recorded-steps/compiled"),
     ),
-    "docs/rivals.md": ("rivals/portraits", "rivals/celeba-64", "rivals/morphomnist"),
+    "docs/rivals.md": (
+        *("rivals/portraits", "rivals/celeba-64", "rivals/morphomnist"),
+        *("rivals-paper", "rivals-seconds", "rivals-training"),
+    ),
     "docs/studio.md": ("studio",),
     "docs/training.md": ("presets", "weight-decay", "training-throughput"),
     f"{MODELS}/portraits/README.md": ("truth/portraits",),
@@ -89,6 +94,9 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "radiographs-brief": reproduction_tables.radiographs_brief,
     "real-faces": reproduction_tables.main_claim,
     "reversibility": reproduction_tables.reversibility,
+    "rivals-paper": rivals_tables.paper,
+    "rivals-seconds": rivals_seconds.table,
+    "rivals-training": rivals_training.table,
     "trust": trust_study.section,
     "training-throughput": training_tables.throughput_table,
     "weight-decay": training_tables.weight_decay_table,

@@ -80,9 +80,10 @@ def _how(row: dict[str, Any]) -> str:
 
 
 def result_files(folder: Path) -> list[Path]:
-    """Return the result files of evaluations, without training logs."""
+    """Return the result files of evaluations, without training logs and comparisons of models."""
     files = sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
-    return [file for file in files if _header(file).get("kind") == "run"]
+    evaluations = [file for file in files if not file.name.startswith("rivals-")]
+    return [file for file in evaluations if _header(file).get("kind") == "run"]
 
 
 def data_set(file: Path) -> str:

@@ -1,15 +1,20 @@
 """Tables of several models on the same images, for docs/rivals.md.
 
 The result files of a comparison are docs/results/rivals-DATA-MODEL.jsonl.gz, one for each model.
+Seconds are left out: models were trained on the same GPU meanwhile. See rivals_seconds.py.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from fcfg.metrics import Estimate
 from fcfg.reports import compare, comparison_reading
 from fcfg.reports.comparison import Comparison, Row
 from fcfg.reports.comparison_columns import Column, columns
 from fcfg.reports.numbers import named, number
+from fcfg.reports.paper import paper_rows
+from fcfg.reports.rule_styles import setting
 from fcfg.reports.tables import table_row
 from reproduction_tables import RESULTS
 
@@ -25,15 +30,31 @@ def section(data: str) -> str:
         return f"The models have not been compared on `{data}` yet."
     comparison = compare(files)
     reading = "\n".join(f"- {line}" for line in comparison_reading(comparison))
-    notes = [f"*{note}*" for note in comparison.notes]
+    notes = [f"*{note}*" for note in comparison.notes if not note.startswith("Seconds")]
     commands = [f"`{system.header['command']}`" for system in comparison.systems]
     tables = [f"{named(do)}:\n\n{_table(comparison, do)}" for do in comparison.dos]
     return "\n\n".join([reading, *notes, *tables, "  \n".join(commands)])
 
 
+def paper() -> str:
+    """Return the rows of the paper's own comparison."""
+    lines = [["data", "do", "method", "Δ target", "Δ off target", "MAE", "LPIPS"]]
+    lines.append(["---"] * len(lines[0]))
+    rows = [row for data in ("celeba-hq", "mimic-cxr") for row in paper_rows(data)]
+    for row in (row for row in rows if row.table == "tab:app_baseline_comparison"):
+        method = row.method or setting(row.guidance or "none").label
+        others = [change for name, change in row.delta.items() if name != row.do]
+        off = row.off_target if row.off_target is not None else others[0]
+        changes = [number(change, 1, signed=True) for change in (row.delta[row.do], off)]
+        back = ["–" if value is None else number(value, 3) for value in (row.mae, row.lpips)]
+        lines.append([row.dataset, row.do, method, *changes, *back])
+    return "\n".join(map(table_row, lines))
+
+
 def _table(comparison: Comparison, do: str) -> str:
-    shown, rows = columns(comparison, do), comparison.rows(do)
-    heads = [" ".join(filter(None, (c.group, c.heading, c.arrow))) for c in shown]
+    shown = [c for c in columns(comparison, do) if c.heading != "seconds"]
+    rows = comparison.rows(do)
+    heads = [" ".join(filter(None, (c.group, c.heading, _unit(c, shown), c.arrow))) for c in shown]
     lines = [["model", "setting", "parameters", *heads]]
     lines.append(["---"] * len(lines[0]))
     best = {column: column.best(rows) for column in shown}
@@ -41,6 +62,12 @@ def _table(comparison: Comparison, do: str) -> str:
         cells = [_cell(column, row, is_best=best[column] is row) for column in shown]
         lines.append([row.system.name, row.label, row.system.parameters, *cells])
     return "\n".join(map(table_row, lines))
+
+
+def _unit(column: Column, shown: Sequence[Column]) -> str:
+    """Return the unit of a column, if another one has the same heading."""
+    alike = [c for c in shown if (c.group, c.heading) == (column.group, column.heading)]
+    return f"in {column.unit}" if len(alike) > 1 else ""
 
 
 def _cell(column: Column, row: Row, *, is_best: bool) -> str:
