@@ -28,7 +28,7 @@ from fcfg.reports.tables import Entry, Key, entries, report_outputs, table_files
 from fcfg.reports.template import rendered
 from fcfg.reports.tradeoff import tradeoff_panels
 from fcfg.reports.verdict import failures, reading
-from fcfg.reports.wording import DIFFUSION, in_words, model_kind, steps_text, too_few
+from fcfg.reports.wording import in_words, steps_text, takes_steps, too_few
 from fcfg.support.files import file_name
 
 
@@ -138,7 +138,7 @@ def build_page(summary: Summary, figures: Figures) -> str:
         compositions=_compositions(summary),
         notes=missing_notes(summary),
         steps=steps_text(summary.header),
-        is_diffusion=model_kind(summary.header) == DIFFUSION,
+        is_diffusion=takes_steps(summary.header),
         costs=_costs(summary),
         questions=listed(named(do) for do in summary.dos),
         provenance=provenance and json.dumps(provenance, indent=1, ensure_ascii=False),

@@ -11,7 +11,7 @@ from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import MIN_IMAGES
 from fcfg.reports.numbers import listed
 
-DIFFUSION = "diffusion"  # the kind of model that takes steps
+DIFFUSION = "diffusion"  # the kind of model of the paper
 
 
 def measured_with(summary: Summary) -> str:
@@ -80,6 +80,15 @@ def model_kind(header: Mapping[str, Any]) -> str:
     return header.get("model", {}).get("kind", DIFFUSION)
 
 
+def takes_steps(header: Mapping[str, Any]) -> bool:
+    """Whether the model of a run samples in steps, with guidance, as SA-DCG does, too.
+
+    >>> takes_steps({"model": {"kind": "semantic"}}), takes_steps({"model": {"kind": "hvae"}})
+    (True, False)
+    """
+    return model_kind(header) != "hvae"
+
+
 def steps_text(header: JSON) -> str:
     """Number of steps, solver, and grid unless it is uniform; one pass without diffusion.
 
@@ -90,7 +99,7 @@ def steps_text(header: JSON) -> str:
     >>> steps_text({"model": {"kind": "hvae"}})
     'one pass'
     """
-    if model_kind(header) != DIFFUSION:
+    if not takes_steps(header):
         return "one pass"
     grid = "" if header["grid"] == "uniform" else f" on the {header['grid']} grid"
     return f"{header['steps']} steps of {header['solver'].removesuffix('()')}{grid}"
