@@ -98,6 +98,11 @@ def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
     assert [entry["step"] for entry in logged] == [2, 4]
     first = [e["loss"] for e in log_of(trained["hvae"]) if e["part"] == "hvae" and "loss" in e]
     assert len(first) == 6
+    assert all(
+        e["skipped"] == 0
+        for e in log_of(trained["hvae"])
+        if e.get("rate") and e["part"] != "judge"
+    )
     bound = float(tensors["weights.lagrangian.bound"])
     assert abs(bound - first[-1]) < 0.5 * first[-1]  # the free energy of the pretrained network
     tuned, before = workspace.vae(), workspace.vae(tuned=False)
@@ -123,6 +128,8 @@ def test_a_step_with_a_huge_gradient_is_not_taken_and_not_for_ever(tmp_path: Pat
     state = Workspace(out, tiny(hvae=skipping)).checkpoints("hvae").latest()
     assert state is not None
     assert not any(key.startswith("optimiser") for key in state.tensors)  # no step was taken
+    lines = [entry for entry in log_of(out) if "rate" in entry]
+    assert sum(entry["skipped"] for entry in lines) == 6
     with pytest.raises(TrainingStopped, match="too steep in 21 steps in a row at or before step"):
         train(tiny(hvae={**skipping, "steps": 40}), tmp_path, "hvae")
 

@@ -152,7 +152,9 @@ class Loop:
         self.best: dict[str, float] | None = None
         self._generator = torch.Generator(device=accelerator.device)
         self._written = time.monotonic()
-        self._loss, self._skipped = torch.zeros((), device=accelerator.device), 0
+        self._loss = torch.zeros((), device=accelerator.device)
+        self._skipped = 0  # steps in a row
+        self._not_taken = 0  # steps since the last line of the log
 
     @property
     def published(self) -> nn.Module:
@@ -194,9 +196,13 @@ class Loop:
                 if main:
                     share = (self.feed.waited - waited) / seconds
                     rate = (done - logged) / seconds
-                    self.log.write(course.part, done, loss=loss, rate=rate, data_wait=share)
+                    skipped = {} if course.settings.skip is None else {"skipped": self._not_taken}
+                    self.log.write(
+                        course.part, done, loss=loss, rate=rate, data_wait=share, **skipped
+                    )
                 self.reporter.progress(course.part, done, course.steps, loss)
                 total.zero_()
+                self._not_taken = 0
                 logged, began, waited = done, time.perf_counter(), self.feed.waited
             improved = validates and self._validate()
             if main and (self._checkpoint_is_due() or improved):
@@ -236,6 +242,7 @@ class Loop:
             self._loss, self._skipped = mean, 0
         else:
             self._skipped += 1
+            self._not_taken += 1
         self.optimiser.zero_grad(set_to_none=True)
         if self.average is not None:
             self.average.update(self.step)
