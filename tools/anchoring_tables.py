@@ -136,7 +136,7 @@ def _distances(row: dict[str, Any]) -> str:
     """Return the Fréchet distance, if it was measured, and the errors of one cell of a study."""
     back = f"{row['reversal_mae']['value']:.3f}"
     if row["truth_mae"] is None:
-        if row["fid"] is None:  # too few images
+        if row["fid"] is None:  # it was not measured
             return f"{back} / {row['reversal_lpips']['value']:.3f}"
         return f"{row['fid']:.1f} / {back}"
     return f"{row['fd_judge']:.1f} / {row['truth_changed']['value']:.2f} / {back}"

@@ -30,7 +30,7 @@ def section(data: str) -> str:
         return f"The models have not been compared on `{data}` yet."
     comparison = compare(files)
     reading = "\n".join(f"- {line}" for line in comparison_reading(comparison))
-    notes = [f"*{note}*" for note in comparison.notes if not note.startswith("Seconds")]
+    notes = [f"*{note}*" for note in comparison.notes]
     commands = [f"`{system.header['command']}`" for system in comparison.systems]
     tables = [f"{named(do)}:\n\n{_table(comparison, do)}" for do in comparison.dos]
     return "\n\n".join([reading, *notes, *tables, "  \n".join(commands)])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.reports.tables import table_row
+from fcfg.training import read_config
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 _PAUSE = 60.0  # seconds; a longer interval between two lines is a pause, not training
@@ -20,18 +21,20 @@ _PARTS = ("diffusion", "hvae", "finetuning")
 
 
 def table(folder: Path = RESULTS) -> str:
-    """Return steps and minutes of every part that is not a judge.
+    """Return steps, images seen and minutes of the parts that make images.
 
     Args:
         folder: Folder with a file NAME-training.jsonl for every model.
     """
-    lines = [["images", "model", "part", "steps", "minutes"], ["---"] * 5]
-    for images, runs in _RUNS.items():
+    lines = [["data", "model", "part", "steps", "images seen", "minutes"], ["---"] * 6]
+    for data, runs in _RUNS.items():
         for name in runs:
+            config = read_config(name)
             log = (folder / f"{name}-training.jsonl").read_text("utf-8").splitlines()
             for part, (steps, seconds) in training_time(map(json.loads, log)).items():
                 if part in _PARTS:
-                    lines.append([images, name, part, f"{steps:,}", f"{seconds / 60:.1f}"])
+                    seen = f"{steps * getattr(config, part).batch / 1e6:.2f} M"
+                    lines.append([data, name, part, f"{steps:,}", seen, f"{seconds / 60:.1f}"])
     return "\n".join(map(table_row, lines))
 
 
@@ -52,6 +55,6 @@ def training_time(entries: Iterable[dict[str, Any]]) -> dict[str, tuple[int, flo
             continue
         before, seconds = found.get(entry["part"], (0, 0.0))
         passed = (entry["step"] - before) / entry["rate"]
-        counts = before > 0 and passed < _PAUSE
+        counts = before > 0 and 0 < passed < _PAUSE  # a resumed run goes back in its log
         found[entry["part"]] = entry["step"], seconds + passed * counts
     return found
