@@ -40,7 +40,8 @@ export function wantedView({ model, wanted, choices, onchange }) {
     })));
 }
 
-function groupWords(group, groups) {
+function groupWords(group, groups, rule) {
+  if (rule === "temperature") return ["Temperature", "how much the latents vary; 0 takes their means"];
   if (group === "all") return ["Strength", "how strongly to push; 1 is the plain model"];
   const named = (groups?.[group] ?? []).map(plain).join(", ");
   if (group === "affected") return ["Push what changes", named];
@@ -55,9 +56,9 @@ export function weightsView({ guidance, groups, choices, onchange }) {
   const signature = (values) => JSON.stringify([rule, values, options, groups, choices]);
   const current = { ...weights };
   rebuilt($("weights"), signature(weights), () => Object.entries(weights).map(([group, value]) => {
-    const [label, hint] = groupWords(group, groups);
+    const [label, hint] = groupWords(group, groups, rule);
     const fields = {
-      id: `weight-${group}`, label: rule === "temperature" ? "Temperature" : label, hint, value, text: (each) => String(Number(each.toFixed(3))),
+      id: `weight-${group}`, label, hint, value, text: (each) => String(Number(each.toFixed(3))),
       onchange: (each) => {
         current[group] = Number(each.toFixed(4));
         $("weights").dataset.signature = signature(current);

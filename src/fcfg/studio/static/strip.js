@@ -12,6 +12,7 @@ export function stripPanel(studio, place, signal) {
     place.replaceChildren(make("p", { class: "hint" }, "This rule has no weight to vary. Choose another under More."));
     return;
   }
+  const isTemperature = parts.rule === "temperature";
   const choices = studio.choices();
   const known = choices?.guidances.filter((text) => {
     const each = readGuidance(text);
@@ -22,10 +23,11 @@ export function stripPanel(studio, place, signal) {
   const entries = texts.map((text) => ({ text, weight: readGuidance(text).weights[group] }))
     .sort((a, b) => a.weight - b.weight)
     .map(({ text, weight }) => ({
-      title: group === "all" ? `strength ${weight}` : `${group} ${weight}`, chosen: text === guidance,
+      title: `${isTemperature ? "temperature" : group === "all" ? "strength" : group} ${weight}`, chosen: text === guidance,
       question: studio.question({ guidance: text, reverse: false, trust: false }), onclick: () => studio.set({ guidance: text }),
     }));
   const row = make("div", { class: "tiles" });
-  place.replaceChildren(make("p", { class: "hint" }, "The same question, pushed less and more. Choose one to look at it closely."), row);
+  const varied = isTemperature ? "at other temperatures" : "pushed less and more";
+  place.replaceChildren(make("p", { class: "hint" }, `The same question, ${varied}. Choose one to look at it closely.`), row);
   tileRow(row, entries, { store: studio.store, signal });
 }
