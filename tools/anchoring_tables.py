@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fcfg.causal.attributes import Continuous
+from fcfg.datasets import portraits
+from fcfg.evaluation import read_results
 from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import Estimate
 from fcfg.pipeline.calibration import Calibration
@@ -49,7 +52,27 @@ def drawings(name: str = "portraits") -> str:
                     f"{cell.evaluations:.0f}",
                 ]
             )
-    return _table(lines, ours_of)
+    idle = " / ".join(f"{error:.4f}" for error in _idle_errors(anchored).values())
+    return f"{_table(lines, ours_of)}\n\nNo change: MAE {idle}."
+
+
+@cache
+def _idle_errors(file: Path) -> dict[str, float]:
+    """Return the error to the truth of the factual images themselves, under each intervention.
+
+    Args:
+        file: Result file of the first drawings of a seed.
+    """
+    result = read_results(file)
+    data, wanted = result.header["data"], dict[str, list[Any]]()
+    for row in sorted(result.rows, key=lambda row: row["image"]):
+        if row["do"] and row["guidance"] == "none":
+            wanted.setdefault(row["do"], []).append(row["target"][row["do"]])
+    drawn = portraits.sample(
+        len(result.header["images"]), seed=data["seed"], variant=data["format"]
+    )
+    truths = {do: portraits.counterfactual(drawn, {do: v}).images for do, v in wanted.items()}
+    return {do: float((truth - drawn.images).abs().mean()) for do, truth in truths.items()}
 
 
 def faces() -> str:
