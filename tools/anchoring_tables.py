@@ -52,7 +52,7 @@ def drawings(name: str = "portraits") -> str:
                     f"{cell.evaluations:.0f}",
                 ]
             )
-    idle = " / ".join(f"{error:.4f}" for error in _idle_errors(anchored).values())
+    idle = ", ".join(f"{error:.4f}" for error in _idle_errors(anchored).values())
     return f"{_table(lines, ours_of)}\n\nNo change: MAE {idle}."
 
 
