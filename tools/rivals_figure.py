@@ -19,6 +19,7 @@ import fcfg
 from columns_figure import draw_columns
 from fcfg.datasets import portraits
 from fcfg.model import AnyModel
+from rivals_seconds import ask
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "rivals.png"
 TARGETS, FACES = ("smiling", "male", "young"), 2
@@ -46,9 +47,7 @@ def answers(hvae: AnyModel, sadcg: AnyModel) -> dict[str, Tensor]:
             setting = None if text is None else model.parse_setting(text)
             sampling = "ddim uniform 50" if model is sadcg else "default"
             method = model.method(list(flip), setting, sampling=sampling)
-            abduction = model.abduct(faces.images, faces.attributes, **method.abduction)
-            action = model.act(faces.attributes, flip)
-            images.append(model.predict(abduction, action, method.setting).images)
+            images.append(ask(model, method, faces.images, faces.attributes, flip).images)
         columns[title] = torch.cat(images)
     truth = [portraits.counterfactual(faces, flip).images for flip in flips]
     return columns | {"truth": torch.cat(truth)}

@@ -19,14 +19,34 @@ import time
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 import fcfg
+from fcfg.causal.attributes import Table
 from fcfg.datasets import portraits
 from fcfg.evaluation import find_experiment
+from fcfg.model import AbstractCounterfactual, AnyModel, Method
 from fcfg.reports.rule_styles import setting
 from fcfg.reports.tables import table_row
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 _DO = "smiling"
+
+
+def ask(
+    model: AnyModel, method: Method[Any], images: Tensor, attributes: Table, do: dict[str, Any]
+) -> AbstractCounterfactual:
+    """Answer a question with any kind of model.
+
+    Args:
+        model: The model.
+        method: How it answers.
+        images: Factual images.
+        attributes: Their attributes.
+        do: The intervention.
+    """
+    abduction = model.abduct(images, attributes, **method.abduction)
+    return model.predict(abduction, model.act(attributes, do), method.setting)
 
 
 def measure(folder: str, answers: int) -> list[dict[str, Any]]:
@@ -47,9 +67,7 @@ def measure(folder: str, answers: int) -> list[dict[str, Any]]:
             one = slice(number, number + 1)
             factual = {name: column[one] for name, column in drawn.attributes.items()}
             began = time.perf_counter()
-            abduction = model.abduct(drawn.images[one], factual, **method.abduction)
-            action = model.act(factual, {_DO: 1 - factual[_DO]})
-            answer = model.predict(abduction, action, method.setting)
+            answer = ask(model, method, drawn.images[one], factual, {_DO: 1 - factual[_DO]})
             seconds.append(time.perf_counter() - began)
         median = statistics.median(seconds[1:])
         row = {"model": Path(folder).name, "setting": text, "rows": answer.evaluations}

@@ -138,7 +138,7 @@ def build_page(summary: Summary, figures: Figures) -> str:
         compositions=_compositions(summary),
         notes=missing_notes(summary),
         steps=steps_text(summary.header),
-        is_diffusion=takes_steps(summary.header),
+        takes_steps=takes_steps(summary.header),
         costs=_costs(summary),
         questions=listed(named(do) for do in summary.dos),
         provenance=provenance and json.dumps(provenance, indent=1, ensure_ascii=False),
