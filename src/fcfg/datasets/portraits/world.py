@@ -121,7 +121,9 @@ def _noise(n: int, seed: int, size: int, variant: str) -> Columns:
     return {name: rows[:, i] for i, name in enumerate(names)}
 
 
-def counterfactual(record: Portraits, do: Mapping[str, Intervention]) -> Portraits:
+def counterfactual(
+    record: Portraits, do: Mapping[str, Intervention], device: torch.device | str = "cpu"
+) -> Portraits:
     """Draw the true counterfactual: the same noise under an intervention.
 
     >>> faces = sample(4)
@@ -133,6 +135,7 @@ def counterfactual(record: Portraits, do: Mapping[str, Intervention]) -> Portrai
         record: Portraits from :func:`sample`.
         do: Intervention on every target: a value, a column, a function of the factual column, or
             a string; see :mod:`fcfg.causal.intervention`.
+        device: Device that computes the pixels; the result is on the CPU.
     """
     check_is("intervention", do, Mapping, "a mapping from names to values")
     attributes = space(record.variant)
@@ -141,7 +144,7 @@ def counterfactual(record: Portraits, do: Mapping[str, Intervention]) -> Portrai
         name: intervened(attributes[name], value, record.attributes[name])
         for name, value in do.items()
     }
-    return _draw(record.noise, targets, record.variant, record.size)
+    return _draw(record.noise, targets, record.variant, record.size, device)
 
 
 @dataclass(frozen=True)
