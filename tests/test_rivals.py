@@ -337,6 +337,22 @@ def test_baselines_without_a_model_are_those_of_a_diffusion_model() -> None:
     )
 
 
+def test_the_default_is_asked_with_its_own_sampling(
+    trained: dict[str, Path], tmp_path: Path, capsys
+) -> None:
+    model = fcfg.load("portraits")
+    experiment = find_experiment("portraits/default", model=model)
+    assert experiment.sampling == model.method(["male"]).sampling
+    assert experiment.sampling != find_experiment("portraits/baselines", model=model).sampling
+    own = {do: repr(model.method([do]).setting) for do in experiment.do}
+    asked_of = [question for question in experiment.questions if question[1] != "none"]
+    assert asked_of == list(own.items())
+    assert find_experiment("default", graph=model.graph, model=model).questions
+    words = ["evaluate", str(trained["hvae"]), "default", "--show"]
+    assert main(words) == 0
+    assert "- temperature:0.1" in capsys.readouterr().out
+
+
 def test_a_vae_is_evaluated_like_a_pipeline(trained: dict[str, Path], tmp_path: Path) -> None:
     model = fcfg.load(trained["hvae"])
     experiment = asked(guidance=("temperature:1",), cycles=3)

@@ -20,6 +20,7 @@ from PIL import Image
 import anchoring_tables
 import answers_figure
 import diagnosis_tables
+import dropout_tables
 import ghosts_figure
 import hero
 import memorisation
@@ -73,7 +74,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         *("rivals-paper", "rivals-seconds", "rivals-training"),
     ),
     "docs/studio.md": ("studio",),
-    "docs/training.md": ("presets", "weight-decay", "training-throughput"),
+    "docs/training.md": ("presets", "weight-decay", "dropout", "training-throughput"),
     f"{MODELS}/portraits/README.md": ("truth/portraits",),
     f"{MODELS}/portraits-causal/README.md": ("truth/portraits-causal",),
     f"{MODELS}/digits/README.md": ("rivals-morphomnist-digits", "memorisation/digits"),
@@ -85,6 +86,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "anchored-faces": anchoring_tables.faces,
     "anchored-radiographs": anchoring_tables.radiographs,
     "claims": reproduction_tables.claims_held,
+    "dropout": dropout_tables.table,
     "ghosts": anchoring_tables.ghosts,
     "execution-cpu": speed_tables.execution,
     "studio": studio_tables.speed,

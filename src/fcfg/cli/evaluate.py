@@ -116,6 +116,7 @@ def evaluate(
 
     Examples:
       fcfg evaluate --list runs/faces
+      fcfg evaluate runs/faces default --images 50
       fcfg evaluate runs/faces core --images 50
       fcfg evaluate runs/faces core --show > mine.yaml
       fcfg evaluate portraits portraits/core --images 50
@@ -124,7 +125,7 @@ def evaluate(
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
-    from fcfg.evaluation.presets import OWN, experiments, find_experiment
+    from fcfg.evaluation.presets import ASK_THE_MODEL, OWN, experiments, find_experiment
     from fcfg.pipeline.checkpoint import load, read_graph
     from fcfg.support.config_files import to_yaml
 
@@ -151,7 +152,7 @@ def evaluate(
             sampling or "default", quality=quality, solver=solver, grid=grid, steps=steps
         ).to_json()
     graph = read_graph(model) if model and experiment in OWN else None
-    own = load(model) if model and experiment.endswith("baselines") else None
+    own = load(model) if model and experiment.endswith(ASK_THE_MODEL) else None
     changes = {"images": images, "seed": seed, "reverse": reverse, "cycles": cycles}
     chosen = find_experiment(experiment, graph=graph, model=own, anchor=anchor, **changes, **parts)
     if show:

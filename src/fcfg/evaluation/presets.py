@@ -156,6 +156,10 @@ def _kinds(family: _Family) -> dict[str, dict[str, Any]]:
             "title": "A model at its usual settings and at its default, to compare models",
             **_RIVALS["diffusion"],
         },
+        "default": {
+            "title": "What a model answers by default, with its own solver and steps",
+            "guidance": [],
+        },
         "demo": {
             "title": "What global, factored and anchored guidance do to what should stay put",
             "guidance": ["cfg:3.0", _two("fcfg", 3.0, 1.2), "contrast:1.15;anchor=true"],
@@ -168,6 +172,8 @@ def _kinds(family: _Family) -> dict[str, dict[str, Any]]:
 
 _KINDS = tuple(_kinds(_FAMILIES["portraits"]))
 _TOGETHER = {"pairs": 2, "triple": 3}  # attributes that are set at once
+#: Kinds that depend on the model.
+ASK_THE_MODEL = ("baselines", "default")
 #: Kinds that are built from the attributes of any model.
 OWN = tuple(kind for kind in _KINDS if kind != "demo")
 
@@ -213,8 +219,8 @@ def find_experiment(
             file with ``do``, ``guidance`` and other fields of an
             :class:`~fcfg.evaluation.experiment.Experiment`.
         graph: Causal graph of the model, which a kind alone needs.
-        model: The model, whose usual settings and default 'baselines' asks for; without one,
-            those of a diffusion model.
+        model: The model, whose usual settings and default 'baselines' asks for, and 'default' the
+            latter alone; without one, those of a diffusion model, and none.
         changes: Fields to change, or ``sampling`` as a whole; None keeps a field.
     """
     if source in OWN or source in experiments():
@@ -223,9 +229,9 @@ def find_experiment(
         values = {"name": source, "do": family.do, "images": family.images}
         values |= {"balance": family.balance, "continuous": family.continuous}
         values |= _kinds(family)[kind]
-        if kind == "baselines" and model is not None:
-            default = {do: [repr(model.method([do]).setting)] for do in family.do}
-            values |= _RIVALS[model.kind] | {"also": default}
+        if kind in ASK_THE_MODEL and model is not None:
+            values |= _default(model, family.do) if kind == "default" else _RIVALS[model.kind]
+            values |= {"also": {do: [repr(model.method([do]).setting)] for do in family.do}}
     else:
         values = {"name": Path(source).stem} | _read(source)
     changes = {key: value for key, value in changes.items() if value is not None}
@@ -233,6 +239,12 @@ def find_experiment(
         changes = as_sampling(changes.pop("sampling")).to_json() | changes
     values |= changes
     return validate(Experiment, values, f"experiment {source}")
+
+
+def _default(model: AnyModel, do: Sequence[str]) -> dict[str, Any]:
+    """Return solver, grid and steps of a model's default, if it has any."""
+    sampling = model.method(do[:1]).sampling
+    return {} if sampling is None else sampling.to_json()
 
 
 def _own_family(kind: str, graph: CausalGraph | None) -> _Family:
