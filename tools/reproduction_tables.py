@@ -82,7 +82,7 @@ def _how(row: dict[str, Any]) -> str:
 def result_files(folder: Path) -> list[Path]:
     """Return the result files of evaluations, without training logs and comparisons of models."""
     files = sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
-    evaluations = [file for file in files if not file.name.startswith("rivals-")]
+    evaluations = [file for file in files if not file.name.startswith(("dropout-", "rivals-"))]
     return [file for file in evaluations if _header(file).get("kind") == "run"]
 
 

@@ -117,7 +117,7 @@ def already_there(folder: Path, names: list[str]) -> InputError:
         f"out {folder}",
         expected="a folder without these files",
         got=f"{quoted(names[:_SHOWN])}{more}",
-        do="choose another with --out, or replace them with --overwrite",
+        do="choose another folder, or replace them with --overwrite",
     )
 
 
@@ -145,5 +145,5 @@ def _unusable(folder: Path, got: object) -> InputError:
         f"out {folder}",
         expected="a folder that can be written",
         got=got,
-        do="choose another with --out",
+        do="choose another folder",
     )

@@ -46,6 +46,8 @@ def accelerator_for(run: Run) -> Accelerator:
                 got=now,
                 do="train in another process, for example with `fcfg train`",
             )
+    # Under autocast, TF32 serves for the products that stay in float32, and torch does not warn.
+    torch.backends.cuda.matmul.allow_tf32 = bf16
     patience = InitProcessGroupKwargs(timeout=timedelta(hours=2))  # one process reads all images
     return Accelerator(mixed_precision=autocast, cpu=not on_gpu, kwargs_handlers=[patience])
 
