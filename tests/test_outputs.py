@@ -105,7 +105,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_refused() -> None:
     out = Path("/proc/nothing/here")
-    with refused(f"out {out}", "a folder that can be written", "--out"):
+    with refused(f"out {out}", "a folder that can be written", "choose another folder"):
         make_folder(out)
 
 
