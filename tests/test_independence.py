@@ -189,6 +189,15 @@ def test_weight_zero_is_the_loss_without_the_term_and_asks_for_nothing_more() ->
     assert torch.equal(generators[0].get_state(), after.get_state())
 
 
+def test_the_term_leaves_all_other_draws_as_they_are() -> None:
+    shape, draws = (4, 3, 8, 8), []
+    for weight in (0.0, WEIGHT):
+        objective, generator = objective_of(weight), torch.Generator().manual_seed(0)
+        draws.append([objective.draw(shape, generator)[:3] for _ in range(3)])
+    for without, with_term in zip(*draws, strict=True):
+        assert all(map(torch.equal, without, with_term))
+
+
 def test_the_loss_is_the_sum_of_both_terms_and_every_term_has_a_gradient() -> None:
     batch, objective = batch_of(), objective_of(WEIGHT)
     denoiser = objective.denoiser

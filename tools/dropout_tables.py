@@ -1,7 +1,7 @@
 """What dropping the condition less, dropping single attributes, and the independence term change.
 
-The files are docs/results/dropout-PRESET.jsonl.gz, dropout-PRESET-diagnosis.json and
-dropout-PRESET-training.jsonl, of the short runs in docs/training.md.
+The files are docs/results/dropout-PRESET.jsonl.gz and dropout-PRESET-diagnosis.json, of the short
+runs in docs/training.md.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from fcfg.reports.rule_styles import setting
 from fcfg.reports.tables import table_row
 from reproduction_tables import RESULTS
 
-#: Presets and what they change.
-PRESETS = {
-    "portraits-dropout-02": "p_null 0.2",
-    "portraits": "p_null 0.5",
-    "portraits-dropout-groups": "p_null 0.5, p_group 0.3",
-    "portraits-independence": "the same, independence 1",
+PRESETS = (
+    *("portraits-dropout-02", "portraits"),
+    *("portraits-dropout-groups", "portraits-independence"),
+)
+#: Pairs of presets that differ in one option.
+_DIFFERENCES = {
+    "p_null 0.2 − 0.5": PRESETS[:2],
+    "p_group 0.3 − 0": (PRESETS[2], PRESETS[1]),
+    "independence 1 − 0": (PRESETS[3], PRESETS[2]),
 }
 _DO = "smiling"
 _FACTORED = "fcfg:affected=3.0,invariant=1.2"
+_PAIRS = ("male and young", "smiling and male", "smiling and young")
 _PAPER = "tab:app_dropout_ablation"
 
 
@@ -41,29 +45,37 @@ def _file(name: str) -> str:
 
 
 def _reversal(runs: dict[str, Summary]) -> str:
-    """Return MAE and LPIPS after reversal, by rule."""
+    """Return MAE and LPIPS after reversal by rule, and paired differences of the MAE."""
     paper = {row.method: row for row in paper_rows("celeba-hq") if row.table == _PAPER}
-    lines = [["rule", "paper, 0.2", "paper, 0.5", *PRESETS.values()]]
+    lines = [["rule", "paper, 0.2", "paper, 0.5", "ours, 0.2", "ours, 0.5", *_DIFFERENCES]]
     lines.append(["---"] * len(lines[0]))
     for cell in next(iter(runs.values())).cells_of(_DO):
         label = setting(cell.guidance).label
         rows = [paper.get(f"{label.split()[0]}, p_null = {p}") for p in ("0.2", "0.5")]
-        theirs = [f"{row.mae:.3f} / {row.lpips:.3f}" if row else "–" for row in rows]
-        ours = [_back(summary.cells[_DO, cell.guidance]) for summary in runs.values()]
-        lines.append([label, *theirs, *ours])
+        texts = [f"{row.mae:.3f} / {row.lpips:.3f}" if row else "–" for row in rows]
+        cells = {name: summary.cells[_DO, cell.guidance] for name, summary in runs.items()}
+        texts += [_back(cells[name]) for name in ("portraits-dropout-02", "portraits")]
+        for one, other in _DIFFERENCES.values():
+            change = _mae(cells[one]) - _mae(cells[other])
+            texts.append(_with_half(change, 4, signed=True))
+        lines.append([label, *texts])
     return "\n".join(map(table_row, lines))
 
 
-def _back(cell: Cell) -> str:
+def _mae(cell: Cell) -> Estimate:
     assert cell.reversal_mae is not None
+    return cell.reversal_mae
+
+
+def _back(cell: Cell) -> str:
     assert cell.reversal_lpips is not None
-    return f"{_with_half(cell.reversal_mae, 3)} / {number(cell.reversal_lpips.value, 3)}"
+    return f"{number(_mae(cell).value, 3)} / {number(cell.reversal_lpips.value, 3)}"
 
 
 def _models(runs: dict[str, Summary]) -> str:
-    """Return gap, shifts and error of the change, by preset."""
-    head = ["preset", "validation loss", "gap of the groups", "target, unguided", "target, FCFG"]
-    lines = [[*head, "off target, FCFG", "error of the change, FCFG"]]
+    """Return gaps, shifts and the error on changed pixels, by preset."""
+    gaps = ["gap", *_PAIRS]
+    lines = [["preset", *gaps, "target, unguided", "target, FCFG", "off target, FCFG", "error"]]
     lines.append(["---"] * len(lines[0]))
     for name, summary in runs.items():
         plain, factored = summary.cells[_DO, "none"], summary.cells[_DO, _FACTORED]
@@ -72,21 +84,19 @@ def _models(runs: dict[str, Summary]) -> str:
         shifts.append(off_target([factored], stay))
         texts = [_with_half(shift, 2, signed=True) for shift in shifts]
         error = _with_half(factored.truth_changed, 2)
-        lines.append([f"`{name}`", number(_loss(name), 4), _gap(name), *texts, error])
+        lines.append([f"`{name}`", *_gaps(name), *texts, error])
     return "\n".join(map(table_row, lines))
 
 
-def _loss(name: str) -> float:
-    """Return the last validation loss, without the independence term."""
-    log = (RESULTS / f"dropout-{name}-training.jsonl").read_text("utf-8").splitlines()
-    last = [entry for entry in map(json.loads, log) if "validation_loss" in entry][-1]
-    return last.get("validation_without_independence", last["validation_loss"])
-
-
-def _gap(name: str) -> str:
+def _gaps(name: str) -> list[str]:
+    """Return the gap of one group per attribute, and those of pairs."""
     found = json.loads((RESULTS / f"dropout-{name}-diagnosis.json").read_text("utf-8"))
-    gap: dict[str, Any] = found["by_attribute"]["overall"]
-    value, low, high = (100 * gap[key] for key in ("value", "low", "high"))
+    pairs = {" and ".join(n for (n,) in gap["groups"]): gap for gap in found["pairs"]}
+    return [_percent(gap) for gap in (found["by_attribute"], *(pairs[pair] for pair in _PAIRS))]
+
+
+def _percent(gap: dict[str, Any]) -> str:
+    value, low, high = (100 * gap["overall"][key] for key in ("value", "low", "high"))
     return f"{value:.0f} % {interval(low, high, 0)}"
 
 

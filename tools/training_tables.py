@@ -105,7 +105,8 @@ def weight_decay_table() -> str:
         _markdown(lines)
         + f"\n`{result['command']}`: drawings of {result['size']} × {result['size']} pixels, "
         + f"batch {result['batch']}, learning rate {result['learning_rate']:g}, decay "
-        + f"{result['decay']:g}; {environment['device']}, torch {environment['torch']}.\n"
+        + f"{result['decay']:g}; {environment['device']}, torch {environment['torch']}, commit "
+        + f"{result['commit'][:12]}.\n"
     )
 
 

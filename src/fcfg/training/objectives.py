@@ -87,14 +87,19 @@ class DenoisingObjective(AbstractObjective):
         return self.denoiser
 
     def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
-        """Draw times, noise, and the attributes to keep; then the groups that should add up."""
+        """Draw times, noise, and the attributes to keep; then the groups that should add up.
+
+        Groups do not advance the generator, so that later draws are those without the term, and
+        validation losses can be compared.
+        """
         corruption = self.denoiser.draw(
             shape, generator, p_null=self._p_null, p_group=self._p_group
         )
         draws = corruption.t, corruption.noise, corruption.keep
         if self._independence == 0:
             return draws
-        return *draws, self.denoiser.draw_groups(shape[0], generator)
+        copy = torch.Generator(generator.device).set_state(generator.get_state())
+        return *draws, self.denoiser.draw_groups(shape[0], copy)
 
     def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
         """Return the squared error of the prediction, and the interaction if groups are drawn."""
