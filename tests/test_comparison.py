@@ -435,6 +435,15 @@ def test_runs_that_cannot_be_compared_are_refused(
         compare([ours, edited(ours, tmp_path / "other.jsonl", change)], resamples=2)
 
 
+def test_one_image_is_refused_and_an_unfinished_run_is_named(tmp_path: Path, ours: Path) -> None:
+    one, other = (known_results(tmp_path / f"{name}.jsonl", n=1) for name in "ab")
+    with refused("results ", "at least 2 images that are in ", "got 1"):
+        compare([one, other], resamples=2)
+    unfinished = edited(ours, tmp_path / "short.jsonl", _unfinished)
+    with refused(f"results {unfinished}", "12 real images"):
+        compare([ours, unfinished], resamples=2)
+
+
 def test_other_attributes_and_a_single_run_are_refused(tmp_path: Path, ours: Path) -> None:
     few = {name: {"kind": "binary"} for name in ("smiling", "male")}
     other = known_results(tmp_path / "few.jsonl", n=FEW, attributes=few)

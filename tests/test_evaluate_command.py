@@ -62,6 +62,24 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return line[:-1]
 
 
+def test_the_default_is_asked_as_it_is(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refusal(capsys, "--show", "portraits/default")
+    assert "expected a model, whose default it asks for" in line
+    for option in (["--steps", "3"], ["--sampling", "paper"], ["--no-anchor"]):
+        assert "which asks a model as it answers" in refusal(capsys, model, "default", *option)
+
+
+def test_wrong_numbers_of_processes_and_caches_are_refused(
+    model: str, mine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file").write_text("mine")
+    line = refusal(capsys, model, mine, "--device", "cpu", "--cache", "file", "--out", "new")
+    assert "file: expected a folder that can be written" in line
+    assert not Path("new").exists()
+    monkeypatch.setenv("RANK", "x")
+    assert "RANK: expected a number, got 'x'" in refusal(capsys, model, mine)
+
+
 # Experiments ------------------------------------------------------------------------------------
 
 

@@ -433,7 +433,7 @@ def test_drawings_are_those_kept_for_evaluation() -> None:
 # Values to set ----------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 40), st.integers(0, 2**31))
+@given(st.integers(2, 40), st.integers(0, 2**31))
 def test_values_to_set(n: int, seed: int) -> None:
     space, some = examples(n, seed % 7)
     wanted = draw_targets(space, some.attributes, space.names, some.names, seed)
@@ -449,7 +449,7 @@ def test_values_to_set(n: int, seed: int) -> None:
     assert list(alone) == ["hair"]
 
 
-@given(st.lists(st.floats(0, 90), min_size=1, max_size=40))
+@given(st.lists(st.floats(0, 90), min_size=2, max_size=40).filter(lambda ages: len({*ages}) > 1))
 def test_quantiles_are_values_that_occur_far_from_the_factual_ones(ages: list[float]) -> None:
     space = AttributeSpace([Continuous("age", 0, 90)])
     factual, names = np.array(ages), [str(row) for row in range(len(ages))]
@@ -461,6 +461,37 @@ def test_quantiles_are_values_that_occur_far_from_the_factual_ones(ages: list[fl
     assert (np.abs(wanted - factual) >= (high - low) / 2).all()
     again = draw_targets(space, {"age": factual}, ["age"], names, 1, "quantiles")["age"]
     assert (wanted == again).all()  # nothing is drawn
+
+
+@pytest.mark.parametrize("continuous", ["permuted", "quantiles"])
+def test_a_continuous_target_needs_another_value(continuous: str) -> None:
+    space, same = AttributeSpace([Continuous("age", 0, 90)]), {"age": np.array([61.5, 61.5])}
+    with refused("images, 'age'", "at least two different values", "61.5 alone", "--images"):
+        draw_targets(space, same, ["age"], ["a", "b"], 0, continuous)
+
+
+@pytest.mark.parametrize(
+    ("values", "fragment"),
+    [
+        ({"guidance": 3}, "guidance"),
+        ({"guidance": None}, "guidance"),
+        ({"guidance": "cfg:3"}, "guidance"),
+        ({"guidance": ["cfg:3"], "also": None}, "also"),
+        ({"guidance": ["cfg:3"], "also": ["cfg:2"]}, "also"),
+        ({"guidance": ["cfg:3"], "also": {"smiling": 2}}, "also"),
+        ({"guidance": ["foo:3"]}, "guidance 'foo:3'"),
+        ({"guidnace": ["cfg:3"]}, "did you mean 'guidance'"),
+        ({"guidance": ["cfg:3"], "sampling": True}, "sampling"),
+    ],
+)
+@pytest.mark.parametrize("anchor", [{}, {"anchor": True}])
+def test_wrong_values_in_a_file_are_refused_in_one_line(
+    tmp_path: Path, values: dict, fragment: str, anchor: dict
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({"do": ["smiling"], **values, **anchor}))
+    with refused("", fragment):
+        find_experiment(str(file))
 
 
 def test_levels_are_drawn_evenly_and_from_the_seed() -> None:

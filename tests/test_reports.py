@@ -71,6 +71,11 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Summary:
 # The reading ------------------------------------------------------------------------------------
 
 
+def test_one_image_has_no_verdict(tmp_path: Path) -> None:
+    (line,) = reading(summary_of(tmp_path, n=1))
+    assert line.startswith("One image has no intervals")
+
+
 def test_the_reading_says_what_the_numbers_say(few: Summary) -> None:
     first, second = reading(few)
     assert first.startswith(

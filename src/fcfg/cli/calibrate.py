@@ -57,7 +57,7 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of all random draws.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of all random draws.", min=0)] = 0,
     batch_size: BatchSize = "auto",
     precision: Precision = "auto",
     device: Device = "auto",

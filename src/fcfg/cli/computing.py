@@ -40,11 +40,18 @@ def chosen_shard(text: str) -> tuple[int, int]:
             ``torchrun`` started.
     """
     if not text:
-        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        return _from_environment("RANK", "0"), _from_environment("WORLD_SIZE", "1")
     number, slash, count = text.partition("/")
     if slash and number.isdecimal() and count.isdecimal():
         return int(number), int(count)
     raise InputError("--shard", expected="I/N, such as 0/4", got=repr(text), do="count from 0")
+
+
+def _from_environment(name: str, default: str) -> int:
+    text = os.environ.get(name, default)
+    if text.isdecimal():
+        return int(text)
+    raise InputError(name, expected="a number", got=repr(text), do="unset this variable")
 
 
 def chosen_rows(text: str, model: AnyModel, size: tuple[int, int]) -> int:

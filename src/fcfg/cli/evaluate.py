@@ -144,6 +144,9 @@ def evaluate(
                 got="none",
                 do=f"see '{' '.join(['fcfg evaluate --list', *filter(None, [model])])}'",
             )
+    if experiment.rpartition("/")[2] == "default":
+        how = {"--sampling": sampling, "--quality": quality, "--steps": steps, "--grid": grid}
+        _check_default(model, experiment, how | {"--solver": solver, "--anchor": anchor})
     parts: Mapping[str, Any] = {"steps": steps, "solver": solver, "grid": grid}
     if sampling is not None or quality is not None:
         from fcfg.sampling import combine_sampling
@@ -205,6 +208,25 @@ def evaluate(
     _show(result, evaluation.out, report=report)
 
 
+def _check_default(model: str, experiment: str, options: Mapping[str, Any]) -> None:
+    """Refuse an experiment 'default' without a model, or with answers that are not the default."""
+    if not model:
+        raise InputError(
+            f"experiment {experiment}",
+            expected="a model, whose default it asks for",
+            got="none",
+            do=f"write 'fcfg evaluate MODEL {experiment}'",
+        )
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InputError(
+            given[0],
+            expected=f"none with the experiment {experiment}, which asks a model as it answers",
+            got=options[given[0]],
+            do="leave it out, or take the experiment 'baselines'",
+        )
+
+
 def _announce(evaluation: Evaluation, device: str) -> None:
     from fcfg.metrics import MIN_IMAGES
     from fcfg.reports.wording import too_few
@@ -215,7 +237,8 @@ def _announce(evaluation: Evaluation, device: str) -> None:
     whole = " (the whole test split)" if subset.about.get("of") == count else ""
     is_sampled = evaluation.pipeline.method(()).sampling is not None
     steps = f", {experiment.steps} steps" if is_sampled else ""
-    print(f"{count} images{whole}, {questions} questions of each{steps}, on {device}")
+    images = "1 image" if count == 1 else f"{count} images"
+    print(f"{images}{whole}, {questions} questions of each{steps}, on {device}")
     if count < MIN_IMAGES:
         print(f"  {too_few(count)}")
     for name, about in evaluation.evaluators.about.items():

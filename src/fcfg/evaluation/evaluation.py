@@ -78,7 +78,8 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         """Refuse settings that would fail after hours."""
-        check_folder(self.out)
+        for folder in (self.out, self.cache or self.out):
+            check_folder(folder)
         check_shard(self.shard, len(self.subset))
         rows = max(self.costs.rows(*question) for question in self.experiment.questions)
         check_integer("batch size", self.batch_size, rows, 10**9, do="raise it")

@@ -61,9 +61,14 @@ class Experiment(BaseModel):
             return values
         rest = {key: value for key, value in values.items() if key not in ("sampling", "anchor")}
         if "anchor" in values:
-            rest["guidance"] = [_canonical(t, values["anchor"]) for t in rest.get("guidance", ())]
-            also = rest.get("also", {}).items()
-            rest["also"] = {do: [_canonical(t, values["anchor"]) for t in ts] for do, ts in also}
+
+            def anchored(texts: Any) -> Any:  # fields of another form are refused later
+                is_list = isinstance(texts, list | tuple)
+                return [_canonical(t, values["anchor"]) for t in texts] if is_list else texts
+
+            rest["guidance"], also = anchored(rest.get("guidance", ())), rest.get("also", {})
+            is_table = isinstance(also, dict)
+            rest["also"] = {k: anchored(v) for k, v in also.items()} if is_table else also
         return as_sampling(values["sampling"]).to_json() | rest if "sampling" in values else rest
 
     @field_validator("name")

@@ -255,6 +255,13 @@ def draw_targets(
     values: Table = {}
     for name in targets:
         attribute, factual = space[name], attributes[name]
+        if isinstance(attribute, Continuous) and factual.min() == factual.max():
+            raise InputError(
+                f"images, '{name}'",
+                expected="at least two different values, one of which an image is set to",
+                got=f"{factual[0]:g} alone",
+                do="take more images, with --images",
+            )
         if isinstance(attribute, Continuous) and continuous == "quantiles":
             values[name] = _farther_quantile(factual)
         elif isinstance(attribute, Continuous):

@@ -148,8 +148,11 @@ def compare(
         )
     results = [read_results(source) for source in sources]
     names = _names(sources, results)
-    for result in results:
-        summarise(result, resamples=_FEWEST)  # refuses an unfinished run, as its own report does
+    for source, result in zip(sources, results, strict=True):
+        try:  # refuses an unfinished run, as its own report does
+            summarise(result, resamples=_FEWEST)
+        except InputError as error:
+            raise error.about(f"results {source}", error.do) from None
     for source, result in zip(sources[1:], results[1:], strict=True):
         _check_headers(source, result.header, sources[0], results[0].header)
     images = _common_images(sources, results)
@@ -221,7 +224,7 @@ def _network(about: Mapping[str, Any] | None) -> Mapping[str, Any]:
 def _common_images(sources: Sequence[Path], results: Sequence[Result]) -> list[str]:
     """Images of all runs, in an order that does not depend on that of the runs."""
     lists = [result.header["images"] for result in results]
-    if all(images == lists[0] for images in lists):
+    if all(images == lists[0] for images in lists) and len(lists[0]) >= _FEWEST:
         return lists[0]
     common = sorted(set(lists[0]).intersection(*lists[1:]))
     if len(common) < _FEWEST:

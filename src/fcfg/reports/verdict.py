@@ -52,6 +52,8 @@ def reading(summary: Summary) -> list[str]:
     Args:
         summary: Summary of a whole run.
     """
+    if summary.n == 1:
+        return ["One image has no intervals, so this run says nothing about guidance."]
     failed = failures(summary)
     if failed:
         first = "The model fails without guidance, so this run says nothing about guidance."

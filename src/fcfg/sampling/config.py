@@ -114,11 +114,11 @@ def as_sampling(sampling: SamplingLike, default: SamplingConfig | None = None) -
     """
     if isinstance(sampling, SamplingConfig):
         return sampling
-    if isinstance(sampling, int | Integral):
+    if isinstance(sampling, int | Integral) and not isinstance(sampling, bool):
         return replace(PRESETS["default"] if default is None else default, steps=sampling)
     expected = "a SamplingConfig, a string, or a number of steps"
     check_is("sampling", sampling, str, expected, do="write it as 'ddim uniform 100'")
-    return SamplingConfig.parse(sampling, default)
+    return SamplingConfig.parse(str(sampling), default)
 
 
 class SamplingParts(TypedDict, total=False):

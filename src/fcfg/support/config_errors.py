@@ -27,11 +27,11 @@ def validate(model: type[Model], values: Mapping[str, Any], subject: str) -> Mod
 
 
 def _input_error(error: ValidationError, root: type[BaseModel], subject: str) -> InputError:
-    """Translate the first error that pydantic reports."""
-    first = error.errors()[0]
+    """Translate the first error that pydantic reports: an unknown key, if there is one."""
+    first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InputError):
-        return cause.about(f"{subject}, {str(cause).split(':')[0]}", cause.do)
+        return cause.about(f"{subject}, {str(cause).split(': expected')[0]}", cause.do)
     loc = [str(key) for key in first["loc"]]
     tags: list[str] = []
     if first["type"].startswith("union_tag"):
