@@ -610,7 +610,7 @@ def test_arrays_tensors_and_pictures_are_the_same_question(tiny) -> None:
         ({"sampling": None}, "sampling", ["None"]),
         ({"sampling": "dim"}, "sampling", ["did you mean 'ddim'?"]),
         ({"sampling": "ddim uniformly 10"}, "grid", ["did you mean 'uniform'?"]),
-        ({"sampling": True}, "steps", ["an integer"]),
+        ({"sampling": True}, "sampling", ["a number of steps", "bool True"]),
         ({"batch_size": 3.5}, "batch_size", ["an integer"]),
         ({"seed": None}, "seed", ["an integer"]),
         ({"keys": ["a"]}, "keys", ["2 integers or strings"]),

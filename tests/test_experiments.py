@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -450,6 +450,7 @@ def test_values_to_set(n: int, seed: int) -> None:
 
 
 @given(st.lists(st.floats(0, 90), min_size=2, max_size=40).filter(lambda ages: len({*ages}) > 1))
+@example([61.0] * 20 + [62.0])
 def test_quantiles_are_values_that_occur_far_from_the_factual_ones(ages: list[float]) -> None:
     space = AttributeSpace([Continuous("age", 0, 90)])
     factual, names = np.array(ages), [str(row) for row in range(len(ages))]

@@ -932,7 +932,9 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_work(
 ) -> None:
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
-        with refused(f"out {out}", "can be written", f"the file {tmp_path / 'file'}", "--out"):
+        with refused(
+            f"out {out}", "can be written", f"the file {tmp_path / 'file'}", "another folder"
+        ):
             prepare(pipeline, Request(faces, GIVEN, {"age": 1}, out=out))
 
 
