@@ -22,11 +22,12 @@ def section(name: str) -> str:
         f"`{found['command']}`: {found['images']} images with noise, seed {found['seed']}, 95 % "
         f"intervals over images, commit {found['commit'][:12]}."
     )
-    rows = [f"| {title} | {_percent(gap['overall'])} |" for title, gap in gaps.items()]
+    rows = [f"| {title} | {percent(gap)} |" for title, gap in gaps.items()]
     verdict = [f"- {line}" for line in found["verdict"]]
     return "\n".join(["| groups | gap |", "|---|---|", *rows, "", *verdict, "", about])
 
 
-def _percent(gap: dict[str, Any]) -> str:
-    value, low, high = (100 * gap[key] for key in ("value", "low", "high"))
+def percent(gap: dict[str, Any]) -> str:
+    """Return a gap over all times, with its interval."""
+    value, low, high = (100 * gap["overall"][key] for key in ("value", "low", "high"))
     return f"{value:.0f} % {interval(low, high, 0)}"

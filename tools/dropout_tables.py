@@ -7,11 +7,11 @@ runs in docs/training.md.
 from __future__ import annotations
 
 import json
-from typing import Any
 
+from diagnosis_tables import percent
 from fcfg.evaluation import Cell, Summary, read_results, summarise
 from fcfg.metrics import Estimate
-from fcfg.reports.numbers import interval, number, off_target, on_target
+from fcfg.reports.numbers import number, off_target, on_target
 from fcfg.reports.paper import paper_rows
 from fcfg.reports.rule_styles import setting
 from fcfg.reports.tables import table_row
@@ -92,12 +92,7 @@ def _gaps(name: str) -> list[str]:
     """Return the gap of one group per attribute, and those of pairs."""
     found = json.loads((RESULTS / f"dropout-{name}-diagnosis.json").read_text("utf-8"))
     pairs = {" and ".join(n for (n,) in gap["groups"]): gap for gap in found["pairs"]}
-    return [_percent(gap) for gap in (found["by_attribute"], *(pairs[pair] for pair in _PAIRS))]
-
-
-def _percent(gap: dict[str, Any]) -> str:
-    value, low, high = (100 * gap["overall"][key] for key in ("value", "low", "high"))
-    return f"{value:.0f} % {interval(low, high, 0)}"
+    return [percent(gap) for gap in (found["by_attribute"], *(pairs[pair] for pair in _PAIRS))]
 
 
 def _with_half(estimate: Estimate | None, digits: int, *, signed: bool = False) -> str:
