@@ -71,7 +71,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     ),
     "docs/rivals.md": (
         *("rivals/portraits", "rivals/celeba-64", "rivals/morphomnist"),
-        *("rivals-paper", "rivals-seconds", "rivals-training"),
+        *("rivals-distances", "rivals-paper", "rivals-seconds", "rivals-training"),
     ),
     "docs/studio.md": ("studio",),
     "docs/training.md": ("presets", "weight-decay", "dropout", "training-throughput"),
@@ -96,6 +96,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "radiographs-brief": reproduction_tables.radiographs_brief,
     "real-faces": reproduction_tables.main_claim,
     "reversibility": reproduction_tables.reversibility,
+    "rivals-distances": rivals_tables.distances,
     "rivals-paper": rivals_tables.paper,
     "rivals-seconds": rivals_seconds.table,
     "rivals-training": rivals_training.table,

@@ -15,7 +15,7 @@ _PAUSE = 60.0  # seconds; a longer interval between two lines is a pause, not tr
 _RUNS = {
     "drawings": ("portraits", "hvae-portraits", "hvae-soft-portraits", "sadcg-portraits"),
     "digits": ("digits", "hvae-digits"),
-    "faces": ("hvae-celeba-64",),
+    "faces": ("hvae-celeba-64", "hvae-soft-celeba-64", "sadcg-celeba-64"),
 }
 _PARTS = ("diffusion", "hvae", "finetuning")
 
