@@ -450,7 +450,7 @@ def test_generate_says_which_answers_not_to_trust(model, faces, capsys) -> None:
     assert main([*words, "--no-reverse"]) == 0
     assert "3 of 3 are finished already; --overwrite makes them anew" in capsys.readouterr().out
     assert main([*words, "--overwrite"]) == 0
-    assert "Do not trust 3 of 3: anna.png (the way back ends" in capsys.readouterr().out
+    assert "Do not trust 3 of 3: anna.png (the reversal ends" in capsys.readouterr().out
 
 
 def test_a_terminal_gets_a_bar(model, faces, monkeypatch) -> None:

@@ -282,7 +282,7 @@ def test_doubts_follow_the_thresholds_and_the_way_back() -> None:
         )  # fmt: skip
         assert trust["unchecked"] is None
         (trust,) = of(ask(client, upload(client), trust=True), "trust")
-        assert "way back is not checked" in trust["unchecked"]
+        assert "errors of the prediction are not checked" in trust["unchecked"]
         assert trust["trusted"] is False
         assert "off the manifold" in trust["reasons"]
         # A way back that errs more than the answer changes is a doubt that comes later.

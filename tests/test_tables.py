@@ -49,6 +49,13 @@ def test_every_metric_is_a_number_of_cells_and_names_a_number_of_the_paper() -> 
         assert metric.paper in row or not metric.paper
 
 
+@pytest.mark.parametrize("name", ["delta", "delta_real"])
+@pytest.mark.parametrize("of", ["auroc", "error"])
+def test_a_difference_has_the_digits_of_what_it_is_a_difference_of(name: str, of: str) -> None:
+    unit = METRICS[of].unit or METRICS[of].continuous_unit
+    assert METRICS[name].in_unit(unit).digits == METRICS[of].digits
+
+
 def test_every_line_of_the_csv_is_one_number(summary: Summary, records) -> None:
     keys = [(r["do"], r["guidance"], r["metric"], r["attribute"]) for r in records]
     assert len(set(keys)) == len(keys)

@@ -315,10 +315,10 @@ def test_reasons_are_said_once_and_in_words() -> None:
         "male changes as well",
         "the judge does not read male=1 in the picture",
         "the inversion does not settle",
-        "the way back errs more than on validation images",
+        "the prediction errs more than on validation images",
     ]
     assert reasons({"correction": None}, limits, {}, {}) == [
-        "the way back errs more than on validation images"
+        "the prediction errs more than on validation images"
     ]
     unknown = {"loss 9.0": 9.0}  # measured, without a limit
     assert reasons(unknown, limits, {}, {}) == []
@@ -418,7 +418,7 @@ def test_results_have_signals_and_reasons_and_so_has_the_record(model, tmp_path:
     files = draw(tmp_path, ["anna.png", "ben.png"])
     results = asked(doubting(model, asked_age=-1.0, correction=-1.0), files, tmp_path / "out")
     expected = (
-        "the way back errs more than on validation images",
+        "the prediction errs more than on validation images",
         "the judge does not read age=90.0",
     )
     assert [result.reasons for result in results] == [expected] * 2
@@ -477,7 +477,7 @@ def test_the_command_says_in_one_line_what_not_to_trust(
     assert f"\nDo not trust 6 of 6: {named} and 1 more\n" in capsys.readouterr().out
     assert main([*words, "--steps", "3", "--out", "three"]) == 0
     out = capsys.readouterr().out
-    assert "The way back is not checked: its thresholds are of other" in out
+    assert "The errors of the prediction are not checked: their thresholds are of other" in out
     assert "Do not trust 6 of 6" in out
     model.thresholds = None
     fcfg.save(model, "tiny")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 from fcfg.causal.attributes import Continuous
 from fcfg.datasets import portraits
 from fcfg.evaluation import read_results
-from fcfg.evaluation.summary import Cell, Summary
+from fcfg.evaluation.summary import Cell
 from fcfg.metrics import Estimate
 from fcfg.pipeline.calibration import Calibration
-from fcfg.reports.numbers import number
+from fcfg.reports.numbers import listed, number
 from fcfg.reports.rule_styles import setting
 from fcfg.reports.tables import table_row
 from reproduction_tables import RESULTS, summary_of
@@ -53,7 +54,18 @@ def drawings(name: str = "portraits") -> str:
                 ]
             )
     idle = ", ".join(f"{error:.4f}" for error in _idle_errors(anchored).values())
-    return f"{_table(lines, ours_of)}\n\nNo change scores MAE {idle}, and 1 on changed pixels."
+    sources = [anchored, core] if core.exists() else [anchored]
+    return f"{_table(lines, sources)}\n\nNo change scores MAE {idle}, and 1 on changed pixels."
+
+
+def truth_bound() -> str:
+    """Return how close to the truth a network comes that was trained on true counterfactuals."""
+    found = json.loads((RESULTS / "truth-bound.json").read_text("utf-8"))
+    lines = [["do", "MAE to the truth", "changed pixels"], ["---"] * 3]
+    for do, row in found["rows"].items():
+        cells = (("truth_mae", 4), ("truth_changed", 2))
+        lines.append([do, *(number(row[name]["value"], digits) for name, digits in cells)])
+    return "\n".join([*map(table_row, lines), "", f"`{found['command']}`"])
 
 
 @cache
@@ -93,9 +105,8 @@ def _judged(name: str, kind: str, noun: str) -> str:
         kind: Experiment with plain answers; those that were reversed are in 'core'.
         noun: What the images are.
     """
-    anchored, plain, core = (
-        summary_of(RESULTS / f"{name}-{which}.jsonl.gz") for which in ("anchored", kind, "core")
-    )
+    files = [RESULTS / f"{name}-{which}.jsonl.gz" for which in ("anchored", kind, "core")]
+    anchored, plain, core = map(summary_of, files)
     space, with_fid = anchored.space, any(cell.fid for cell in anchored.cells.values())
     heads = ["do", "answer"]
     heads += [f"{a.name}: {'error' if isinstance(a, Continuous) else 'AUROC'}" for a in space]
@@ -124,7 +135,7 @@ def _judged(name: str, kind: str, noun: str) -> str:
     counts = f"{anchored.n} {noun}"
     if core.n != anchored.n:
         counts += f"; reversals of FCFG of {core.n} of them"
-    return f"{_table(lines, anchored)}\n\n{counts}."
+    return f"{_table(lines, files)}\n\n{counts}."
 
 
 def ghosts() -> str:
@@ -218,5 +229,11 @@ def _shown(estimate: Estimate | None, digits: int, *, signed: bool = False) -> s
     return f"{number(estimate.value, digits, signed=signed)} ± {number(half, digits)}"
 
 
-def _table(lines: list[list[str]], summary: Summary) -> str:
-    return "\n".join([*map(table_row, lines), "", f"`{summary.header['command']}`"])
+def _table(lines: list[list[str]], files: Sequence[Path]) -> str:
+    """Return the table, then the files that its rows are from; each holds its own command."""
+    sources = []
+    for file in dict.fromkeys(files):
+        header = summary_of(file).header
+        how = f"{header['steps']} steps, {header['grid']}, {header['environment']['precision']}"
+        sources.append(f"`docs/results/{file.name}` ({how})")
+    return "\n".join([*map(table_row, lines), "", f"From {listed(sources)}."])

@@ -48,7 +48,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "README.md": ("anchored/portraits",),
     "docs/choosing.md": ("anchored/portraits", "anchored-faces"),
     "docs/results-anchoring.md": (
-        *("anchored/portraits", "anchored/portraits-causal", "anchored-faces"),
+        *("anchored/portraits", "truth-bound", "anchored/portraits-causal", "anchored-faces"),
         *("anchored-radiographs", "ghosts"),
         *("anchoring/portraits", "anchoring/portraits-variants", "anchoring/celeba-64"),
     ),
@@ -76,7 +76,9 @@ PAGES: dict[str, tuple[str, ...]] = {
     "docs/studio.md": ("studio",),
     "docs/training.md": ("presets", "weight-decay", "dropout", "training-throughput"),
     f"{MODELS}/portraits/README.md": ("truth/portraits",),
-    f"{MODELS}/portraits-causal/README.md": ("truth/portraits-causal",),
+    f"{MODELS}/portraits-causal/README.md": (
+        *("truth/portraits-causal", "anchored/portraits-causal"),
+    ),
     f"{MODELS}/digits/README.md": ("rivals-morphomnist-digits", "memorisation/digits"),
     f"{MODELS}/radiographs/README.md": ("anchored-radiographs", "memorisation/radiographs"),
 }
@@ -101,6 +103,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "rivals-seconds": rivals_seconds.table,
     "rivals-training": rivals_training.table,
     "trust": trust_study.section,
+    "truth-bound": anchoring_tables.truth_bound,
     "training-throughput": training_tables.throughput_table,
     "weight-decay": training_tables.weight_decay_table,
 }
@@ -128,10 +131,9 @@ def section(name: str) -> str:
             ``portraits-core`` is the table of docs/results/portraits-core.jsonl.gz.
     """
     kind, _, rest = name.rpartition("/")
-    if name in SECTIONS:
-        return SECTIONS[name]()
-    if kind in KINDS:
-        return KINDS[kind](rest)
+    if name in SECTIONS or kind in KINDS:
+        text = SECTIONS[name]() if name in SECTIONS else KINDS[kind](rest)
+        return text.replace("`python benchmarks/", "`python tools/")  # where the scripts are now
     file = RESULTS / f"{name}.jsonl.gz"
     if not file.exists():
         raise InputError(

@@ -116,7 +116,7 @@ def _measured_with(result: dict[str, Any]) -> str:
     environment = result["environment"]
     return (
         f"{result['n']:,} held-out drawings of `{result['variant']}` (seed {result['seed']:,}), "
-        f"{result['steps']} steps, {result['precision']} on {environment['device']} "
+        f"{result['steps']} steps of DDIM, {result['precision']} on {environment['device']} "
         f"(torch {environment['torch']}); 95 % intervals from "
         f"{result['bootstrap']['resamples']:,} resamples of the images; factor errors against "
         "the true counterfactual, in standard deviations of the factor, positive where the "

@@ -6,7 +6,7 @@ is one entry here, and a field of :class:`fcfg.evaluation.summary.Cell`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fcfg.causal.attributes import Continuous
 from fcfg.evaluation.summary import Cell, Estimates, Summary
@@ -31,6 +31,7 @@ class Metric:
     paper: str = ""  #: field of :class:`fcfg.reports.paper.PaperRow`, if the paper reports it
     signed: bool = False  #: whether both signs have a meaning
     field: str = ""  #: field of a cell that holds it; the name of the metric by default
+    continuous_digits: int = 0  #: for continuous attributes; as many as for others by default
 
     def get(self, cell: Cell) -> Estimates | Estimate | float | None:
         """Values in one cell, by attribute for a metric of attributes."""
@@ -46,6 +47,11 @@ class Metric:
         if attribute and isinstance(summary.space[attribute], Continuous):
             return self.continuous_unit and self.continuous_unit.format(name=attribute)
         return self.unit
+
+    def in_unit(self, unit: str | None) -> Metric:
+        """The metric with as many decimal places as values in that unit have."""
+        is_own = unit == self.unit or self.continuous_digits == 0
+        return self if is_own else replace(self, digits=self.continuous_digits)
 
     def value(self, summary: Summary, cell: Cell, attribute: str = "") -> Estimate | float | None:
         """Value in one cell; None if it was not measured.
@@ -74,8 +80,12 @@ METRICS: dict[str, Metric] = {
             *("error", "error", 2, None, _OWN, "effectiveness", "mean error"),
             field="effectiveness",
         ),
-        Metric("delta", "Δ", 1, _AUROC, _OWN, signed=True, paper="delta"),
-        Metric("delta_real", "Δ against real images", 1, _AUROC, _OWN, signed=True),
+        Metric("delta", "Δ", 1, _AUROC, _OWN, signed=True, paper="delta", continuous_digits=2),
+        Metric(
+            *("delta_real", "Δ against real images", 1, _AUROC, _OWN),
+            signed=True,
+            continuous_digits=2,
+        ),
         Metric("shift", "shift", 3, PROBABILITY, SD, "shift", signed=True),
         Metric("factor_error", "factor error", 2, SD, SD, "factor error", signed=True),
         Metric("change_mae", "change, MAE", 3, _PIXELS),

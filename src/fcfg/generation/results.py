@@ -14,7 +14,7 @@ from fcfg.causal.intervention import Intervention
 from fcfg.judge import Reading
 from fcfg.trust import SMALL_ERROR, reasons
 
-_LOST = "the way back ends no nearer to the picture than the counterfactual is"
+_LOST = "the reversal ends no nearer to the picture than the counterfactual is"
 
 Value: TypeAlias = int | float | str
 Score: TypeAlias = float | dict[str, float]

@@ -67,11 +67,12 @@ def _values(metric: Metric, cell: Cell) -> Estimates:
 def _panel(summary: Summary, metric: Metric, do: str, cells: dict[Cell, Estimates]) -> Markup:
     names = [n for n in summary.space.names if any(n in values for values in cells.values())]
     labels = [axis_label(summary, metric, name) for name in names]
+    own = {name: metric.in_unit(metric.unit_of(summary, name)) for name in names}
     parts = [write(8, 18, named(do), size=13, weight="600")]
     top = float(_TOP)
     for name, label, following in zip(names, labels, [*labels[1:], ""], strict=True):
         scale = _scale(summary, metric, label)
-        block, bottom = _block(metric, cells, name, scale, top)
+        block, bottom = _block(own[name], cells, name, scale, top)
         parts.append(block)
         if following != label:
             parts.append(_axis(scale, label, bottom))
@@ -80,7 +81,7 @@ def _panel(summary: Summary, metric: Metric, do: str, cells: dict[Cell, Estimate
     words = "; ".join(
         f"{setting(cell.guidance).label}: "
         + ", ".join(
-            f"{name} {number(values[name].value, metric.digits, signed=True)}"
+            f"{name} {number(values[name].value, own[name].digits, signed=True)}"
             for name in names
             if name in values
         )

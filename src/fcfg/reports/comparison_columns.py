@@ -150,7 +150,7 @@ def _of_attributes(comparison: Comparison, cell: Cell) -> list[Column]:
     for unit, names in units.items():
         found.append(
             Column(
-                real,
+                real.in_unit(unit),
                 "effectiveness",
                 "off target, Δ real",
                 unit,

@@ -236,7 +236,7 @@ class _Table:
 
 
 def _shown(entry: Entry) -> _Number:
-    metric = METRICS[entry.metric]
+    metric = METRICS[entry.metric].in_unit(entry.unit)
     digits, signed, bracket, excludes_zero = metric.digits, metric.signed, "", False
     if entry.low is not None and entry.high is not None:
         bracket = interval(entry.low, entry.high, digits, signed=signed)

@@ -55,7 +55,8 @@ class Entry:
 
     def text(self, value: float | None = None) -> str:
         """A value with the digits of the metric, its own by default."""
-        metric, shown = METRICS[self.metric], self.value if value is None else value
+        metric = METRICS[self.metric].in_unit(self.unit)
+        shown = self.value if value is None else value
         return number(shown, metric.digits, signed=metric.signed, ascii_only=True)
 
     @property

@@ -13,7 +13,7 @@ _KINDS = {
     "loss": "off the manifold",
     "change": "more changes than on validation images",
     "residual": "the inversion does not settle",
-    "correction": "the way back errs more than on validation images",
+    "correction": "the prediction errs more than on validation images",
     "composition": "the picture itself is not reproduced",
     "given": "the judge does not read {name}={given} in the picture",
     "asked": "the judge does not read {name}={asked}",
@@ -33,7 +33,10 @@ def unchecked(thresholds: Thresholds | None, method: Method[Any]) -> str | None:
     if thresholds is None:
         return "Only gross errors are noticed: 'fcfg calibrate' makes thresholds of trust."
     if not thresholds.knows_way_back(method.setting, method.sampling):
-        return "The way back is not checked: its thresholds are of other guidance or sampling."
+        return (
+            "The errors of the prediction are not checked: their thresholds are of other guidance "
+            "or sampling."
+        )
     return None
 
 
