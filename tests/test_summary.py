@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -377,6 +378,32 @@ def test_lines_that_do_not_belong_are_refused(
 ) -> None:
     with refused("result", *fragments):
         read_results(edited(tmp_path, edit))
+
+
+LONG = "a title that says much " * 5
+
+
+@pytest.mark.parametrize(
+    ("key", "edit", "fragments"),
+    [
+        ("model", lambda model: model | {"digest": 2}, ("(model.digest: 1)", "(model.digest: 2)")),
+        ("model", lambda model: model | {"x": None}, ('"digest": 1})', '1, "x": null})')),
+        ("images", lambda names: [*names[:3], "new"], ('(images.3: "1', '(images.3: "new")')),
+        ("images", lambda names: names[:3], ("(length of images: 4)", "(length of images: 3)")),
+        ("title", lambda title: title[:-3] + "new", ("(title: ...", "much old", "much new")),
+    ],
+    ids=["a part", "a part that is null", "an item", "fewer items", "the end of a text"],
+)
+def test_another_run_is_told_by_where_it_differs(
+    tmp_path: Path, key: str, edit: Callable[[Any], Any], fragments: tuple[str, ...]
+) -> None:
+    def with_another(lines: list[JSON]) -> list[JSON]:
+        first = lines[0] | {"title": f"{LONG}old"}
+        first["model"] = {"name": "m", "about": LONG, "digest": 1}
+        return [first, first | {key: edit(first[key])}]
+
+    with refused("results", *fragments, "choose another --out"):
+        read_results(edited(tmp_path, with_another))
 
 
 @pytest.mark.parametrize(

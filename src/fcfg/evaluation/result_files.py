@@ -138,10 +138,11 @@ def check_same_run(where: Path, header: Mapping[str, Any], other: Mapping[str, A
     keys = sorted((header.keys() | other.keys()) - set(PER_SHARD))
     key = next((key for key in keys if header.get(key) != other.get(key)), None)
     if key is not None:
+        name, present, new = _difference(key, other.get(key), header.get(key))
         raise InputError(
             f"results {where}",
-            expected=f"one run ({key}: {_brief(other.get(key))})",
-            got=f"another one ({key}: {_brief(header.get(key))})",
+            expected=f"one run ({name}: {present})",
+            got=f"another one ({name}: {new})",
             do="choose another --out for it",
         )
 
@@ -170,9 +171,25 @@ def identity(header: Mapping[str, Any]) -> str:
     return hex_digest(text)
 
 
-def _brief(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def _difference(name: str, one: Any, other: Any) -> tuple[str, str, str]:
+    """Return the first part in which two JSON values differ: its name, and both as short texts.
+
+    >>> _difference("model", {"kind": "hvae", "sizes": [8, 8]}, {"kind": "hvae", "sizes": [8, 9]})
+    ('model.sizes.1', '8', '9')
+    """
+    if isinstance(one, list) and isinstance(other, list):
+        if len(one) != len(other):
+            return f"length of {name}", str(len(one)), str(len(other))
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys()):
+            if one.get(key) != other.get(key):
+                return _difference(f"{name}.{key}", one.get(key), other.get(key))
+    texts = json.dumps(one), json.dumps(other)
+    same = len(os.path.commonprefix(texts))  # noqa: RUF071 # characters are meant
+    start = max(0, same - 20)  # of long ones, which may differ at their ends only
+    short = [text if len(text) <= 80 else f"...{text[start : start + 77]}" for text in texts]
+    return name, short[0], short[1]
 
 
 class ResultFile:
