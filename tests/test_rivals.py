@@ -289,7 +289,8 @@ def test_pictures_of_every_model_are_made_by_one_command(
     for kind, setting in settings.items():
         out = tmp_path / kind
         words = ["generate", str(trained[kind]), str(picture), "--do", "smiling=flip"]
-        words += ["--guidance", setting, "--sampling", "ddim uniform 2", "--out", str(out)]
+        words += ["--guidance", setting, "--out", str(out)]
+        words += ["--sampling", "ddim uniform 2"] * (kind != "hvae")
         assert main(words) == 0
         record = json.loads((out / "record.json").read_text())
         assert record["finished"] == 1
@@ -303,13 +304,53 @@ def test_pictures_of_every_model_are_made_by_one_command(
     assert main([*words, "--guidance", "cfg:3", "--out", str(tmp_path / "no")]) == 2
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        *(["--sampling", "paper"], ["--quality", "paper"], ["--steps", "7"], ["--solver", "ddim"]),
+        *(["--grid", "karras"], ["--anchor"], ["--no-anchor"]),
+    ],
+)
+def test_a_model_without_steps_refuses_options_of_sampling(
+    option: list[str], trained: dict[str, Path], tmp_path: Path, capsys
+) -> None:
+    model, out = str(trained["hvae"]), ["--out", str(tmp_path / "no")]
+    picture = tmp_path / "face.png"
+    Image.new("RGB", (SIZE, SIZE)).save(picture)
+    for words in (
+        ["evaluate", model, "portraits/baselines", *out],
+        ["evaluate", model, "baselines", "--show"],
+        ["generate", model, str(picture), "--do", "smiling=1", *out],
+    ):
+        assert main([*words, *option]) == 2
+        name = "--anchor" if "anchor" in option[0] else option[0]
+        line = capsys.readouterr().err
+        assert f"{words[0]}: {name}: expected none with a model of kind hvae, which has no" in line
+        assert line.endswith("; leave it out.\n")
+    assert not (tmp_path / "no").exists()
+
+
+def test_the_list_of_a_model_without_groups_has_what_it_can_do(
+    trained: dict[str, Path], capsys
+) -> None:
+    for kind in ("hvae", "semantic"):
+        assert main(["evaluate", "--list", str(trained[kind])]) == 0
+        names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+        data = ("celeba-hq", "portraits")
+        assert names == [
+            *("baselines", "default"),
+            *(f"{name}/{asked}" for name in data for asked in ("baselines", "default")),
+        ]
+
+
 def test_every_model_answers_its_baselines_and_they_make_one_page(
     trained: dict[str, Path], tmp_path: Path, capsys
 ) -> None:
     folders: list[str] = []
     for kind, folder in trained.items():
         out = tmp_path / f"{kind}-run"
-        words = ["evaluate", str(folder), "portraits/baselines", "--images", "3", "--steps", "2"]
+        words = ["evaluate", str(folder), "portraits/baselines", "--images", "3"]
+        words += ["--steps", "2"] * (kind != "hvae")
         words += ["--judge", str(trained["diffusion"]), "--no-report", "--device", "cpu"]
         assert main([*words, "--cache", str(tmp_path / "cache"), "--out", str(out)]) == 0
         assert (" 2 steps, on cpu" in capsys.readouterr().out) == (kind != "hvae")

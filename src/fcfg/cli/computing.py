@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fcfg.support.errors import InputError, check_among, check_integer
@@ -52,6 +53,23 @@ def _from_environment(name: str, default: str) -> int:
     if text.isdecimal():
         return int(text)
     raise InputError(name, expected="a number", got=repr(text), do="unset this variable")
+
+
+def check_sampled(model: AnyModel, options: Mapping[str, object]) -> None:
+    """Refuse options of sampling for a model that has none.
+
+    Args:
+        model: The model.
+        options: Values by name; None where an option is not given.
+    """
+    given = [name for name, value in options.items() if value is not None]
+    if given and model.method(()).sampling is None:
+        raise InputError(
+            given[0],
+            expected=f"none with a model of kind {model.kind}, which has no steps",
+            got=options[given[0]],
+            do="leave it out",
+        )
 
 
 def chosen_rows(text: str, model: AnyModel, size: tuple[int, int]) -> int:

@@ -125,13 +125,14 @@ def evaluate(
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
-    from fcfg.evaluation.presets import ASK_THE_MODEL, OWN, experiments, find_experiment
-    from fcfg.pipeline.checkpoint import load, read_graph
+    from fcfg.cli.computing import check_sampled, chosen_device, chosen_rows, chosen_shard
+    from fcfg.evaluation.presets import OWN, asks_the_model, experiments, find_experiment
+    from fcfg.pipeline.checkpoint import load, read_outline
     from fcfg.support.config_files import to_yaml
 
     if list_all:
-        graph = read_graph(model) if model else None
-        for name in experiments(graph):
+        kind, graph = read_outline(model) if model else ("", None)
+        for name in experiments(graph, kind):
             print(f"{name:24} {find_experiment(name, graph=graph).title}")
         return
     if show and not experiment:
@@ -144,9 +145,10 @@ def evaluate(
                 got="none",
                 do=f"see '{' '.join(['fcfg evaluate --list', *filter(None, [model])])}'",
             )
+    how = {"--sampling": sampling, "--quality": quality, "--steps": steps, "--grid": grid}
+    how |= {"--solver": solver, "--anchor": anchor}
     if experiment.rpartition("/")[2] == "default":
-        how = {"--sampling": sampling, "--quality": quality, "--steps": steps, "--grid": grid}
-        _check_default(model, experiment, how | {"--solver": solver, "--anchor": anchor})
+        _check_default(model, experiment, how)
     parts: Mapping[str, Any] = {"steps": steps, "solver": solver, "grid": grid}
     if sampling is not None or quality is not None:
         from fcfg.sampling import combine_sampling
@@ -154,14 +156,15 @@ def evaluate(
         parts = combine_sampling(
             sampling or "default", quality=quality, solver=solver, grid=grid, steps=steps
         ).to_json()
-    graph = read_graph(model) if model and experiment in OWN else None
-    own = load(model) if model and experiment.endswith(ASK_THE_MODEL) else None
+    graph = read_outline(model)[1] if model and experiment in OWN else None
+    own = load(model) if model and (asks_the_model(experiment) or not show) else None
+    if own is not None:
+        check_sampled(own, how)
     changes = {"images": images, "seed": seed, "reverse": reverse, "cycles": cycles}
     chosen = find_experiment(experiment, graph=graph, model=own, anchor=anchor, **changes, **parts)
-    if show:
+    if own is None or show:  # a run has a model
         print(to_yaml(chosen), end="")
         return
-    from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
     from fcfg.cli.progress import ProgressReporter, share_bar
     from fcfg.evaluation.evaluation import Evaluation
     from fcfg.evaluation.measurements import find_evaluators, judge_of
@@ -172,7 +175,7 @@ def evaluate(
     part = chosen_shard(shard)
     is_first = bool(shard) or part[0] == 0  # one process of several on a terminal prints
     execution, target = Execution(precision), chosen_device(device)
-    pipeline = (own or load(model)).to(target).prepare(precision)
+    pipeline = own.to(target).prepare(precision)
     reader = judge_of(load(judge) if judge else pipeline)  # refuses before images are read
     with ProgressReporter(quiet=not is_first) as reporter:
         subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.progress)

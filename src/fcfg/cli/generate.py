@@ -117,7 +117,7 @@ def generate(
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:2 --anchor --out cfg2
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
-    from fcfg.cli.computing import chosen_device, chosen_rows, chosen_shard
+    from fcfg.cli.computing import check_sampled, chosen_device, chosen_rows, chosen_shard
     from fcfg.cli.progress import share_bar
     from fcfg.generation import Request, finished_before, model_pixels, parse_do, prepare, run
     from fcfg.pipeline.checkpoint import load
@@ -131,6 +131,9 @@ def generate(
     asked = combine_sampling(sampling, **parts)
     check_among("precision", precision, PRECISIONS)
     pipeline = load(model).to(target).prepare(precision)
+    how = {"--sampling": None if sampling == "default" else sampling, "--anchor": anchor}
+    how |= {f"--{name}": value for name, value in parts.items()}
+    check_sampled(pipeline, how)
     targets = parse_do(do, pipeline.space)
     rule = None if guidance is None else pipeline.parse_setting(guidance)
     rule = pipeline.method(targets, rule, anchor=anchor, sampling=asked).setting

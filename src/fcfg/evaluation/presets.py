@@ -172,17 +172,17 @@ def _kinds(family: _Family) -> dict[str, dict[str, Any]]:
 
 _KINDS = tuple(_kinds(_FAMILIES["portraits"]))
 _TOGETHER = {"pairs": 2, "triple": 3}  # attributes that are set at once
-#: Kinds that depend on the model.
-ASK_THE_MODEL = ("baselines", "default")
+_ASK_THE_MODEL = ("baselines", "default")  # kinds that depend on the model
 #: Kinds that are built from the attributes of any model.
 OWN = tuple(kind for kind in _KINDS if kind != "demo")
 
 
-def experiments(graph: CausalGraph | None = None) -> tuple[str, ...]:
+def experiments(graph: CausalGraph | None = None, kind: str = "diffusion") -> tuple[str, ...]:
     """Return the names of the experiments in the package, or of those that fit a model.
 
     Args:
         graph: Causal graph of a model.
+        kind: Kind of the model; only a diffusion model has guidance with several groups.
     """
     named = tuple(
         f"{name}/{kind}"
@@ -190,7 +190,15 @@ def experiments(graph: CausalGraph | None = None) -> tuple[str, ...]:
         for kind in _KINDS
         if (family.together or kind not in _TOGETHER) and (name == "portraits" or kind in OWN)
     )
-    return named if graph is None else tuple(n for n in (*OWN, *named) if _fits(n, graph))
+    if graph is None:
+        return named
+    fitting = tuple(name for name in (*OWN, *named) if _fits(name, graph))
+    return fitting if kind == "diffusion" else tuple(n for n in fitting if asks_the_model(n))
+
+
+def asks_the_model(name: str) -> bool:
+    """Return whether an experiment depends on the model, and so fits every kind of model."""
+    return name.rpartition("/")[2] in _ASK_THE_MODEL
 
 
 def _fits(name: str, graph: CausalGraph) -> bool:
@@ -229,7 +237,7 @@ def find_experiment(
         values = {"name": source, "do": family.do, "images": family.images}
         values |= {"balance": family.balance, "continuous": family.continuous}
         values |= _kinds(family)[kind]
-        if kind in ASK_THE_MODEL and model is not None:
+        if kind in _ASK_THE_MODEL and model is not None:
             values |= _default(model, family.do) if kind == "default" else _RIVALS[model.kind]
             values |= {"also": {do: [repr(model.method([do]).setting)] for do in family.do}}
     else:

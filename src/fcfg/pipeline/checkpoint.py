@@ -188,13 +188,14 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(config.parent.name for config in _MODELS.glob(f"*/{_CONFIG}")))
 
 
-def read_graph(path: str | os.PathLike[str]) -> CausalGraph:
-    """Return the causal graph of a pipeline without reading its weights.
+def read_outline(path: str | os.PathLike[str]) -> tuple[str, CausalGraph]:
+    """Return the kind of a model and its causal graph, without reading its weights.
 
     Args:
         path: Folder or name, as in :func:`load`.
     """
-    return CausalGraph(_read_config(_model_folder(path))[0].graph)
+    config, values = _read_config(_model_folder(path))
+    return values.get("kind", "diffusion"), CausalGraph(config.graph)
 
 
 def replaced_files(folder: Path) -> set[str]:
