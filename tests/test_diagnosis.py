@@ -351,6 +351,13 @@ def test_the_command_writes_a_page_and_numbers(
     first = (folder / "diagnosis.json").read_bytes()
     assert main(words) == 0  # replaces its own files, with the same numbers
     assert (folder / "diagnosis.json").read_bytes() == first
+    capsys.readouterr()
+    for other in (["--images", "9"], ["--noised", "2"], ["--threshold", "0.3"], ["--seed", "1"]):
+        assert main([*words, *other]) == 2
+        assert "'index.html', 'diagnosis.json'; choose another folder" in capsys.readouterr().err
+        assert (folder / "diagnosis.json").read_bytes() == first
+    assert main([*words, "--noised", "2", "--overwrite"]) == 0
+    assert json.loads((folder / "diagnosis.json").read_text("utf-8"))["images"] == 2
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def diagnose(
     batch_size: BatchSize = "auto",
     device: Device = "auto",
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files of others in the folder.")
+        bool, typer.Option("--overwrite", help="Replace files of others, or of other options.")
     ] = False,
     commit: Commit = None,
 ) -> None:
@@ -70,7 +70,9 @@ def diagnose(
     asked |= {"images": images, "seed": seed, "balance": ()}  # as frequent as in the data
     experiment = validate(Experiment, asked, "diagnose")
     digest = digest_of(pipeline.denoiser)
-    outputs = Outputs(out or Path("runs/diagnose") / name, "diagnose", digest, overwrite)
+    options = {"images": images, "noised": noised, "threshold": threshold, "seed": seed}
+    subject = f"{digest} {options} {data and data.resolve()}"
+    outputs = Outputs(out or Path("runs/diagnose") / name, "diagnose", subject, overwrite)
     outputs.check(["index.html", "diagnosis.json"])
     with ProgressReporter() as reporter:
         subset = choose_subset(pipeline, experiment, data=data, on_progress=reporter.progress)
