@@ -549,6 +549,33 @@ def test_a_calibrated_model_uses_its_weights(
     assert main(["calibrate", model, *WORDS, "--weights", "1,2", "--out", "elsewhere"]) == 0
     assert capsys.readouterr().out.endswith("beside it; the model is as before.\n")
     assert Calibration.read("elsewhere") == found
+    assert main(["calibrate", model, *WORDS, "--weights", "1,3"]) == 0
+    again = fcfg.load(model).calibration
+    assert again is not None
+    assert again != found
+
+
+def test_a_calibration_of_others_is_kept(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["calibrate", model, *WORDS, "--weights", "1,2", "--out", "out"]
+    assert main(words) == 0
+    assert main(words) == 0  # replaces its own
+    other = tiny_model(saved=True)
+    next(other.denoiser.parameters()).data += 1
+    fcfg.save(other, "other")
+    before = {path: path.read_bytes() for path in Path("out").iterdir()}
+    capsys.readouterr()
+    for refused_words in (
+        ["calibrate", "other", *words[2:]],
+        *([*words, *more] for more in (["--weights", "1,3"], ["--images", "8"], ["--seed", "1"])),
+        *([*words, "--guidance", rule] for rule in ("cfg:1", "contrast:1;anchor=true")),
+        [*words, "--sampling", "ddim uniform 3"],
+    ):
+        assert main(refused_words) == 2
+        line = capsys.readouterr().err
+        assert "got 'calibration.json', 'trust.json'; choose another folder, or replace" in line
+        assert {path: path.read_bytes() for path in Path("out").iterdir()} == before
+    assert main([*words, "--seed", "1", "--overwrite"]) == 0
+    assert Calibration.read("out").seed == 1
 
 
 def test_directions_that_differ_are_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -586,6 +613,7 @@ def test_an_interrupted_command_says_how_to_resume(
         (["tiny", "--guidance", "none"], "a rule with one weight"),
         (["tiny", "--weights", "1,a"], "--weights: expected numbers"),
         (["tiny", "--weights", "2,1"], "ascending"),
+        (["tiny", "--batch-size", "no"], "--batch-size"),
         (["tiny", "--images", "1"], "images: expected an integer from 2"),
         (["tiny", "--data", "."], "--data: expected nothing"),
         (["tiny", "--sampling", "papr"], "sampling"),
@@ -595,7 +623,9 @@ def test_an_interrupted_command_says_how_to_resume(
 def test_what_is_wrong_is_one_line(
     model: str, words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["calibrate", *words]) == 2
+    given = words if "--out" in words else [*words, "--out", "new"]
+    assert main(["calibrate", *given]) == 2
+    assert not Path("new").exists()
     line = capsys.readouterr().err
     assert line.startswith("fcfg calibrate: ")
     assert line.count("\n") == 1

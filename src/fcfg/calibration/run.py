@@ -85,7 +85,7 @@ def calibrate(
     space, judge = pipeline.space, judge_of(pipeline)
     check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
     chosen = as_sampling(sampling, ANCHORED if guidance.anchor else None)
-    rule, grid = _checked(guidance, chosen, weights, space)
+    rule, grid = checked_search(guidance, chosen, weights, space)
     x = read_images(images, channels=pipeline.denoiser.channels, size=pipeline.denoiser.size)
     table, keys = space.parse(attributes), image_keys(x)
     asked = check_integer("count", len(x) if count is None else count, 2, len(x), do=_MORE)
@@ -151,10 +151,17 @@ def _resamples(asked: int, total: int, seed: int) -> Counts:
     return np.concatenate(parts, axis=1)
 
 
-def _checked(
+def checked_search(
     guidance: Guidance, sampling: SamplingConfig, weights: Sequence[float], space: AttributeSpace
 ) -> tuple[Guidance, list[float]]:
-    """Return the guidance with the searched weight at 1, and the weights to measure."""
+    """Return the guidance with the searched weight at 1, and the weights to measure.
+
+    Args:
+        guidance: Guidance of a calibration; a rule that cannot be searched is refused.
+        sampling: Solver, grid and steps.
+        weights: Weights to measure.
+        space: Attributes of the model.
+    """
     rule = Guidance.parse(repr(guidance))  # refuses functions, which a file cannot hold
     if rule.anchor and sampling == PRESETS["paper"]:
         raise InputError(

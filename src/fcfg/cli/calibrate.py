@@ -65,6 +65,14 @@ def calibrate(
         Path,
         typer.Option(metavar="FOLDER", help="Folder that keeps finished measurements."),
     ] = Path("runs/calibrations"),
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace a calibration of another model or of other options. That of the model "
+            "itself, in its own folder, is always replaced.",
+        ),
+    ] = False,
 ) -> None:
     """Choose the weights of a model's guidance, and make them its default.
 
@@ -82,35 +90,38 @@ def calibrate(
     """
     from fcfg.calibration import WEIGHTS, choose_images
     from fcfg.calibration import calibrate as run
+    from fcfg.calibration.run import checked_search
     from fcfg.cli.computing import chosen_device, chosen_rows
     from fcfg.cli.progress import ProgressReporter, share_bar
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
+    from fcfg.pipeline.calibration import Calibration
     from fcfg.pipeline.checkpoint import load_pipeline, shipped
     from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+    from fcfg.pipeline.thresholds import Thresholds
     from fcfg.sampling import ANCHORED, as_sampling
-    from fcfg.support.outputs import make_folder
+    from fcfg.support.outputs import Outputs, make_folder
     from fcfg.trust import trust_thresholds
 
     rule = DEFAULT_GUIDANCE if guidance is None else Guidance.parse(guidance)
     chosen = as_sampling(sampling, ANCHORED if rule.anchor else None)
     target = chosen_device(device)
-    grid = _numbers(weights) if weights else WEIGHTS
     pipeline = load_pipeline(model, "fcfg calibrate").to(target).prepare(precision)
     judge_of(pipeline)  # refuses a model without a judge before images are read
     assert pipeline.folder is not None
+    count = _IMAGES[target] if images is None else images
+    asked = checked_search(rule, chosen, _numbers(weights) if weights else WEIGHTS, pipeline.space)
     folder = out or (Path("runs/calibrate") / model if model in shipped() else pipeline.folder)
-    make_folder(folder)
+    is_own = folder.resolve() == pipeline.folder.resolve()
+    digest = Calibration.digest(pipeline.denoiser)
+    subject = f"{digest} {asked} {chosen} {count} {seed} {data and data.resolve()}"
+    outputs = Outputs(folder, "calibrate", subject, overwrite or is_own)
+    outputs.check([Calibration.file, Thresholds.file])
     with ProgressReporter() as reporter:
-        found = choose_images(
-            pipeline,
-            _IMAGES[target] if images is None else images,
-            seed=seed,
-            data=data,
-            on_progress=reporter.progress,
-        )
+        found = choose_images(pipeline, count, seed=seed, data=data, on_progress=reporter.progress)
     height, width = found.images.shape[-2:]
     rows = chosen_rows(batch_size, pipeline, (height, width))
+    make_folder(folder)
     print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
     try:
         with share_bar() as on_progress:
@@ -120,7 +131,7 @@ def calibrate(
                 found.attributes,
                 guidance=rule,
                 sampling=chosen,
-                weights=grid,
+                weights=asked[1],
                 count=found.count,
                 seed=seed,
                 truth=found.truth,
@@ -133,11 +144,11 @@ def calibrate(
         raise KeyboardInterrupt(
             f"interrupted; what is measured is in {cache}, run the same command to resume"
         ) from None
-    path = calibration.save(folder)
+    (path,) = outputs.write({Calibration.file: calibration.to_bytes()})
     print_calibration(calibration)
     pipeline.calibration = calibration
     with share_bar() as on_progress:
-        trust_thresholds(
+        thresholds = trust_thresholds(
             pipeline,
             found.images,
             found.attributes,
@@ -145,10 +156,9 @@ def calibrate(
             data=found.data,
             batch_size=rows,
             on_progress=on_progress,
-        ).save(folder)
-    used = (
-        "the model uses it from now on" if folder == pipeline.folder else "the model is as before"
-    )
+        )
+    outputs.write({Thresholds.file: thresholds.to_bytes()})
+    used = "the model uses it from now on" if is_own else "the model is as before"
     print(f"Written to {path}, and thresholds of trust beside it; {used}.")
 
 

@@ -40,6 +40,10 @@ class StoredRecord(Record):
         """Return the digest of weights as they are after being stored as float16."""
         return digest_of(*(module for module in modules if module is not None), half=True)
 
+    def to_bytes(self) -> bytes:
+        """Return the content of the file."""
+        return self.model_dump_json(indent=1).encode()
+
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the file to a folder, which is made if missing.
 
@@ -48,7 +52,7 @@ class StoredRecord(Record):
         """
         path = Path(folder) / self.file
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, self.model_dump_json(indent=1).encode())
+        write_atomically(path, self.to_bytes())
         return path
 
     @classmethod
