@@ -273,9 +273,9 @@ def test_the_default_is_anchored_except_for_the_paper(pipeline: CounterfactualPi
     bare = pipeline.abduct(faces, attributes, sampling="ddim uniform 5", anchor=False)
     assert bare.path is None
     assert pipeline.predict(bare, action).guidance == PAPER_GUIDANCE
-    with refused("anchor", "false with sampling='paper'"):
+    with refused("guidance", "no anchor with the sampling 'paper'"):
         pipeline.predict(bare, action, anchor=True)
-    with refused("anchor", "false with sampling='paper'"):
+    with refused("guidance", "no anchor with the sampling 'paper'"):
         pipeline.counterfactual(faces, attributes, {"smiling": 1}, sampling="paper", anchor=True)
     assert pipeline.method(["smiling"], sampling="paper").setting == PAPER_GUIDANCE
     assert pipeline.abduct(faces, attributes, sampling="paper").path is None

@@ -20,6 +20,7 @@ from fcfg.cli import main, progress
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_summary
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
+from fcfg.evaluation.experiment import Costs
 from fcfg.evaluation.summary import summarise
 from fcfg.pipeline.runtime import own_gpu
 from fcfg.sampling import combine_sampling
@@ -188,6 +189,13 @@ def test_a_model_that_does_not_fit_is_one_line(
     line = refusal(capsys, model, "embed/core")
     assert "experiment 'embed/core'" in line
     assert "'density'" in line
+    words = [model, "baselines", "--sampling", "paper"]
+    line = refusal(capsys, *words)
+    assert "guidance cfg:1.5;anchor=true: expected no anchor with the sampling 'paper'" in line
+    assert line.endswith("leave the anchor out (--no-anchor), or choose another sampling.")
+    assert main(["evaluate", *words, "--no-anchor", "--show"]) == 0
+    advised = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
+    assert all(Costs(advised, tiny_model()).rows(*question) for question in advised.questions)
     blind = saved(tmp_path / "blind", judge=False)
     assert "expected one with a judge" in refusal(capsys, blind, mine)
     assert "shard, count: expected an integer from 1 to 2" in refusal(

@@ -49,10 +49,10 @@ def choose_guidance(
         guidance = guidance.replace(anchor=anchor)
     if guidance.anchor and is_paper:
         raise InputError(
-            "anchor",
-            expected="false with sampling='paper', and with an abduction that kept no path",
-            got=True,
-            do="leave anchor out, or abduct with other sampling",
+            f"guidance {guidance}",
+            expected="no anchor with the sampling 'paper', or with an abduction without a path",
+            got="anchor=true",
+            do="leave the anchor out (--no-anchor), or choose another sampling",
         )
     return guidance
 
