@@ -298,7 +298,7 @@ class Guidance:
                 f"guidance {self!r}",
                 expected="groups named affected and invariant, or like all the attributes",
                 got=quoted(group for group, _ in self.weights),
-                do="pass partition= with the attributes of these groups",
+                do="name them so, or pass partition= in Python",
             )
         given.check_covers(graph.nodes)
         missing = [group for group in given if group not in names]

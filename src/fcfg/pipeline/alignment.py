@@ -56,7 +56,9 @@ def check_alignment(guidance: Guidance, solver: AbstractSolver, *, has_path: boo
             f"guidance {guidance!r}",
             expected="an abduction by ddim that kept its path, which align needs",
             got=f"solver {solver}" if has_path else "no path",
-            do="pass sampling='ddim uniform 100', and anchor=True to abduct",
+            do="choose the sampling 'ddim uniform 100', or another one of ddim"
+            if has_path
+            else "pass anchor=True to abduct",
         )
 
 
