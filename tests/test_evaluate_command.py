@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from rich.table import Table
 
 import fcfg
 from evaluations import asked, folder_model, tiny_model
 from fake_results import make_results
 from fcfg.cli import main, progress
 from fcfg.cli.computing import chosen_device
-from fcfg.cli.tables import print_summary
+from fcfg.cli.tables import print_summary, table_console
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
 from fcfg.evaluation.experiment import Costs
 from fcfg.evaluation.summary import summarise
@@ -353,7 +354,7 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 class Terminal:
-    """Standard error that somebody watches."""
+    """A stream that somebody watches."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -366,6 +367,26 @@ class Terminal:
 
     def isatty(self) -> bool:
         return True
+
+
+def test_a_table_is_cut_at_the_width_of_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"attribute-{number}" for number in range(12)]
+
+    def widest() -> int:
+        table = Table(*names)
+        table.add_row(*names)
+        table_console().print(table)
+        return max(map(len, capsys.readouterr().out.splitlines()))
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert widest() > len("".join(names))
+    monkeypatch.setenv("COLUMNS", "70")
+    assert widest() <= 70
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert table_console().width < 1000
 
 
 def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch) -> None:

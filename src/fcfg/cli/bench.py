@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -121,13 +120,12 @@ def _bench_model(model: str, preset: str, device: torch.device) -> BenchModel:
 
 def _show(record: Record) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from fcfg.bench import heading, tables
+    from fcfg.cli.tables import table_console
 
-    width = None if sys.stdout.isatty() else 140  # long lines in a file
-    console = Console(highlight=False, markup=False, emoji=False, width=width)
+    console = table_console()
     console.print(heading(record))
     for part in tables(record):
         table = Table(title=part.title, box=box.SIMPLE_HEAD, title_justify="left")

@@ -174,8 +174,9 @@ def _numbers(text: str) -> list[float]:
 def print_calibration(calibration: Calibration) -> None:
     """Print a row for each attribute and each of its directions, and remarks."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from fcfg.cli.tables import table_console
 
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("intervention")
@@ -187,7 +188,7 @@ def print_calibration(calibration: Calibration) -> None:
         for label, side in own.directions.items():
             texts = [f"{mean:.2f} ± {sd:.2f}" for mean, sd in (side.real, side.read)]
             table.add_row(f"  {label}", *_estimate(side), *texts)
-    Console(highlight=False, markup=False).print(table)
+    table_console().print(table)
     print(
         "The judge reads log-odds of the value, or the value minus the true one (mean ± sd).\n"
         "Off-target: mean shift of its reading of other attributes, in standard deviations."

@@ -98,13 +98,13 @@ def diagnose(
 def _show(diagnosis: Diagnosis) -> None:
     """Print the gaps, the verdict and the suggestion."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
+    from fcfg.cli.tables import table_console
     from fcfg.diagnosis.diagnosis import percent
     from fcfg.diagnosis.page import groupings, largest_pairs
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = table_console()
     pairs = largest_pairs(diagnosis, 20)
     for title, gaps in {"groups": groupings(diagnosis), "pairs": pairs}.items():
         table = Table(box=box.SIMPLE_HEAD)

@@ -191,9 +191,9 @@ def _announce(prepared: PreparedRequest, device: str, finished: int) -> None:
 def _show(results: Sequence[Result], prepared: PreparedRequest) -> None:
     """Print a short table of the results."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
+    from fcfg.cli.tables import table_console
     from fcfg.generation.record import record_file
 
     request = prepared.request
@@ -212,7 +212,7 @@ def _show(results: Sequence[Result], prepared: PreparedRequest) -> None:
             error = result.reversal_error
             cells.append("none" if error is None else f"{error:.4f}")
         table.add_row(*cells)
-    Console(highlight=False, markup=False).print(table)
+    table_console().print(table)
     if len(results) > _SHOWN:
         print(f"and {len(results) - _SHOWN} more, in {record_file(request.shard)}")
     _show_doubts(results, prepared)

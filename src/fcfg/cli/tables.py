@@ -1,12 +1,28 @@
-"""The numbers of a run on a terminal."""
+"""Tables on a terminal or in a file, and the numbers of a run as such tables."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fcfg.evaluation.metric_table import Metric
     from fcfg.evaluation.summary import Cell, Summary
+
+
+_WIDE = 1000  # columns of a file or a pipe, more than any table has
+
+
+def table_console() -> Console:
+    """Return a console for tables, which cuts none of them where there is no terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _WIDE
+    return console
 
 
 def print_summary(summary: Summary) -> None:
@@ -15,7 +31,6 @@ def print_summary(summary: Summary) -> None:
     If the model fails without guidance, the verdict comes first.
     """
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from fcfg.evaluation.metric_table import METRICS, drift_metric
@@ -26,7 +41,7 @@ def print_summary(summary: Summary) -> None:
 
     if failures(summary):
         print(*reading(summary), sep="\n")
-    console = Console(highlight=False, markup=False, soft_wrap=False)
+    console = table_console()
     columns = [(drift_metric(summary), name) for name in summary.space.names]
     columns += [(METRICS["truth_changed"], ""), (METRICS["reversal_mae"], "")]
     for do in summary.dos:
