@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import warnings
@@ -16,6 +17,7 @@ import torch
 import typer
 
 import fcfg
+from fcfg.__main__ import main as fcfg_command
 from fcfg.cli import main
 from fcfg.cli.streams import open_closed, usable_streams
 from fcfg.generation import Result
@@ -76,6 +78,39 @@ def test_the_module_is_the_command(monkeypatch, capsys) -> None:
         runpy.run_module("fcfg", run_name="__main__")
     assert stop.value.code == 0
     assert capsys.readouterr().out == f"fcfg {fcfg.__version__}\n"
+    monkeypatch.setattr(sys, "meta_path", [Interrupted])
+    monkeypatch.delitem(sys.modules, "fcfg.cli")
+    assert fcfg_command() == 130
+    assert capsys.readouterr().err == "fcfg: interrupted\n"
+
+
+class Interrupted:
+    """A finder that gets Ctrl-C whatever it looks for."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(("module", "name"), [("typer", "fcfg"), ("torch", "fcfg report")])
+def test_an_interruption_of_an_import_is_one_line(module: str, name: str) -> None:
+    """Even where the import would swallow it, as that of torch does now and then."""
+    code = f"""
+import contextlib, signal, sys
+from fcfg.__main__ import main
+
+class Finder:
+    def find_spec(name, path=None, target=None):
+        with contextlib.suppress(KeyboardInterrupt if "{module}" == "torch" else ()):
+            if name == "{module}":
+                signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Finder)
+sys.argv = ["fcfg", "report", "nowhere"]
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"{name}: interrupted\n")
 
 
 def test_what_is_unknown_is_one_line_with_the_nearest(capsys) -> None:
