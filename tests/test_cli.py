@@ -92,27 +92,6 @@ class Interrupted:
         signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize(("module", "name"), [("typer", "fcfg"), ("torch", "fcfg report")])
-def test_an_interruption_of_an_import_is_one_line(module: str, name: str) -> None:
-    """Even where the import would swallow it, as that of torch does now and then."""
-    code = f"""
-import contextlib, signal, sys
-from fcfg.__main__ import main
-
-class Finder:
-    def find_spec(name, path=None, target=None):
-        with contextlib.suppress(KeyboardInterrupt if "{module}" == "torch" else ()):
-            if name == "{module}":
-                signal.raise_signal(signal.SIGINT)
-
-sys.meta_path.insert(0, Finder)
-sys.argv = ["fcfg", "report", "nowhere"]
-sys.exit(main())
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"{name}: interrupted\n")
-
-
 def test_what_is_unknown_is_one_line_with_the_nearest(capsys) -> None:
     line = refusal(capsys, "generat")
     assert line.startswith("fcfg: command: expected one of 'demo', 'train', 'generate', ")

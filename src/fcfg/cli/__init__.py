@@ -13,10 +13,8 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from functools import wraps
 from importlib import import_module
-from signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, pthread_sigmask
-from typing import Annotated, Any, ParamSpec, TextIO, cast
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 from typer.main import get_command
@@ -44,8 +42,6 @@ _REFUSED, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141  # exit codes; the last two a
 # Threads that spin while waiting block a machine whose cores are busy: a step of a small network
 # took 15 times as long. Without other load it makes no difference. Must be set before torch loads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
-_P = ParamSpec("_P")
 
 # The usage errors of Click; newer releases of Typer contain a copy of Click.
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)
@@ -118,22 +114,8 @@ def _app(requested: str | None) -> typer.Typer:
                 info.help = info.help or _help(info.callback)
             app.add_typer(loaded, name=name)
         else:
-            told = _help(loaded) or summary
-            app.command(name, help=told, short_help=summary)(_with_torch(loaded))
+            app.command(name, help=_help(loaded) or summary, short_help=summary)(loaded)
     return app
-
-
-def _with_torch(command: Callable[_P, None]) -> Callable[_P, None]:
-    """Import torch before a command, with Ctrl-C held back: torch and numpy may swallow it."""
-
-    @wraps(command)
-    def run(*args: _P.args, **options: _P.kwargs) -> None:
-        pthread_sigmask(SIG_BLOCK, [SIGINT])
-        import_module("torch")
-        pthread_sigmask(SIG_UNBLOCK, [SIGINT])
-        command(*args, **options)
-
-    return run
 
 
 def _show_version(requested: bool) -> None:
