@@ -210,7 +210,7 @@ def test_no_network_is_asked_for_weights_that_are_wrong() -> None:
         run(weights=(1.0,))
     with refused("weights", "ascending"):
         run(weights=(2.0, 1.0))
-    with refused("guidance cfg, weight", "0 or more"):
+    with refused("guidance cfg, weight", "from 0 to 1,000,000"):
         run(weights=(-1.0, 1.0))
     with refused("guidance none", "a rule with one weight"):
         run(guidance=Guidance.none())

@@ -22,7 +22,7 @@ from fcfg.cli import main
 from fcfg.cli.data import data, proposed_size, starting_config
 from fcfg.cli.heatmap import heatmap
 from fcfg.datasets.check import FolderReport, check_folder
-from fcfg.datasets.columns import Guess, guess_attribute
+from fcfg.datasets.columns import Guess, guess_attribute, parse_column
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.registry import load_data
 from fcfg.training import read_config
@@ -170,11 +170,29 @@ def test_what_looks_like_a_name_is_no_attribute() -> None:
         ("remark", many, "50 different texts in 50 rows"),
         ("id", ["1", "2"], "an identifier, by its name"),
         ("place", ["here", "here"], "always the same text"),
-        ("empty", ["", "nan"], "no values"),
+        ("empty", ["", "nan", "NA", "n/a", "null", "?"], "no values"),
+        ("comma", ["1,5", "2"], "numbers with decimal commas; write points"),
         ("far", ["1e308", "-1e308"], "2 different numbers from -1e+308 to 1e+308"),
         ("near", ["1e-200", "2e-200"], "2 different numbers from 1e-200 to 2e-200"),
     ):
-        assert guess_attribute(name, texts) == Guess(None, why)
+        assert guess_attribute(name, texts) == Guess(None, why, odd=("1,5",) * (name == "comma"))
+
+
+def test_texts_among_numbers_are_a_warning_and_missing_values_an_error(tmp_path: Path) -> None:
+    sizes = [f"{n}.5" for n in range(38)] + ["inf", "12 cm"]
+    seen = ["0", "1", "unknown", "1"] * 10
+    faces(tmp_path, count=40, size=sizes, seen=seen, smiling=["1", "NA"] * 20)
+    report = check_folder(tmp_path)
+    assert not report.ok
+    found = said(report)
+    what = "columns of numbers with texts, which may be missing values or typing errors"
+    assert found[what] == ("warning", 2, ("size ('12 cm', 'inf')", "seen ('unknown')"))
+    assert any("smiling" in what for what, (kind, *_) in found.items() if kind == "error")
+
+
+def test_a_declared_level_is_not_missing() -> None:
+    parsed = parse_column(Categorical("x", ("NA", "EU")), ["NA", "EU", ""])
+    assert (parsed.column.tolist(), parsed.missing, parsed.illegal) == ([0, 1, 0], [2], [])
 
 
 @pytest.mark.parametrize(
@@ -220,6 +238,8 @@ def test_columns_with_names_that_cannot_be_used_are_left_aside_with_the_reason(t
 
 
 def test_a_configuration_with_such_a_name_or_with_bare_numbers_is_refused(tmp_path) -> None:
+    with refused("configuration, 'graph.male'", "a list", "'young'", "write [young]"):
+        tiny(graph={"smiling": [], "male": "young", "young": []})
     with refused("configuration, name", "'+', which joins the targets", "'a+b'"):
         tiny(attributes={"a+b": {"kind": "binary"}})
     with refused("configuration, attribute 'young'", "list [0, 1]", "quote every level"):
@@ -292,6 +312,10 @@ def test_findings_are_printed_one_a_line_and_errors_exit_with_one(tmp_path, caps
     assert "(40): more/0.png: [2], " in line
     assert line.endswith("and 30 more")
     assert "Not ready for training." in lines
+    assert run(tmp_path, "--config", space, "--init", tmp_path / "first.yaml") == 1
+    assert "first.yaml: correct the errors above, read it, then: fcfg train" in (
+        capsys.readouterr().out.replace("\n", " ")
+    )
     assert run(tmp_path, "--split", "part") == 1
     assert "error   metadata.csv: expected a column 'part'" in capsys.readouterr().out
     (tmp_path / "metadata.csv").unlink()

@@ -233,7 +233,9 @@ def test_correlations_are_pearsons_of_labels_and_of_scores() -> None:
 
 
 def test_the_verdict_names_what_is_correlated_and_what_the_judge_adds() -> None:
-    plain = diagnose(interacting(_02=1.0), FACES, ONES, times=2)
+    few = diagnose(interacting(_02=1.0), FACES, ONES, times=2)
+    assert few.verdict[-1].startswith("12 images are too few to say which attributes are corr")
+    plain = replace(few, images=30)
     assert plain.verdict[-1] == "No attributes are correlated."
 
     def fixed(value: float) -> Estimate:

@@ -252,7 +252,7 @@ def test_seeds_give_other_splits_and_a_fraction_may_be_zero() -> None:
         ({"file_name": ["1.png"] * 10}, {}, "metadata.csv", ["'1.png' more than once"]),
         ({}, {"split": "fold"}, "metadata.csv", ["'fold'"]),
         ({}, {"rename": {"smilng": "x"}}, "data, rename", ["did you mean 'smiling'"]),
-        ({}, {"rename": {"smiling": "smile"}}, "metadata.csv", ["did you mean 'smiling'"]),
+        ({}, {"rename": {"smiling": "smile"}}, "metadata.csv", ["if you mean 'smiling', rename"]),
         (
             {"part": ["train"] * 9 + ["valid"]},
             {"split": "part"},

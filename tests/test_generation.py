@@ -827,7 +827,7 @@ def test_changed_pictures_and_weights_make_another_run(pipeline, faces, tmp_path
     ask(pipeline, faces, out)
     other = tiny_pipeline()
     other.denoiser.network.head[-1].bias.data += 1
-    with refused(f"out {out}", "another one (digest: "):
+    with refused(f"out {out}", "another one (model: "):
         ask(other, faces, out)
     Image.open(faces[1]).rotate(90).save(faces[1])
     with refused(f"out {out}", "another one (key of"):

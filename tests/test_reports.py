@@ -71,9 +71,10 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Summary:
 # The reading ------------------------------------------------------------------------------------
 
 
-def test_one_image_has_no_verdict(tmp_path: Path) -> None:
-    (line,) = reading(summary_of(tmp_path, n=1))
-    assert line.startswith("One image has no intervals")
+@pytest.mark.parametrize(("n", "told"), [(1, "One image is"), (9, "9 images are")])
+def test_few_images_say_nothing_about_guidance(tmp_path: Path, n: int, told: str) -> None:
+    (line,) = reading(summary_of(tmp_path, n=n))
+    assert line.startswith(f"{told} too few")
 
 
 def test_the_reading_says_what_the_numbers_say(few: Summary) -> None:

@@ -88,14 +88,14 @@ def test_a_name_makes_its_rule() -> None:
 @pytest.mark.parametrize(
     ("make", "subject", "fragments"),
     [
-        (lambda: Guidance.cfg(-1), "weight of 'all'", ["0 or more", "-1"]),
+        (lambda: Guidance.cfg(-1), "weight of 'all'", ["from 0 to 1,000,000", "-1"]),
         (lambda: Guidance.cfg(float("nan")), "weight of 'all'", ["nan"]),
         (lambda: Guidance.cfg(float("inf")), "weight of 'all'", ["inf"]),
         (lambda: Guidance.cfg(True), "weight of 'all'", ["True"]),
         (lambda: Guidance.cfgpp(1.5), "weight of 'all'", ["λ from 0 to 1", "1.5"]),
         (lambda: Guidance.fcfgpp(affected=-0.1), "weight of 'affected'", ["-0.1"]),
         (lambda: Guidance.cfg("3"), "weight of 'all'", ["'3'"]),
-        (lambda: Guidance.cfg(10**400), "weight of 'all'", ["0 or more"]),
+        (lambda: Guidance.cfg(10**400), "weight of 'all'", ["from 0 to 1,000,000"]),
         (lambda: Guidance.fcfg(**{"a,b": 1}), "name", ["'a,b'"]),
         (lambda: Guidance("foo", False, ()), "guidance", ["'foo'", "constructors"]),
         (lambda: Guidance(None, False, (("all", 3),)), "guidance", ["None with 1 weights"]),

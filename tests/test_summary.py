@@ -516,7 +516,7 @@ def test_lines_that_no_reader_should_follow_are_refused(tmp_path: Path, line: st
     file = make_results(tmp_path, 2, pictures=0) / "results-0-of-1.jsonl"
     with file.open("a") as out:
         out.write(line + "\n")
-    with refused(f"{file}, line ", "a JSON object", "remove this line"):
+    with refused(f"{file}, line ", "a JSON object", "remove this line and run it again"):
         read_results(tmp_path)
 
 

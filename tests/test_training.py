@@ -106,6 +106,8 @@ def test_a_finished_run_is_not_run_again_and_a_longer_one_goes_on(
     train(tiny(diffusion={"steps": 8}, judge={"steps": 3}), out, reporter=recorder)
     assert recorder.losses == {}
     assert any("all 8 steps are done" in line for line in recorder.said)
+    with refused(f"run {out}", "diffusion.steps of 8 or more", "7", "choose another --out"):
+        train(tiny(diffusion={"steps": 7}, judge={"steps": 3}), out)
     assert (out / "config.json").read_bytes() == before
     train(tiny(), out, "diffusion", reporter=recorder)
     assert recorder.begun[-1] == ("diffusion", 8, 12)

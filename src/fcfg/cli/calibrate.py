@@ -12,6 +12,8 @@ from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
+    from fcfg.pipeline.stored_record import StoredRecord
+    from fcfg.support.outputs import Outputs
 
 _IMAGES = {"cpu": 24, "cuda": 512}  # by default
 _TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
@@ -115,8 +117,9 @@ def calibrate(
     is_own = folder.resolve() == pipeline.folder.resolve()
     digest = Calibration.digest(pipeline.denoiser)
     subject = f"{digest} {asked} {chosen} {count} {seed} {data and data.resolve()}"
-    outputs = Outputs(folder, "calibrate", subject, overwrite or is_own)
-    outputs.check([Calibration.file, Thresholds.file])
+    outputs = None if is_own else Outputs(folder, "calibrate", subject, overwrite)
+    if outputs is not None:
+        outputs.check([Calibration.file, Thresholds.file])
     with ProgressReporter() as reporter:
         found = choose_images(pipeline, count, seed=seed, data=data, on_progress=reporter.progress)
     height, width = found.images.shape[-2:]
@@ -144,7 +147,7 @@ def calibrate(
         raise KeyboardInterrupt(
             f"interrupted; what is measured is in {cache}, run the same command to resume"
         ) from None
-    (path,) = outputs.write({Calibration.file: calibration.to_bytes()})
+    path = _write(calibration, folder, outputs)
     print_calibration(calibration)
     pipeline.calibration = calibration
     with share_bar() as on_progress:
@@ -157,9 +160,16 @@ def calibrate(
             batch_size=rows,
             on_progress=on_progress,
         )
-    outputs.write({Thresholds.file: thresholds.to_bytes()})
+    _write(thresholds, folder, outputs)
     used = "the model uses it from now on" if is_own else "the model is as before"
     print(f"Written to {path}, and thresholds of trust beside it; {used}.")
+
+
+def _write(record: StoredRecord, folder: Path, outputs: Outputs | None) -> Path:
+    """Write a record to the model's own folder, or among the outputs of another one."""
+    if outputs is None:
+        return record.save(folder)
+    return outputs.write({record.file: record.to_bytes()})[0]
 
 
 def _numbers(text: str) -> list[float]:

@@ -91,7 +91,8 @@ def check(
         init.write_text(starting_config(report, options, init.parent), encoding="utf-8")
         size, why = proposed_size(report, options)
         console.print(escape(f"size {size}: {why}"))
-        console.print(escape(f"Wrote {init}: read it, correct it, then: fcfg train {init}"))
+        first = "read it, correct it" if report.ok else "correct the errors above, read it"
+        console.print(escape(f"Wrote {init}: {first}, then: fcfg train {init}"))
     raise typer.Exit(0 if report.ok else 1)
 
 

@@ -113,4 +113,6 @@ def _show(diagnosis: Diagnosis) -> None:
         for name, gap in gaps.items():
             table.add_row(name, percent(gap.overall))
         console.print(table)
+    measured = diagnosis.by_attribute.overall.n
+    print(f"Gaps of {measured} images with noise, correlations of {diagnosis.images}.")
     print(*diagnosis.verdict, f"Suggested groups: fcfg.{diagnosis.suggestion}", sep="\n")

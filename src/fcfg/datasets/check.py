@@ -32,6 +32,7 @@ from fcfg.datasets.findings import (
 )
 from fcfg.datasets.folder import METADATA, FolderData, read_metadata
 from fcfg.datasets.pixels import Source, read_all
+from fcfg.support.errors import quoted
 from fcfg.support.fonts import font_for, missing_letters
 
 _SAMPLE = 8  # images of each split in the sample
@@ -140,6 +141,11 @@ def _guess_space(
         "ignored columns, since no attribute may have their names; rename them, or use "
         "data.rename",
         [f"{name} ({guess.why})" for name, guess in ignored if not guess.legal_name],
+    )
+    findings.add(
+        "warning",
+        "columns of numbers with texts, which may be missing values or typing errors",
+        [f"{name} ({quoted(guess.odd[:3])})" for name, guess in guesses.items() if guess.odd],
     )
     attributes = [guess.attribute for guess in guesses.values() if guess.attribute is not None]
     space = AttributeSpace(attributes) if attributes else None

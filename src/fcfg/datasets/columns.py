@@ -9,7 +9,8 @@ categorical             names of the levels, exactly
 continuous              numbers in the range of the attribute
 ======================= ==================================================================
 
-An empty string or ``nan`` is a missing value, which is never valid.
+An empty string, ``nan``, ``NA``, ``N/A``, ``null`` or ``?`` is a missing value, which is never
+valid.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from fcfg.causal.codes import BINARY_TEXTS, number
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError, listed, quoted
 
+_MISSING = {"", "nan", "na", "n/a", "null", "?"}
 _LEVELS = 20  # a column with more distinct strings holds names, not levels
 _INTEGERS = 10  # a column with more distinct integers holds a quantity, not levels
 _ROWS_EACH = 5  # fewest rows per integer, on average, for integers to be levels
@@ -52,10 +54,10 @@ class ParsedColumn:
 def is_missing(text: str) -> bool:
     """Whether a string stands for a missing value.
 
-    >>> is_missing(" "), is_missing("NaN"), is_missing("0")
-    (True, True, False)
+    >>> is_missing(" "), is_missing("NaN"), is_missing("NA"), is_missing("0")
+    (True, True, True, False)
     """
-    return text.strip().lower() in {"", "nan"}
+    return text.strip().lower() in _MISSING
 
 
 def parse_column(attribute: AbstractAttribute, texts: Sequence[str]) -> ParsedColumn:
@@ -65,9 +67,9 @@ def parse_column(attribute: AbstractAttribute, texts: Sequence[str]) -> ParsedCo
     ParsedColumn(column=array([1, 0, 0, 0]), missing=[2], illegal=[3])
     """
     parse = _parser(attribute)
-    values = {text: None if is_missing(text) else parse(text.strip()) for text in set(texts)}
-    missing = [row for row, text in enumerate(texts) if is_missing(text)]
+    values = {text: parse(text.strip()) for text in set(texts)}  # a level may be called NA
     invalid = [row for row, text in enumerate(texts) if values[text] is None]
+    missing = [row for row in invalid if is_missing(texts[row])]
     dtype = np.float64 if isinstance(attribute, Continuous) else np.int64
     column = attribute.column(np.array([values[text] or 0 for text in texts], dtype=dtype))
     return ParsedColumn(column, missing, sorted(set(invalid) - set(missing)))
@@ -141,6 +143,7 @@ class Guess:
     attribute: AbstractAttribute | None  #: None if the column does not look like an attribute
     why: str
     legal_name: bool = True  #: whether an attribute may have the name of the column
+    odd: tuple[str, ...] = ()  #: texts in a column of numbers
 
 
 def guess_attribute(name: str, texts: Sequence[str]) -> Guess:
@@ -153,18 +156,21 @@ def guess_attribute(name: str, texts: Sequence[str]) -> Guess:
     Categorical(name='hair', levels=('dark', 'fair'))
     >>> guess_attribute("age", ["21", "60.5"])
     Guess(attribute=Continuous(name='age', low=19.0, high=63.0), why='2 different numbers from 21
-    to 60.5', legal_name=True)
+    to 60.5', legal_name=True, odd=())
     >>> guess_attribute("stars", ["1", "3", "2"] * 5).attribute
     Categorical(name='stars', levels=('1', '2', '3'))
     >>> guess_attribute("patient_id", ["7", "8"])
-    Guess(attribute=None, why='an identifier, by its name', legal_name=True)
+    Guess(attribute=None, why='an identifier, by its name', legal_name=True, odd=())
     """
     present = [text.strip() for text in texts if not is_missing(text)]
     if name.lower() == "id" or name.lower().endswith("_id"):
         return Guess(None, "an identifier, by its name")
-    kind, why = _guess_kind(sorted(set(present)), len(present))
+    values = sorted(set(present))
+    kind, why = _guess_kind(values, len(present))
+    texts = tuple(text for text in values if number(text) is None)
+    odd = texts if kind != {"kind": "binary"} and 2 * len(texts) <= len(values) else ()
     try:
-        return Guess(None if kind is None else attribute_from_config(name, kind), why)
+        return Guess(None if kind is None else attribute_from_config(name, kind), why, odd=odd)
     except InputError as error:  # a name that no attribute may have
         return Guess(None, f"expected {error.expected}", legal_name=False)
 
@@ -180,6 +186,8 @@ def _guess_kind(values: Sequence[str], rows: int) -> tuple[dict[str, Any] | None
         return _guess_numeric(numbers, rows)
     if len(values) == 1:
         return None, "always the same text"
+    if all(number(text.replace(",", ".")) is not None for text in values):
+        return None, "numbers with decimal commas; write points"
     few = len(values) <= min(_LEVELS, max(2, rows // 2))
     levels = {"kind": "categorical", "levels": list(values)}
     return levels if few else None, f"{len(values)} different texts in {rows} rows"

@@ -27,6 +27,7 @@ from fcfg.support.progress import OnProgress
 #: (1.2, 1.5, 1.7, 2, 2.5 and 3 in the paper), so an error below that is less than one step.
 THRESHOLD = 0.2
 _NOTABLE, _SHOWN = 0.2, 6  # smallest correlation in the verdict, and how many of them
+_FEWEST = 30  # images whose correlations are worth a sentence
 _PASS = 0.75  # share of what is left of the progress that one pass takes
 
 
@@ -92,6 +93,9 @@ class Diagnosis:
             )
 
     def _on_data(self) -> Iterator[str]:
+        if self.images < _FEWEST:
+            yield f"{self.images} images are too few to say which attributes are correlated."
+            return
         found = self.associations
         pairs = _strongest({(a, b): of.data for (a, b), of in found.items() if a < b})
         told = [f"{b} with {a} ({_signed(found[a, b].data)})" for a, b in pairs]

@@ -122,7 +122,7 @@ def not_an_entry(where: str, got: str) -> InputError:
         where,
         expected=f"a JSON object of kind {', '.join(KEYS)}, with all its fields",
         got=got,
-        do="remove this line, and run the same 'fcfg evaluate' again",
+        do="name a folder of 'fcfg evaluate', or remove this line and run it again",
     )
 
 

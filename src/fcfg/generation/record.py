@@ -184,6 +184,11 @@ def _check_same_request(prepared: PreparedRequest, record: Mapping[str, Any]) ->
     now = json.loads(json.dumps(_describe(prepared), default=str))
     for key in _REQUEST:
         if record.get(key) != now.get(key):
+            if key == "digest":
+                before, after = (
+                    f"{of.get('model')}, digest {of.get(key)}" for of in (record, now)
+                )
+                raise _other_request(prepared, "model", before, after)
             raise _other_request(prepared, key, short(record.get(key)), short(now.get(key)))
 
 

@@ -33,7 +33,7 @@ SHARE = 0.5
 #: Those are 0.22 apart for drawn faces and digits, 0.39 for radiographs, 0.56 for photographs of
 #: faces. Trained models stay below 0.04.
 FARTHEST = 0.2
-#: Fewest images from which the judge's scores can be checked.
+#: Fewest images from which the judge's scores can be checked, and guidances compared.
 FEWEST = 10
 _DIGITS = 2
 _UNITS = {SD: "sd", PROBABILITY: "in probability"}
@@ -47,17 +47,18 @@ def reading(summary: Summary) -> list[str]:
     :func:`fcfg.reports.rule_styles.strongest`) over the interventions that have both, by paired
     differences. If an interval includes 0, the sentence says that no difference was detected.
     Attributes of each unit have sentences of their own. If :func:`failures` finds any, they
-    replace the comparison.
+    replace the comparison; fewer than ten images are not compared.
 
     Args:
         summary: Summary of a whole run.
     """
-    if summary.n == 1:
-        return ["One image has no intervals, so this run says nothing about guidance."]
-    failed = failures(summary)
+    failed = failures(summary) if summary.n > 1 else []  # one image has no intervals
     if failed:
         first = "The model fails without guidance, so this run says nothing about guidance."
         return [first, *failed, "Train the model for longer, or sample with more steps."]
+    if summary.n < FEWEST:
+        count = "One image is" if summary.n == 1 else f"{summary.n} images are"
+        return [f"{count} too few to say anything about guidance; evaluate at least {FEWEST}."]
     unseen = _unread(summary)
     plain, factored = strongest([setting(text) for text in summary.settings])
     chosen = [s.text for s in (plain, factored) if s is not None]

@@ -57,6 +57,11 @@ def _input_error(error: ValidationError, root: type[BaseModel], subject: str) ->
         )
     if first["type"] == "missing":
         return InputError(subject, expected="a value", got="none", do="add this key")
+    if first["type"] == "tuple_type":
+        example = f"[{first['input']}]"
+        return InputError(
+            subject, expected="a list", got=short(first["input"]), do=f"write {example}"
+        )
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         return InputError(

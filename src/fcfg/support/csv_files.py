@@ -6,10 +6,11 @@ import csv
 import gzip
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TextIO
 
-from fcfg.support.errors import InputError, listed, nearest, quoted
+from fcfg.support.errors import InputError, listed, quoted
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # of other dialects
 _ROW = 2**20  # characters of the longest row
@@ -41,8 +42,7 @@ def check_columns(where: str, wanted: Iterable[str], columns: Collection[str]) -
 
     >>> check_columns("labels.csv", ["age", "sex"], ["age", "gender"])
     Traceback (most recent call last):
-    fcfg.InputError: labels.csv: expected a column 'sex', got columns 'age', 'gender'; use
-    one of 'age', 'gender'.
+    fcfg.InputError: labels.csv: expected a column 'sex', got columns 'age', 'gender'; add it.
 
     Args:
         where: Name of the table in messages.
@@ -51,11 +51,12 @@ def check_columns(where: str, wanted: Iterable[str], columns: Collection[str]) -
     """
     for name in wanted:
         if name not in columns:
+            close = get_close_matches(name, columns, n=1)
             raise InputError(
                 where,
                 expected=f"a column '{name}'",
                 got=f"columns {quoted(columns)}",
-                do=nearest(name, columns),
+                do=f"if you mean '{close[0]}', rename one of the two" if close else "add it",
             )
 
 

@@ -98,6 +98,15 @@ class Workspace:
                     got=f"others in {quoted(different)} ({key}: {now.get(key)})",
                     do="choose another --out, or go back to the old values",
                 )
+        for part in self.config.parts[1:]:
+            key, done = f"{part}.steps", max(self.checkpoints(part).steps(), default=0)
+            if (now.get(key) or done) < done:
+                raise InputError(
+                    f"run {self.out}",
+                    expected=f"{key} of {done:,} or more, which are done",
+                    got=now[key],
+                    do="choose another --out for a shorter training",
+                )
         for folder in (self.out, self.folder, *filter(Path.is_dir, self.folder.rglob("*"))):
             remove_unfinished(folder)  # a kill may have left a checkpoint half written
         write_atomically(path, to_yaml(self.config).encode())
