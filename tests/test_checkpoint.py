@@ -212,7 +212,10 @@ def as_a_pipe(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "fragments"),
     [
-        (lambda f: (f / "config.json").unlink(), ["config.json that fcfg wrote", "No such file"]),
+        (
+            lambda f: (f / "config.json").unlink(),
+            ["config.json that fcfg wrote", "no config.json in it"],
+        ),
         (lambda f: (f / "config.json").write_text("{"), ["expected JSON"]),
         (lambda f: (f / "config.json").write_text("[]"), ["a mapping"]),
         (lambda f: (f / "config.json").write_text('{"format": 1, "format": 1}'), ["twice"]),
@@ -259,7 +262,7 @@ def test_what_is_no_path_is_refused(pipeline, path: object) -> None:
 
 def test_a_file_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"weights")
-    with refused(f"checkpoint {tmp_path / 'model.safetensors'}", "a folder", "Not a directory"):
+    with refused(f"checkpoint {tmp_path / 'model.safetensors'}", "a folder", "got a file"):
         load(tmp_path / "model.safetensors")
 
 
@@ -307,6 +310,13 @@ def test_a_valid_safetensors_file_under_the_right_name_must_still_fit(pipeline, 
     files = json.loads((tmp_path / "config.json").read_text())["files"]
     edit(tmp_path, files=files | {"embedder": name})
     with refused(f"checkpoint {tmp_path}", "fit its embedder"):
+        load(tmp_path)
+
+
+def test_a_misspelt_model_is_told_from_a_folder_without_one(tmp_path: Path) -> None:
+    with refused("checkpoint portrait", "no such folder", "did you mean 'portraits'?"):
+        load("portrait")
+    with refused(f"checkpoint {tmp_path}", "no config.json in it", "check the path"):
         load(tmp_path)
 
 

@@ -201,8 +201,9 @@ def _claims(found: list[Check]) -> list[str]:
         theirs = [check for check in found if (check.factored, check.everywhere) == rival]
         rows.append([_rivals(theirs[0]), *(_held(theirs, claim) for claim in claims)])
     return [
-        f"**Claims.** {count[True]} hold, {count[False]} do not, and {count[None]} are undecided "
-        "(–). The number of cases in which each holds:",
+        f"**Claims.** Of {len(found)}, {count[True]} hold, {count[False]} do not, and "
+        f"{count[None]} stay undecided (–). A fall of an attribute that should stay is no "
+        "amplification. The number of cases in which each holds:",
         "",
         *map(table_row, rows),
         "",

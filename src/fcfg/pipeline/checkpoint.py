@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
@@ -233,6 +234,15 @@ def _read_config(folder: Path) -> tuple[CheckpointConfig, dict[str, Any]]:
     subject = f"checkpoint {folder}"
     names = f", or one of the shipped models ({', '.join(shipped())})" if shipped() else ""
     expected = f"a folder with a {_CONFIG} that fcfg wrote{names}"
+    if not (folder / _CONFIG).exists():
+        close = get_close_matches(str(folder), shipped(), n=1)
+        found = "a file" if folder.is_file() else "no such folder"
+        raise InputError(
+            subject,
+            expected=expected,
+            got=f"no {_CONFIG} in it" if folder.is_dir() else found,
+            do=f"did you mean '{close[0]}'?" if close else ADVICE,
+        )
     text = read_text(folder / _CONFIG, subject, expected=expected)
     values = parse_json(text, f"{subject}, {_CONFIG}", do=ADVICE)
     if "format" not in values:
