@@ -75,7 +75,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     ),
     "docs/studio.md": ("studio",),
     "docs/training.md": ("presets", "weight-decay", "dropout", "training-throughput"),
-    f"{MODELS}/portraits/README.md": ("truth/portraits",),
+    f"{MODELS}/portraits/README.md": ("truth/portraits", "anchored/portraits"),
     f"{MODELS}/portraits-causal/README.md": (
         *("truth/portraits-causal", "anchored/portraits-causal"),
     ),
