@@ -46,6 +46,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
+def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of xdist have COLUMNS, so that tables would be cut in parallel runs only."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(autouse=True)
 def switches() -> Iterator[None]:
     """Of the whole process: what one test left behind would round in another."""
     import torch  # after the hook above

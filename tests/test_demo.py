@@ -16,10 +16,11 @@ from fcfg.pipeline.checkpoint import load
 @pytest.fixture
 def tiny(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The demo's question, of fewer drawings, one intervention; in a folder of its own."""
-    kinds, steps = presets._kinds, getattr(request, "param", 2)
+    kinds = presets._kinds
+    images, steps = getattr(request, "param", (2, 2))
 
     def fewer(family) -> dict[str, object]:
-        small = {"images": 2, "steps": steps, "also": {}, "do": ["smiling"]}
+        small = {"images": images, "steps": steps, "also": {}, "do": ["smiling"]}
         demo = kinds(family)["demo"] | small
         return kinds(family) | {"demo": demo, "core": demo}
 
@@ -33,7 +34,7 @@ def rows(folder: Path) -> list[dict]:
     return [entry for entry in map(json.loads, lines) if entry["kind"] == "row"]
 
 
-@pytest.mark.parametrize("tiny", [10], indirect=True)  # its reading with fewer is another
+@pytest.mark.parametrize("tiny", [(10, 10)], indirect=True)  # its reading with fewer is another
 def test_the_demo_says_what_it_saw_and_where_to_look(tiny: Path, capsys) -> None:
     assert main(["demo"]) == 0
     said = capsys.readouterr().out
@@ -42,7 +43,7 @@ def test_the_demo_says_what_it_saw_and_where_to_look(tiny: Path, capsys) -> None
     assert "Factored guidance (FCFG 3.0 / 1.2)" in said
     assert "Look at runs/demo/report/report.html" in said
     assert (tiny / "runs/demo/report/report.html").stat().st_size > 10_000
-    assert len(rows(tiny / "runs/demo")) == 2 * 4
+    assert len(rows(tiny / "runs/demo")) == 10 * 4
 
 
 def test_the_full_demo_is_another_run(tiny: Path, capsys) -> None:

@@ -89,7 +89,7 @@ def test_celebas_own_partition_decides_where_it_is_there(tmp_path: Path) -> None
         ("CelebA-HQ-to-CelebA-mapping.txt", "idx orig_idx orig_file\n0 1 2.jpg\n", ["'0.jpg'"]),
         ("CelebA-HQ-to-CelebA-mapping.txt", "idx orig_idx orig_file\n", ["no row for it"]),
         ("CelebAMask-HQ-attribute-anno.txt", "1\nMale Smiling Young\n0.jpg 1\n", ["line 3"]),
-        ("CelebAMask-HQ-attribute-anno.txt", "0\nMale Smiley Young\n", ["did you mean 'smiley'"]),
+        ("CelebAMask-HQ-attribute-anno.txt", "0\nMale Smiley Young\n", ["if you mean 'smiley'"]),
     ],
 )
 def test_celebas_broken_texts_are_refused(tmp_path, file, content, fragments) -> None:
