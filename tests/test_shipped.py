@@ -58,15 +58,8 @@ def test_the_table_of_a_card_is_what_was_measured_on_the_very_model(name: str) -
     assert result["model"]["config_sha256"] == hashlib.sha256(config).hexdigest()
     card = f"src/fcfg/pipeline/models/{name}/README.md"
     assert pages.PAGES[card] == (f"truth/{name}", f"anchored/{name}")
-    assert pages.filled(card) == (ROOT / card).read_text()
     weights = set(json.loads(config)["files"].values())
     assert weights == {path.name for path in (MODELS / name).glob("*.safetensors")}
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_the_card_of_a_model_of_real_images_is_up_to_date(name: str) -> None:
-    card = f"src/fcfg/pipeline/models/{name}/README.md"
-    assert pages.filled(card) == (ROOT / card).read_text()
 
 
 @pytest.mark.parametrize("name", REAL)
