@@ -43,9 +43,7 @@ class AbstractRule(ABC):
 
     name: ClassVar[str]  #: in the text form, where the factored rule has an f before it
     largest_weight: ClassVar[float] = 1e6
-    weight_range: ClassVar[str] = (
-        "a number from 0 to 1,000,000"  #: the legal weights, for messages
-    )
+    weight_range: ClassVar[str] = f"a number from 0 to {largest_weight:,.0f}"  #: in messages
     weight_advice: ClassVar[str] = "1 is the plain conditional model, 3 is strong"
     plain_at_one: ClassVar[bool] = False  #: whether one group at weight 1 is the plain model
     #: Condition of ``null`` and of masked attributes: 'null', no attribute, or 'factual', those of
