@@ -1,6 +1,6 @@
 """Ask how well the semantics of an SA-DCG of drawings tell each attribute.
 
-    python tools/semantics_probe.py runs/sadcg-portraits
+    python tools/semantics_probe.py runs/sadcg-portraits > semantics.json
 
 A linear readout is fitted by least squares to the semantics of 600 drawings, and scored on 600
 others. An intervention on the attributes does not change the semantics.
@@ -8,6 +8,7 @@ others. An intervention on the attributes does not change the semantics.
 
 from __future__ import annotations
 
+import json
 import sys
 
 import torch
@@ -43,4 +44,4 @@ def probe(folder: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print({name: round(value, 1) for name, value in probe(sys.argv[1]).items()})
+    print(json.dumps({name: round(value, 1) for name, value in probe(sys.argv[1]).items()}))
