@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,43 @@ def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
         (a - b).abs().max() for a, b in zip(tuned.parameters(), before.parameters(), strict=True)
     ]
     assert 0 < max(moved) < 0.01  # four steps of 1e-4
+
+
+@pytest.mark.parametrize(("seed", "above"), [(0, False), (2, True)])
+def test_the_multiplier_rises_above_the_bound_and_never_falls_below_zero(
+    tmp_path: Path, seed: int, above: bool
+) -> None:
+    # The network stands still; the free energy of its batches is below or above the bound.
+    still = {**VAE["finetuning"], "learning_rate": 1e-9, "multiplier_rate": 0.1, "warmup": 1}
+    config = tiny(**{**VAE, "finetuning": still, "seed": seed})
+    state = Workspace(train(config, tmp_path), config).checkpoints("finetuning").read(4)
+    multiplier = float(state.tensors["weights.lagrangian.multiplier"])
+    assert multiplier > 0.2 if above else multiplier == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "changed"),
+    [
+        ("hvae", "hvae", {"hvae": {"beta": 7.0}}),
+        ("hvae", "finetuning", {"finetuning": {"targets": "hard"}}),
+        ("semantic", "diffusion", {"semantic": {"kl_weight": 7.0}}),
+    ],
+)
+def test_what_a_configuration_says_of_a_loss_is_trained(
+    trained: dict[str, Path], tmp_path: Path, kind: str, part: str, changed: dict[str, Any]
+) -> None:
+    before = "scm", "judge", "hvae"
+    for name in before[: before.index(part)] if part in before else before:
+        state = trained[kind] / "training/state" / name
+        if state.exists():
+            shutil.copytree(state, tmp_path / "training/state" / name)
+    sections = {name: {**section, **changed.get(name, {})} for name, section in KINDS[kind].items()}
+    train(tiny(**sections), tmp_path, part)
+    first, other = (
+        next(e["loss"] for e in log_of(folder) if e["part"] == part and "loss" in e)
+        for folder in (trained[kind], tmp_path)
+    )
+    assert first != other
 
 
 def test_fine_tuning_needs_what_it_tunes_and_the_judge_that_reads(tmp_path: Path) -> None:
