@@ -161,12 +161,14 @@ def _areas(
     of_image = weights.T  # one image a row, as resamples are laid out: whole rows are fast to pick
     one, zero = np.flatnonzero(is_one), np.flatnonzero(~is_one)
     zero = zero[np.argsort(scores[zero], kind="stable")]
-    below = np.pad(of_image[zero].cumsum(axis=0), ((1, 0), (0, 0)))  # weight of the first zeros
+    below = np.zeros((len(zero) + 1, len(weights)))  # weight of the first zeros
+    for k, image in enumerate(zero):  # row by row: a cumulative sum over images goes by columns
+        np.add(below[k], of_image[image], out=below[k + 1])
     first, last = (np.searchsorted(scores[zero], scores[one], side) for side in ("left", "right"))
     ones = of_image[one]
-    beaten = ones * (below[first] + below[last]) / 2  # of equal scores, half
+    beaten = np.einsum("ij,ij->j", ones, below[first] + below[last]) / 2  # of equal scores, half
     with np.errstate(invalid="ignore"):
-        return beaten.sum(axis=0) / (ones.sum(axis=0) * below[-1])
+        return beaten / (ones.sum(axis=0) * below[-1])
 
 
 def _macro(
