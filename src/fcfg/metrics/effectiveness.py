@@ -105,7 +105,7 @@ def correlation(
     :math:`s_l` are the ranks of the scores, as in an AUROC, or the scores themselves. Unlike an
     AUROC it is meaningful for few images and for attributes of every kind.
 
-    >>> correlation([0.1, 0.1, 0.9], [0, 0, 1], Bootstrap(3)).value
+    >>> correlation([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1], Bootstrap(4)).value
     1.0
 
     Args:
@@ -135,13 +135,19 @@ def _correlations(
     scores: NDArray[np.float64], values: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Correlation for each row of weights (rows, n); NaN where a row has no spread."""
-    share = weights / weights.sum(axis=1, keepdims=True)
+    columns = [*_products(scores, values), np.ones(len(scores)), scores, values]
+    sums = weights @ np.column_stack(columns)  # all at once: the weights are read a single time
+    squares, means = np.split(sums / sums[:, 3:4], [4], axis=1)
+    covariances = squares[:, :3].T - _products(*np.split(means, 2, axis=1))
+    spread = covariances[0] * covariances[1]
+    return covariances[2] / np.sqrt(np.where(spread > 1e-20, spread, np.nan))
 
-    def covariance(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-        return share @ (a * b).sum(axis=1) - ((share @ a) * (share @ b)).sum(axis=1)
 
-    spread = covariance(scores, scores) * covariance(values, values)
-    return covariance(scores, values) / np.sqrt(np.where(spread > 1e-20, spread, np.nan))
+def _products(
+    one: NDArray[np.float64], other: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Products of two tables of columns, row by row: each with itself, then with the other."""
+    return (one * one).sum(axis=1), (other * other).sum(axis=1), (one * other).sum(axis=1)
 
 
 def _check_number(bootstrap: Bootstrap, few: bool) -> None:
