@@ -128,7 +128,9 @@ def mean(values: ArrayLike, bootstrap: Bootstrap) -> Estimate:
         values: Value of each image, (n,).
         bootstrap: Bootstrap over the same images.
     """
-    return ratio(values, np.ones(bootstrap.n), bootstrap)
+    column = check_column("values", values, bootstrap)
+    replicates = (bootstrap.counts @ column) / bootstrap.n
+    return Estimate(float(column.sum() / bootstrap.n), replicates, bootstrap.n)
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike, bootstrap: Bootstrap) -> Estimate:
