@@ -195,6 +195,7 @@ class _Builder:
         self.minimality = result.minimality
         self.factual = [result.real[image] for image in self.images]
         self.real = self._effectiveness(self.factual, "attributes")
+        self.effectiveness: dict[Key, Estimates] = {}  # as far as it is known
 
     def cell(self, do: str, guidance: str) -> Cell:
         rows = [self.rows[(do, guidance)][image] for image in self.images]
@@ -202,8 +203,8 @@ class _Builder:
         base = [plain[image] for image in self.images] if plain else []
         targets = tuple(do.split("+")) if do else ()
         affected = self.graph.affected(targets)
-        effectiveness = self._effectiveness(rows, "target")
-        before = self._effectiveness(base, "target") if base else {}
+        effectiveness = self._effectiveness_of(do, guidance)
+        before = self._effectiveness_of(do, BASELINE) if base else {}
         return Cell(
             do=do,
             guidance=guidance,
@@ -233,6 +234,14 @@ class _Builder:
             evaluations=float(np.mean([row["evaluations"] for row in rows])),
             seconds=float(np.mean([row["seconds"] for row in rows])),
         )
+
+    def _effectiveness_of(self, do: str, guidance: str) -> Estimates:
+        """Effectiveness of a cell, computed once: all guidances are compared with the baseline."""
+        key = (do, guidance)
+        if key not in self.effectiveness:
+            rows = [self.rows[key][image] for image in self.images]
+            self.effectiveness[key] = self._effectiveness(rows, "target")
+        return self.effectiveness[key]
 
     def _effectiveness(self, entries: list[JSON], key: str) -> Estimates:
         estimates: Estimates = {}
