@@ -140,6 +140,25 @@ def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summar
         resamples: Number of bootstrap resamples of the images.
         seed: Seed of the resamples.
     """
+    check_whole(result)
+    header = result.header
+    builder = _Builder(result, Bootstrap(len(header["images"]), resamples=resamples, seed=seed))
+    cells = {(do, guidance): builder.cell(do, guidance) for do, guidance in header["questions"]}
+    compositions = {text: cells.pop(("", text)) for do, text in [*cells] if not do}
+    return Summary(
+        header,
+        builder.space,
+        cells,
+        compositions,
+        builder.real,
+        builder.correlation(builder.factual, "attributes"),
+        builder.unrelated(),
+        builder.n,
+    )
+
+
+def check_whole(result: Result) -> None:
+    """Refuse a run without rows, or one that is not finished."""
     header = result.header
     if not result.rows:
         raise InputError(
@@ -155,19 +174,6 @@ def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summar
             got=f"{len(result.rows):,} and {len(result.real):,}",
             do="run the same 'fcfg evaluate' again, or the shards that are missing",
         )
-    builder = _Builder(result, Bootstrap(len(header["images"]), resamples=resamples, seed=seed))
-    cells = {(do, guidance): builder.cell(do, guidance) for do, guidance in header["questions"]}
-    compositions = {text: cells.pop(("", text)) for do, text in [*cells] if not do}
-    return Summary(
-        header,
-        builder.space,
-        cells,
-        compositions,
-        builder.real,
-        builder.correlation(builder.factual, "attributes"),
-        builder.unrelated(),
-        builder.n,
-    )
 
 
 def rows_text(result: Result) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.evaluation.result_files import JSON, Result, read_results
-from fcfg.evaluation.summary import Cell, Summary, summarise
+from fcfg.evaluation.summary import Cell, Summary, check_whole, summarise
 from fcfg.reports.numbers import listed, named
 from fcfg.reports.rule_styles import Setting, setting, variable
 from fcfg.reports.wording import model_kind
@@ -150,7 +150,7 @@ def compare(
     names = _names(sources, results)
     for source, result in zip(sources, results, strict=True):
         try:  # refuses an unfinished run, as its own report does
-            summarise(result, resamples=_FEWEST)
+            check_whole(result)
         except InputError as error:
             raise error.about(f"results {source}", error.do) from None
     for source, result in zip(sources[1:], results[1:], strict=True):
