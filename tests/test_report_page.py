@@ -29,6 +29,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def comparison(page: Path) -> Path:
+    run = page.parent.parent
+    return write_comparison([run, run]).page
+
+
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     with Chromium(str(PROGRAM), tmp_path_factory.mktemp("profile")) as chromium:
         yield chromium
@@ -60,11 +66,10 @@ def test_the_page_is_whole_on_every_screen(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_comparison_is_whole_on_every_screen(
-    browser: Chromium, page: Path, width: int, scheme: str
+    browser: Chromium, comparison: Path, width: int, scheme: str
 ) -> None:
-    run = page.parent.parent
     browser.look(width, 844, scheme)
-    browser.open(write_comparison([run, run]).page)
+    browser.open(comparison)
     assert browser.run("document.documentElement.scrollWidth") == width
     pictures = browser.run("[...document.images].map(i => i.complete && i.naturalWidth)")
     assert all(width > 0 for width in pictures)
