@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -204,8 +205,10 @@ def _static(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _round(values: Mapping[str, Any], row: int) -> dict[str, Any]:
-    return {name: np.round(column[row], 6).tolist() for name, column in values.items()}
+def _rounded(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of columns."""
+    lists = [np.round(column, 6).tolist() for column in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def _noise(n: int, rng: np.random.Generator) -> Any:
@@ -229,30 +232,34 @@ def _extras(
     }
 
 
+@cache
+def _factual(n: int) -> portraits.Portraits:
+    return portraits.sample(n, seed=1_000_000)
+
+
+@cache
+def _flipped(n: int, targets: tuple[str, ...]) -> portraits.Portraits:
+    return portraits.counterfactual(_factual(n), dict.fromkeys(targets, "flip"))
+
+
 class _Drawn:
     """Portraits, whose true counterfactuals are known."""
 
     name = "portraits"
 
     def __init__(self, n: int, rename: Mapping[str, str]) -> None:
-        self.record, self.rename, self.n = portraits.sample(n, seed=1_000_000), dict(rename), n
+        self.record, self.rename, self.n = _factual(n), dict(rename), n
         self.names = {name: self.rename.get(name, name) for name in DOS}
-        self._drawn: dict[tuple[str, ...], portraits.Portraits] = {}
         self.images = [f"1000000-{number:08d}.png" for number in range(n)]
         self.attributes = {name: {"kind": "binary"} for name in self.names.values()}
         self.graph: dict[str, list[str]] = {name: [] for name in self.names.values()}
 
     def real(self) -> list[dict[str, Any]]:
         factors = self.record.factors
+        columns = self._named(self.record.attributes), self._scores(factors), self._named(factors)
         return [
-            {
-                "kind": "real",
-                "image": image,
-                "attributes": self._named(self.record.attributes, row),
-                "scores": self._scores(factors, row),
-                "factors": self._named(factors, row),
-            }
-            for row, image in enumerate(self.images)
+            {"kind": "real", "image": image, "attributes": a, "scores": s, "factors": f}
+            for image, a, s, f in zip(self.images, *columns, strict=True)
         ]
 
     def rows(
@@ -277,14 +284,16 @@ class _Drawn:
             for name in DOS
         }
         rows: list[dict[str, Any]] = []
+        asked, wanted = self._named(true.attributes), self._named(true.factors)
+        seen, read = self._scores(factors), self._named(factors)
         for row, image in enumerate(self.images):
             error = 0.015 + 0.05 * abs(push["off"]) + 0.002 * rng.random()
-            target = self._named(true.attributes, row)
+            target = asked[row]
             known = {
                 "mae": error,
                 "missed": 3000 * error,
                 "changed": 120.0,
-                "factors": self._named(true.factors, row),
+                "factors": wanted[row],
                 "target": target,
             }
             rows.append(
@@ -294,8 +303,8 @@ class _Drawn:
                     "guidance": text,
                     "image": image,
                     "target": target,
-                    "scores": self._scores(factors, row),
-                    "factors": self._named(factors, row),
+                    "scores": seen[row],
+                    "factors": read[row],
                     "truth": known if truth and do else None,
                     **_extras(push, rng, text, reverse and bool(do), lpips),
                 }
@@ -334,17 +343,13 @@ class _Drawn:
         return [name for name, shown in self.names.items() if shown in do.split("+")]
 
     def _true(self, do: str) -> portraits.Portraits:
-        targets = tuple(self._targets(do))
-        if targets not in self._drawn:
-            flipped = dict.fromkeys(targets, "flip")
-            self._drawn[targets] = portraits.counterfactual(self.record, flipped)
-        return self._drawn[targets]
+        return _flipped(self.n, tuple(self._targets(do)))
 
-    def _named(self, columns: Mapping[str, Any], row: int) -> dict[str, Any]:
-        return {self.names[k]: v for k, v in _round(columns, row).items()}
+    def _named(self, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return _rounded({self.names[k]: column for k, column in columns.items()})
 
-    def _scores(self, factors: Mapping[str, Any], row: int) -> dict[str, Any]:
-        return self._named({k: 1 / (1 + np.exp(-2.3 * f)) for k, f in factors.items()}, row)
+    def _scores(self, factors: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return self._named({k: 1 / (1 + np.exp(-2.3 * f)) for k, f in factors.items()})
 
 
 class _Mixed:
@@ -366,16 +371,10 @@ class _Mixed:
 
     def real(self) -> list[dict[str, Any]]:
         rng, push = np.random.default_rng(1), {"target": 0.0, "off": 0.0}
-        scores = self._scores(self.table, "", push, rng)
+        columns = self._values(self.table), _rounded(self._scores(self.table, "", push, rng))
         return [
-            {
-                "kind": "real",
-                "image": image,
-                "attributes": self._values(self.table, row),
-                "scores": _round(scores, row),
-                "factors": {},
-            }
-            for row, image in enumerate(self.images)
+            {"kind": "real", "image": image, "attributes": values, "scores": s, "factors": {}}
+            for image, values, s in zip(self.images, *columns, strict=True)
         ]
 
     def rows(
@@ -396,15 +395,16 @@ class _Mixed:
                 "categorical": lambda column=column: (column + 1) % 3,
                 "continuous": lambda column=column: np.roll(column, 1),
             }[str(kind)]()
-        scores = self._scores(table, do, push, np.random.default_rng(2))
+        scores = _rounded(self._scores(table, do, push, np.random.default_rng(2)))
+        targets = self._values(table)
         return [
             {
                 "kind": "row",
                 "do": do,
                 "guidance": text,
                 "image": image,
-                "target": self._values(table, row),
-                "scores": _round(scores, row),
+                "target": targets[row],
+                "scores": scores[row],
                 "factors": {},
                 "truth": None,
                 **_extras(push, rng, text, reverse and bool(do), lpips),
@@ -441,10 +441,9 @@ class _Mixed:
             "finding": likely("finding", 2)[:, 1],
         }
 
-    def _values(self, table: Mapping[str, Any], row: int) -> dict[str, Any]:
-        values = _round(table, row)
+    def _values(self, table: Mapping[str, Any]) -> list[dict[str, Any]]:
         levels = MIXED["race"]["levels"]
-        return values | {"race": levels[values["race"]]}
+        return [values | {"race": levels[values["race"]]} for values in _rounded(table)]
 
 
 # Known effects ----------------------------------------------------------------------------------
