@@ -593,6 +593,26 @@ def test_directions_that_differ_are_said(capsys: pytest.CaptureFixture[str]) -> 
     assert " ".join(row.split()) == "to 1 2 1.5–2.5 2.50 ± 1.00 2.00 ± 1.00"
 
 
+def test_no_column_is_empty_and_too_few_images_are_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    side = Direction(weight=1.0, low=0.8, high=1.2, images=8, real=(2.5, 1.0), read=(2.0, 1.0))
+    found = record(tiny_model(), smiling=1.25, male=1.5)
+    own, few = found.attributes["smiling"], "has 8 images, to be shown apart: --images\n"
+    one = own.model_copy(update={"directions": {"to 1": side}})
+    all_shown = {"smiling": one, "male": one}
+    for attributes, is_read, last in (
+        (found.attributes, False, f"No direction of do(smiling) and do(male) {few}"),
+        (found.attributes | {"smiling": one}, True, f"No direction of do(male) {few}"),
+        (all_shown, True, "in standard deviations.\n"),
+    ):
+        print_calibration(found.model_copy(update={"attributes": attributes}))
+        out = capsys.readouterr().out
+        assert ("judge on" in out) == ("log-odds" in out) == is_read
+        assert last in out
+        assert ("No direction" in out) == (attributes is not all_shown)
+
+
 def test_an_interrupted_command_says_how_to_resume(
     model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from fcfg.causal.attributes import AttributeSpace, Categorical, Column, Continuo
 from fcfg.causal.graph import CausalGraph
 from fcfg.pipeline.calibration import AttributeWeight, Direction, WeightEstimate
 
-_FEW = 8  # a direction with fewer images has no weight of its own
+FEWEST = 8  #: images of a direction that has a weight and readings of its own
 _NEAR = 0.2  # share of the real images that count as having the value of a continuous attribute
 
 
@@ -100,7 +100,7 @@ class RealImages:
             directions={
                 label: _direction(side, estimate, weights, chosen.weight)
                 for (label, side), estimate in zip(sides.items(), own, strict=True)
-                if min(len(side.rows), len(side.real_rows)) >= _FEW
+                if min(len(side.rows), len(side.real_rows)) >= FEWEST
             },
             off_target=float(np.interp(chosen.weight, weights, shifts)),
             curve=tuple(zip(weights.tolist(), total[:, 0].tolist(), shifts.tolist(), strict=True)),

@@ -182,27 +182,37 @@ def _numbers(text: str) -> list[float]:
 
 
 def print_calibration(calibration: Calibration) -> None:
-    """Print a row for each attribute and each of its directions, and remarks."""
+    """Print a row for each attribute and each of its directions, and remarks.
+
+    Only directions have readings: without any, the columns are left out.
+    """
     from rich import box
     from rich.table import Table
 
+    from fcfg.calibration.choice import FEWEST
     from fcfg.cli.tables import table_console
+    from fcfg.reports.numbers import listed
 
+    few = [f"do({name})" for name, own in calibration.attributes.items() if not own.directions]
+    is_read = len(few) < len(calibration.attributes)
+    read = ("judge on\nreal images", "judge on\nanswers") if is_read else ()
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("intervention")
-    read = ("judge on\nreal images", "judge on\nanswers")
     for heading in ("weight", "95 % interval", *read, "off-target"):
         table.add_column(heading, justify="right")
     for name, own in calibration.attributes.items():
-        table.add_row(f"do({name})", *_estimate(own), "", "", f"{own.off_target:.2f}")
+        table.add_row(f"do({name})", *_estimate(own), *("" for _ in read), f"{own.off_target:.2f}")
         for label, side in own.directions.items():
             texts = [f"{mean:.2f} ± {sd:.2f}" for mean, sd in (side.real, side.read)]
             table.add_row(f"  {label}", *_estimate(side), *texts)
     table_console().print(table)
-    print(
-        "The judge reads log-odds of the value, or the value minus the true one (mean ± sd).\n"
-        "Off-target: mean shift of its reading of other attributes, in standard deviations."
-    )
+    if is_read:
+        print(
+            "The judge reads log-odds of the value, or the value minus the true one (mean ± sd)."
+        )
+    print("Off-target: mean shift of the reading of other attributes, in standard deviations.")
+    if few:
+        print(f"No direction of {listed(few)} has {FEWEST} images, to be shown apart: --images")
     for name, own in calibration.attributes.items():
         if own.truth:
             reading, mae, change = (f"{own.truth[key]:g}" for key in ("reading", "mae", "change"))
