@@ -64,6 +64,11 @@ def interacting(**strengths: float) -> CounterfactualPipeline:
     return pipeline_of(Interacting(known), NoiseSchedule(), 3)
 
 
+def heard(found: Diagnosis) -> Diagnosis:
+    """The same gaps, of a network that its attributes help; those of this file denoise nothing."""
+    return replace(found, gain=Estimate(1.0, np.ones(2), found.images))
+
+
 def every_gap(found: Diagnosis) -> list[Estimate]:
     gaps = [found.by_attribute, found.suggested]
     gaps += [*found.by_intervention.values(), *found.pairs.values()]
@@ -80,7 +85,7 @@ def test_groups_that_add_up_have_no_gap_and_stay_apart(world: str) -> None:
         found = diagnose(pipeline, *mixture_faces(pipeline, 20))
     else:
         pipeline = pipeline_of(AdditiveNetwork(PIXELS[:3]), NoiseSchedule(), 3)
-        found = diagnose(pipeline, FACES, ONES)
+        found = heard(diagnose(pipeline, FACES, ONES))
     assert max(gap.high for gap in every_gap(found)) < 1e-9
     assert found.suggestion == fcfg.Partition({name: [name] for name in NAMES})
     assert found.verdict[:2] == [
@@ -92,7 +97,7 @@ def test_groups_that_add_up_have_no_gap_and_stay_apart(world: str) -> None:
 
 
 def test_two_attributes_that_interact_are_joined_and_no_others() -> None:
-    found = diagnose(interacting(_02=1.0), FACES, ONES)
+    found = heard(diagnose(interacting(_02=1.0), FACES, ONES))
     gaps = {pair: gap.overall.value for pair, gap in found.pairs.items()}
     assert gaps.pop(("smiling", "young")) == pytest.approx(1 / 3**0.5)  # 1 of 1² + 1² + 1²
     assert max(gaps.values()) < 1e-9
@@ -107,7 +112,7 @@ def test_two_attributes_that_interact_are_joined_and_no_others() -> None:
 
 
 def test_three_attributes_that_interact_only_together_share_one_group() -> None:
-    found = diagnose(interacting(_012=1.0), FACES, ONES)
+    found = heard(diagnose(interacting(_012=1.0), FACES, ONES))
     assert all(gap.overall.value < 1e-9 for gap in found.pairs.values())
     assert found.by_attribute.overall.value == pytest.approx(0.5)
     assert found.suggestion.groups == {"smiling-male-young": NAMES}
@@ -172,13 +177,46 @@ def test_times_count_by_their_push() -> None:
         assert gap.missed == pytest.approx(np.sqrt((push**2 * over_time**2).sum()))
 
 
+def test_exact_predictions_gain_all_that_their_attributes_change() -> None:
+    pipeline = independent_pipeline()
+    found = diagnose(pipeline, *mixture_faces(pipeline, 200), noised=200, times=3)
+    assert found.gain.low < 1 < found.gain.high
+    assert found.gain.high - found.gain.low < 0.5
+    assert found.listens
+
+
+def test_nothing_is_said_about_groups_if_the_attributes_do_not_help() -> None:
+    pipeline = independent_pipeline()
+    images, table = mixture_faces(pipeline, 40)
+    opposite = {name: 1 - column for name, column in table.items()}
+    for found in (
+        diagnose(pipeline, images, opposite, times=4),
+        diagnose(pipeline, images, opposite, noised=4, times=4),
+        diagnose(interacting(_02=1.0), FACES, ONES, times=4),
+    ):
+        assert found.gain.value <= 0
+        assert not found.listens
+        assert found.verdict[0].startswith("The model does not seem to listen to its attributes")
+        assert not any("justified" in line or "share" in line for line in found.verdict)
+        page = diagnosis_page(found, "deaf", {})
+        assert found.verdict[0] in page
+        assert not any(word in page for word in ("Suggested", "<svg", "belong in one group"))
+
+
+def test_a_gain_that_may_be_zero_counts_as_none() -> None:
+    found = diagnose(interacting(), FACES, ONES, times=2)
+    for low, listens in ((-0.1, False), (0.0, False), (0.1, True)):
+        gain = Estimate(0.5, np.array([low, low, 1.0, 1.0]), 12)
+        assert replace(found, gain=gain).listens == listens
+
+
 def test_neither_the_batch_size_nor_the_order_of_the_images_matters() -> None:
     pipeline = mixture_pipeline()
     images, table = mixture_faces(pipeline, 7)
 
     def values(images: Tensor, table: dict[str, Any], **more: int) -> list[float]:
         found = diagnose(pipeline, images, table, times=3, **more)
-        return [gap.value for gap in every_gap(found)]
+        return [found.gain.value, *(gap.value for gap in every_gap(found))]
 
     first = values(images, table)
     for size in (1, 3, 20):
@@ -233,7 +271,7 @@ def test_correlations_are_pearsons_of_labels_and_of_scores() -> None:
 
 
 def test_the_verdict_names_what_is_correlated_and_what_the_judge_adds() -> None:
-    few = diagnose(interacting(_02=1.0), FACES, ONES, times=2)
+    few = heard(diagnose(interacting(_02=1.0), FACES, ONES, times=2))
     assert few.verdict[-1].startswith("12 images are too few to say which attributes are corr")
     plain = replace(few, images=30)
     assert plain.verdict[-1] == "No attributes are correlated."
@@ -285,7 +323,7 @@ def test_what_cannot_be_diagnosed_is_refused() -> None:
 
 
 def test_the_page_needs_no_other_file_and_escapes_names() -> None:
-    found = diagnose(interacting(_02=1.0), FACES, ONES)
+    found = heard(diagnose(interacting(_02=1.0), FACES, ONES))
     page = diagnosis_page(found, "<faces>", {"command": "a & b", "commit": None, "data": {"n": 1}})
     assert "&lt;faces&gt;" in page
     assert "<faces>" not in page
@@ -305,7 +343,7 @@ def test_the_page_needs_no_other_file_and_escapes_names() -> None:
 def test_the_page_fits_the_screen(tmp_path: Path, width: int) -> None:
     pipeline = tiny_model("portraits-causal")
     world = fcfg.datasets.portraits.sample(8, 3, 8, "portraits-causal")
-    found = diagnose(pipeline, world.images, world.attributes, times=30)
+    found = heard(diagnose(pipeline, world.images, world.attributes, times=30))
     file = tmp_path / "index.html"
     file.write_text(diagnosis_page(found, "tiny", {}), "utf-8")
     with Chromium(str(find_chromium()), tmp_path / "profile") as browser:
@@ -318,29 +356,42 @@ def test_the_page_fits_the_screen(tmp_path: Path, width: int) -> None:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A tiny model of a drawn world that listens to its condition."""
+    """A tiny model of a drawn world whose prediction depends on its condition, at random."""
     pipeline = tiny_model(saved=True)
     for parameter in pipeline.denoiser.network.parameters():
         parameter.data += 0.05 * torch.randn(parameter.shape)
-    pipeline.provenance["training"]["diffusion"] = {"p_group": 0.0}
     folder = tmp_path_factory.mktemp("models") / "tiny"
     fcfg.save(pipeline, folder)
     return str(folder)
 
 
+def test_the_command_says_first_that_a_model_does_not_listen(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["diagnose", model, "--images", "64", "--out", str(tmp_path)]
+    assert main(words) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("The model does not seem to listen to its attributes, so nothing")
+    assert not any("gap" in line or "Suggested" in line for line in others)
+    numbers = json.loads((tmp_path / "diagnosis.json").read_text("utf-8"))
+    assert numbers["listens"] is False
+    assert numbers["verdict"][0] == first
+
+
 def test_the_command_writes_a_page_and_numbers(
-    model: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["diagnose", model, "--images", "10", "--noised", "3"]
+    words = ["diagnose", "portraits", "--images", "10", "--noised", "3"]
     assert main(words) == 0
     said = capsys.readouterr().out
-    folder = Path("runs/diagnose/tiny")
+    folder = Path("runs/diagnose/portraits")
     numbers = json.loads((folder / "diagnosis.json").read_text("utf-8"))
     assert numbers["images"] == 3
+    assert numbers["listens"] is True
+    assert numbers["gain"]["low"] > 0
     assert len(numbers["times"]) == len(numbers["by_attribute"]["over_time"]) == 10
     assert [pair["groups"] for pair in numbers["pairs"]] == [
         [[a], [b]] for a, b in combinations(NAMES, 2)
@@ -348,7 +399,8 @@ def test_the_command_writes_a_page_and_numbers(
     assert {name for group in numbers["suggestion"].values() for name in group} == set(NAMES)
     assert numbers["data"]["seed"] == 1_000_000
     assert numbers["trained_on_parts"] is False
-    for line in (*numbers["verdict"], "smiling and male", "Page: runs/diagnose/tiny/index.html"):
+    page = f"Page: {folder / 'index.html'}"
+    for line in (*numbers["verdict"], "smiling and male", page):
         assert line in said
     first = (folder / "diagnosis.json").read_bytes()
     assert main(words) == 0  # replaces its own files, with the same numbers

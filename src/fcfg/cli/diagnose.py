@@ -44,8 +44,9 @@ def diagnose(
     The gap is how far the sum is from what they change together: 0 % if the groups are
     independent. It is measured on held-out images with noise, for one group per attribute, for
     the groups of every intervention and for every pair. Attributes with a gap above the
-    threshold should share a group. The folder gets index.html, a page that needs no other file,
-    and diagnosis.json.
+    threshold should share a group. If the network predicts noise no better with the attributes
+    of an image than with those of another, nothing is said about groups. The folder
+    gets index.html, a page that needs no other file, and diagnosis.json.
 
     Examples:
       fcfg diagnose portraits
@@ -96,7 +97,7 @@ def diagnose(
 
 
 def _show(diagnosis: Diagnosis) -> None:
-    """Print the gaps, the verdict and the suggestion."""
+    """Print the gaps, the verdict and the suggestion; the verdict alone if the model is deaf."""
     from rich import box
     from rich.table import Table
 
@@ -104,6 +105,9 @@ def _show(diagnosis: Diagnosis) -> None:
     from fcfg.diagnosis.diagnosis import percent
     from fcfg.diagnosis.page import groupings, largest_pairs
 
+    if not diagnosis.listens:
+        print(*diagnosis.verdict, sep="\n")
+        return
     console = table_console()
     pairs = largest_pairs(diagnosis, 20)
     for title, gaps in {"groups": groupings(diagnosis), "pairs": pairs}.items():

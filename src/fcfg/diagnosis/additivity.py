@@ -100,7 +100,7 @@ def measure_gaps(
         for first in range(0, count, size):
             rows = slice(first, first + size)
             for column, t in enumerate(times):
-                x_t, noise = _noised(denoiser, images[rows], keys[rows], t, seed)
+                x_t, _, noise = noised(denoiser, images[rows], keys[rows], t, seed)
                 table = {name: values[rows] for name, values in attributes.items()}
                 eps = _evaluate(denoiser, x_t, t, table, keep, batch_size)
                 push = (noise * (eps - eps[0])).double()  # of a unit of log-SNR
@@ -117,18 +117,20 @@ def measure_gaps(
     return [_gap(groups, both[0], both[1], times, bootstrap) for groups, both in pairs]
 
 
-def _noised(
+def noised(
     denoiser: Denoiser, images: Tensor, keys: Sequence[str], t: int, seed: int
-) -> tuple[Tensor, float]:
-    """Return noisy images, and the level of their noise; no image depends on the others."""
+) -> tuple[Tensor, Tensor, float]:
+    """Return noisy images, their noise, and its level; no image depends on the others."""
     draws = [
         torch.randn(images.shape[1:], generator=torch.Generator().manual_seed(number))
         for number in (stream_seed(seed, "diagnosis", key, t) for key in keys)
     ]
     at = torch.tensor(t)
     signal, noise = (float(f(at)) for f in (denoiser.schedule.signal, denoiser.schedule.noise))
-    x_t = signal * images.to(denoiser.state_dtype) + noise * torch.stack(draws)
-    return x_t.to(denoiser.device, denoiser.state_dtype), noise
+    drawn = torch.stack(draws)
+    x_t = signal * images.to(denoiser.state_dtype) + noise * drawn
+    place = denoiser.device, denoiser.state_dtype
+    return x_t.to(*place), drawn.to(*place), noise
 
 
 def _evaluate(

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from fcfg.causal.graph import Partition
 from fcfg.diagnosis.additivity import Gap, Groups, measure_gaps
 from fcfg.diagnosis.entanglement import Associations, measure_associations
+from fcfg.diagnosis.gain import measure_gain
 from fcfg.metrics import Estimate
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.reports.numbers import interval, listed, named, number
@@ -37,6 +38,7 @@ class Diagnosis:
 
     attributes: tuple[str, ...]
     times: tuple[int, ...] = field(repr=False)
+    gain: Estimate  #: of the attributes of an image over those of another
     by_attribute: Gap  #: gap of one group for each attribute
     by_intervention: dict[str, Gap] = field(repr=False)
     """Gap of the groups affected and invariant, by target, if there are invariants."""
@@ -51,9 +53,27 @@ class Diagnosis:
     """Whether single attributes were left out in training; None if the model does not say."""
 
     @property
+    def listens(self) -> bool:
+        """Whether the attributes help to predict noise: the interval of their gain is above 0."""
+        return self.gain.low > 0
+
+    @property
     def verdict(self) -> list[str]:
-        """What the numbers say, in sentences; the first one is about the groups to use."""
+        """What the numbers say, in sentences; the first one is about the groups to use.
+
+        If the model does not seem to listen to its attributes, the first one says so instead.
+        """
+        if not self.listens:
+            return [self._on_attributes(), *self._on_data()]
         return [*self._on_groups(), *self._on_interventions(), *self._on_data()]
+
+    def _on_attributes(self) -> str:
+        return (
+            "The model does not seem to listen to its attributes, so nothing is said about "
+            "groups: with those of an image it predicts noise no better than with those of "
+            f"another (gain {percent(self.gain)}; 100 % if exact). Train it for longer, check "
+            "the values of the attributes, or take more images."
+        )
 
     def _on_groups(self) -> Iterator[str]:
         shared = [group for group in self.suggestion.groups.values() if len(group) > 1]
@@ -124,6 +144,8 @@ class Diagnosis:
         numbers = {name: getattr(self, name) for name in ("images", "seed", "threshold", "times")}
         return numbers | {
             "attributes": self.attributes,
+            "gain": self.gain.to_json(),
+            "listens": self.listens,
             "verdict": self.verdict,
             "suggestion": self.suggestion.groups,
             "suggested": self.suggested.to_json(),
@@ -209,6 +231,7 @@ def diagnose(
     return Diagnosis(
         names,
         grid,
+        measure_gain(denoiser, *chosen, grid, seed=seed, batch_size=batch_size),
         gaps[singles],
         {name: gaps[groups] for name, groups in splits.items()},
         of_pairs,
@@ -248,9 +271,9 @@ def candidates(
             yield partition
 
 
-def percent(gap: Estimate) -> str:
-    """A gap in percent, with its interval."""
-    return f"{100 * gap.value:.0f} % {interval(100 * gap.low, 100 * gap.high, 0)}"
+def percent(share: Estimate) -> str:
+    """A gap or a gain in percent, with its interval."""
+    return f"{number(100 * share.value, 0)} % {interval(100 * share.low, 100 * share.high, 0)}"
 
 
 def _groups(partition: Partition) -> Groups:
