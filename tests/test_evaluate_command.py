@@ -19,7 +19,7 @@ from evaluations import asked, folder_model, tiny_model
 from fake_results import make_results
 from fcfg.cli import main, progress
 from fcfg.cli.computing import chosen_device
-from fcfg.cli.tables import print_summary, table_console
+from fcfg.cli.tables import print_summary, print_table, table_console
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
 from fcfg.evaluation.experiment import Costs
 from fcfg.evaluation.summary import summarise
@@ -387,6 +387,22 @@ def test_a_table_is_cut_at_the_width_of_a_terminal_only(
     monkeypatch.delenv("COLUMNS")
     monkeypatch.setattr(sys, "stdout", Terminal())
     assert table_console().width < 1000
+
+
+def test_a_narrow_terminal_cuts_no_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    words = [f"{number}.123456789" for number in range(8)]
+    table = Table(*("heading of two lines" for _ in words))
+    table.add_row(*words)
+    print_table(table)
+    out = capsys.readouterr().out
+    assert all(word in out for word in words)
+    assert "…" not in out
+    short = Table("two words " * 20)
+    print_table(short)  # cells wrap where they can
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 40
 
 
 def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ def _show(record: Record) -> None:
     from rich.table import Table
 
     from fcfg.bench import heading, tables
-    from fcfg.cli.tables import table_console
+    from fcfg.cli.tables import print_table, table_console
 
     console = table_console()
     console.print(heading(record))
@@ -133,6 +133,6 @@ def _show(record: Record) -> None:
             table.add_column(name, justify="right" if number else "left")
         for cells in part.rows:
             table.add_row(*cells)
-        console.print(table)
+        print_table(table)
         for note in part.notes:
             console.print(f"  {note}")

@@ -190,7 +190,7 @@ def print_calibration(calibration: Calibration) -> None:
     from rich.table import Table
 
     from fcfg.calibration.choice import FEWEST
-    from fcfg.cli.tables import table_console
+    from fcfg.cli.tables import print_table
     from fcfg.reports.numbers import listed
 
     few = [f"do({name})" for name, own in calibration.attributes.items() if not own.directions]
@@ -205,7 +205,7 @@ def print_calibration(calibration: Calibration) -> None:
         for label, side in own.directions.items():
             texts = [f"{mean:.2f} ± {sd:.2f}" for mean, sd in (side.real, side.read)]
             table.add_row(f"  {label}", *_estimate(side), *texts)
-    table_console().print(table)
+    print_table(table)
     if is_read:
         print(
             "The judge reads log-odds of the value, or the value minus the true one (mean ± sd)."

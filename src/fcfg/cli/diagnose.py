@@ -101,14 +101,13 @@ def _show(diagnosis: Diagnosis) -> None:
     from rich import box
     from rich.table import Table
 
-    from fcfg.cli.tables import table_console
+    from fcfg.cli.tables import print_table
     from fcfg.diagnosis.diagnosis import percent
     from fcfg.diagnosis.page import groupings, largest_pairs
 
     if not diagnosis.listens:
         print(*diagnosis.verdict, sep="\n")
         return
-    console = table_console()
     pairs = largest_pairs(diagnosis, 20)
     for title, gaps in {"groups": groupings(diagnosis), "pairs": pairs}.items():
         table = Table(box=box.SIMPLE_HEAD)
@@ -116,7 +115,7 @@ def _show(diagnosis: Diagnosis) -> None:
         table.add_column("gap", justify="right", no_wrap=True)
         for name, gap in gaps.items():
             table.add_row(name, percent(gap.overall))
-        console.print(table)
+        print_table(table)
     measured = diagnosis.by_attribute.overall.n
     print(f"Gaps of {measured} images with noise, correlations of {diagnosis.images}.")
     print(*diagnosis.verdict, f"Suggested groups: fcfg.{diagnosis.suggestion}", sep="\n")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from fcfg.evaluation.metric_table import Metric
     from fcfg.evaluation.summary import Cell, Summary
@@ -25,6 +26,16 @@ def table_console() -> Console:
     return console
 
 
+def print_table(table: Table) -> None:
+    """Print a table of numbers; in a narrow terminal cells wrap, and no number is cut."""
+    for column in table.columns:
+        cells = [str(cell) for cell in (column.header, *column.cells)]
+        lines = [line for cell in cells for line in cell.splitlines()]
+        words = lines if column.no_wrap else " ".join(cells).split()
+        column.min_width = max(map(len, words), default=0)
+    table_console().print(table, crop=False)
+
+
 def print_summary(summary: Summary) -> None:
     """Print a table for each intervention.
 
@@ -41,7 +52,6 @@ def print_summary(summary: Summary) -> None:
 
     if failures(summary):
         print(*reading(summary), sep="\n")
-    console = table_console()
     columns = [(drift_metric(summary), name) for name in summary.space.names]
     columns += [(METRICS["truth_changed"], ""), (METRICS["reversal_mae"], "")]
     for do in summary.dos:
@@ -61,7 +71,7 @@ def print_summary(summary: Summary) -> None:
         for cell in cells:
             texts = [_text(summary, cell, metric, name) for metric, name in shown]
             table.add_row(setting(cell.guidance).label, *texts)
-        console.print(table)
+        print_table(table)
     print(_legend(summary))
 
 
