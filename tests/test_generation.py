@@ -292,6 +292,12 @@ def test_folders_are_read_in_order_without_what_is_hidden(tmp_path: Path) -> Non
     assert [path.name for path in found] == ["z.png", "a.JPG", "b.jpeg", "c.png"]
 
 
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_out_of_range_is_refused(pipeline, faces, tmp_path: Path, seed: int) -> None:
+    with refused("seed", "an integer from 0", str(seed)):
+        ask(pipeline, faces, tmp_path / "out", seed=seed)
+
+
 def test_files_that_are_not_there_or_twice_are_refused(tmp_path: Path, faces: list[Path]) -> None:
     with refused("images", "no such file: 'gone.png', 'lost.png'"):
         find_pictures(["gone.png", faces[0], "lost.png"])

@@ -42,8 +42,9 @@ from fcfg.judge import AttributeJudge, Reading
 from fcfg.model import AbstractCounterfactual, Action, AnyModel
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import SamplingParts, StepRecord, sampling_of
-from fcfg.support.errors import InputError, check_batch_size
+from fcfg.support.errors import InputError, check_batch_size, check_integer
 from fcfg.support.files import single_writer, write_atomically
+from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.images import image_keys, to_pictures, to_png
 from fcfg.support.outputs import make_folder
 from fcfg.support.progress import Progress
@@ -102,6 +103,7 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
         do, request.guidance, anchor=request.anchor, sampling=request.sampling
     )
     check_batch_size(request.batch_size, method.rows)
+    check_integer("seed", request.seed, 0, LARGEST_SEED, do="0 is the default")
     pixels = model_pixels(pipeline)
     paths = find_pictures(request.files)
     names = output_names(paths)
