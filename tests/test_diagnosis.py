@@ -182,7 +182,7 @@ def test_exact_predictions_gain_all_that_their_attributes_change() -> None:
     found = diagnose(pipeline, *mixture_faces(pipeline, 200), noised=200, times=3)
     assert found.gain.low < 1 < found.gain.high
     assert found.gain.high - found.gain.low < 0.5
-    assert found.listens
+    assert found.uses_attributes
 
 
 def test_nothing_is_said_about_groups_if_the_attributes_do_not_help() -> None:
@@ -195,19 +195,19 @@ def test_nothing_is_said_about_groups_if_the_attributes_do_not_help() -> None:
         diagnose(interacting(_02=1.0), FACES, ONES, times=4),
     ):
         assert found.gain.value <= 0
-        assert not found.listens
-        assert found.verdict[0].startswith("The model does not seem to listen to its attributes")
+        assert not found.uses_attributes
+        assert found.verdict[0].startswith("The model does not seem to use its attributes")
         assert not any("justified" in line or "share" in line for line in found.verdict)
-        page = diagnosis_page(found, "deaf", {})
+        page = diagnosis_page(found, "unused", {})
         assert found.verdict[0] in page
         assert not any(word in page for word in ("Suggested", "<svg", "belong in one group"))
 
 
 def test_a_gain_that_may_be_zero_counts_as_none() -> None:
     found = diagnose(interacting(), FACES, ONES, times=2)
-    for low, listens in ((-0.1, False), (0.0, False), (0.1, True)):
+    for low, used in ((-0.1, False), (0.0, False), (0.1, True)):
         gain = Estimate(0.5, np.array([low, low, 1.0, 1.0]), 12)
-        assert replace(found, gain=gain).listens == listens
+        assert replace(found, gain=gain).uses_attributes == used
 
 
 def test_neither_the_batch_size_nor_the_order_of_the_images_matters() -> None:
@@ -314,9 +314,9 @@ def test_what_cannot_be_diagnosed_is_refused() -> None:
         diagnose(pipeline, FACES, ONES, batch_size=0)
     with refused("attributes", "12 values", "got 3"):
         diagnose(pipeline, FACES, {name: [1, 1, 1] for name in NAMES})
-    deaf = pipeline_of(AdditiveNetwork(0 * PIXELS[:3]), NoiseSchedule(), 3)
+    constant = pipeline_of(AdditiveNetwork(0 * PIXELS[:3]), NoiseSchedule(), 3)
     with refused("diagnosis of 'male', 'smiling', 'young'", "the same prediction", "train"):
-        diagnose(deaf, FACES, ONES)
+        diagnose(constant, FACES, ONES)
 
 
 # The page and the command -----------------------------------------------------------------------
@@ -365,16 +365,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def test_the_command_says_first_that_a_model_does_not_listen(
+def test_the_command_says_first_that_attributes_are_not_used(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["diagnose", model, "--images", "64", "--out", str(tmp_path)]
     assert main(words) == 0
     first, *others = capsys.readouterr().out.splitlines()
-    assert first.startswith("The model does not seem to listen to its attributes, so nothing")
+    assert first.startswith("The model does not seem to use its attributes, so nothing")
     assert not any("gap" in line or "Suggested" in line for line in others)
     numbers = json.loads((tmp_path / "diagnosis.json").read_text("utf-8"))
-    assert numbers["listens"] is False
+    assert numbers["uses_attributes"] is False
     assert numbers["verdict"][0] == first
 
 
@@ -390,7 +390,7 @@ def test_the_command_writes_a_page_and_numbers(
     folder = Path("runs/diagnose/portraits")
     numbers = json.loads((folder / "diagnosis.json").read_text("utf-8"))
     assert numbers["images"] == 3
-    assert numbers["listens"] is True
+    assert numbers["uses_attributes"] is True
     assert numbers["gain"]["low"] > 0
     assert len(numbers["times"]) == len(numbers["by_attribute"]["over_time"]) == 10
     assert [pair["groups"] for pair in numbers["pairs"]] == [

@@ -141,7 +141,9 @@ def test_what_a_configuration_says_of_a_loss_is_trained(
         state = trained[kind] / "training/state" / name
         if state.exists():
             shutil.copytree(state, tmp_path / "training/state" / name)
-    sections = {name: {**section, **changed.get(name, {})} for name, section in KINDS[kind].items()}
+    sections = {
+        name: {**section, **changed.get(name, {})} for name, section in KINDS[kind].items()
+    }
     train(tiny(**sections), tmp_path, part)
     first, other = (
         next(e["loss"] for e in log_of(folder) if e["part"] == part and "loss" in e)

@@ -97,7 +97,7 @@ def diagnose(
 
 
 def _show(diagnosis: Diagnosis) -> None:
-    """Print the gaps, the verdict and the suggestion; the verdict alone if the model is deaf."""
+    """Print gaps, the verdict and the suggestion; the verdict alone if attributes are unused."""
     from rich import box
     from rich.table import Table
 
@@ -105,7 +105,7 @@ def _show(diagnosis: Diagnosis) -> None:
     from fcfg.diagnosis.diagnosis import percent
     from fcfg.diagnosis.page import groupings, largest_pairs
 
-    if not diagnosis.listens:
+    if not diagnosis.uses_attributes:
         print(*diagnosis.verdict, sep="\n")
         return
     pairs = largest_pairs(diagnosis, 20)

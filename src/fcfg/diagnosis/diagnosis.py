@@ -53,7 +53,7 @@ class Diagnosis:
     """Whether single attributes were left out in training; None if the model does not say."""
 
     @property
-    def listens(self) -> bool:
+    def uses_attributes(self) -> bool:
         """Whether the attributes help to predict noise: the interval of their gain is above 0."""
         return self.gain.low > 0
 
@@ -61,15 +61,15 @@ class Diagnosis:
     def verdict(self) -> list[str]:
         """What the numbers say, in sentences; the first one is about the groups to use.
 
-        If the model does not seem to listen to its attributes, the first one says so instead.
+        If the model does not seem to use its attributes, the first one says so instead.
         """
-        if not self.listens:
+        if not self.uses_attributes:
             return [self._on_attributes(), *self._on_data()]
         return [*self._on_groups(), *self._on_interventions(), *self._on_data()]
 
     def _on_attributes(self) -> str:
         return (
-            "The model does not seem to listen to its attributes, so nothing is said about "
+            "The model does not seem to use its attributes, so nothing is said about "
             "groups: with those of an image it predicts noise no better than with those of "
             f"another (gain {percent(self.gain)}; 100 % if exact). Train it for longer, check "
             "the values of the attributes, or take more images."
@@ -145,7 +145,7 @@ class Diagnosis:
         return numbers | {
             "attributes": self.attributes,
             "gain": self.gain.to_json(),
-            "listens": self.listens,
+            "uses_attributes": self.uses_attributes,
             "verdict": self.verdict,
             "suggestion": self.suggestion.groups,
             "suggested": self.suggested.to_json(),
