@@ -383,6 +383,17 @@ def test_the_list_of_a_model_without_groups_has_what_it_can_do(
         ]
 
 
+@pytest.mark.parametrize("name", ["portraits/cost", "core"])
+def test_experiments_of_other_models_are_refused_with_those_that_fit(
+    trained: dict[str, Path], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(trained["hvae"]), name]) == 2
+    said = capsys.readouterr().err
+    fitting = name.replace("cost", "baselines").replace("core", "baselines")
+    assert f"evaluate '{fitting}'" in said
+    assert said.count("\n") == 1
+
+
 def test_every_model_answers_its_baselines_and_they_make_one_page(
     trained: dict[str, Path], tmp_path: Path, capsys
 ) -> None:

@@ -232,6 +232,7 @@ def find_experiment(
         changes: Fields to change, or ``sampling`` as a whole; None keeps a field.
     """
     if source in OWN or source in experiments():
+        _check_fits(source, model, changes.get("guidance"))
         name, _, kind = source.rpartition("/")
         family = _FAMILIES[name] if name else _own_family(kind, graph)
         values = {"name": source, "do": family.do, "images": family.images}
@@ -247,6 +248,20 @@ def find_experiment(
         changes = as_sampling(changes.pop("sampling")).to_json() | changes
     values |= changes
     return validate(Experiment, values, f"experiment {source}")
+
+
+def _check_fits(source: str, model: AnyModel | None, guidance: object) -> None:
+    """Refuse the guidances of an experiment for a model that has other settings."""
+    if model is None or model.kind == "diffusion" or guidance or asks_the_model(source):
+        return
+    data, _, kind = source.rpartition("/")
+    fitting = [f"{data}/{own}" if data else own for own in _ASK_THE_MODEL]
+    raise InputError(
+        f"experiment '{source}'",
+        expected=f"one that fits a model of kind '{model.kind}': {quoted(fitting)}",
+        got=f"'{kind}', which compares guidance with several groups",
+        do=f"evaluate '{fitting[0]}', or a YAML file with settings of this model",
+    )
 
 
 def _default(model: AnyModel, do: Sequence[str]) -> dict[str, Any]:

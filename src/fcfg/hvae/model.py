@@ -243,7 +243,8 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         check_is("abduction", abduction, HVAEAbduction, "the result of model.abduct")
         check_is("action", action, Action, "the result of model.act")
         setting = HVAESetting() if setting is None else setting
-        check_is("setting", setting, HVAESetting, "a fcfg.hvae.HVAESetting")
+        do = "call model.parse_setting(text)"
+        check_is("setting", setting, HVAESetting, "a fcfg.hvae.HVAESetting", do=do)
         check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
         kept = set(self.space.names) - self.graph.affected(action.targets)
         check_action(action, abduction.attributes, kept)
