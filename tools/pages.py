@@ -72,6 +72,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "docs/rivals.md": (
         *("rivals/portraits", "rivals/celeba-64", "rivals/morphomnist"),
         *("rivals-distances", "rivals-paper", "rivals-seconds", "rivals-training"),
+        *("rivals-sadcg-steps", "rivals-semantics"),
     ),
     "docs/studio.md": ("studio",),
     "docs/training.md": ("presets", "weight-decay", "dropout", "training-throughput"),
@@ -102,6 +103,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "rivals-paper": rivals_tables.paper,
     "rivals-seconds": rivals_seconds.table,
     "rivals-training": rivals_training.table,
+    "rivals-sadcg-steps": rivals_tables.sadcg_steps,
+    "rivals-semantics": rivals_tables.semantics,
     "trust": trust_study.section,
     "truth-bound": anchoring_tables.truth_bound,
     "training-throughput": training_tables.throughput_table,

@@ -6,6 +6,7 @@ Seconds are left out: models were trained on the same GPU meanwhile. See rivals_
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from fcfg.metrics import Estimate
@@ -23,6 +24,18 @@ _WHOLE = (
     ("celeba-64-celeba-64", "celeba-64-hvae-celeba-64", "celeba-64-hvae-soft-celeba-64"),
     ("calibrated-celeba-64", "celeba-64-sadcg-celeba-64"),
 )
+
+#: An earlier training of SA-DCG, and the one that is compared.
+_SADCG = {
+    "drawings": ("earlier-portraits-sadcg", "portraits-sadcg-portraits"),
+    "faces": ("earlier-celeba-64-sadcg", "celeba-64-sadcg-celeba-64"),
+}
+_SHOWN = ("unguided", "CFG 2.0", "anchored CFG 2.0")
+_ASKED = {  # by their names in sadcg-portraits-semantics.json
+    "readout": "a linear readout of the semantics, on factual drawings",
+    "attributes": "the judge, after an intervention on the attribute",
+    "semantics": "the judge, after an exchange of the semantics",
+}
 
 
 def section(data: str) -> str:
@@ -61,6 +74,39 @@ def distances() -> str:
             ]
             lines.append([str(runs.n), alike[0].system.name, labels, *cells])
     return "\n".join(map(table_row, lines))
+
+
+def sadcg_steps() -> str:
+    """Return what SA-DCG answers after trainings of different length."""
+    lines: list[list[str]] = []
+    for data, names in _SADCG.items():
+        runs = compare([RESULTS / f"rivals-{name}.jsonl.gz" for name in names])
+        kinds = {"effectiveness": "target ↑", "after reversal": "MAE after reversal ↓"}
+        heads = [f"{kind}, {named(do)}" for kind in kinds.values() for do in runs.dos]
+        lines = lines or [["data", "steps", "setting", *heads], ["---"] * (3 + len(heads))]
+        for alike in zip(*(runs.rows(do) for do in runs.dos), strict=True):
+            if alike[0].label not in _SHOWN:
+                continue
+            header = alike[0].system.header
+            steps = int(header["model"]["provenance"]["steps"]["diffusion"].split(" of ")[0])
+            cells = [
+                _cell(next(c for c in columns(runs, do) if c.group == kind), row, is_best=False)
+                for kind in kinds
+                for do, row in zip(runs.dos, alike, strict=True)
+            ]
+            lines.append([data, f"{steps:,}", alike[0].label, *cells])
+    return "\n".join(map(table_row, lines))
+
+
+def semantics() -> str:
+    """Return what tells the attributes of SA-DCG's drawings: AUROC × 100."""
+    found = json.loads((RESULTS / "sadcg-portraits-semantics.json").read_text("utf-8"))
+    names = list(found["auroc"]["readout"])
+    lines = [["read by", *names], ["---"] * (1 + len(names))]
+    for key, text in _ASKED.items():
+        lines.append([text, *(number(found["auroc"][key][name], 1) for name in names)])
+    table = "\n".join(map(table_row, lines))
+    return f"{table}\n\n`{found['provenance']['command']}`"
 
 
 def paper() -> str:
