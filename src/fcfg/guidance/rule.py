@@ -31,7 +31,8 @@ Times: TypeAlias = Int[Tensor, "steps"]
 #: Rules by name; :func:`register_rule` adds to them.
 RULES: dict[str, type[AbstractRule]] = {}
 UNGUIDED = "none"  # the name of the plain conditional model
-COMMON_OPTIONS = ("start", "stop", "tolerance", "anchor", "align")  # options of every rule
+#: Options of every rule.
+COMMON_OPTIONS = ("start", "stop", "tolerance", "anchor", "drawn", "align")
 
 
 @dataclass(frozen=True)

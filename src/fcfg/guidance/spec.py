@@ -81,6 +81,8 @@ class Guidance:
         tolerance: Change of the pixels below which the guidance of an image stops early.
         anchor: Whether to subtract the errors of the factual path, see
             :mod:`fcfg.sampling.anchor`.
+        drawn: Whether the noise of that path is drawn instead of inferred, see
+            :mod:`fcfg.pipeline.drawn_noise`.
         align: Number of steps that align the null condition at each time, see
             :mod:`fcfg.pipeline.alignment`.
     """
@@ -92,6 +94,7 @@ class Guidance:
     stop: float = 1.0
     tolerance: float = 0.0
     anchor: bool = False
+    drawn: bool = False
     align: int = 0
 
     def __post_init__(self) -> None:
@@ -220,10 +223,10 @@ class Guidance:
         """Return a copy with other options.
 
         Args:
-            **options: start, stop, tolerance, anchor, align; raw (CFG++ and APG); eta, momentum,
-                radius (APG); or the fields of your own rule.
+            **options: start, stop, tolerance, anchor, drawn, align; raw (CFG++ and APG); eta,
+                momentum, radius (APG); or the fields of your own rule.
         """
-        legal = ["anchor"]
+        legal = ["anchor", "drawn"]
         if self.rule is not None:
             legal = [*COMMON_OPTIONS, *(f.name for f in fields(self.rule))]
         for name in options:

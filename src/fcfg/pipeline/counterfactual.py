@@ -28,6 +28,7 @@ from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.batching import semantics_of
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.defaults import choose_guidance, default_sampling
+from fcfg.pipeline.drawn_noise import choose_noise, draw_noise
 from fcfg.pipeline.inference import generate_images, infer_noise, read_factual, warn_of_broken
 from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
@@ -128,7 +129,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         groups, schedule = self._groups(guidance, targets), self.denoiser.schedule
         rows = guidance.table(groups, chosen.times(schedule)[::-1], schedule).rows
         members = {group: groups[group] for group in groups}
-        how = {"sampling": chosen, "anchor": guidance.needs_path}
+        how = {"sampling": chosen, "anchor": guidance.needs_path, "drawn": guidance.drawn}
         return Method(guidance, rows, chosen, members, how)
 
     def to(self, device: torch.device | str) -> Self:
@@ -216,9 +217,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         groups = self._groups(guidance, action.targets, partition)
         self._weights(guidance, groups, times, batch_size)
         check_alignment(guidance, chosen.solver, has_path=True)
-        abduction = self._abduct(
-            x, table, keys, times, chosen.solver, guidance.needs_path, batch_size, on_step
-        )
+        how = (times, chosen.solver, guidance.needs_path, guidance.drawn, batch_size, on_step)
+        abduction = self._abduct(x, table, keys, *how)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
     def abduct(
@@ -228,6 +228,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         *,
         sampling: SamplingLike = "default",
         anchor: bool | None = None,
+        drawn: bool = False,
         keys: Keys | None = None,
         any_size: bool = False,
         batch_size: int = 256,
@@ -242,6 +243,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             sampling: Solver, grid and steps; the prediction uses them, too.
             anchor: Whether to keep the path, one state and one noise per step, for anchored
                 predictions; by default it is kept unless ``sampling`` is 'paper'.
+            drawn: Whether to draw the noise instead, for guidance with ``drawn=True`` only; see
+                :mod:`fcfg.pipeline.drawn_noise`.
             keys: Name or number of each image; a digest of its pixels by default.
             any_size: Whether to accept images of another size than the model was trained at.
             batch_size: Largest number of network rows per call.
@@ -251,10 +254,10 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         x, table = read_factual(self.denoiser, images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
         asked = combine_sampling(sampling, **deprecated)
-        keep = asked != PRESETS["paper"] if anchor is None else anchor
+        keep = drawn or (asked != PRESETS["paper"] if anchor is None else anchor)
         chosen = sampling_of(sampling, deprecated, default_sampling(self.calibration, keep))
         times = chosen.times(self.denoiser.schedule)
-        return self._abduct(x, table, keys, times, chosen.solver, keep, batch_size, on_step)
+        return self._abduct(x, table, keys, times, chosen.solver, keep, drawn, batch_size, on_step)
 
     def predict(
         self,
@@ -307,7 +310,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         there, images, table = pair.abduction, pair.images, pair.attributes
         times, solver = there.times, there.solver
         self._weights(pair.guidance, pair.partition, times, batch_size)
-        how = (times, solver, pair.guidance.needs_path, batch_size, on_step)
+        how = (times, solver, pair.guidance.needs_path, pair.guidance.drawn, batch_size, on_step)
         abduction = self._abduct(images, table, there.keys, *how)
         back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
@@ -347,18 +350,23 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         times: tuple[int, ...],
         solver: AbstractSolver,
         keep_path: bool,
+        drawn: bool,
         batch_size: int,
         on_step: OnStep | None,
     ) -> Abduction:
         check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
         semantics = semantics_of(self.denoiser, images, batch_size)
+        known = (table, keys, times, solver, self._fingerprint)
+        if drawn:
+            end, path = draw_noise(self.denoiser, images, keys, times, on_step)
+            return Abduction(end, *known, path, semantics, drawn=True)
         end, path = infer_noise(
             *(self.denoiser, images, table, semantics, times, self._replaying(solver)),
             keep_path=keep_path,
             batch_size=batch_size,
             on_step=on_step,
         )
-        return Abduction(end, table, keys, times, solver, self._fingerprint, path, semantics)
+        return Abduction(end, *known, path, semantics)
 
     def _predict(
         self,
@@ -370,6 +378,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         on_step: OnStep | None,
     ) -> Counterfactual:
         weights = self._weights(guidance, partition, abduction.times, batch_size)
+        abduction = choose_noise(self.denoiser, abduction, guidance)
         branch = (self.denoiser, abduction, guidance.factual, partition, batch_size)
         anchor = find_anchor(*branch) if guidance.anchor else None
         end = generate_images(

@@ -1,0 +1,215 @@
+"""Anchored predictions under drawn noise, on worlds whose answers are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import fcfg
+from fcfg.cli import main
+from fcfg.guidance import Guidance
+from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
+from fcfg.pipeline.thresholds import way_back_guidance
+from fcfg.sampling import SOLVERS, StepRecord
+from place import anywhere
+from refusal import refused
+from worlds import RULES, MixtureNetwork, mixture_faces, mixture_pipeline
+
+pytestmark = anywhere
+
+DRAWN = Guidance.parse("none;anchor=true;drawn=true")
+OF_ALL = [DRAWN, *(rule.replace(anchor=True, drawn=True) for rule in RULES)]
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> CounterfactualPipeline:
+    return mixture_pipeline()
+
+
+def ask(
+    pipeline: CounterfactualPipeline, guidance: Guidance = DRAWN, n: int = 4, **options: Any
+) -> tuple[Tensor, Counterfactual]:
+    faces, attributes = mixture_faces(pipeline, n)
+    options = {"sampling": "ddim uniform 8", "do": {"male": 1 - attributes["male"]}} | options
+    return faces, pipeline.counterfactual(faces, attributes, guidance=guidance, **options)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("guidance", OF_ALL, ids=repr)
+def test_the_factual_attributes_give_the_image_back(
+    pipeline: CounterfactualPipeline, guidance: Guidance, solver: str
+) -> None:
+    """Not only where the pipeline knows that nothing changes: all steps lead there."""
+    faces, attributes = mixture_faces(pipeline, 3)
+    abduction = pipeline.abduct(faces, attributes, sampling=f"{solver} karras 3", drawn=True)
+    action = pipeline.act(attributes, {"male": attributes["male"]}, keys=abduction.keys)
+    states: list[Tensor] = []
+    pipeline.predict(
+        abduction, action, guidance, on_step=lambda record: states.append(record.trajectory.x)
+    )
+    torch.testing.assert_close(states[-1].cpu(), faces, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("text", ["none", "cfg:2.5", "contrast:1.5"])
+def test_with_ddim_it_is_flowedit(pipeline: CounterfactualPipeline, text: str) -> None:
+    """The sum of differences of clean images, written out."""
+    guidance = Guidance.parse(f"{text};anchor=true;drawn=true")
+    faces, pair = ask(pipeline, guidance)
+    path, denoiser = pair.abduction.path, pipeline.denoiser
+    assert path is not None
+    own, asked = (
+        denoiser.condition(table) for table in (pair.abduction.attributes, pair.attributes)
+    )
+    schedule, weight = denoiser.schedule, float(text.partition(":")[2] or 1)
+    other = own if "contrast" in text else torch.zeros_like(own)
+    difference = torch.zeros_like(faces)
+    times = pair.abduction.times[::-1]
+
+    def clean(x: Tensor, t: int, condition: Tensor) -> Tensor:
+        at = torch.full((len(x),), t)
+        place = denoiser.device
+        noise = denoiser(x.to(place), at.to(place), condition.to(place)).cpu()
+        return (x - float(schedule.noise(at[:1])) * noise) / float(schedule.signal(at[:1]))
+
+    for index, t in enumerate(times[:-1]):
+        signal, noise, signal_s, noise_s = (
+            float(f(torch.tensor(u)))
+            for u in (t, times[index + 1])
+            for f in (schedule.signal, schedule.noise)
+        )
+        x = path.states[len(times) - 1 - index]
+        y = x + signal * difference
+        guided = {}
+        for name, state, condition in (("x", x, own), ("y", y, asked)):
+            plain = clean(state, t, condition)
+            away = own if "contrast" in text and name == "x" else other
+            guided[name] = plain + (weight - 1) * (plain - clean(state, t, away))
+        left = (noise_s / signal_s) / (noise / signal)
+        difference = left * difference + (1 - left) * (guided["y"] - guided["x"])
+    torch.testing.assert_close(pair.trajectory.x, faces + difference, atol=1e-8, rtol=1e-8)
+
+
+def test_where_attributes_shift_the_image_every_noise_gives_the_shift(
+    pipeline: CounterfactualPipeline,
+) -> None:
+    network, schedule, errors = pipeline.denoiser.network, pipeline.denoiser.schedule, []
+    assert isinstance(network, MixtureNetwork)
+    last = torch.tensor(schedule.steps)
+    level = float(schedule.noise(last) / schedule.signal(last))
+    missing = network.spread / np.hypot(network.spread, level)  # at T, where both branches begin
+    for steps in (10, 40, 160):
+        faces, pair = ask(pipeline, sampling=f"ddim uniform {steps}")
+        _, other = ask(pipeline, sampling=f"ddim uniform {steps}", keys=[7, 8, 9, 10])
+        torch.testing.assert_close(pair.trajectory.x, other.trajectory.x, atol=1e-9, rtol=1e-9)
+        before, after = (
+            network.means[4 * table["smiling"] + 2 * table["male"] + table["young"]]
+            for table in (pair.abduction.attributes, pair.attributes)
+        )
+        expected = faces + (1 - missing) * (after - before)
+        errors.append(float((pair.trajectory.x - expected).abs().max()))
+    assert errors[1] < 0.5 * errors[0]
+    assert errors[2] < 0.5 * errors[1]
+
+
+def test_noise_follows_from_the_key_and_the_time(pipeline: CounterfactualPipeline) -> None:
+    rule = Guidance.parse("cfg:2;anchor=true;drawn=true")
+    faces, whole = ask(pipeline, rule, n=5)
+    _, few = ask(pipeline, rule, n=5, batch_size=4)
+    torch.testing.assert_close(few.images, whole.images, atol=1e-12, rtol=0)
+    attributes = {name: column[3:4] for name, column in whole.abduction.attributes.items()}
+    alone = pipeline.counterfactual(
+        faces[3:4],
+        attributes,
+        {"male": 1 - attributes["male"]},
+        guidance=rule,
+        sampling="ddim uniform 8",
+    )
+    torch.testing.assert_close(alone.images, whole.images[3:4], atol=1e-12, rtol=0)
+    _, other = ask(pipeline, rule, n=5, keys=list("abcde"))
+    assert not torch.equal(other.images, whole.images)
+    assert whole.abduction.path is not None
+    states = whole.abduction.path.states
+    levels = [pipeline.denoiser.schedule.noise(torch.tensor(t)) for t in whole.abduction.times[1:]]
+    signals = [
+        pipeline.denoiser.schedule.signal(torch.tensor(t)) for t in whole.abduction.times[1:]
+    ]
+    noises = torch.stack(
+        [
+            (x - signal * states[0]) / level
+            for x, signal, level in zip(states[1:], signals, levels, strict=True)
+        ]
+    ).flatten(1)
+    assert torch.corrcoef(noises).fill_diagonal_(0).abs().max() < 0.5
+    assert abs(float(noises.std()) - 1) < 0.2
+
+
+def test_a_reversal_has_the_same_noise(pipeline: CounterfactualPipeline) -> None:
+    _, pair = ask(pipeline)
+    back = pipeline.reverse(pair)
+    assert back.abduction.drawn
+    assert pair.abduction.path is not None
+    assert back.abduction.path is not None
+    last = float(pipeline.denoiser.schedule.signal(torch.tensor(pair.abduction.times[-1])))
+    there, here = pair.abduction.path.states, back.abduction.path.states
+    torch.testing.assert_close(there[-1] - last * there[0], here[-1] - last * here[0])
+
+
+@pytest.mark.parametrize(("text", "rows"), [("none", 2), ("contrast:1.5", 3), ("cfg:2", 4)])
+def test_no_network_is_called_before_the_prediction(
+    pipeline: CounterfactualPipeline, text: str, rows: int
+) -> None:
+    network, records = pipeline.denoiser.network, list[StepRecord]()
+    assert isinstance(network, MixtureNetwork)
+    before = network.rows
+    rule = Guidance.parse(f"{text};anchor=true;drawn=true")
+    _, pair = ask(pipeline, rule, n=4, on_step=records.append)
+    assert pair.evaluations == 8 * rows
+    assert network.rows - before == 4 * 8 * rows
+    assert [record.ascending for record in records] == [True] * 8 + [False] * 8
+
+
+def test_an_abduction_serves_both_kinds_of_guidance(pipeline: CounterfactualPipeline) -> None:
+    faces, pair = ask(pipeline)
+    abduction = pipeline.abduct(faces, pair.abduction.attributes, sampling="ddim uniform 8")
+    twice = [pipeline.predict(abduction, pair.action, DRAWN) for _ in range(2)]
+    assert all(torch.equal(one.images, pair.images) for one in twice)
+    assert twice[0].evaluations == pair.evaluations
+    assert twice[0].abduction is twice[1].abduction  # whose factual branch is kept
+    plain = pipeline.predict(abduction, pair.action, Guidance.none(), anchor=True)
+    assert not torch.equal(plain.images, pair.images)
+
+
+def test_what_drawn_noise_cannot_do_is_refused(pipeline: CounterfactualPipeline) -> None:
+    with refused("option drawn", "anchor=true beside it"):
+        Guidance.parse("cfg:2;drawn=true")
+    with refused("option drawn", "true or false", "2"):
+        Guidance.cfg(2.0).replace(anchor=True, drawn=2)
+    with refused("option drawn", "anchor=false"):
+        ask(pipeline, anchor=False)
+    faces, attributes = mixture_faces(pipeline, 2)
+    drawn = pipeline.abduct(faces, attributes, sampling="ddim uniform 4", drawn=True)
+    action = pipeline.act(attributes, {"male": 1 - attributes["male"]}, keys=drawn.keys)
+    with refused("abduction", "inferred noise", "drawn noise"):
+        pipeline.predict(drawn, action, Guidance.cfg(2.0))
+
+
+def test_limits_of_trust_know_the_noise() -> None:
+    assert repr(way_back_guidance(Guidance.parse("contrast:2;anchor=true;drawn=true"))) == repr(
+        DRAWN
+    )
+
+
+def test_the_command_line_takes_it(tmp_path: Any) -> None:
+    picture = tmp_path / "a.png"
+    faces = fcfg.datasets.portraits.sample(1, seed=3)
+    fcfg.to_pictures(faces.images)[0].save(picture)
+    words = [f"{name}={int(np.asarray(column)[0])}" for name, column in faces.attributes.items()]
+    given = ["--attributes", ",".join(words)]
+    rule = ["--guidance", "contrast:1.5;anchor=true;drawn=true", "--sampling", "ddim uniform 2"]
+    command = ["generate", "portraits", str(picture), *given, "--do", "smiling=1", *rule]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 0
+    assert list((tmp_path / "out").rglob("*.png"))
