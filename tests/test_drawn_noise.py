@@ -21,8 +21,8 @@ from worlds import RULES, MixtureNetwork, mixture_faces, mixture_pipeline
 
 pytestmark = anywhere
 
-DRAWN = Guidance.parse("none;anchor=true;drawn=true")
-OF_ALL = [DRAWN, *(rule.replace(anchor=True, drawn=True) for rule in RULES)]
+DRAWN = Guidance.parse("none;anchor=true;drawn_noise=true")
+OF_ALL = [DRAWN, *(rule.replace(anchor=True, drawn_noise=True) for rule in RULES)]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_the_factual_attributes_give_the_image_back(
 ) -> None:
     """Not only where the pipeline knows that nothing changes: all steps lead there."""
     faces, attributes = mixture_faces(pipeline, 3)
-    abduction = pipeline.abduct(faces, attributes, sampling=f"{solver} karras 3", drawn=True)
+    abduction = pipeline.abduct(faces, attributes, sampling=f"{solver} karras 3", drawn_noise=True)
     action = pipeline.act(attributes, {"male": attributes["male"]}, keys=abduction.keys)
     states: list[Tensor] = []
     pipeline.predict(
@@ -57,7 +57,7 @@ def test_the_factual_attributes_give_the_image_back(
 @pytest.mark.parametrize("text", ["none", "cfg:2.5", "contrast:1.5"])
 def test_with_ddim_it_is_flowedit(pipeline: CounterfactualPipeline, text: str) -> None:
     """The sum of differences of clean images, written out."""
-    guidance = Guidance.parse(f"{text};anchor=true;drawn=true")
+    guidance = Guidance.parse(f"{text};anchor=true;drawn_noise=true")
     faces, pair = ask(pipeline, guidance)
     path, denoiser = pair.abduction.path, pipeline.denoiser
     assert path is not None
@@ -116,7 +116,7 @@ def test_where_attributes_shift_the_image_every_noise_gives_the_shift(
 
 
 def test_noise_follows_from_the_key_and_the_time(pipeline: CounterfactualPipeline) -> None:
-    rule = Guidance.parse("cfg:2;anchor=true;drawn=true")
+    rule = Guidance.parse("cfg:2;anchor=true;drawn_noise=true")
     faces, whole = ask(pipeline, rule, n=5)
     _, few = ask(pipeline, rule, n=5, batch_size=4)
     torch.testing.assert_close(few.images, whole.images, atol=1e-12, rtol=0)
@@ -150,7 +150,7 @@ def test_noise_follows_from_the_key_and_the_time(pipeline: CounterfactualPipelin
 def test_a_reversal_has_the_same_noise(pipeline: CounterfactualPipeline) -> None:
     _, pair = ask(pipeline)
     back = pipeline.reverse(pair)
-    assert back.abduction.drawn
+    assert back.abduction.noise_is_drawn
     assert pair.abduction.path is not None
     assert back.abduction.path is not None
     last = float(pipeline.denoiser.schedule.signal(torch.tensor(pair.abduction.times[-1])))
@@ -165,7 +165,7 @@ def test_no_network_is_called_before_the_prediction(
     network, records = pipeline.denoiser.network, list[StepRecord]()
     assert isinstance(network, MixtureNetwork)
     before = network.rows
-    rule = Guidance.parse(f"{text};anchor=true;drawn=true")
+    rule = Guidance.parse(f"{text};anchor=true;drawn_noise=true")
     _, pair = ask(pipeline, rule, n=4, on_step=records.append)
     assert pair.evaluations == 8 * rows
     assert network.rows - before == 4 * 8 * rows
@@ -184,23 +184,23 @@ def test_an_abduction_serves_both_kinds_of_guidance(pipeline: CounterfactualPipe
 
 
 def test_what_drawn_noise_cannot_do_is_refused(pipeline: CounterfactualPipeline) -> None:
-    with refused("option drawn", "anchor=true beside it"):
-        Guidance.parse("cfg:2;drawn=true")
-    with refused("option drawn", "true or false", "2"):
-        Guidance.cfg(2.0).replace(anchor=True, drawn=2)
-    with refused("option drawn", "anchor=false"):
+    with refused("option drawn_noise", "anchor=true beside it"):
+        Guidance.parse("cfg:2;drawn_noise=true")
+    with refused("option drawn_noise", "true or false", "2"):
+        Guidance.cfg(2.0).replace(anchor=True, drawn_noise=2)
+    with refused("option drawn_noise", "anchor=false"):
         ask(pipeline, anchor=False)
     faces, attributes = mixture_faces(pipeline, 2)
-    drawn = pipeline.abduct(faces, attributes, sampling="ddim uniform 4", drawn=True)
+    drawn = pipeline.abduct(faces, attributes, sampling="ddim uniform 4", drawn_noise=True)
     action = pipeline.act(attributes, {"male": 1 - attributes["male"]}, keys=drawn.keys)
     with refused("abduction", "inferred noise", "drawn noise"):
         pipeline.predict(drawn, action, Guidance.cfg(2.0))
 
 
 def test_limits_of_trust_know_the_noise() -> None:
-    assert repr(way_back_guidance(Guidance.parse("contrast:2;anchor=true;drawn=true"))) == repr(
-        DRAWN
-    )
+    assert repr(
+        way_back_guidance(Guidance.parse("contrast:2;anchor=true;drawn_noise=true"))
+    ) == repr(DRAWN)
 
 
 def test_the_command_line_takes_it(tmp_path: Any) -> None:
@@ -209,7 +209,12 @@ def test_the_command_line_takes_it(tmp_path: Any) -> None:
     fcfg.to_pictures(faces.images)[0].save(picture)
     words = [f"{name}={int(np.asarray(column)[0])}" for name, column in faces.attributes.items()]
     given = ["--attributes", ",".join(words)]
-    rule = ["--guidance", "contrast:1.5;anchor=true;drawn=true", "--sampling", "ddim uniform 2"]
+    rule = [
+        "--guidance",
+        "contrast:1.5;anchor=true;drawn_noise=true",
+        "--sampling",
+        "ddim uniform 2",
+    ]
     command = ["generate", "portraits", str(picture), *given, "--do", "smiling=1", *rule]
     assert main([*command, "--out", str(tmp_path / "out")]) == 0
     assert list((tmp_path / "out").rglob("*.png"))

@@ -22,6 +22,10 @@ from reproduction_tables import RESULTS, summary_of
 MODELS = Path(__file__).parents[1] / "src" / "fcfg" / "pipeline" / "models"
 FCFG = "fcfg:affected=3.0,invariant=1.2"
 PACKAGE = "cfg:1.5;anchor=true"  # the default of a model without a calibration
+_TRUTH = [
+    *("do", "answer", "target", "largest other", "MAE to the truth", "changed pixels"),
+    *("reversal", "network rows"),
+]
 
 
 def drawings(name: str = "portraits") -> str:
@@ -30,32 +34,40 @@ def drawings(name: str = "portraits") -> str:
     ours_of = summary_of(anchored)
     plain = summary_of(core) if core.exists() else ours_of
     calibration = Calibration.read(MODELS / name)
-    heads = [
-        *("do", "answer", "target", "largest other", "MAE to the truth", "changed pixels"),
-        *("reversal", "network rows"),
-    ]
-    lines = [heads, ["---"] * len(heads)]
+    lines = [_TRUTH, ["---"] * len(_TRUTH)]
     for do in plain.dos:
         ours = repr(calibration.guidance([do]))
         for summary, text in ((plain, "none"), (plain, FCFG), (ours_of, ours)):
             if (do, text) not in summary.cells:
                 continue
-            cell = summary.cells[do, text]
             label = setting(text).label
-            lines.append(
-                [
-                    do,
-                    f"**{label}**" if text == ours else label,
-                    _shown(cell.drift.get(do), 2, signed=True),
-                    _largest(cell),
-                    *(_shown(e, d) for e, d in ((cell.truth_mae, 4), (cell.truth_changed, 2))),
-                    _shown(cell.reversal_mae, 3),
-                    f"{cell.evaluations:.0f}",
-                ]
-            )
+            name = f"**{label}**" if text == ours else label
+            lines.append([do, name, *_against_truth(summary.cells[do, text])])
     idle = ", ".join(f"{error:.4f}" for error in _idle_errors(anchored).values())
     sources = [anchored, core] if core.exists() else [anchored]
     return f"{_table(lines, sources)}\n\nNo change scores MAE {idle}, and 1 on changed pixels."
+
+
+def _against_truth(cell: Cell) -> list[str]:
+    """Return the columns of a table of drawings, behind the intervention and the answer."""
+    return [
+        _shown(cell.drift.get(cell.do), 2, signed=True),
+        _largest(cell),
+        *(_shown(e, digits) for e, digits in ((cell.truth_mae, 4), (cell.truth_changed, 2))),
+        _shown(cell.reversal_mae, 3),
+        f"{cell.evaluations:.0f}",
+    ]
+
+
+def drawn_noise() -> str:
+    """Return anchored answers of drawings with inferred and with drawn noise."""
+    file = RESULTS / "drawn-noise-portraits.jsonl.gz"
+    summary = summary_of(file)
+    lines = [_TRUTH, ["---"] * len(_TRUTH)]
+    for do in summary.dos:
+        for cell in summary.cells_of(do):
+            lines.append([do, setting(cell.guidance).label, *_against_truth(cell)])
+    return f"{_table(lines, [file])}\n\n{summary.n} drawings; `{summary.header['command']}`"
 
 
 def truth_bound() -> str:

@@ -49,7 +49,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "docs/choosing.md": ("anchored/portraits", "anchored-faces"),
     "docs/results-anchoring.md": (
         *("anchored/portraits", "truth-bound", "anchored/portraits-causal", "anchored-faces"),
-        *("anchored-radiographs", "ghosts"),
+        *("anchored-radiographs", "drawn-noise", "ghosts"),
         *("anchoring/portraits", "anchoring/portraits-variants", "anchoring/celeba-64"),
     ),
     "docs/generate.md": ("trust",),
@@ -89,6 +89,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "anchored-faces": anchoring_tables.faces,
     "anchored-radiographs": anchoring_tables.radiographs,
     "claims": reproduction_tables.claims_held,
+    "drawn-noise": anchoring_tables.drawn_noise,
     "dropout": dropout_tables.table,
     "ghosts": anchoring_tables.ghosts,
     "execution-cpu": speed_tables.execution,

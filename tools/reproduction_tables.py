@@ -79,10 +79,17 @@ def _how(row: dict[str, Any]) -> str:
     return f"{row['weights']} weights{trained}{run}, {row['precision']}, {row['steps']} steps"
 
 
+_STUDIES = (
+    "drawn-noise-",
+    "dropout-",
+    "rivals-",
+)  # beginnings of files that have tables of their own
+
+
 def result_files(folder: Path) -> list[Path]:
     """Return the result files of evaluations, without training logs and comparisons of models."""
     files = sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")])
-    evaluations = [file for file in files if not file.name.startswith(("dropout-", "rivals-"))]
+    evaluations = [file for file in files if not file.name.startswith(_STUDIES)]
     return [file for file in evaluations if _header(file).get("kind") == "run"]
 
 

@@ -7,7 +7,7 @@ from fcfg.guidance.contrast import Contrast
 from fcfg.guidance.early_stopping import EarlyStoppingPredictor
 from fcfg.guidance.guided import GuidedPredictor
 from fcfg.guidance.rule import RULES, AbstractRule, register_rule
-from fcfg.guidance.spec import Guidance, WeightTable
+from fcfg.guidance.spec import Guidance, PathKind, WeightTable
 
 __all__ = [
     "APG",
@@ -19,6 +19,7 @@ __all__ = [
     "EarlyStoppingPredictor",
     "Guidance",
     "GuidedPredictor",
+    "PathKind",
     "WeightTable",
     "register_rule",
 ]

@@ -9,7 +9,7 @@ from fcfg.support.errors import InputError
 
 
 def common_options(
-    *, start: Any, stop: Any, tolerance: Any, anchor: Any, drawn: Any, align: Any
+    *, start: Any, stop: Any, tolerance: Any, anchor: Any, drawn_noise: Any, align: Any
 ) -> dict[str, float | bool | int]:
     """Return the options as a guidance holds them, or refuse them.
 
@@ -18,7 +18,7 @@ def common_options(
         stop: Share of the way at which guidance stops.
         tolerance: Change of the pixels below which the guidance of an image stops early.
         anchor: Whether to subtract the errors of the factual path.
-        drawn: Whether the noise of that path is drawn instead of inferred.
+        drawn_noise: Whether the noise of that path is drawn instead of inferred.
         align: Number of steps of an alignment at each time.
     """
     legal = is_number(start) and 0 <= start < 1
@@ -28,15 +28,15 @@ def common_options(
     legal = is_number(tolerance) and tolerance >= 0
     check_option("tolerance", tolerance, "a number, 0 or more", legal)
     check_option("anchor", anchor, "true or false", isinstance(anchor, bool))
-    check_option("drawn", drawn, "true or false", isinstance(drawn, bool))
+    check_option("drawn_noise", drawn_noise, "true or false", isinstance(drawn_noise, bool))
     legal = is_number(align) and align in range(1001)
     check_option("align", align, "a whole number from 0 to 1000", legal)
-    if drawn and not anchor:
+    if drawn_noise and not anchor:
         raise InputError(
-            "guidance option drawn",
+            "guidance option drawn_noise",
             expected="anchor=true beside it, since drawn noise does not lead back to the image",
             got="anchor=false",
-            do="add anchor=true, or leave drawn out",
+            do="add anchor=true, or leave drawn_noise out",
         )
     if anchor and tolerance:
         raise InputError(
@@ -60,4 +60,4 @@ def common_options(
             do="widen the interval",
         )
     shares = {"start": float(start), "stop": float(stop), "tolerance": float(tolerance)}
-    return {**shares, "anchor": anchor, "drawn": drawn, "align": int(align)}
+    return {**shares, "anchor": anchor, "drawn_noise": drawn_noise, "align": int(align)}

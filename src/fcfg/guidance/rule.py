@@ -32,7 +32,7 @@ Times: TypeAlias = Int[Tensor, "steps"]
 RULES: dict[str, type[AbstractRule]] = {}
 UNGUIDED = "none"  # the name of the plain conditional model
 #: Options of every rule.
-COMMON_OPTIONS = ("start", "stop", "tolerance", "anchor", "drawn", "align")
+COMMON_OPTIONS = ("start", "stop", "tolerance", "anchor", "drawn_noise", "align")
 
 
 @dataclass(frozen=True)

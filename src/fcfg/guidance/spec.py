@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float
@@ -40,6 +40,7 @@ from fcfg.support.errors import (
 from fcfg.support.names import RESERVED, check_name
 
 Weight: TypeAlias = float | Callable[[float], float]
+PathKind: TypeAlias = Literal["none", "inferred", "drawn"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ class Guidance:
         tolerance: Change of the pixels below which the guidance of an image stops early.
         anchor: Whether to subtract the errors of the factual path, see
             :mod:`fcfg.sampling.anchor`.
-        drawn: Whether the noise of that path is drawn instead of inferred, see
+        drawn_noise: Whether the noise of that path is drawn instead of inferred, see
             :mod:`fcfg.pipeline.drawn_noise`.
         align: Number of steps that align the null condition at each time, see
             :mod:`fcfg.pipeline.alignment`.
@@ -94,8 +95,8 @@ class Guidance:
     stop: float = 1.0
     tolerance: float = 0.0
     anchor: bool = False
-    drawn: bool = False
     align: int = 0
+    drawn_noise: bool = False
 
     def __post_init__(self) -> None:
         """Refuse illegal weights and options, and convert numbers to floats."""
@@ -223,10 +224,10 @@ class Guidance:
         """Return a copy with other options.
 
         Args:
-            **options: start, stop, tolerance, anchor, drawn, align; raw (CFG++ and APG); eta,
-                momentum, radius (APG); or the fields of your own rule.
+            **options: start, stop, tolerance, anchor, drawn_noise, align; raw (CFG++ and APG);
+                eta, momentum, radius (APG); or the fields of your own rule.
         """
-        legal = ["anchor", "drawn"]
+        legal = ["anchor", "drawn_noise"]
         if self.rule is not None:
             legal = [*COMMON_OPTIONS, *(f.name for f in fields(self.rule))]
         for name in options:
@@ -259,9 +260,16 @@ class Guidance:
         return f"{self.name}{':' * bool(values)}{','.join(values)}{options}"
 
     @property
+    def path(self) -> PathKind:
+        """Which states of the factual image a prediction needs, beside the last one."""
+        if self.drawn_noise:
+            return "drawn"
+        return "inferred" if self.anchor or self.align else "none"
+
+    @property
     def needs_path(self) -> bool:
-        """Whether a prediction needs all states of the abduction."""
-        return self.anchor or self.align > 0
+        """Whether a prediction needs states at all times."""
+        return self.path != "none"
 
     @property
     def factual(self) -> Guidance:

@@ -21,14 +21,14 @@ from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.semantic import SemanticDenoiser
-from fcfg.guidance import Guidance, WeightTable
+from fcfg.guidance import Guidance, PathKind, WeightTable
 from fcfg.model import Action, CounterfactualModel, Method
 from fcfg.pipeline.alignment import check_alignment
 from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.batching import semantics_of
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.defaults import choose_guidance, default_sampling
-from fcfg.pipeline.drawn_noise import choose_noise, draw_noise
+from fcfg.pipeline.drawn_noise import check_path, choose_noise, draw_noise
 from fcfg.pipeline.inference import generate_images, infer_noise, read_factual, warn_of_broken
 from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
@@ -129,8 +129,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         groups, schedule = self._groups(guidance, targets), self.denoiser.schedule
         rows = guidance.table(groups, chosen.times(schedule)[::-1], schedule).rows
         members = {group: groups[group] for group in groups}
-        how = {"sampling": chosen, "anchor": guidance.needs_path, "drawn": guidance.drawn}
-        return Method(guidance, rows, chosen, members, how)
+        how = {"anchor": guidance.needs_path, "drawn_noise": guidance.drawn_noise}
+        return Method(guidance, rows, chosen, members, {"sampling": chosen} | how)
 
     def to(self, device: torch.device | str) -> Self:
         """Move the networks and prepare them again; the causal model stays on the CPU."""
@@ -217,7 +217,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         groups = self._groups(guidance, action.targets, partition)
         self._weights(guidance, groups, times, batch_size)
         check_alignment(guidance, chosen.solver, has_path=True)
-        how = (times, chosen.solver, guidance.needs_path, guidance.drawn, batch_size, on_step)
+        how = (times, chosen.solver, guidance.path, batch_size, on_step)
         abduction = self._abduct(x, table, keys, *how)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
@@ -228,7 +228,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         *,
         sampling: SamplingLike = "default",
         anchor: bool | None = None,
-        drawn: bool = False,
+        drawn_noise: bool = False,
         keys: Keys | None = None,
         any_size: bool = False,
         batch_size: int = 256,
@@ -243,8 +243,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             sampling: Solver, grid and steps; the prediction uses them, too.
             anchor: Whether to keep the path, one state and one noise per step, for anchored
                 predictions; by default it is kept unless ``sampling`` is 'paper'.
-            drawn: Whether to draw the noise instead, for guidance with ``drawn=True`` only; see
-                :mod:`fcfg.pipeline.drawn_noise`.
+            drawn_noise: Whether to draw the noise and keep the path, for guidance with drawn noise
+                only; see :mod:`fcfg.pipeline.drawn_noise`.
             keys: Name or number of each image; a digest of its pixels by default.
             any_size: Whether to accept images of another size than the model was trained at.
             batch_size: Largest number of network rows per call.
@@ -254,10 +254,11 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         x, table = read_factual(self.denoiser, images, attributes, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
         asked = combine_sampling(sampling, **deprecated)
-        keep = drawn or (asked != PRESETS["paper"] if anchor is None else anchor)
+        keep = drawn_noise or asked != PRESETS["paper"] if anchor is None else anchor
+        path = check_path(keep, drawn_noise)
         chosen = sampling_of(sampling, deprecated, default_sampling(self.calibration, keep))
         times = chosen.times(self.denoiser.schedule)
-        return self._abduct(x, table, keys, times, chosen.solver, keep, drawn, batch_size, on_step)
+        return self._abduct(x, table, keys, times, chosen.solver, path, batch_size, on_step)
 
     def predict(
         self,
@@ -298,8 +299,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     ) -> Counterfactual:
         """Go back to the factual attributes, with the same guidance, groups and steps.
 
-        Inverts the clamped images, which are what a recipient would have. The structural causal
-        model is not needed: the target is the factual attributes themselves.
+        Starts from the clamped images, which are what a recipient would have.
 
         Args:
             pair: Result of :meth:`counterfactual` or :meth:`predict`.
@@ -310,7 +310,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         there, images, table = pair.abduction, pair.images, pair.attributes
         times, solver = there.times, there.solver
         self._weights(pair.guidance, pair.partition, times, batch_size)
-        how = (times, solver, pair.guidance.needs_path, pair.guidance.drawn, batch_size, on_step)
+        how = (times, solver, pair.guidance.path, batch_size, on_step)
         abduction = self._abduct(images, table, there.keys, *how)
         back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
@@ -349,20 +349,19 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         keys: Keys,
         times: tuple[int, ...],
         solver: AbstractSolver,
-        keep_path: bool,
-        drawn: bool,
+        path_kind: PathKind,
         batch_size: int,
         on_step: OnStep | None,
     ) -> Abduction:
         check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
         semantics = semantics_of(self.denoiser, images, batch_size)
         known = (table, keys, times, solver, self._fingerprint)
-        if drawn:
+        if path_kind == "drawn":
             end, path = draw_noise(self.denoiser, images, keys, times, on_step)
-            return Abduction(end, *known, path, semantics, drawn=True)
+            return Abduction(end, *known, path, semantics, noise_is_drawn=True)
         end, path = infer_noise(
             *(self.denoiser, images, table, semantics, times, self._replaying(solver)),
-            keep_path=keep_path,
+            keep_path=path_kind == "inferred",
             batch_size=batch_size,
             on_step=on_step,
         )

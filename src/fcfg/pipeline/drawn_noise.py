@@ -7,9 +7,9 @@ and they carry its errors. They can be drawn instead, with independent noise at 
     \qquad \epsilon_t \sim \mathcal N(0, I)
 
 The anchored prediction then adds up differences between the two branches under the same noise.
-With DDIM it is FlowEdit, for any rule of guidance. No network is called before the prediction. The
-noise follows from the key of each image, so the answer does not depend on the other images, and a
-reversal has the same noise.
+With DDIM it is FlowEdit for a diffusion model, with one noise per step, from T on, and any rule of
+guidance. The denoiser is not called before the prediction. The noise follows from the key of each
+image, so the answer does not depend on the other images, and a reversal has the same noise.
 
 References:
     FlowEdit: inversion-free text-based editing using pre-trained flow models (Kulikov et al.,
@@ -22,11 +22,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
-from fcfg.causal.scm import Keys
+from fcfg.causal.scm import Keys, checked_keys
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import Images
-from fcfg.guidance import Guidance
+from fcfg.guidance import Guidance, PathKind
 from fcfg.pipeline.batching import plan_on
 from fcfg.pipeline.records import Abduction
 from fcfg.sampling import OnStep, Path, StepRecord, Trajectory
@@ -54,19 +55,21 @@ def draw_noise(
         The images at the last time, and the path to it; on the CPU.
     """
     x = images.to("cpu", denoiser.state_dtype)
-    states, plan = [x], plan_on(denoiser, times)
+    names, states, plan = checked_keys(keys, len(x)), [x], plan_on(denoiser, times)
     for index, step in enumerate(plan):
-        seeds = [stream_seed("drawn noise", str(key), times[index + 1]) for key in keys]
-        noise = [
-            torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(seed))
-            for seed in seeds
-        ]
+        noise = [_normal(x.shape[1:], key, times[index + 1]) for key in names]
         signal, level = step.signal_s.cpu(), step.noise_s.cpu()
         states.append(signal * x + level * torch.stack(noise).to(x))
         if on_step is not None:
             record = StepRecord(index, len(plan), Trajectory(states[-1]), plan.ascending)
             on_step(record)
     return Trajectory(states[-1]), Path(torch.stack(states))
+
+
+def _normal(shape: torch.Size, key: int | str, t: int) -> Tensor:
+    """Draw the noise of one image at one time, the same on every machine and in any precision."""
+    generator = torch.Generator().manual_seed(stream_seed("drawn noise", key, t))
+    return torch.randn(shape, generator=generator, device="cpu", dtype=torch.float32)
 
 
 def choose_noise(denoiser: Denoiser, abduction: Abduction, guidance: Guidance) -> Abduction:
@@ -77,18 +80,36 @@ def choose_noise(denoiser: Denoiser, abduction: Abduction, guidance: Guidance) -
         abduction: The abduction, which keeps the drawn one for all questions.
         guidance: Guidance of the prediction; drawn noise alone does not serve other ones.
     """
-    if abduction.drawn and not guidance.drawn:
+    if abduction.noise_is_drawn and not guidance.drawn_noise:
         raise InputError(
             "abduction",
             expected=f"inferred noise, for the guidance {guidance}",
             got="drawn noise",
-            do="abduct without drawn=True, or add ;anchor=true;drawn=true to the guidance",
+            do="abduct without drawn_noise=True, or add ;anchor=true;drawn_noise=true",
         )
-    if abduction.drawn or not guidance.drawn:
+    if abduction.noise_is_drawn or not guidance.drawn_noise:
         return abduction
-    if not abduction.twins:
+    if not abduction.with_drawn_noise:
         assert abduction.path is not None, "the caller refuses abductions without a path"
         image = abduction.path.states[0]
         end, path = draw_noise(denoiser, image, abduction.keys, abduction.times)
-        abduction.twins.append(replace(abduction, trajectory=end, path=path, drawn=True))
-    return abduction.twins[0]
+        drawn = replace(abduction, trajectory=end, path=path, noise_is_drawn=True)
+        abduction.with_drawn_noise.append(drawn)
+    return abduction.with_drawn_noise[0]
+
+
+def check_path(keep: bool, drawn_noise: bool) -> PathKind:
+    """Return the kind of path; refuse drawn noise without one, which leads to no image.
+
+    Args:
+        keep: Whether the path is kept.
+        drawn_noise: Whether the noise is drawn.
+    """
+    if drawn_noise and not keep:
+        raise InputError(
+            "anchor",
+            expected="True with drawn_noise=True, since drawn noise serves anchored answers only",
+            got="False",
+            do="leave one of them out",
+        )
+    return "drawn" if drawn_noise else "inferred" if keep else "none"

@@ -32,9 +32,9 @@ class Abduction:
     path: Path | None = field(default=None, repr=False)  #: for anchored predictions, on the CPU
     #: What the images contribute to their conditions, in SA-DCG, on the CPU.
     semantics: Float[Tensor, "batch latent"] | None = field(default=None, repr=False)
-    drawn: bool = False  #: whether the noise was drawn instead of inferred
+    noise_is_drawn: bool = False  #: instead of inferred; serves guidance with drawn noise only
     #: The same images with drawn noise, once a question has asked for it.
-    twins: list[Abduction] = field(init=False, default_factory=list, repr=False)
+    with_drawn_noise: list[Abduction] = field(init=False, default_factory=list, repr=False)
     #: The last anchor of this path, by the guidance it was measured under.
     anchors: dict[str, Anchor] = field(init=False, default_factory=dict, repr=False)
 

@@ -69,4 +69,4 @@ def way_back_guidance(guidance: Guidance) -> Guidance:
     >>> way_back_guidance(Guidance.parse("contrast:1.5;anchor=true"))
     none;anchor=true
     """
-    return guidance.factual.replace(anchor=guidance.anchor, drawn=guidance.drawn)
+    return guidance.factual.replace(anchor=guidance.anchor, drawn_noise=guidance.drawn_noise)

@@ -90,7 +90,7 @@ class Setting:
         ('FCFG 3.0 / 1.2', 'unguided')
         >>> setting("cfg:1.5;anchor=true").label, setting("none;anchor=true").label
         ('anchored CFG 1.5', 'anchored unguided')
-        >>> setting("cfg:1.5;anchor=true;drawn=true").label
+        >>> setting("cfg:1.5;anchor=true;drawn_noise=true").label
         'anchored CFG 1.5 drawn noise'
         """
         return f"{self.model} {self.family_name} {self.numbers}".strip()
@@ -140,7 +140,9 @@ def setting(text: str) -> Setting:
         if (number := _number(value if factored else name)) is not None
     )
     others = [option for option in options if option != "anchor=true"]
-    shown = " ".join("drawn noise" if option == "drawn=true" else option for option in others)
+    shown = " ".join(
+        "drawn noise" if option == "drawn_noise=true" else option for option in others
+    )
     return Setting(text, family + _ANCHORED * anchored, weights, shown, factored, anchored)
 
 
