@@ -15,6 +15,7 @@ from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
 from fcfg.pipeline.thresholds import way_back_guidance
 from fcfg.sampling import SOLVERS, StepRecord
+from fcfg.trust import measure_trust
 from place import anywhere
 from refusal import refused
 from worlds import RULES, MixtureNetwork, mixture_faces, mixture_pipeline
@@ -96,6 +97,7 @@ def test_with_ddim_it_is_flowedit(pipeline: CounterfactualPipeline, text: str) -
 def test_where_attributes_shift_the_image_every_noise_gives_the_shift(
     pipeline: CounterfactualPipeline,
 ) -> None:
+    """Unguided, and given all attributes, the world is one Gaussian that they shift."""
     network, schedule, errors = pipeline.denoiser.network, pipeline.denoiser.schedule, []
     assert isinstance(network, MixtureNetwork)
     last = torch.tensor(schedule.steps)
@@ -193,8 +195,34 @@ def test_what_drawn_noise_cannot_do_is_refused(pipeline: CounterfactualPipeline)
     faces, attributes = mixture_faces(pipeline, 2)
     drawn = pipeline.abduct(faces, attributes, sampling="ddim uniform 4", drawn_noise=True)
     action = pipeline.act(attributes, {"male": 1 - attributes["male"]}, keys=drawn.keys)
+    with refused("anchor", "True with drawn_noise=True"):
+        pipeline.abduct(faces, attributes, drawn_noise=True, anchor=False)
+    with refused("keys", "2"):
+        pipeline.abduct(faces, attributes, drawn_noise=True, keys=["a"])
     with refused("abduction", "inferred noise", "drawn noise"):
         pipeline.predict(drawn, action, Guidance.cfg(2.0))
+
+
+def test_noise_does_not_depend_on_the_settings_of_torch(pipeline: CounterfactualPipeline) -> None:
+    _, before = ask(pipeline)
+    default = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        faces, pair = ask(pipeline)
+    finally:
+        torch.set_default_dtype(default)
+    assert before.abduction.path is not None
+    assert pair.abduction.path is not None
+    assert torch.equal(before.abduction.path.states[-1], pair.abduction.path.states[-1])
+    assert not torch.equal(*(pair.abduction.path.states[-1] - faces)[:2])  # each has its own
+
+
+def test_corrections_of_drawn_noise_are_no_signal(pipeline: CounterfactualPipeline) -> None:
+    faces, pair = ask(pipeline)
+    assert pair.correction is not None
+    assert "correction" not in measure_trust(pipeline, faces, pair).values
+    _, anchored = ask(pipeline, Guidance.parse("none;anchor=true"))
+    assert "correction" in measure_trust(pipeline, faces, anchored).values
 
 
 def test_limits_of_trust_know_the_noise() -> None:

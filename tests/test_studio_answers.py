@@ -137,6 +137,10 @@ def test_abduction_and_factual_branch_are_computed_once_for_all_questions_of_a_p
         assert ask_and_count(guidance="contrast:2.0;anchor=true") == 12
         assert ask_and_count(guidance="contrast:2.0;anchor=true", do={"age": "+5"}) == 12
         assert ask_and_count(guidance="cfg:2") == 12
+        # Drawn noise serves such questions only: 6 steps of 3 rows, then 2 with the factual ones.
+        assert ask_and_count(guidance="contrast:2.0;anchor=true;drawn_noise=true") == 18
+        assert ask_and_count(guidance="contrast:1.5;anchor=true;drawn_noise=true") == 12
+        assert ask_and_count(guidance="contrast:1.5;anchor=true") == 12
         # The same question again needs no network at all, and has the same answer.
         before = ask(client, image, **how, guidance="cfg:2")
         assert ask_and_count(guidance="cfg:2") == 0

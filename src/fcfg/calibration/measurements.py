@@ -116,6 +116,7 @@ class Request:
             {name: column[rows] for name, column in self.attributes.items()},
             sampling=self.sampling,
             anchor=self.guidance.needs_path,
+            drawn_noise=self.guidance.drawn_noise,
             keys=self.keys[rows],
             batch_size=self.batch_size,
             on_step=progress.phase(1),

@@ -21,7 +21,7 @@ from fcfg.support.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Abduction:
-    """The noise behind images under their own attributes; reusable for any question."""
+    """The noise behind images under their own attributes; reusable for many questions."""
 
     trajectory: Trajectory  #: at time T, on the CPU
     attributes: Table = field(repr=False)  #: factual

@@ -95,7 +95,8 @@ class _Work:
         self._model, self._method = question.model.model, question.method
         self._factual, self._abductions = question.picture.image, abductions
         self._key = repr((question.model.name, question.picture.id, question.before))
-        self._key += str(self._method.sampling)
+        drawn = self._method.abduction.get("drawn_noise", False)  # serves such questions only
+        self._key += f"{self._method.sampling} {drawn}"
         self._begin, self._last_preview = time.monotonic(), 0.0
         self._done, self._total = 0.0, 1.0  # costs, in network rows per step
         self.events: list[Event] = []  #: all but those of progress

@@ -8,7 +8,7 @@
 ``correction``, ``composition``
     What goes wrong on the way back under the factual attributes. If the prediction is anchored,
     the size of its correction (RMS over pixels); otherwise the mean absolute distance to the
-    picture.
+    picture. Neither exists under drawn noise, whose corrections hold the noise itself.
 ``residual``
     How far the inversion is from a solution, for solvers that iterate.
 ``given NAME``, ``asked NAME``
@@ -83,7 +83,7 @@ def measure_trust(
     if there.trajectory.residual is not None:
         values["residual"] = there.trajectory.residual
     if pair.correction is not None:
-        values["correction"] = pair.correction
+        values |= {} if there.noise_is_drawn else {"correction": pair.correction}
     else:
         same = pipeline.predict(
             there,
