@@ -41,8 +41,8 @@ def drawings(name: str = "portraits") -> str:
             if (do, text) not in summary.cells:
                 continue
             label = setting(text).label
-            name = f"**{label}**" if text == ours else label
-            lines.append([do, name, *_against_truth(summary.cells[do, text])])
+            answer = f"**{label}**" if text == ours else label
+            lines.append([do, answer, *_against_truth(summary.cells[do, text])])
     idle = ", ".join(f"{error:.4f}" for error in _idle_errors(anchored).values())
     sources = [anchored, core] if core.exists() else [anchored]
     return f"{_table(lines, sources)}\n\nNo change scores MAE {idle}, and 1 on changed pixels."
@@ -66,7 +66,8 @@ def drawn_noise() -> str:
     lines = [_TRUTH, ["---"] * len(_TRUTH)]
     for do in summary.dos:
         for cell in summary.cells_of(do):
-            lines.append([do, setting(cell.guidance).label, *_against_truth(cell)])
+            if setting(cell.guidance).anchored:
+                lines.append([do, setting(cell.guidance).label, *_against_truth(cell)])
     return f"{_table(lines, [file])}\n\n{summary.n} drawings; `{summary.header['command']}`"
 
 
