@@ -14,7 +14,7 @@ from fcfg.evaluation import read_results
 from fcfg.evaluation.summary import Cell
 from fcfg.metrics import Estimate
 from fcfg.pipeline.calibration import Calibration
-from fcfg.reports.numbers import listed, number
+from fcfg.reports.numbers import listed, number, with_interval
 from fcfg.reports.rule_styles import setting
 from fcfg.reports.tables import table_row
 from reproduction_tables import RESULTS, summary_of
@@ -65,9 +65,15 @@ def drawn_noise() -> str:
     summary = summary_of(file)
     lines = [_TRUTH, ["---"] * len(_TRUTH)]
     for do in summary.dos:
-        for cell in summary.cells_of(do):
-            if setting(cell.guidance).anchored:
-                lines.append([do, setting(cell.guidance).label, *_against_truth(cell)])
+        inferred, drawn = (c for c in summary.cells_of(do) if setting(c.guidance).anchored)
+        for cell in (inferred, drawn):
+            lines.append([do, setting(cell.guidance).label, *_against_truth(cell)])
+        kinds = (("truth_mae", 4), ("truth_changed", 2), ("reversal_mae", 3))
+        changes = [
+            with_interval(getattr(drawn, kind) - getattr(inferred, kind), digits, signed=True)
+            for kind, digits in kinds
+        ]
+        lines.append([do, "difference", "", "", *changes, ""])
     return f"{_table(lines, [file])}\n\n{summary.n} drawings; `{summary.header['command']}`"
 
 
