@@ -79,11 +79,8 @@ def _how(row: dict[str, Any]) -> str:
     return f"{row['weights']} weights{trained}{run}, {row['precision']}, {row['steps']} steps"
 
 
-_STUDIES = (
-    "drawn-noise-",
-    "dropout-",
-    "rivals-",
-)  # beginnings of files that have tables of their own
+#: Beginnings of files that have tables of their own.
+_STUDIES = ("drawn-noise-", "dropout-", "rivals-")
 
 
 def result_files(folder: Path) -> list[Path]:

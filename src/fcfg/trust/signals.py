@@ -82,9 +82,7 @@ def measure_trust(
     values["change"], rows = _distance(answers, factual), ROWS
     if there.trajectory.residual is not None:
         values["residual"] = there.trajectory.residual
-    if pair.correction is not None:
-        values |= {} if there.noise_is_drawn else {"correction": pair.correction}
-    else:
+    if pair.correction is None:
         same = pipeline.predict(
             there,
             replace(pair.action, attributes=there.attributes),
@@ -95,6 +93,8 @@ def measure_trust(
         )
         values["composition"] = _distance(same.images, factual)
         rows += max(same.trajectory.spent) - max(there.trajectory.spent)
+    elif not there.noise_is_drawn:
+        values["correction"] = pair.correction
     if isinstance(pipeline.judge, AttributeJudge):
         before, after = pipeline.judge.read(factual), pipeline.judge.read(answers)
         affected = pipeline.graph.affected(pair.action.targets)
