@@ -20,6 +20,7 @@ import fcfg
 from anchoring_variants import VARIANTS, add_given, variant
 from fcfg.evaluation import Evaluation, Experiment, Subset, choose_subset, find_evaluators
 from fcfg.evaluation.summary import Cell, summarise
+from fcfg.guidance import Guidance
 from fcfg.metrics import Estimate
 from study import model_arguments, provenance, write_json
 
@@ -95,7 +96,7 @@ def main(words: list[str]) -> None:
     add_given()
     pipeline = fcfg.load(args.model).to(args.device)
     pipeline.prepare(args.precision, compile=args.compile, batch_size=args.batch_size)
-    anchored = [f"{text};anchor=true" for text in args.guidance]
+    anchored = [repr(Guidance.parse(f"{text};anchor=true")) for text in args.guidance]
     runs = [(sampling, "", args.plain) for sampling in args.plain_sweep]
     runs += [(sampling, "", anchored) for sampling in args.sweep]
     runs += [(sampling, kind, anchored) for sampling in args.variants for kind in VARIANTS]

@@ -39,7 +39,8 @@ def train(
       portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr, radiographs, digits
       portraits-dropout-02, portraits-dropout-groups, portraits-independence (ablations)
       hvae-portraits, hvae-celeba-64, hvae-digits (hierarchical VAEs)
-      hvae-soft-portraits, hvae-soft-celeba-64, sadcg-portraits, sadcg-celeba-64
+      hvae-soft-portraits, hvae-soft-celeba-64, hvae-soft-digits
+      sadcg-portraits, sadcg-celeba-64, sadcg-digits
 
     Examples:
       fcfg train portraits --dry-run
