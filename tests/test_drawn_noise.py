@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fcfg.cli import main
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
 from fcfg.pipeline.thresholds import way_back_guidance
-from fcfg.sampling import SOLVERS, StepRecord
+from fcfg.sampling import SOLVERS, Path, StepRecord, Trajectory
 from fcfg.trust import measure_trust
 from place import anywhere
 from refusal import refused
@@ -145,8 +146,34 @@ def test_noise_follows_from_the_key_and_the_time(pipeline: CounterfactualPipelin
             for x, signal, level in zip(states[1:], signals, levels, strict=True)
         ]
     ).flatten(1)
-    assert torch.corrcoef(noises).fill_diagonal_(0).abs().max() < 0.5
+    torch.testing.assert_close(noises[1::2], -noises[::2])  # neighbours are opposite
+    assert torch.corrcoef(noises[::2]).fill_diagonal_(0).abs().max() < 0.5
     assert abs(float(noises.std()) - 1) < 0.2
+
+
+def test_opposite_neighbours_bring_answers_nearer_to_their_mean(
+    pipeline: CounterfactualPipeline,
+) -> None:
+    """Less of an answer depends on the noise than with new noise at every time."""
+    rule = Guidance.parse("cfg:2;anchor=true;drawn_noise=true")
+    spread = dict[str, float]()
+    for kind in ("opposite", "new"):
+        answers = []
+        for number in range(8):
+            keys = [f"{number}-{row}" for row in range(4)]
+            _, pair = ask(pipeline, rule, keys=keys)
+            abduction = pair.abduction
+            assert abduction.path is not None
+            if kind == "new":
+                states = abduction.path.states.clone()
+                _, other = ask(pipeline, rule, keys=[f"other {key}" for key in keys])
+                assert other.abduction.path is not None
+                states[2::2] = other.abduction.path.states[2::2]
+                path = Path(states)
+                abduction = replace(abduction, path=path, trajectory=Trajectory(states[-1]))
+            answers.append(pipeline.predict(abduction, pair.action, rule).trajectory.x)
+        spread[kind] = float(torch.stack(answers).std(dim=0).mean())
+    assert spread["opposite"] < 0.9 * spread["new"]
 
 
 def test_a_reversal_has_the_same_noise(pipeline: CounterfactualPipeline) -> None:

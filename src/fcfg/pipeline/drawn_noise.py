@@ -1,7 +1,7 @@
 r"""Drawn noise: anchored predictions without an inversion.
 
 An anchored prediction needs states of the factual image at all times. An abduction infers them,
-and they carry its errors. They can be drawn instead, with independent noise at every time:
+and they carry its errors. They can be drawn instead, with new noise at every second time:
 
 .. math:: x_t = \sqrt{\alpha_t}\, x_0 + \sqrt{1 - \alpha_t}\, \epsilon_t,
     \qquad \epsilon_t \sim \mathcal N(0, I)
@@ -11,7 +11,12 @@ With DDIM it is FlowEdit for a diffusion model, with one noise per step, from T 
 guidance. The denoiser is not called before the prediction. The noise follows from the key of each
 image, so the answer does not depend on the other images, and a reversal has the same noise.
 
+The time after a new noise has its opposite. What one noise adds by chance, the next step takes
+away, as far as it is odd in the noise: the sum is nearer to its mean over all noises, with the
+same number of steps.
+
 References:
+    A new Monte Carlo technique: antithetic variates (Hammersley and Morton, 1956).
     FlowEdit: inversion-free text-based editing using pre-trained flow models (Kulikov et al.,
     2025).
 """
@@ -42,7 +47,7 @@ def draw_noise(
     times: Sequence[int],
     on_step: OnStep | None = None,
 ) -> tuple[Trajectory, Path]:
-    """Add noise to images, at every time for itself.
+    """Add noise to images: new at every second time, and its opposite at the next.
 
     Args:
         denoiser: The denoiser, for its noise levels.
@@ -57,8 +62,9 @@ def draw_noise(
     x = images.to("cpu", denoiser.state_dtype)
     names, states, plan = checked_keys(keys, len(x)), [x], plan_on(denoiser, times)
     for index, step in enumerate(plan):
-        noise = [_normal(x.shape[1:], key, times[index + 1]) for key in names]
-        signal, level = step.signal_s.cpu(), step.noise_s.cpu()
+        second = index % 2  # of a pair of times, with the opposite noise
+        noise = [_normal(x.shape[1:], key, times[index + 1 - second]) for key in names]
+        signal, level = step.signal_s.cpu(), (-1) ** second * step.noise_s.cpu()
         states.append(signal * x + level * torch.stack(noise).to(x))
         if on_step is not None:
             record = StepRecord(index, len(plan), Trajectory(states[-1]), plan.ascending)
