@@ -20,8 +20,8 @@ from fcfg.guidance import Guidance
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import Calibration, with_weights
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
-from fcfg.sampling import ANCHORED, PRESETS, SamplingConfig, SamplingLike, as_sampling
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE, default_sampling
+from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, image_keys, read_images
@@ -84,7 +84,8 @@ def calibrate(
     """
     space, judge = pipeline.space, judge_of(pipeline)
     check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
-    chosen = as_sampling(sampling, ANCHORED if guidance.anchor else None)
+    default = default_sampling(None, guidance.anchor, guidance.drawn_noise)
+    chosen = as_sampling(sampling, default)
     rule, grid = checked_search(guidance, chosen, weights, space)
     x = read_images(images, channels=pipeline.denoiser.channels, size=pipeline.denoiser.size)
     table, keys = space.parse(attributes), image_keys(x)

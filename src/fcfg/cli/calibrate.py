@@ -99,14 +99,14 @@ def calibrate(
     from fcfg.guidance import Guidance
     from fcfg.pipeline.calibration import Calibration
     from fcfg.pipeline.checkpoint import load_pipeline, shipped
-    from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+    from fcfg.pipeline.defaults import DEFAULT_GUIDANCE, default_sampling
     from fcfg.pipeline.thresholds import Thresholds
-    from fcfg.sampling import ANCHORED, as_sampling
+    from fcfg.sampling import as_sampling
     from fcfg.support.outputs import Outputs, make_folder
     from fcfg.trust import trust_thresholds
 
     rule = DEFAULT_GUIDANCE if guidance is None else Guidance.parse(guidance)
-    chosen = as_sampling(sampling, ANCHORED if rule.anchor else None)
+    chosen = as_sampling(sampling, default_sampling(None, rule.anchor, rule.drawn_noise))
     target = chosen_device(device)
     pipeline = load_pipeline(model, "fcfg calibrate").to(target).prepare(precision)
     judge_of(pipeline)  # refuses a model without a judge before images are read

@@ -116,8 +116,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     ) -> Method[Guidance]:
         """Return guidance, groups and sampling of a question.
 
-        The paper's sampling has the paper's guidance by default, and is never anchored.
-
         Args:
             targets: Attributes intervened on.
             setting: Guidance; by default that of the model.
@@ -125,7 +123,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             sampling: Solver, grid and steps.
         """
         guidance = self._guidance(targets, setting, anchor, sampling)
-        chosen = as_sampling(sampling, default_sampling(self.calibration, guidance.anchor))
+        default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
+        chosen = as_sampling(sampling, default)
         groups, schedule = self._groups(guidance, targets), self.denoiser.schedule
         rows = guidance.table(groups, chosen.times(schedule)[::-1], schedule).rows
         members = {group: groups[group] for group in groups}
@@ -211,7 +210,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         action = self.act(table, do, seed=seed, keys=keys)
         asked = combine_sampling(sampling, **deprecated)
         guidance = self._guidance(action.targets, guidance, anchor, asked)
-        default = default_sampling(self.calibration, guidance.anchor)
+        default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
         chosen = sampling_of(sampling, deprecated, default)
         times = chosen.times(self.denoiser.schedule)
         groups = self._groups(guidance, action.targets, partition)
@@ -243,8 +242,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             sampling: Solver, grid and steps; the prediction uses them, too.
             anchor: Whether to keep the path, one state and one noise per step, for anchored
                 predictions; by default it is kept unless ``sampling`` is 'paper'.
-            drawn_noise: Whether to draw the noise and keep the path, for guidance with drawn noise
-                only; see :mod:`fcfg.pipeline.drawn_noise`.
+            drawn_noise: Whether to draw the noise instead, see :mod:`fcfg.pipeline.drawn_noise`.
             keys: Name or number of each image; a digest of its pixels by default.
             any_size: Whether to accept images of another size than the model was trained at.
             batch_size: Largest number of network rows per call.
@@ -256,7 +254,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         asked = combine_sampling(sampling, **deprecated)
         keep = drawn_noise or asked != PRESETS["paper"] if anchor is None else anchor
         path = check_path(keep, drawn_noise)
-        chosen = sampling_of(sampling, deprecated, default_sampling(self.calibration, keep))
+        default = default_sampling(self.calibration, keep, drawn_noise)
+        chosen = sampling_of(sampling, deprecated, default)
         times = chosen.times(self.denoiser.schedule)
         return self._abduct(x, table, keys, times, chosen.solver, path, batch_size, on_step)
 

@@ -8,11 +8,19 @@ from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import Guidance
 from fcfg.pipeline.calibration import Calibration
-from fcfg.sampling import ANCHORED, PRESETS, SamplingConfig, SamplingLike, as_sampling
+from fcfg.sampling import (
+    ANCHORED,
+    DRAWN_NOISE,
+    PRESETS,
+    SamplingConfig,
+    SamplingLike,
+    as_sampling,
+)
 from fcfg.support.errors import InputError, check_is
 
-#: Guidance of a model without a calibration, and that of the paper's sampling.
-DEFAULT_GUIDANCE = Guidance.parse("cfg:1.5;anchor=true")
+#: Guidance of a model without a calibration: the median of the weights of calibrations.
+DEFAULT_GUIDANCE = Guidance.parse("contrast:1.7;anchor=true;drawn_noise=true")
+#: That of the paper's sampling.
 PAPER_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
 SEMANTIC_GUIDANCE = Guidance.cfg(2.0)  #: instead of the paper's, for SA-DCG
 
@@ -28,6 +36,8 @@ def choose_guidance(
 ) -> Guidance:
     """Return the guidance of a question: a given one, or a default.
 
+    The paper's sampling has the paper's guidance by default, and is never anchored.
+
     Args:
         denoiser: Denoiser of the model.
         calibration: Calibration of the model.
@@ -37,7 +47,7 @@ def choose_guidance(
         sampling: Solver, grid and steps.
     """
     is_paper = as_sampling(sampling) == PRESETS["paper"]
-    is_semantic = isinstance(denoiser, SemanticDenoiser)
+    is_semantic, is_given = isinstance(denoiser, SemanticDenoiser), guidance is not None
     if guidance is None and not is_paper and calibration is not None:
         guidance = calibration.guidance(targets)
     elif guidance is None and is_semantic:
@@ -45,7 +55,9 @@ def choose_guidance(
     elif guidance is None:
         guidance = PAPER_GUIDANCE if is_paper else DEFAULT_GUIDANCE
     check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
-    if anchor is not None:
+    if anchor is False and not is_given:
+        guidance = guidance.replace(drawn_noise=False, anchor=False)
+    elif anchor is not None:
         guidance = guidance.replace(anchor=anchor)
     if guidance.anchor and is_paper:
         raise InputError(
@@ -57,13 +69,20 @@ def choose_guidance(
     return guidance
 
 
-def default_sampling(calibration: Calibration | None, anchored: bool) -> SamplingConfig:
+def default_sampling(
+    calibration: Calibration | None, anchored: bool, drawn_noise: bool
+) -> SamplingConfig:
     """Return the default solver, grid and steps.
 
     Args:
         calibration: Calibration of the model, whose sampling is used if it was anchored alike.
         anchored: Whether predictions are anchored.
+        drawn_noise: Whether their noise is drawn.
     """
-    if calibration is not None and Guidance.parse(calibration.rule).anchor == anchored:
-        return as_sampling(calibration.sampling)
+    if calibration is not None:
+        rule = Guidance.parse(calibration.rule)
+        if (rule.anchor, rule.drawn_noise) == (anchored, drawn_noise):
+            return as_sampling(calibration.sampling)
+    if drawn_noise:
+        return DRAWN_NOISE
     return ANCHORED if anchored else PRESETS["default"]

@@ -9,6 +9,7 @@ from fcfg.sampling.anchor import Anchor, Path, PathRecorder, anchor_path
 from fcfg.sampling.bdia import BDIA
 from fcfg.sampling.config import (
     ANCHORED,
+    DRAWN_NOISE,
     PRESETS,
     SamplingConfig,
     SamplingLike,
@@ -36,6 +37,7 @@ __all__ = [
     "ANCHORED",
     "BDIA",
     "DDIM",
+    "DRAWN_NOISE",
     "GRIDS",
     "PRESETS",
     "SOLVERS",

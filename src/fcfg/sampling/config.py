@@ -99,6 +99,9 @@ PRESETS: Mapping[str, SamplingConfig] = {
 #: The default of anchored predictions.
 ANCHORED = SamplingConfig(DPMSolver2M(), "karras", 12)
 
+#: The default of anchored predictions with drawn noise.
+DRAWN_NOISE = SamplingConfig(DDIM(), "quadratic", 11)
+
 
 def as_sampling(sampling: SamplingLike, default: SamplingConfig | None = None) -> SamplingConfig:
     """Return a sampling configuration, or read one from its text or its number of steps.

@@ -83,7 +83,9 @@ def trust_thresholds(
         name: pipeline.method([name], guidance, sampling=sampling).setting for name in space.names
     }
     anchored = any(rule.anchor for rule in used.values())
-    chosen = as_sampling(sampling, default_sampling(pipeline.calibration, anchored))
+    drawn_noise = any(rule.drawn_noise for rule in used.values())
+    default = default_sampling(pipeline.calibration, anchored, drawn_noise)
+    chosen = as_sampling(sampling, default)
     first, few = x[:count], {name: column[:count] for name, column in table.items()}
     losses = loss_signals(denoiser, first, few, batch_size)
     progress.advance(1)
