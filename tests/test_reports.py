@@ -192,6 +192,15 @@ def test_every_number_has_a_unit_in_every_place(clinic: Summary, capsys, tmp_pat
 # Runs that cannot say anything ------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("other", [(), ("cfg:3.0",)])
+def test_a_poor_inversion_is_no_failure_where_no_answer_needs_one(
+    tmp_path: Path, other: tuple[str, ...]
+) -> None:
+    settings = ("none", "contrast:1.5;anchor=true;drawn_noise=true", *other)
+    make_results(tmp_path, n=50, settings=settings, noise=True, pictures=0, dos=("male",))
+    assert bool(failures(summarise(read_results(tmp_path), resamples=100))) == bool(other)
+
+
 @pytest.mark.parametrize(("mixed", "unrelated"), [(False, 0.41), (True, None)])
 def test_noise_says_so_first_and_claims_nothing_else(
     tmp_path: Path, capsys, mixed: bool, unrelated: float | None

@@ -21,7 +21,7 @@ from reproduction_tables import RESULTS, summary_of
 
 MODELS = Path(__file__).parents[1] / "src" / "fcfg" / "pipeline" / "models"
 FCFG = "fcfg:affected=3.0,invariant=1.2"
-PACKAGE = "cfg:1.5;anchor=true"  # the default of a model without a calibration
+STUDIED = "cfg:1.5;anchor=true"  # the guidance of the study of ghosts
 _TRUTH = [
     *("do", "answer", "target", "largest other", "MAE to the truth", "changed pixels"),
     *("reversal", "network rows"),
@@ -30,10 +30,9 @@ _TRUTH = [
 
 def drawings(name: str = "portraits") -> str:
     """Return the default of a drawn model beside the paper's rule, against the truth."""
-    anchored, core = (RESULTS / f"{name}-{kind}.jsonl.gz" for kind in ("anchored", "core"))
-    ours_of = summary_of(anchored)
-    plain = summary_of(core) if core.exists() else ours_of
-    calibration = Calibration.read(MODELS / name)
+    drawn, core, anchored = _files(name)
+    ours_of, plain_file = summary_of(drawn), core if core.exists() else anchored
+    plain, calibration = summary_of(plain_file), Calibration.read(MODELS / name)
     lines = [_TRUTH, ["---"] * len(_TRUTH)]
     for do in plain.dos:
         ours = repr(calibration.guidance([do]))
@@ -43,9 +42,15 @@ def drawings(name: str = "portraits") -> str:
             label = setting(text).label
             answer = f"**{label}**" if text == ours else label
             lines.append([do, answer, *_against_truth(summary.cells[do, text])])
-    idle = ", ".join(f"{error:.4f}" for error in _idle_errors(anchored).values())
-    sources = [anchored, core] if core.exists() else [anchored]
-    return f"{_table(lines, sources)}\n\nNo change scores MAE {idle}, and 1 on changed pixels."
+    idle = ", ".join(f"{error:.4f}" for error in _idle_errors(drawn).values())
+    table = _table(lines, [drawn, plain_file])
+    return f"{table}\n\nNo change scores MAE {idle}, and 1 on changed pixels."
+
+
+def _files(name: str) -> list[Path]:
+    """Return the results with drawn noise, without an anchor, and with inferred noise."""
+    names = (f"drawn-noise-{name}", f"{name}-core", f"{name}-anchored")
+    return [RESULTS / f"{file}.jsonl.gz" for file in names]
 
 
 def _against_truth(cell: Cell) -> list[str]:
@@ -59,13 +64,19 @@ def _against_truth(cell: Cell) -> list[str]:
     ]
 
 
-def drawn_noise() -> str:
-    """Return anchored answers of drawings with inferred and with drawn noise."""
-    file = RESULTS / "drawn-noise-portraits.jsonl.gz"
-    summary = summary_of(file)
+def drawn_noise(name: str) -> str:
+    """Return anchored answers of drawings with inferred and with drawn noise, both calibrated.
+
+    Args:
+        name: The shipped model.
+    """
+    file, _, other = _files(name)
+    drawn_of, inferred_of = summary_of(file), summary_of(other)
+    calibration = Calibration.read(MODELS / name)
     lines = [_TRUTH, ["---"] * len(_TRUTH)]
-    for do in summary.dos:
-        inferred, drawn = (c for c in summary.cells_of(do) if setting(c.guidance).anchored)
+    for do in drawn_of.dos:
+        drawn = drawn_of.cells[do, repr(calibration.guidance([do]))]
+        (inferred,) = (c for c in inferred_of.cells_of(do) if c.guidance.startswith("contrast:"))
         for cell in (inferred, drawn):
             lines.append([do, setting(cell.guidance).label, *_against_truth(cell)])
         kinds = (("truth_mae", 4), ("truth_changed", 2), ("reversal_mae", 3))
@@ -74,7 +85,7 @@ def drawn_noise() -> str:
             for kind, digits in kinds
         ]
         lines.append([do, "difference", "", "", *changes, ""])
-    return f"{_table(lines, [file])}\n\n{summary.n} drawings; `{summary.header['command']}`"
+    return f"{_table(lines, [file, other])}\n\n{drawn_of.n} drawings."
 
 
 def truth_bound() -> str:
@@ -125,7 +136,8 @@ def _judged(name: str, kind: str, noun: str) -> str:
         noun: What the images are.
     """
     files = [RESULTS / f"{name}-{which}.jsonl.gz" for which in ("anchored", kind, "core")]
-    anchored, plain, core = map(summary_of, files)
+    files.append(RESULTS / f"drawn-noise-{name}.jsonl.gz")
+    anchored, plain, core, drawn = map(summary_of, files)
     space, with_fid = anchored.space, any(cell.fid for cell in anchored.cells.values())
     heads = ["do", "answer"]
     heads += [f"{a.name}: {'error' if isinstance(a, Continuous) else 'AUROC'}" for a in space]
@@ -135,7 +147,8 @@ def _judged(name: str, kind: str, noun: str) -> str:
     lines.append(["", f"real {noun}", *real, *([""] * (3 + with_fid))])
     for do in anchored.dos:
         texts = [(plain, text) for text in ("fcfg:affected=2.0,invariant=1.2", FCFG)]
-        texts += [(anchored, c.guidance) for c in anchored.cells_of(do) if c.guidance != "none"]
+        for summary in (anchored, drawn):
+            texts += [(summary, c.guidance) for c in summary.cells_of(do) if c.guidance != "none"]
         for summary, text in texts:
             if (do, text) not in summary.cells:
                 continue
@@ -174,7 +187,7 @@ def _ghosts(studies: dict[str, tuple[str, ...]], dos: tuple[str, ...]) -> str:
         cells: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
         for name in names:
             for row in json.loads((RESULTS / f"anchoring-{name}.json").read_text("utf-8"))["rows"]:
-                if row["guidance"] == PACKAGE:
+                if row["guidance"] == STUDIED:
                     cells.setdefault((row["sampling"], row["variant"]), {})[row["do"]] = row
         for sampling, kind in sorted(cells):
             own = [_distances(cells[sampling, kind][do]) for do in dos]

@@ -41,24 +41,29 @@ SIDE, GAP, EDGE = 180, 28, 28  # pixels
 PAPER, INK, PALE, RED, GREEN = "#fbfaf7", "#1d1d1f", "#6e6e73", "#b3261e", "#1b6e3c"
 
 
-def chosen(name: str) -> int:
-    """Return the number of the drawing whose gain over FCFG is the median, under do(name)."""
+def chosen(name: str, ours: str) -> int:
+    """Return the number of the drawing whose gain over FCFG is the median.
+
+    Args:
+        name: Attribute intervened on.
+        ours: Guidance of our answers.
+    """
     errors: dict[str, dict[str, float]] = {}
-    for file, rule in (("anchored", "contrast"), ("core", "fcfg:")):
-        with gzip.open(RESULTS / f"portraits-{file}.jsonl.gz", "rt", encoding="utf-8") as lines:
+    for file, rule in (("drawn-noise-portraits", ours), ("portraits-core", repr(PAPER_GUIDANCE))):
+        with gzip.open(RESULTS / f"{file}.jsonl.gz", "rt", encoding="utf-8") as lines:
             rows = [row for row in map(json.loads, lines) if row.get("do") == name]
         for row in rows:
-            if row["kind"] == "row" and row["guidance"].startswith(rule):
-                errors.setdefault(row["image"], {})[file] = row["truth"]["mae"]
-    gains = sorted((own["core"] - own["anchored"], image) for image, own in errors.items())
+            if row["kind"] == "row" and row["guidance"] == rule:
+                errors.setdefault(row["image"], {})[rule] = row["truth"]["mae"]
+    gains = sorted((own[repr(PAPER_GUIDANCE)] - own[ours], image) for image, own in errors.items())
     return int(Path(gains[len(gains) // 2][1]).stem.rpartition("-")[2])
 
 
 def answers() -> tuple[dict[str, Tensor], dict[str, list[float]], list[str]]:
     """Return the images of each column, the error of each answer, and the questions."""
-    numbers = [chosen(name) for name in QUESTIONS]
-    faces = portraits.sample(1 + max(numbers), seed=portraits.EVALUATION_SEED)
     pipeline = fcfg.load("portraits").prepare()
+    numbers = [chosen(name, repr(pipeline.method([name]).setting)) for name in QUESTIONS]
+    faces = portraits.sample(1 + max(numbers), seed=portraits.EVALUATION_SEED)
     columns: dict[str, list[Tensor]] = {title: [] for title in COLUMNS}
     questions: list[str] = []
     for i, (name, words) in zip(numbers, QUESTIONS.items(), strict=True):

@@ -49,8 +49,10 @@ PAGES: dict[str, tuple[str, ...]] = {
     "docs/choosing.md": ("anchored/portraits", "anchored-faces"),
     "docs/results-anchoring.md": (
         *("anchored/portraits", "truth-bound", "anchored/portraits-causal", "anchored-faces"),
-        *("anchored-radiographs", "drawn-noise", "ghosts"),
-        *("anchoring/portraits", "anchoring/portraits-variants", "anchoring/celeba-64"),
+        *("anchored-radiographs", "drawn-noise/portraits", "drawn-noise/portraits-causal"),
+        *("drawn-noise-morphomnist", "ghosts", "anchoring/portraits"),
+        *("anchoring/portraits-variants", "anchoring/celeba-64"),
+        "anchoring/celeba-64-drawn-noise",
     ),
     "docs/generate.md": ("trust",),
     "docs/diagnose.md": ("diagnosis/portraits", "diagnosis/portraits-causal"),
@@ -89,7 +91,6 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "anchored-faces": anchoring_tables.faces,
     "anchored-radiographs": anchoring_tables.radiographs,
     "claims": reproduction_tables.claims_held,
-    "drawn-noise": anchoring_tables.drawn_noise,
     "dropout": dropout_tables.table,
     "ghosts": anchoring_tables.ghosts,
     "execution-cpu": speed_tables.execution,
@@ -118,6 +119,7 @@ KINDS: dict[str, Callable[[str], str]] = {
     "anchoring": anchoring_tables.study,  # docs/results/anchoring-NAME.json
     "bench": speed_tables.bench,  # docs/results/bench-NAME.csv
     "diagnosis": diagnosis_tables.section,  # docs/results/diagnosis-NAME.json
+    "drawn-noise": anchoring_tables.drawn_noise,  # the shipped model NAME
     "memorisation": memorisation.section,  # docs/results/memorisation-NAME.json
     "recorded-steps": speed_tables.recorded_steps,  # docs/results/recorded-steps-NAME.json
     "reproduction": reproduction_tables.part,  # all results on the data set NAME

@@ -26,6 +26,7 @@ from fcfg.pipeline.defaults import PAPER_GUIDANCE
 from fcfg.pipeline.thresholds import Thresholds
 from fcfg.reports.tables import table_row
 from fcfg.sampling import as_sampling
+from fcfg.support.images import image_keys
 from fcfg.trust import measure_trust, reasons
 from reproduction_tables import RESULTS
 from study import model_arguments, provenance, write_json
@@ -35,7 +36,7 @@ NOTHING = 128  # drawings that are also asked for no change
 LABELS = {
     "nothing": "no change asked",
     "default": "the default",
-    "fcfg": "FCFG 3.0 / 1.2, as few steps",
+    "fcfg": "FCFG 3.0 / 1.2",
 }
 
 
@@ -69,24 +70,25 @@ def _rows(
     truth = portraits.counterfactual(world, {target: "flip"}).images[here]
     images = world.images[here]
     facts = {name: column[here] for name, column in world.attributes.items()}
-    method = pipeline.method([target])
-    default = method.setting
-    there = pipeline.abduct(images, facts, sampling=method.sampling)
-    flipped = pipeline.act(facts, {target: "flip"}, keys=there.keys)
+    flipped = pipeline.act(facts, {target: "flip"}, keys=image_keys(images))
     rows: list[dict[str, Any]] = []
-    questions = [("default", default, flipped), ("fcfg", PAPER_GUIDANCE, flipped)]
+    questions = [("default", None, flipped), ("fcfg", PAPER_GUIDANCE, flipped)]
     if here.start < NOTHING:
-        questions.append(("nothing", default, Action(facts, (target,), 0)))
+        questions.append(("nothing", None, Action(facts, (target,), 0)))
     for label, guidance, action in questions:
-        pair = pipeline.predict(there, action, guidance)
+        method = pipeline.method([target], guidance)
+        there = pipeline.abduct(images, facts, **method.abduction)
+        pair = pipeline.predict(there, action, method.setting)
         signals = measure_trust(pipeline, images, pair)
         right = images if label == "nothing" else truth
         errors = (pair.images - right).abs().mean(dim=(1, 2, 3)).tolist()
-        about = {"do": target, "guidance": label, "rule": repr(guidance)}
+        about = {"do": target, "guidance": label, "rule": repr(method.setting)}
+        about["sampling"] = str(method.sampling)
         for i, error in enumerate(errors):
             own = {name: _short(value) for name, value in signals.of(i).items()}
-            row = {"drawing": here.start + i, **about, "error": _short(error), "signals": own}
-            rows.append(row | {"sampling": str(sampling)})
+            rows.append(
+                {"drawing": here.start + i, **about, "error": _short(error), "signals": own}
+            )
     return rows
 
 

@@ -86,7 +86,7 @@ def calibrate(
 
     Examples:
       fcfg calibrate runs/faces
-      fcfg calibrate runs/faces --guidance 'contrast:1;anchor=true' --images 1000
+      fcfg calibrate runs/faces --guidance 'cfg:1;anchor=true' --images 1000
       fcfg calibrate runs/faces --sampling 'dpm-2m karras 20' --weights 1,1.5,2,3,5
       fcfg calibrate portraits --images 16 --out mine
     """

@@ -206,7 +206,13 @@ def _largest(cells: list[Cell], names: tuple[str, ...]) -> str:
 
 
 def failures(summary: Summary) -> list[str]:
-    """Reasons why the run says nothing about guidance, as sentences; empty if all is well."""
+    """Reasons why the run says nothing about guidance, as sentences; empty if all is well.
+
+    Unguided answers go through an inversion. If no other answer does, they say nothing about it.
+    """
+    others = [text for text in summary.settings if text != BASELINE]
+    if others and all("drawn_noise=true" in text.split(";") for text in others):
+        return list(_no_target_read(summary))
     checks = (_no_target_read, _unfaithful, _illegible, _unmoved)
     return [sentence for check in checks for sentence in check(summary)]
 

@@ -1,7 +1,7 @@
 // The question's sliders: values of do, weights of groups, and under "more" rule, solver and steps.
 
 import { $, listSlider, make, segments, select, slider } from "./dom.js";
-import { isFactored, readGuidance, readSampling, ruleName, startRule, weightRange, writeGuidance } from "./guidance.js";
+import { anchorOptions, isFactored, readGuidance, readSampling, ruleName, startRule, weightRange, writeGuidance } from "./guidance.js";
 import { plain, valueWords } from "./words.js";
 
 const STEPS = [4, 6, 8, 11, 15, 20, 30, 50, 100];
@@ -80,7 +80,7 @@ function ruleChoices(model, choices) {
 export function otherRule(rule, model, guidance, choices) {
   const same = choices?.guidances.filter((text) => readGuidance(text).rule === rule);
   if (same) return same[Math.floor(same.length / 2)];
-  return writeGuidance(startRule(rule, model.attributes, "intervention", model.anchor && readGuidance(guidance).options.anchor === "true"));
+  return writeGuidance(startRule(rule, model.attributes, "intervention", model.anchor ? anchorOptions(readGuidance(guidance).options) : {}));
 }
 
 export function optionsView({ studio, model, models, guidance, sampling, seed, choices, smooth, on }) {
@@ -97,10 +97,11 @@ export function optionsView({ studio, model, models, guidance, sampling, seed, c
         onchange: (key) => on.guidance(writeGuidance({ ...startRule(rule, model.attributes, key), options })) }));
     }
     if (!choices && model.anchor) {
-      fields.push(make("label", { class: "check" }, make("input", { type: "checkbox", id: "option-anchor", checked: options.anchor === "true", onchange: (event) => {
-        const { anchor, ...rest } = options;
-        on.guidance(writeGuidance({ rule, weights, options: event.target.checked ? { anchor: "true", ...rest } : rest }));
-      } }), "Anchor to the picture"));
+      const { anchor, drawn_noise: drawn, ...rest } = options;
+      const check = (id, checked, label, chosen) => make("label", { class: "check" }, make("input", { type: "checkbox", id, checked,
+        onchange: (event) => on.guidance(writeGuidance({ rule, weights, options: { ...anchorOptions(chosen(String(event.target.checked))), ...rest } })) }), label);
+      fields.push(check("option-anchor", anchor === "true", "Anchor to the picture", (yes) => ({ anchor: yes })));
+      if (anchor === "true") fields.push(check("option-drawn-noise", drawn === "true", "Draw the noise", (yes) => ({ anchor, drawn_noise: yes })));
     }
     if (!choices && parts) {
       const change = (changes) => { const next = { ...parts, ...changes }; on.sampling(`${next.solver} ${next.grid} ${next.steps}`); };

@@ -31,13 +31,13 @@ export function writeGuidance({ rule, weights, options }) {
 }
 
 // A rule at the weights one begins with; groups are "intervention" or names of attributes.
-export function startRule(rule, attributes, by = "intervention", anchor = false) {
+export function startRule(rule, attributes, by = "intervention", options = {}) {
   const first = FIRST[base(rule)] ?? FIRST[rule] ?? 1.5;
   let weights = { all: FIRST[rule] ?? 1.5 };
   if (rule === "none") weights = {};
   else if (isFactored(rule) && by === "attribute") weights = Object.fromEntries(attributes.map((each) => [each.name, first]));
   else if (isFactored(rule)) weights = { affected: first, invariant: INVARIANT[base(rule)] ?? 1 };
-  return { rule, weights, options: anchor ? { anchor: "true" } : {} };
+  return { rule, weights, options };
 }
 
 export function weightRange(rule) {
@@ -56,7 +56,14 @@ export const mainGroup = (weights) => ["all", "affected", ...Object.keys(weights
 export function shortGuidance(text) {
   const { rule, weights, options } = readGuidance(text);
   const numbers = Object.values(weights).map((value) => String(value)).join(" / ");
-  return `${options.anchor === "true" ? "anchored " : ""}${ruleName(rule)} ${numbers}`.trim();
+  const words = [options.anchor === "true" && "anchored", ruleName(rule), numbers, options.drawn_noise === "true" && "drawn noise"];
+  return words.filter(Boolean).join(" ");
+}
+
+// The options by which a prediction is anchored, out of all; with drawn noise or without.
+export function anchorOptions({ anchor, drawn_noise: drawn }) {
+  if (anchor !== "true") return {};
+  return drawn === "true" ? { anchor, drawn_noise: drawn } : { anchor };
 }
 
 // "dpm-2m uniform 11" → its parts.
