@@ -210,7 +210,7 @@ def test_no_network_is_asked_for_weights_that_are_wrong() -> None:
         run(weights=(1.0,))
     with refused("weights", "ascending"):
         run(weights=(2.0, 1.0))
-    with refused("guidance cfg, weight", "from 0 to 1,000,000"):
+    with refused("guidance contrast, weight", "from 0 to 1,000,000"):
         run(weights=(-1.0, 1.0))
     with refused("guidance none", "a rule with one weight"):
         run(guidance=Guidance.none())
@@ -534,7 +534,8 @@ def test_a_calibrated_model_uses_its_weights(
 ) -> None:
     assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("16 images, cfg:1.5;anchor=true, ddim uniform 2, on cpu\n")
+    rule = "contrast:1.7;anchor=true;drawn_noise=true"
+    assert out.startswith(f"16 images, {rule}, ddim uniform 2, on cpu\n")
     for name in ("smiling", "male", "young"):
         assert f"do({name})" in out
     assert "to 1" in out
@@ -543,7 +544,7 @@ def test_a_calibrated_model_uses_its_weights(
     assert out.endswith("and thresholds of trust beside it; the model uses it from now on.\n")
     found = fcfg.load(model).calibration
     assert found is not None
-    assert (found.images, found.rule) == (16, "cfg:1.0;anchor=true")
+    assert (found.images, found.rule) == (16, rule.replace("1.7", "1.0"))
     assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
     assert fcfg.load(model).calibration == found
     assert main(["calibrate", model, *WORDS, "--weights", "1,2", "--out", "elsewhere"]) == 0

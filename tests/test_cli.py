@@ -21,7 +21,8 @@ from fcfg.__main__ import main as fcfg_command
 from fcfg.cli import main
 from fcfg.cli.streams import open_closed, usable_streams
 from fcfg.generation import Result
-from fcfg.sampling import ANCHORED, PRESETS, SamplingConfig, combine_sampling
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+from fcfg.sampling import DRAWN_NOISE, PRESETS, SamplingConfig, combine_sampling
 from fcfg.support.errors import InputError
 from test_generation import GIVEN, draw, tiny_pipeline
 
@@ -301,7 +302,7 @@ def test_generate_writes_and_says_what_it_did(model, tmp_path: Path, faces, caps
     assert main([*words, "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     assert err == ""  # no bar without a terminal
-    assert "3 pictures, cfg:1.5;anchor=true, dpm-2m karras 2, on cpu" in out
+    assert f"3 pictures, {DEFAULT_GUIDANCE}, ddim quadratic 2, on cpu" in out
     assert "1 of 3: resized to 8 x 8" in out
     assert "read by the judge" in out
     assert all(name in out for name in ("anna.png", "ben.png", "carl.png"))
@@ -336,8 +337,8 @@ def test_generate_takes_what_is_said_and_the_rest_from_the_quality(model, faces,
         "paper": ["--quality", "paper", "--steps", "3", "--grid", "karras"],
     }.items():
         assert main([*words, "--no-reverse", "--out", out, *more]) == 0
-    assert recorded("silent") == ANCHORED
-    assert recorded("some") == combine_sampling(default=ANCHORED, steps=2, solver="bdia")
+    assert recorded("silent") == DRAWN_NOISE
+    assert recorded("some") == combine_sampling(default=DRAWN_NOISE, steps=2, solver="bdia")
     assert recorded("paper") == combine_sampling("paper", steps=3, grid="karras")
 
 

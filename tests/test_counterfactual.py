@@ -416,10 +416,11 @@ def test_out_of_memory_halves_the_chunk_and_loses_nothing() -> None:
 
 def test_the_state_stays_float32_under_a_bfloat16_network(tiny) -> None:
     images, attributes = tiny_faces(2)
-    whole = tiny.counterfactual(images, attributes, {"male": flip}, sampling=5)
+    how = {"guidance": Guidance.cfg(1.5), "sampling": 5}
+    whole = tiny.counterfactual(images, attributes, {"male": flip}, **how)
     tiny.denoiser.to(torch.bfloat16)
     try:
-        half = tiny.counterfactual(images, attributes, {"male": flip}, sampling=5)
+        half = tiny.counterfactual(images, attributes, {"male": flip}, **how)
     finally:
         tiny.denoiser.to(torch.float32)
     assert half.trajectory.x.dtype == torch.float32
@@ -619,7 +620,7 @@ def test_arrays_tensors_and_pictures_are_the_same_question(tiny) -> None:
         ({"batch_size": 1}, "batch_size", ["at least 2 network rows"]),
         ({"batch_size": 0, "guidance": Guidance.none()}, "batch_size", ["from 1"]),
         ({"guidance": Guidance.fcfg(affected=3.0)}, "guidance", ["none for 'invariant'"]),
-        ({"partition": Partition({"a": ["male"]})}, "partition", ["cfg has no groups"]),
+        ({"partition": Partition({"a": ["male"]})}, "partition", ["contrast has no groups"]),
         (
             {"partition": Partition({"a": ["male"]}), "guidance": Guidance.fcfg(a=2.0)},
             *("partition", ["no group for"]),

@@ -23,6 +23,7 @@ from fcfg.cli.tables import print_summary, print_table, table_console
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
 from fcfg.evaluation.experiment import Costs
 from fcfg.evaluation.summary import summarise
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.pipeline.runtime import own_gpu
 from fcfg.sampling import combine_sampling
 from fcfg.support.config_files import to_yaml
@@ -192,7 +193,7 @@ def test_a_model_that_does_not_fit_is_one_line(
     assert "'density'" in line
     words = [model, "baselines", "--sampling", "paper"]
     line = refusal(capsys, *words)
-    assert "guidance cfg:1.5;anchor=true: expected no anchor with the sampling 'paper'" in line
+    assert f"guidance {DEFAULT_GUIDANCE}: expected no anchor with the sampling 'paper'" in line
     assert line.endswith("leave the anchor out (--no-anchor), or choose another sampling.")
     assert main(["evaluate", *words, "--no-anchor", "--show"]) == 0
     advised = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))

@@ -19,6 +19,7 @@ from fcfg.evaluation import choose_subset, find_evaluators, find_experiment
 from fcfg.evaluation.result_files import read_results
 from fcfg.hvae import HVAEModel, HVAESetting
 from fcfg.pipeline.checkpoint import load_pipeline
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.support.config_files import to_yaml
 from fcfg.training import TrainingStopped, read_config, train
 from fcfg.training.config import TrainingConfig
@@ -411,7 +412,7 @@ def test_every_model_answers_its_baselines_and_they_make_one_page(
         assert asked_of >= {
             "hvae": {"temperature:0.1;residual=0.1"},
             "semantic": {"cfg:2.0;align=1"},
-        }.get(kind, {"fcfg:affected=3.0,invariant=1.2", "cfg:1.5;anchor=true"})
+        }.get(kind, {"fcfg:affected=3.0,invariant=1.2", repr(DEFAULT_GUIDANCE)})
         null = [row for row in result.rows if row["do"] == ""]
         assert len(null) == 3
         if kind == "hvae":  # composition is exact: the residual is abducted

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 
 from fcfg import sampling as sampling_room
 from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import (
     ANCHORED,
     BDIA,
     DDIM,
+    DRAWN_NOISE,
     GRIDS,
     PRESETS,
     DPMSolver2M,
@@ -37,6 +39,7 @@ from worlds import mixture_faces, mixture_pipeline
 PAPER = SamplingConfig(DDIM(), "uniform", 1000)
 SOLVERS = [DDIM(), FixedPointDDIM(3), DPMSolver2M(), Heun(), BDIA(), BDIA(0.125)]
 presets = pytest.mark.parametrize("preset", PRESETS)
+INFERRED = Guidance.parse("cfg:1.5;anchor=true")
 
 
 @pytest.fixture(scope="module")
@@ -132,18 +135,27 @@ def test_the_default_depends_on_the_anchor(pipeline, anchor, sampling) -> None:
     """Bit by bit, as its solver, grid and steps in one text, or as an object."""
     faces, attributes = mixture_faces(pipeline, 1)
     silent = pipeline.abduct(faces, attributes, anchor=anchor)
-    one = pipeline.counterfactual(faces, attributes, {"male": 1}, anchor=anchor)
+    how = {"guidance": INFERRED, "anchor": anchor}
+    one = pipeline.counterfactual(faces, attributes, {"male": 1}, **how)
     for named in (sampling, str(sampling)):
         explicit = pipeline.abduct(faces, attributes, sampling=named, anchor=anchor)
         assert silent.times == explicit.times
         assert silent.solver == explicit.solver
         assert torch.equal(silent.trajectory.x, explicit.trajectory.x)
-        other = pipeline.counterfactual(
-            faces, attributes, {"male": 1}, sampling=named, anchor=anchor
-        )
+        other = pipeline.counterfactual(faces, attributes, {"male": 1}, sampling=named, **how)
         assert torch.equal(one.images, other.images)
     assert combine_sampling() == PRESETS["default"] == as_sampling("default")
     assert as_sampling("default", ANCHORED) == combine_sampling(default=ANCHORED) == ANCHORED
+
+
+def test_the_default_depends_on_the_noise(pipeline) -> None:
+    faces, attributes = mixture_faces(pipeline, 1)
+    wanted = DRAWN_NOISE.times(pipeline.denoiser.schedule), DRAWN_NOISE.solver
+    silent = pipeline.abduct(faces, attributes, drawn_noise=True)
+    pair = pipeline.counterfactual(faces, attributes, {"male": 1})
+    for found in (silent, pair.abduction):
+        assert (found.times, found.solver) == wanted
+    assert torch.equal(silent.trajectory.x, pair.abduction.trajectory.x)
 
 
 @presets
@@ -174,7 +186,7 @@ def test_a_solver_or_a_number_changes_that_part_of_the_default(
     assert as_sampling(sampling, default) == wanted
     how = {"sampling": sampling, "anchor": anchor}
     abduction = pipeline.abduct(faces, attributes, **how)
-    pair = pipeline.counterfactual(faces, attributes, {"smiling": 1}, **how)
+    pair = pipeline.counterfactual(faces, attributes, {"smiling": 1}, guidance=INFERRED, **how)
     for found in (abduction, pair.abduction):
         assert (found.times, found.solver) == (wanted.times(schedule), wanted.solver)
         assert (found.times, found.solver) != (default.times(schedule), default.solver)
@@ -217,7 +229,7 @@ def test_the_old_keywords_work_with_a_warning() -> None:
         old = pipeline.abduct(faces, attributes, quality="paper", solver="heun", steps=3)
     how = {"solver": Heun(), "grid": "uniform", "steps": 3}
     with warns():
-        pair = pipeline.counterfactual(faces, attributes, {}, **how)
+        pair = pipeline.counterfactual(faces, attributes, {}, guidance=INFERRED, **how)
     assert new.times == old.times == pair.abduction.times
     assert torch.equal(new.trajectory.x, old.trajectory.x)
     assert torch.equal(new.trajectory.x, pair.abduction.trajectory.x)

@@ -118,7 +118,8 @@ def test_a_loss_is_that_of_denoising_with_one_noise_for_all(world) -> None:
 
 def test_an_anchored_answer_has_the_size_of_its_correction(world) -> None:
     images, attributes = mixture_faces(world, 4)
-    pair = world.counterfactual(images, attributes, {"male": "flip"}, sampling=SAMPLING)
+    how = {"guidance": GUIDANCE, "sampling": SAMPLING}
+    pair = world.counterfactual(images, attributes, {"male": "flip"}, **how)
     signals = measure_trust(world, images, pair)
     assert pair.correction is not None
     torch.testing.assert_close(signals.values["correction"], pair.correction)
@@ -160,7 +161,7 @@ def test_readings_are_log_odds_and_distances() -> None:
     assert values["moved smiling"].tolist() == pytest.approx(np.abs(odds[1] - odds[0]), abs=1e-5)
     pipeline.judge = None
     rest = measure_trust(pipeline, images, pair).values
-    assert set(rest) == {"change", "correction", *(f"loss {level}" for level in LEVELS)}
+    assert set(rest) == {"change", *(f"loss {level}" for level in LEVELS)}
 
 
 # Thresholds -------------------------------------------------------------------------------------
@@ -416,11 +417,8 @@ def asked(pipeline: CounterfactualPipeline, files: list[Path], out: Path, **how:
 
 def test_results_have_signals_and_reasons_and_so_has_the_record(model, tmp_path: Path) -> None:
     files = draw(tmp_path, ["anna.png", "ben.png"])
-    results = asked(doubting(model, asked_age=-1.0, correction=-1.0), files, tmp_path / "out")
-    expected = (
-        "the prediction errs more than on validation images",
-        "the judge does not read age=90.0",
-    )
+    results = asked(doubting(model, asked_age=-1.0, change_age=-1.0), files, tmp_path / "out")
+    expected = ("more changes than on validation images", "the judge does not read age=90.0")
     assert [result.reasons for result in results] == [expected] * 2
     record = json.loads((tmp_path / "out" / "record.json").read_text())
     for entry, result in zip(record["images"], results, strict=True):
