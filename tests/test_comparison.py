@@ -400,6 +400,15 @@ def _attributes(line: dict[str, Any]) -> None:
         line["attributes"]["young"] = 1 - line["attributes"]["young"]
 
 
+def _judge(readings: float) -> Callable[[dict[str, Any]], object]:
+    def change(line: dict[str, Any]) -> None:
+        _header(metrics={"judge": {"digest": "e1"}})(line)
+        if line["kind"] == "real":
+            line["scores"]["male"] *= readings
+
+    return change
+
+
 def _unfinished(line: dict[str, Any]) -> bool:
     return line.get("image") != "0011.png"
 
@@ -417,7 +426,7 @@ def _elsewhere(line: dict[str, Any]) -> None:
         (_header(data={"format": "embed"}), ("the data, format of", "(celeba-mosaic), got embed")),
         (_header(data={"split": "val"}), ("the data, split of", "(test), got val")),
         (_header(graph={"male": ["young"]}), ("the graph of",)),
-        (_header(metrics={"judge": {"digest": "e1"}}), ("the judge of", "got {'digest': 'e1'}")),
+        (_judge(0.9), ("the judge of", "got {'digest': 'e1'}")),
         (_header(metrics={"lpips": {"name": "V"}}), ("the LPIPS network of", "got {'name': 'V'}")),
         (_targets, ("'0007.png' with male set to ", " under do(male), as in ")),
         (_attributes, ("the attributes of '0007.png' in ",)),
@@ -433,6 +442,17 @@ def test_runs_that_cannot_be_compared_are_refused(
 ) -> None:
     with refused("results ", *fragments):
         compare([ours, edited(ours, tmp_path / "other.jsonl", change)], resamples=2)
+
+
+def test_a_judge_that_was_rounded_may_read_and_is_named(tmp_path: Path, ours: Path) -> None:
+    def change(line: dict[str, Any]) -> None:
+        renamed("other")(line)
+        _judge(0.99)(line)
+
+    both = compare([ours, edited(ours, tmp_path / "other.jsonl", change)], resamples=2)
+    (note,) = both.notes
+    assert note.startswith("The judge of other has other weights than that of ")
+    assert "On all real images they read the same within 3 %" in note
 
 
 def test_one_image_is_refused_and_an_unfinished_run_is_named(tmp_path: Path, ours: Path) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fcfg.evaluation.result_files import JSON, Result, read_results
 from fcfg.evaluation.summary import Cell, Summary, check_whole, summarise
 from fcfg.reports.numbers import listed, named
@@ -25,6 +27,7 @@ _TINTS = ("fcfg", "cfg", "fapg", "apg", "cfg++", "fcfg++", "fown", "own")
 _FEWEST = 2  # images and runs
 _DATA = ("format", "split", "seed")  # of the header's data; the rest describes a subset
 _NETWORKS = {"judge": "judge", "lpips": "LPIPS network", "inception": "Inception network"}
+_ALIKE = 0.03  # largest relative difference between readings of a judge and its float16 copy
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +157,7 @@ def compare(
         except InputError as error:
             raise error.about(f"results {source}", error.do) from None
     for source, result in zip(sources[1:], results[1:], strict=True):
-        _check_headers(source, result.header, sources[0], results[0].header)
+        _check_headers(source, result, sources[0], results[0])
     images = _common_images(sources, results)
     is_whole = all(len(result.header["images"]) == len(images) for result in results)
     restricted = [_restricted(result, images, is_whole=is_whole) for result in results]
@@ -171,6 +174,7 @@ def compare(
             *([] if is_whole else [_image_note(names, results, len(images))]),
             *alone,
             *apart,
+            *_judge_notes(systems),
             *_hardware_notes(systems),
         ),
         _reference(systems, dos, against),
@@ -197,15 +201,16 @@ def _refusal(source: Path, expected: str, got: object, do: str) -> InputError:
     return InputError(f"results {source}", expected=expected, got=got, do=do)
 
 
-def _check_headers(source: Path, header: JSON, first: Path, other: JSON) -> None:
+def _check_headers(source: Path, result: Result, first: Path, before: Result) -> None:
     """Refuse other data, attributes or networks."""
+    header, other = result.header, before.header
     facts: dict[str, tuple[Any, Any]] = {
         f"data, {name}": (other["data"].get(name), header["data"].get(name)) for name in _DATA
     }
     facts |= {name: (other[name], header[name]) for name in ("attributes", "graph")}
     for name, title in _NETWORKS.items():
         ours, theirs = (_network(h["metrics"].get(name)) for h in (other, header))
-        if ours and theirs:
+        if ours and theirs and not (name == "judge" and _read_alike(before, result)):
             facts[title] = (ours, theirs)
     for name, (expected, got) in facts.items():
         if expected != got:
@@ -215,6 +220,21 @@ def _check_headers(source: Path, header: JSON, first: Path, other: JSON) -> None
                 got,
                 "evaluate all models on the same data, with the same judge",
             )
+
+
+def _read_alike(one: Result, other: Result) -> bool:
+    """Return whether two judges read all common real images alike, as one and its float16 copy."""
+    common = sorted(one.real.keys() & other.real.keys())
+    read = sorted(one.header["attributes"].keys() - one.header["metrics"].get("measured", {}))
+    if not common or not read or one.header["attributes"] != other.header["attributes"]:
+        return False
+    first, second = (_readings(result, common, read) for result in (one, other))
+    return np.allclose(first, second, rtol=_ALIKE, atol=1e-6)  # six digits are kept
+
+
+def _readings(result: Result, images: Sequence[str], names: Sequence[str]) -> np.ndarray:
+    scores = [result.real[image]["scores"] for image in images]
+    return np.concatenate([np.ravel(score[name]) for score in scores for name in names])
 
 
 def _network(about: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -321,6 +341,19 @@ def _image_note(names: Sequence[str], results: Sequence[Result], common: int) ->
         f"The runs have different images ({runs}): all numbers are of the {common:,} that they "
         "share. Fréchet distances and minimality depend on all images of a run, and are left out."
     )
+
+
+def _judge_notes(systems: Sequence[System]) -> list[str]:
+    """Whether one judge read all images, or one that reads real images alike."""
+    judges = {s.name: _network(s.header["metrics"].get("judge")) for s in systems}
+    other = [name for name in judges if judges[name] and judges[name] != judges[systems[0].name]]
+    if not other or not judges[systems[0].name]:
+        return []
+    return [
+        f"The judge of {listed(other)} has other weights than that of {systems[0].name}. On all "
+        f"real images they read the same within {_ALIKE * 100:.0f} %, as a judge and its copy in "
+        "float16 do."
+    ]
 
 
 def _hardware_notes(systems: Sequence[System]) -> list[str]:
