@@ -301,7 +301,10 @@ def test_what_is_about_guidance_refuses_other_models(trained: dict[str, Path], c
     assert load_pipeline(trained["semantic"], "fcfg calibrate").kind == "semantic"
     for command in ("calibrate", "diagnose"):
         assert main([command, str(trained["hvae"])]) == 2
-        assert "since fcfg " + command + " is about guidance" in capsys.readouterr().err
+        message = capsys.readouterr().err
+        assert f"since fcfg {command} is about guidance" in message
+        assert "a temperature and no weight to calibrate" in message
+        assert f"compare its settings with 'fcfg evaluate {trained['hvae']} baselines'" in message
     with refused("model", "a fcfg.CounterfactualPipeline or", "'nothing'"):
         fcfg.save("nothing", trained["hvae"])  # pyright: ignore[reportArgumentType]
 

@@ -179,8 +179,8 @@ def load_pipeline(path: str | os.PathLike[str], purpose: str) -> CounterfactualP
     raise InputError(
         f"model {path}",
         expected=f"a diffusion model, since {purpose} is about guidance",
-        got=f"a model of kind '{model.kind}'",
-        do="see 'fcfg evaluate' for what every model can do",
+        got=f"a model of kind '{model.kind}', which has a temperature and no weight to calibrate",
+        do=f"compare its settings with 'fcfg evaluate {path} baselines'",
     )
 
 
