@@ -126,8 +126,9 @@ def table(folder: Path = RESULTS) -> str:
     lines = [["model", "setting", "steps", "network rows", "seconds"], ["---"] * 5]
     for row in found["rows"]:
         label = setting(row["setting"]).label
+        seconds = float(f"{row['seconds']:.2g}")  # 120 rather than 1.2e+02
         cells = [row["model"], label, row["sampling"], f"{row['rows']:.0f}"]
-        lines.append([*cells, f"{row['seconds']:.2g}"])
+        lines.append([*cells, f"{seconds:g}"])
     about = (
         f"`{found['command']}`: one counterfactual, median of {found['answers']}, on "
         f"{found['cores']} processor cores."

@@ -14,9 +14,12 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results"
 _PAUSE = 60.0  # seconds; a longer interval between two lines is a pause, not training
 _RUNS = {
     "drawings": ("portraits", "hvae-portraits", "hvae-soft-portraits", "sadcg-portraits"),
-    "digits": ("digits", "hvae-digits"),
+    "digits": (
+        *("digits", "hvae-digits", "hvae-soft-digits", "hvae-tuned-digits", "sadcg-digits"),
+    ),
     "faces": ("hvae-celeba-64", "hvae-soft-celeba-64", "sadcg-celeba-64"),
 }
+_PRESETS = {"hvae-tuned-digits": "hvae-soft-digits"}  # of runs with another name
 _PARTS = ("diffusion", "hvae", "finetuning")
 
 
@@ -29,7 +32,7 @@ def table(folder: Path = RESULTS) -> str:
     lines = [["data", "model", "part", "steps", "images seen", "minutes"], ["---"] * 6]
     for data, runs in _RUNS.items():
         for name in runs:
-            config = read_config(name)
+            config = read_config(_PRESETS.get(name, name))
             log = (folder / f"{name}-training.jsonl").read_text("utf-8").splitlines()
             for part, (steps, seconds) in training_time(map(json.loads, log)).items():
                 if part in _PARTS:
