@@ -18,6 +18,7 @@ from PIL import Image
 import fcfg
 from browser import NAMES, find_chromium
 from evaluations import SIZE
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.reports.rule_styles import colours
 from fcfg.studio.bundle import one_page, one_script, static_text
 from fcfg.studio.export import gallery_table
@@ -121,13 +122,23 @@ def test_a_slider_asks_once_when_it_rests_and_cancels_what_it_overtakes(visit: O
         slider.press("End")  # while that question is being answered
     here.answered()
     asked = [question["guidance"] for question in here.questions()[1:]]
-    assert asked == ["cfg:1.8;anchor=true", "cfg:6.0;anchor=true"]
+    assert asked == [f"contrast:{w};anchor=true;drawn_noise=true" for w in ("2.0", "4.0")]
     assert first.value.failure is not None
-    assert here.texts("#weights output") == ["6"]
+    assert here.texts("#weights output") == ["4"]
     assert page.evaluate("history.length") <= 2  # sliding does not fill the history
     page.locator("#reset").evaluate("button => button.click()")
     here.answered()
-    assert here.texts("#weights output") == ["1.5"]  # what is shown is what is asked
+    assert here.texts("#weights output") == ["1.7"]  # what is shown is what is asked
+
+
+@browsing
+def test_an_answer_without_an_anchor_has_no_drawn_noise(visit: Open) -> None:
+    here = visit()
+    for box in ("drawn-noise", "anchor"):
+        here.page.locator(f"#option-{box}").evaluate("box => box.click()")
+        here.answered()
+    asked = [question["guidance"] for question in here.questions()[1:]]
+    assert asked == ["contrast:1.7;anchor=true", "contrast:1.7"]
 
 
 @browsing
@@ -179,7 +190,7 @@ def test_two_settings_stay_side_by_side(visit: Open) -> None:
     here.page.locator(".card", has_text="way back").nth(1).wait_for()
     pinned, now = cards.all_inner_texts()
     assert "FCFG 3 / 1.2" in pinned
-    assert "anchored CFG 1.5" in now
+    assert "anchored Contrast 1.7 drawn noise" in now
     assert here.questions()[-1]["keep"] is True
     assert here.questions()[-1]["image"] == here.questions()[0]["image"]
     pictures = [
@@ -358,7 +369,7 @@ def test_everything_can_be_done_by_keyboard(visit: Open) -> None:
     with page.expect_response("**/api/answer"):
         page.keyboard.press("ArrowLeft")
     here.answered()
-    assert "guidance=cfg:1.45" in page.url
+    assert "guidance=contrast:1.65" in page.url
     walk("summary")
     page.keyboard.press("Enter")
     walk("#option-rule")
@@ -399,7 +410,7 @@ def test_an_exported_page_answers_without_a_server(
     visit: Open, tmp_path: Path, monkeypatch
 ) -> None:
     file = tmp_path / "index.html"
-    rules = ["cfg:1.5;anchor=true", "fcfg:affected=3.0,invariant=1.2"]
+    rules = [repr(DEFAULT_GUIDANCE), "fcfg:affected=3.0,invariant=1.2"]
     monkeypatch.setattr("fcfg.studio.export.guidances", lambda model, target: rules)
     table = gallery_table(studio_model(), 2)
     file.write_text(one_page(table), "utf-8")
