@@ -11,9 +11,8 @@ With DDIM it is FlowEdit for a diffusion model, with one noise per step, from T 
 guidance. The denoiser is not called before the prediction. The noise follows from the key of each
 image, so the answer does not depend on the other images, and a reversal has the same noise.
 
-The time after a new noise has its opposite. What one noise adds by chance, the next step takes
-away, as far as it is odd in the noise: the sum is nearer to its mean over all noises, with the
-same number of steps.
+The time after a new noise has its opposite. Part of what one noise adds to the answer by chance,
+its opposite takes away.
 
 References:
     A new Monte Carlo technique: antithetic variates (Hammersley and Morton, 1956).
@@ -84,7 +83,7 @@ def choose_noise(denoiser: Denoiser, abduction: Abduction, guidance: Guidance) -
     Args:
         denoiser: The denoiser.
         abduction: The abduction, which keeps the drawn one for all questions.
-        guidance: Guidance of the prediction; drawn noise alone does not serve other ones.
+        guidance: Guidance of the prediction; one without drawn noise refuses drawn noise.
     """
     if abduction.noise_is_drawn and not guidance.drawn_noise:
         raise InputError(
@@ -105,7 +104,7 @@ def choose_noise(denoiser: Denoiser, abduction: Abduction, guidance: Guidance) -
 
 
 def check_path(keep: bool, drawn_noise: bool) -> PathKind:
-    """Return the kind of path; refuse drawn noise without one, which leads to no image.
+    """Return the kind of path; refuse drawn noise without one, which would not keep the image.
 
     Args:
         keep: Whether the path is kept.
