@@ -184,7 +184,8 @@ def targets_of(do: str) -> tuple[str, ...]:
 def _canonical(text: str, anchor: bool | None = None) -> str:
     setting = _parsed(text)
     if anchor is not None and isinstance(setting, Guidance):
-        setting = setting.replace(anchor=anchor)
+        drawn_noise = setting.drawn_noise and anchor is not False  # needs an anchor
+        setting = setting.replace(anchor=anchor, drawn_noise=drawn_noise)
     elif anchor is not None:
         raise InputError(
             "anchor",
