@@ -242,7 +242,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             sampling: Solver, grid and steps; the prediction uses them, too.
             anchor: Whether to keep the path, one state and one noise per step, for anchored
                 predictions; by default it is kept unless ``sampling`` is 'paper'.
-            drawn_noise: Whether to draw the noise instead, see :mod:`fcfg.pipeline.drawn_noise`.
+            drawn_noise: Whether to draw noise, not infer it; see :mod:`fcfg.pipeline.drawn_noise`.
             keys: Name or number of each image; a digest of its pixels by default.
             any_size: Whether to accept images of another size than the model was trained at.
             batch_size: Largest number of network rows per call.

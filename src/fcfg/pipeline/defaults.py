@@ -18,7 +18,7 @@ from fcfg.sampling import (
 )
 from fcfg.support.errors import InputError, check_is
 
-#: Guidance of a model without a calibration: the median of the weights of calibrations.
+#: Guidance of a model without a calibration; 1.7 is about the median of calibrated weights.
 DEFAULT_GUIDANCE = Guidance.parse("contrast:1.7;anchor=true;drawn_noise=true")
 #: That of the paper's sampling.
 PAPER_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
@@ -77,7 +77,7 @@ def default_sampling(
     Args:
         calibration: Calibration of the model, whose sampling is used if it was anchored alike.
         anchored: Whether predictions are anchored.
-        drawn_noise: Whether their noise is drawn.
+        drawn_noise: Whether their noise is drawn, and not inferred.
     """
     if calibration is not None:
         rule = Guidance.parse(calibration.rule)
