@@ -23,7 +23,8 @@ from fcfg.calibration.criterion import (
     rounded,
 )
 from fcfg.calibration.measurements import Cell
-from fcfg.causal.attributes import AttributeSpace, Categorical, Column, Continuous, Table
+from fcfg.calibration.separation import Separation, sufficient_weight
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Column, Continuous, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.pipeline.calibration import AttributeWeight, Direction, WeightEstimate
 
@@ -70,6 +71,8 @@ class RealImages:
         values: Column,
         cells: Mapping[float, Cell],
         true_readings: Float[np.ndarray, "image"] | None,
+        *,
+        at_least_real: bool = False,
     ) -> AttributeWeight:
         """Choose the weight of an attribute.
 
@@ -78,6 +81,8 @@ class RealImages:
             values: Value that each of the first images is set to.
             cells: Measurements under every weight.
             true_readings: Readings of the true counterfactuals, if they are known.
+            at_least_real: Whether to raise the weight of a binary attribute until the judge tells
+                its values apart as well as those of real images.
         """
         position, weights = self.space.names.index(name), np.array(list(cells))
         read = np.stack([cell.readings[:, position] for cell in cells.values()])
@@ -87,14 +92,21 @@ class RealImages:
             sd = float(real.std()) or 1.0
             others = self._others(name, rows, cells)
             sides[label] = Side(rows, read[:, rows] / sd, others, real_rows, real / sd, sd)
-        chosen, own = choose_weights(list(sides.values()), weights, self.counts)
+        both = list(sides.values())
+        best, own = choose_weights(both, weights, self.counts)
+        chosen, separation = best, None
         one = np.ones((1, len(self.readings)))
-        terms = [Terms.of(side, weights, weights, one) for side in sides.values()]
+        if isinstance(self.space[name], Binary) and len(both) == 2:
+            if at_least_real:
+                chosen = sufficient_weight(both, weights, self.counts, best, own)
+            found = Separation.of(*both, weights, np.array([chosen.weight]), one)
+            separation = float(found.real[0]), float(found.answers[0, 0])
+        terms = [Terms.of(side, weights, weights, one) for side in both]
         total, squares = criterion(terms), over_directions(terms, lambda term: term.off_target)
         shifts = np.sqrt(squares[:, 0].clip(0))
         truth: dict[str, float] = {}
         if true_readings is not None:
-            truth = _by_truth(list(sides.values()), true_readings, weights, cells)
+            truth = _by_truth(both, true_readings, weights, cells)
         return AttributeWeight(
             **chosen.model_dump(),
             directions={
@@ -105,6 +117,8 @@ class RealImages:
             off_target=float(np.interp(chosen.weight, weights, shifts)),
             curve=tuple(zip(weights.tolist(), total[:, 0].tolist(), shifts.tolist(), strict=True)),
             truth=truth,
+            separation=separation,
+            raised_from=best.weight if chosen.weight > best.weight else None,
         )
 
     def _others(

@@ -49,6 +49,14 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
+    at_least_real: Annotated[
+        bool,
+        typer.Option(
+            "--at-least-real",
+            help="Raise weights of binary attributes until the judge tells their values apart as "
+            "well on counterfactuals as on real images, in 97.5 % of resamples.",
+        ),
+    ] = False,
     data: Data = None,
     out: Annotated[
         Path | None,
@@ -117,6 +125,7 @@ def calibrate(
     is_own = folder.resolve() == pipeline.folder.resolve()
     digest = Calibration.digest(pipeline.denoiser)
     subject = f"{digest} {asked} {chosen} {count} {seed} {data and data.resolve()}"
+    subject += " at least real" * at_least_real
     outputs = None if is_own else Outputs(folder, "calibrate", subject, overwrite)
     if outputs is not None:
         outputs.check([Calibration.file, Thresholds.file])
@@ -136,6 +145,7 @@ def calibrate(
                 sampling=chosen,
                 weights=asked[1],
                 count=found.count,
+                at_least_real=at_least_real,
                 seed=seed,
                 truth=found.truth,
                 data=found.data,
@@ -219,6 +229,13 @@ def print_calibration(calibration: Calibration) -> None:
             print(
                 f"do({name}): the truth would choose {reading} by the judge's reading of it, "
                 f"{mae} by the error of all pixels, {change} by that of changed pixels."
+            )
+        if own.separation is not None:
+            real, answers = (f"{100 * area:.1f}" for area in own.separation)
+            raised = f", at a weight raised from {own.raised_from:g}" if own.raised_from else ""
+            print(
+                f"do({name}): the judge tells the two values apart with an AUROC of {answers} "
+                f"(real images: {real}){raised}."
             )
         if own.weight in (own.curve[0][0], own.curve[-1][0]):
             print(f"do({name}): the best weight may lie outside of those measured: --weights")

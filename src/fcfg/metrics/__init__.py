@@ -3,6 +3,7 @@
 from fcfg.metrics.effectiveness import (
     MIN_IMAGES,
     auroc,
+    auroc_of_rows,
     correlation,
     macro_auroc,
     mean_absolute_error,
@@ -28,6 +29,7 @@ __all__ = [
     "amplification",
     "attenuation",
     "auroc",
+    "auroc_of_rows",
     "correlation",
     "directions",
     "fifths",

@@ -44,7 +44,30 @@ def auroc(
             got=f"{kinds[:5].tolist()}",
             do="an AUROC of one class has no value; choose images of both",
         )
-    return bootstrap.estimate(lambda weights: _areas(score, label == 1, weights))
+    return bootstrap.estimate(lambda weights: auroc_of_rows(score, label == 1, weights))
+
+
+def auroc_of_rows(
+    scores: NDArray[np.float64], is_one: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """AUROC for each row of weights of the images; NaN where a row has a single class.
+
+    Args:
+        scores: Scores that rise with the probability of label 1, (n,).
+        is_one: Whether the label is 1, (n,).
+        weights: Number of times that each image counts, (rows, n).
+    """
+    of_image = weights.T  # one image a row, as resamples are laid out: whole rows are fast to pick
+    one, zero = np.flatnonzero(is_one), np.flatnonzero(~is_one)
+    zero = zero[np.argsort(scores[zero], kind="stable")]
+    below = np.zeros((len(zero) + 1, len(weights)))  # weight of the first zeros
+    for k, image in enumerate(zero):  # row by row: a cumulative sum over images goes by columns
+        np.add(below[k], of_image[image], out=below[k + 1])
+    first, last = (np.searchsorted(scores[zero], scores[one], side) for side in ("left", "right"))
+    ones = of_image[one]
+    beaten = np.einsum("ij,ij->j", ones, below[first] + below[last]) / 2  # of equal scores, half
+    with np.errstate(invalid="ignore"):
+        return beaten / (ones.sum(axis=0) * below[-1])
 
 
 def macro_auroc(
@@ -160,29 +183,12 @@ def _check_number(bootstrap: Bootstrap, few: bool) -> None:
         )
 
 
-def _areas(
-    scores: NDArray[np.float64], is_one: NDArray[np.bool_], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """AUROC for each row of weights (rows, n); NaN where a row has a single class."""
-    of_image = weights.T  # one image a row, as resamples are laid out: whole rows are fast to pick
-    one, zero = np.flatnonzero(is_one), np.flatnonzero(~is_one)
-    zero = zero[np.argsort(scores[zero], kind="stable")]
-    below = np.zeros((len(zero) + 1, len(weights)))  # weight of the first zeros
-    for k, image in enumerate(zero):  # row by row: a cumulative sum over images goes by columns
-        np.add(below[k], of_image[image], out=below[k + 1])
-    first, last = (np.searchsorted(scores[zero], scores[one], side) for side in ("left", "right"))
-    ones = of_image[one]
-    beaten = np.einsum("ij,ij->j", ones, below[first] + below[last]) / 2  # of equal scores, half
-    with np.errstate(invalid="ignore"):
-        return beaten / (ones.sum(axis=0) * below[-1])
-
-
 def _macro(
     scores: NDArray[np.float64], labels: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Mean AUROC of the levels for each row of weights; NaN where a row has a single level."""
     areas = np.stack(
-        [_areas(column, labels == level, weights) for level, column in enumerate(scores.T)]
+        [auroc_of_rows(column, labels == level, weights) for level, column in enumerate(scores.T)]
     )
     with np.errstate(invalid="ignore"):
         return np.nansum(areas, axis=0) / np.isfinite(areas).sum(axis=0)

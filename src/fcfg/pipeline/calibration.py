@@ -52,6 +52,10 @@ class AttributeWeight(WeightEstimate):
     truth: dict[str, Number] = Field(default_factory=dict)
     """In drawn worlds, the weights that the true counterfactuals would choose: 'reading', by the
     same criterion; 'mae', by the error of all pixels; 'change', by that of changed pixels."""
+    separation: tuple[Number, Number] | None = None
+    """How well the judge tells the values of a binary attribute apart (AUROC): on real images, and
+    on counterfactuals at this weight."""
+    raised_from: Number | None = None  #: the weight of the criterion, if this one is larger
 
     @property
     def directions_differ(self) -> bool:
@@ -76,6 +80,7 @@ class Calibration(StoredRecord):
     references: int  #: number of real images that the judge read
     seed: int
     data: dict[str, Any]  #: description of the images
+    at_least_real: bool = False  #: whether weights were raised, see :func:`fcfg.calibrate`
     attributes: dict[str, AttributeWeight] = Field(min_length=1)
 
     @field_validator("rule")
