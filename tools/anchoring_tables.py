@@ -11,7 +11,7 @@ from typing import Any
 from fcfg.causal.attributes import Continuous
 from fcfg.datasets import portraits
 from fcfg.evaluation import read_results
-from fcfg.evaluation.summary import Cell
+from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import Estimate
 from fcfg.pipeline.calibration import Calibration
 from fcfg.reports.numbers import listed, number, with_interval
@@ -119,7 +119,18 @@ def _idle_errors(file: Path) -> dict[str, float]:
 
 def faces() -> str:
     """Return anchored answers beside the paper's rule on test photographs."""
-    return _judged("celeba-64", "fid", "photographs")
+    return _judged("celeba-64", "fid", "photographs", "celeba-64-at-least-real")
+
+
+def unseen_faces() -> str:
+    """Return calibrated answers on test photographs that no other evaluation had."""
+    file = RESULTS / "drawn-noise-celeba-64-unseen.jsonl.gz"
+    summary = summary_of(file)
+    lines = _judged_heads(summary, "photographs", with_fid=False)
+    for do in summary.dos:
+        cells = [cell for cell in summary.cells_of(do) if cell.guidance != "none"]
+        lines += [_judged_row(cell, cell, with_fid=False) for cell in cells]
+    return f"{_table(lines, [file])}\n\n{summary.n} photographs."
 
 
 def radiographs() -> str:
@@ -127,47 +138,65 @@ def radiographs() -> str:
     return _judged("nih", "core", "radiographs")
 
 
-def _judged(name: str, kind: str, noun: str) -> str:
+def _judged(name: str, kind: str, noun: str, *further: str) -> str:
     """Return the table of images whose true counterfactuals nobody knows.
 
     Args:
         name: Beginning of the names of the result files.
         kind: Experiment with plain answers; those that were reversed are in 'core'.
         noun: What the images are.
+        *further: Names of further results with drawn noise.
     """
     files = [RESULTS / f"{name}-{which}.jsonl.gz" for which in ("anchored", kind, "core")]
-    files.append(RESULTS / f"drawn-noise-{name}.jsonl.gz")
-    anchored, plain, core, drawn = map(summary_of, files)
-    space, with_fid = anchored.space, any(cell.fid for cell in anchored.cells.values())
-    heads = ["do", "answer"]
-    heads += [f"{a.name}: {'error' if isinstance(a, Continuous) else 'AUROC'}" for a in space]
-    heads += ["reversal, MAE", "reversal, LPIPS", *(["FID"] * with_fid), "network rows"]
-    lines = [heads, ["---"] * len(heads)]
-    real = [_shown(anchored.real[attribute], 1) for attribute in space.names]
-    lines.append(["", f"real {noun}", *real, *([""] * (3 + with_fid))])
+    files += [RESULTS / f"drawn-noise-{which}.jsonl.gz" for which in (name, *further)]
+    anchored, plain, core, *drawn = map(summary_of, files)
+    with_fid = any(cell.fid for cell in anchored.cells.values())
+    lines = _judged_heads(anchored, noun, with_fid=with_fid)
     for do in anchored.dos:
-        texts = [(plain, text) for text in ("fcfg:affected=2.0,invariant=1.2", FCFG)]
-        for summary in (anchored, drawn):
-            texts += [(summary, c.guidance) for c in summary.cells_of(do) if c.guidance != "none"]
-        for summary, text in texts:
-            if (do, text) not in summary.cells:
-                continue
-            cell = summary.cells[do, text]
-            back = core.cells.get((do, text)) if summary is plain else cell
-            lines.append(
-                [
-                    *(do, setting(text).label),
-                    *(_shown(cell.effectiveness[attribute], 1) for attribute in space.names),
-                    "–" if back is None else _shown(back.reversal_mae, 3),
-                    "–" if back is None else _shown(back.reversal_lpips, 3),
-                    *([f"{cell.fid:.1f}" if cell.fid else "–"] * with_fid),
-                    f"{cell.evaluations:.0f}",
-                ]
-            )
+        cells = {
+            text: (plain.cells[do, text], core.cells.get((do, text)))
+            for text in ("fcfg:affected=2.0,invariant=1.2", FCFG)
+            if (do, text) in plain.cells
+        }
+        for summary in (anchored, *drawn):
+            for cell in summary.cells_of(do):
+                cells.setdefault(cell.guidance, (cell, cell))
+        shown = [pair for text, pair in cells.items() if text != "none"]
+        lines += [_judged_row(cell, back, with_fid=with_fid) for cell, back in shown]
     counts = f"{anchored.n} {noun}"
     if core.n != anchored.n:
         counts += f"; reversals of FCFG of {core.n} of them"
     return f"{_table(lines, files)}\n\n{counts}."
+
+
+def _judged_heads(summary: Summary, noun: str, *, with_fid: bool) -> list[list[str]]:
+    """Return the first lines of the table, down to the row of real images."""
+    space, heads = summary.space, ["do", "answer"]
+    heads += [f"{a.name}: {'error' if isinstance(a, Continuous) else 'AUROC'}" for a in space]
+    heads += ["reversal, MAE", "reversal, LPIPS", *(["FID"] * with_fid), "network rows"]
+    real = [_shown(summary.real[attribute], 1) for attribute in space.names]
+    return [
+        *(heads, ["---"] * len(heads)),
+        ["", f"real {noun}", *real, *([""] * (3 + with_fid))],
+    ]
+
+
+def _judged_row(cell: Cell, back: Cell | None, *, with_fid: bool) -> list[str]:
+    """Return the row of an answer.
+
+    Args:
+        cell: Its results.
+        back: Those of its reversal, if it was reversed.
+        with_fid: Whether the table has a column of Fréchet distances.
+    """
+    return [
+        *(cell.do, setting(cell.guidance).label),
+        *(_shown(estimate, 1) for estimate in cell.effectiveness.values()),
+        "–" if back is None else _shown(back.reversal_mae, 3),
+        "–" if back is None else _shown(back.reversal_lpips, 3),
+        *([f"{cell.fid:.1f}" if cell.fid else "–"] * with_fid),
+        f"{cell.evaluations:.0f}",
+    ]
 
 
 def ghosts() -> str:

@@ -49,7 +49,8 @@ PAGES: dict[str, tuple[str, ...]] = {
     "docs/choosing.md": ("anchored/portraits", "anchored-faces"),
     "docs/results-anchoring.md": (
         *("anchored/portraits", "truth-bound", "anchored/portraits-causal", "anchored-faces"),
-        *("anchored-radiographs", "drawn-noise/portraits", "drawn-noise/portraits-causal"),
+        *("anchored-faces-unseen", "anchored-radiographs"),
+        *("drawn-noise/portraits", "drawn-noise/portraits-causal"),
         *("drawn-noise-morphomnist", "ghosts", "anchoring/portraits"),
         *("anchoring/portraits-variants", "anchoring/celeba-64"),
         "anchoring/celeba-64-drawn-noise",
@@ -89,6 +90,7 @@ PAGES: dict[str, tuple[str, ...]] = {
 #: Sections with a name of their own.
 SECTIONS: dict[str, Callable[[], str]] = {
     "anchored-faces": anchoring_tables.faces,
+    "anchored-faces-unseen": anchoring_tables.unseen_faces,
     "anchored-radiographs": anchoring_tables.radiographs,
     "claims": reproduction_tables.claims_held,
     "dropout": dropout_tables.table,

@@ -231,11 +231,13 @@ def print_calibration(calibration: Calibration) -> None:
                 f"{mae} by the error of all pixels, {change} by that of changed pixels."
             )
         if own.separation is not None:
-            real, answers = (f"{100 * area:.1f}" for area in own.separation)
-            raised = f", at a weight raised from {own.raised_from:g}" if own.raised_from else ""
+            real, answers = own.separation
+            note = "" if answers >= real or own.raised_from else ": --at-least-real raises it"
+            if own.raised_from:
+                note = f", raised from {own.raised_from:g}"
             print(
-                f"do({name}): the judge tells the two values apart with an AUROC of {answers} "
-                f"(real images: {real}){raised}."
+                f"do({name}): the judge tells the two values apart with AUROC {100 * answers:.1f} "
+                f"on answers and {100 * real:.1f} on real images, at weight {own.weight:g}{note}."
             )
         if own.weight in (own.curve[0][0], own.curve[-1][0]):
             print(f"do({name}): the best weight may lie outside of those measured: --weights")
