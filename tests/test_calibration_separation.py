@@ -74,17 +74,17 @@ def test_no_weight_is_above_what_a_direction_may_need() -> None:
 
 
 def test_the_areas_are_those_of_the_metric() -> None:
-    zero, one = (
+    both = [
         Side(rows, np.stack([reading[rows]] * 2), (), rows[::-1], 2 * reading[rows[::-1]], 0.5)
         for rows, reading in ((np.arange(0, N, 2), NOISE[0]), (np.arange(1, N, 2), 1 + NOISE[1]))
-    )
+    ]
     bootstrap = Bootstrap(N, resamples=3)
     counts = np.concatenate([np.ones((1, N)), bootstrap.counts])
-    found = Separation.of(zero, one, np.array([1.0, 2.0]), np.array([1.5]), counts)
+    found = Separation.of(both, np.array([1.0, 2.0]), np.array([1.5]), counts)
     log_odds = np.where(OWN == 1, 1 + NOISE[1], -NOISE[0])
     expected = auroc(log_odds, OWN, bootstrap).value
     assert found.answers[0, 0] == found.real[0] == pytest.approx(expected)
-    shuffled = Separation.of(zero, one, np.array([1.0, 2.0]), np.array([1.5]), counts[:, ::-1])
+    shuffled = Separation.of(both, np.array([1.0, 2.0]), np.array([1.5]), counts[:, ::-1])
     assert shuffled.real[0] == found.real[0]
     assert not np.array_equal(shuffled.real[1:], found.real[1:])  # resamples count
 
@@ -120,7 +120,11 @@ def calibration(own: AttributeWeight) -> Calibration:
 
 @pytest.mark.parametrize(
     ("at_least_real", "spread", "end"),
-    [(False, 1.2, ": --at-least-real raises it."), (True, 1.2, ", raised from "), (False, 0.4, "")],
+    [
+        (False, 1.2, ": --at-least-real raises it."),
+        (True, 1.2, ", raised from "),
+        (False, 0.4, ""),
+    ],
 )
 def test_the_command_says_how_well_values_are_told_apart(
     at_least_real: bool, spread: float, end: str, capsys: pytest.CaptureFixture[str]

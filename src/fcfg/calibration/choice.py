@@ -99,7 +99,7 @@ class RealImages:
         if isinstance(self.space[name], Binary) and len(both) == 2:
             if at_least_real:
                 chosen = sufficient_weight(both, weights, self.counts, best, own)
-            found = Separation.of(*both, weights, np.array([chosen.weight]), one)
+            found = Separation.of(both, weights, np.array([chosen.weight]), one)
             separation = float(found.real[0]), float(found.answers[0, 0])
         terms = [Terms.of(side, weights, weights, one) for side in both]
         total, squares = criterion(terms), over_directions(terms, lambda term: term.off_target)

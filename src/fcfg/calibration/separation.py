@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import NDArray
 
 from fcfg.calibration.criterion import Counts, Fine, Side, Weights, interpolated, rounded
 from fcfg.metrics import auroc_of_rows
@@ -28,16 +29,16 @@ class Separation:
     answers: Float[np.ndarray, "fine rows"]
 
     @classmethod
-    def of(cls, zero: Side, one: Side, weights: Weights, at: Fine, counts: Counts) -> Separation:
+    def of(cls, sides: Sequence[Side], weights: Weights, at: Fine, counts: Counts) -> Separation:
         """Evaluate answers at some weights, and real images.
 
         Args:
-            zero: The direction to 0.
-            one: The direction to 1.
+            sides: The directions to 0 and to 1.
             weights: Measured weights.
             at: Weights to evaluate.
             counts: Number of times that each image counts.
         """
+        zero, one = sides
         is_real_one = np.repeat([False, True], [len(zero.real), len(one.real)])
         is_one = np.repeat([False, True], [len(zero.rows), len(one.rows)])
         # Readings are log-odds of the value that an image should have.
@@ -50,7 +51,7 @@ class Separation:
         return cls(auroc_of_rows(real, is_real_one, real_counts), answers)
 
     @property
-    def is_sufficient(self) -> np.ndarray:
+    def is_sufficient(self) -> NDArray[np.bool_]:
         """Whether answers at a weight are told apart as well as real images, in most resamples.
 
         The first row of counts is that of the images themselves, and no resample.
@@ -80,6 +81,6 @@ def sufficient_weight(
     most = max(chosen.weight, *(estimate.high for estimate in own))
     at = np.linspace(chosen.weight, most, 41)
     counts = np.concatenate([np.ones((1, counts.shape[1])), counts])
-    enough = Separation.of(*sides, weights, at, counts).is_sufficient
-    found = at[enough.argmax()] if enough.any() else most
+    enough = Separation.of(sides, weights, at, counts).is_sufficient
+    found = float(at[enough.argmax()]) if enough.any() else most
     return chosen.model_copy(update={"weight": rounded(found)})
