@@ -324,8 +324,10 @@ def test_findings_are_printed_one_a_line_and_errors_exit_with_one(tmp_path, caps
 
 
 def test_what_cannot_be_looked_at_exits_with_two(tmp_path, capsys) -> None:
-    assert run(tmp_path / "nowhere") == 2
-    assert "expected a folder that exists" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    for name in ("nowhere", "file"):
+        assert run(tmp_path / name) == 2
+        assert "expected a folder that exists" in capsys.readouterr().err
     for text, fragment in {
         "data: {format: embed}": "'data.format': expected 'folder', got 'embed'",
         "- a list": "write one with --init",

@@ -63,8 +63,10 @@ def check(
     Example:
         fcfg data check faces/ --group person --init faces.yaml
     """
+    from fcfg.datasets.base import existing_folder
     from fcfg.datasets.check import check_folder
 
+    existing_folder(folder)
     if init is not None and init.exists():
         raise InputError(
             "--init",

@@ -45,7 +45,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 import numpy as np
 from jaxtyping import UInt8
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fcfg.support.errors import InputError
 
@@ -249,6 +249,8 @@ def has_several_frames(picture: Image.Image) -> bool:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return "not a picture of a known format"
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:120] if text else type(error).__name__
 

@@ -93,6 +93,6 @@ def read_weights(
         raise InputError(
             f"{name} {path}",
             expected=expected,
-            got=reason or type(error).__name__,
+            got=reason or f"another file ({type(error).__name__})",
             do="check the path, and fetch the file again if it is broken",
         ) from error

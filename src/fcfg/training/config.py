@@ -241,7 +241,7 @@ def _read_values(source: str) -> tuple[dict[str, Any], Path]:
     if source in presets():
         text = (_PRESETS / f"{source}.yaml").read_text("utf-8")
         return _extended(parse_yaml(text, subject, do=advice), subject), Path.cwd()
-    expected = f"a preset ({', '.join(presets())}) or a YAML file"
+    expected = "a preset or a YAML file"
     if not looks_like_a_file(source):
         do = nearest(source, presets())
         raise InputError(subject, expected=expected, got="neither", do=do)
