@@ -2,7 +2,7 @@
 
 The criterion matches distributions, with one weight for both directions and with other attributes
 in view. Where the judge is unsure of an attribute, as of age, its weight is uncertain, and answers
-can show the attribute less clearly than real images do. :func:`sufficient_weight` rules that out.
+can show the attribute less clearly than real images do. :func:`sufficient_weight` raises it.
 """
 
 from __future__ import annotations
