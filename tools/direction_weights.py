@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 import fcfg
@@ -102,24 +101,21 @@ def _flipped(
         keys: Key of each image.
         batch_size: Largest number of network rows per call.
     """
-    new = 1 - np.asarray(facts[name])
-    default = pipeline.method([name]).setting
-    answers, table = (
-        torch.empty_like(images),
-        {key: column.copy() for key, column in facts.items()},
-    )
-    table[name] = new
+    new, rule = 1 - np.asarray(facts[name]), pipeline.method([name]).setting
+    answers, table = images.clone(), {key: column.copy() for key, column in facts.items()}
     for value, weight in enumerate(weights):
         here = np.flatnonzero(new == value)
         pair = pipeline.counterfactual(
             images[here],
             {key: column[here] for key, column in facts.items()},
             {name: value},
-            guidance=with_weights(default, {name: weight}),
+            guidance=with_weights(rule, {name: weight}),
             keys=[keys[i] for i in here],
             batch_size=batch_size,
         )
         answers[here] = pair.images.to(answers)
+        for key, column in table.items():
+            column[here] = pair.attributes[key]
     return answers, table
 
 

@@ -20,6 +20,7 @@ from PIL import Image
 import anchoring_tables
 import answers_figure
 import diagnosis_tables
+import direction_weights
 import dropout_tables
 import ghosts_figure
 import hero
@@ -46,6 +47,7 @@ MODELS = "src/fcfg/pipeline/models"
 #: The sections of every page, in any order.
 PAGES: dict[str, tuple[str, ...]] = {
     "README.md": ("anchored/portraits",),
+    "docs/calibrate.md": ("direction-weights",),
     "docs/choosing.md": ("anchored/portraits", "anchored-faces"),
     "docs/results-anchoring.md": (
         *("anchored/portraits", "truth-bound", "anchored/portraits-causal", "anchored-faces"),
@@ -93,6 +95,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "anchored-faces-unseen": anchoring_tables.unseen_faces,
     "anchored-radiographs": anchoring_tables.radiographs,
     "claims": reproduction_tables.claims_held,
+    "direction-weights": direction_weights.section,
     "dropout": dropout_tables.table,
     "ghosts": anchoring_tables.ghosts,
     "execution-cpu": speed_tables.execution,
