@@ -756,7 +756,7 @@ def test_the_command_prints_the_verdict(
     lines = capsys.readouterr().out.splitlines()
     page = small[0] / "comparison" / "report.html"
     assert lines[:-1] == comparison_reading(compare(small))
-    assert lines[-1] == f"Written to {page}, with 2 figures and tables beside it"
+    assert lines[-1] == f"Written to {page}, with 2 other files: figures and tables"
     assert "against far unguided" in page.read_text("utf-8")
     assert main([*words[:2], "--against", "far"]) == 2
     assert "comparison: expected at least two runs, got 1" in capsys.readouterr().err

@@ -236,6 +236,7 @@ def test_gaps_are_measured_on_evenly_chosen_images_and_progress_ends_below_one()
     few = {name: column[rows] for name, column in table.items()}
     same = diagnose(pipeline, images[rows], few, times=2)
     assert (some.images, same.images) == (3, 3)
+    assert (some.correlated, same.correlated) == (9, 3)
     assert [g.value for g in every_gap(some)] == [g.value for g in every_gap(same)]
     assert told == sorted(told)
     assert 0.7 < told[-1] <= 1
@@ -273,7 +274,7 @@ def test_correlations_are_pearsons_of_labels_and_of_scores() -> None:
 def test_the_verdict_names_what_is_correlated_and_what_the_judge_adds() -> None:
     few = heard(diagnose(interacting(_02=1.0), FACES, ONES, times=2))
     assert few.verdict[-1].startswith("12 images are too few to say which attributes are corr")
-    plain = replace(few, images=30)
+    plain = replace(few, correlated=30)
     assert plain.verdict[-1] == "No attributes are correlated."
 
     def fixed(value: float) -> Estimate:

@@ -88,6 +88,21 @@ def drawn_noise(name: str) -> str:
     return f"{_table(lines, [file, other])}\n\n{drawn_of.n} drawings."
 
 
+def chosen_weights(name: str) -> str:
+    """Return calibrated weights beside those that the true counterfactuals would choose.
+
+    Args:
+        name: The shipped model.
+    """
+    heads = ["do", "chosen", "95 % interval"]
+    heads += ["truth, by its reading", "truth, by changed pixels", "truth, by all pixels"]
+    lines = [heads, ["---"] * len(heads)]
+    for do, own in Calibration.read(MODELS / name).attributes.items():
+        truth = [f"{own.truth[key]:g}" for key in ("reading", "change", "mae")]
+        lines.append([do, f"{own.weight:g}", f"{own.low:g} to {own.high:g}", *truth])
+    return "\n".join(map(table_row, lines))
+
+
 def truth_bound() -> str:
     """Return how close to the truth a network comes that was trained on true counterfactuals."""
     found = json.loads((RESULTS / "truth-bound.json").read_text("utf-8"))

@@ -18,6 +18,7 @@ from pathlib import Path
 from PIL import Image
 
 import anchoring_tables
+import answer_seconds
 import answers_figure
 import diagnosis_tables
 import direction_weights
@@ -47,7 +48,7 @@ MODELS = "src/fcfg/pipeline/models"
 #: The sections of every page, in any order.
 PAGES: dict[str, tuple[str, ...]] = {
     "README.md": ("anchored/portraits",),
-    "docs/calibrate.md": ("direction-weights",),
+    "docs/calibrate.md": ("weights/portraits", "weights/portraits-causal", "direction-weights"),
     "docs/choosing.md": ("anchored/portraits", "anchored-faces"),
     "docs/results-anchoring.md": (
         *("anchored/portraits", "truth-bound", "anchored/portraits-causal", "anchored-faces"),
@@ -79,18 +80,20 @@ PAGES: dict[str, tuple[str, ...]] = {
         *("rivals-distances", "rivals-paper", "rivals-seconds", "rivals-training"),
         *("rivals-sadcg-steps", "rivals-semantics"),
     ),
+    "docs/speed.md": ("answer-seconds",),
     "docs/studio.md": ("studio",),
     "docs/training.md": ("presets", "weight-decay", "dropout", "training-throughput"),
     f"{MODELS}/portraits/README.md": ("truth/portraits", "anchored/portraits"),
     f"{MODELS}/portraits-causal/README.md": (
         *("truth/portraits-causal", "anchored/portraits-causal"),
     ),
-    f"{MODELS}/digits/README.md": ("rivals-morphomnist-digits", "memorisation/digits"),
+    f"{MODELS}/digits/README.md": ("rivals-morphomnist-karras-20", "memorisation/digits"),
     f"{MODELS}/radiographs/README.md": ("anchored-radiographs", "memorisation/radiographs"),
 }
 
 #: Sections with a name of their own.
 SECTIONS: dict[str, Callable[[], str]] = {
+    "answer-seconds": answer_seconds.section,
     "anchored-faces": anchoring_tables.faces,
     "anchored-faces-unseen": anchoring_tables.unseen_faces,
     "anchored-radiographs": anchoring_tables.radiographs,
@@ -130,6 +133,7 @@ KINDS: dict[str, Callable[[str], str]] = {
     "reproduction": reproduction_tables.part,  # all results on the data set NAME
     "rivals": rivals_tables.section,  # docs/results/rivals-NAME-*.jsonl.gz
     "solvers": solver_tables.study,  # docs/results/solvers-NAME.json
+    "weights": anchoring_tables.chosen_weights,  # the shipped model NAME
     "truth": truth_tables.card_table,  # docs/results/NAME-truth.json
 }
 

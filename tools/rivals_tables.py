@@ -7,6 +7,7 @@ Seconds are left out: models were trained on the same GPU meanwhile. See rivals_
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 from fcfg.metrics import Estimate
@@ -25,7 +26,7 @@ _WHOLE = (
         *("celeba-64-default", "celeba-64-karras-20"),
         *("celeba-64-hvae-celeba-64", "celeba-64-hvae-soft-celeba-64"),
     ),
-    ("calibrated-celeba-64", "celeba-64-sadcg-celeba-64"),
+    ("faces-200-default", "faces-200-karras-20", "celeba-64-sadcg-celeba-64"),
 )
 
 #: An earlier training of SA-DCG, and the one that is compared.
@@ -75,7 +76,7 @@ def distances() -> str:
                 for column in columns(runs, do)
                 if column.heading == heading
             ]
-            name = alike[0].system.name.replace("(rivals-celeba-64-", "(")
+            name = re.sub(r"\(rivals-(celeba-64|faces-200)-", "(", alike[0].system.name)
             lines.append([str(runs.n), name, labels, *cells])
     return "\n".join(map(table_row, lines))
 

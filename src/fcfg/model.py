@@ -1,8 +1,9 @@
 """What a model that answers what-ifs offers, whatever its images are made by.
 
 Abduction infers what an image has beside its attributes, action turns an intervention into
-counterfactual attributes, prediction makes the image. Evaluation knows a model by this contract
-only; the diffusion pipeline and the hierarchical VAE are two such models.
+counterfactual attributes, prediction makes the image. Evaluation asks a model by this contract;
+the diffusion pipeline and the hierarchical VAE are two such models. :func:`fcfg.save` and
+:func:`fcfg.load` know these kinds, and no others.
 """
 
 from __future__ import annotations

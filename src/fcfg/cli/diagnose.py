@@ -116,6 +116,6 @@ def _show(diagnosis: Diagnosis) -> None:
         for name, gap in gaps.items():
             table.add_row(name, percent(gap.overall))
         print_table(table)
-    measured = diagnosis.by_attribute.overall.n
-    print(f"Gaps of {measured} images with noise, correlations of {diagnosis.images}.")
+    counts = f"Gaps of {diagnosis.images} images with noise, correlations of {diagnosis.correlated}."
+    print(counts)
     print(*diagnosis.verdict, f"Suggested groups: fcfg.{diagnosis.suggestion}", sep="\n")

@@ -64,4 +64,4 @@ def report(
 
 def _print(sentences: list[str], paths: tuple[Path, ...]) -> None:
     print(*sentences, sep="\n")
-    print(f"Written to {paths[0]}, with {len(paths) - 1} figures and tables beside it")
+    print(f"Written to {paths[0]}, with {len(paths) - 1} other files: figures and tables")

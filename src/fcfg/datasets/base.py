@@ -219,7 +219,7 @@ def existing_folder(path: Path | None) -> Path:
             "data, path",
             expected="a folder that exists",
             got="none" if path is None else f"'{path}'",
-            do="give the folder of the data set as 'path'",
+            do="give the folder of the data set: --data DIR, or 'path' of the section data",
         )
     return path
 

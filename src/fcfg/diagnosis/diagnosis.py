@@ -46,7 +46,8 @@ class Diagnosis:
     suggestion: Partition
     suggested: Gap = field(repr=False)  #: gap of the suggestion; at most the threshold
     associations: Associations = field(repr=False)
-    images: int
+    images: int  #: with noise, for gain and gaps
+    correlated: int  #: for the associations
     seed: int
     threshold: float
     trained_on_parts: bool | None = None
@@ -113,8 +114,8 @@ class Diagnosis:
             )
 
     def _on_data(self) -> Iterator[str]:
-        if self.images < _FEWEST:
-            yield f"{self.images} images are too few to say which attributes are correlated."
+        if self.correlated < _FEWEST:
+            yield f"{self.correlated} images are too few to say which attributes are correlated."
             return
         found = self.associations
         pairs = _strongest({(a, b): of.data for (a, b), of in found.items() if a < b})
@@ -239,6 +240,7 @@ def diagnose(
         gaps[_groups(suggestion)],
         measure_associations(pipeline.space, table, x, pipeline.judge),
         images=len(rows),
+        correlated=len(x),
         seed=seed,
         threshold=threshold,
         trained_on_parts=None if parts[0] is None else any(parts),

@@ -218,7 +218,7 @@ def _check_headers(source: Path, result: Result, first: Path, before: Result) ->
                 source,
                 f"the {name} of {first} ({expected})",
                 got,
-                "evaluate all models on the same data, with the same judge",
+                "evaluate all models on the same data, with the same judge: --judge MODEL",
             )
 
 
