@@ -116,6 +116,8 @@ def _show(diagnosis: Diagnosis) -> None:
         for name, gap in gaps.items():
             table.add_row(name, percent(gap.overall))
         print_table(table)
-    counts = f"Gaps of {diagnosis.images} images with noise, correlations of {diagnosis.correlated}."
+    counts = (
+        f"Gaps of {diagnosis.images} images with noise, correlations of {diagnosis.correlated}."
+    )
     print(counts)
     print(*diagnosis.verdict, f"Suggested groups: fcfg.{diagnosis.suggestion}", sep="\n")
