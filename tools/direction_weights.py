@@ -26,7 +26,7 @@ from fcfg.reports.numbers import interval, number
 from fcfg.reports.tables import table_row
 from fcfg.support.images import image_keys
 from reproduction_tables import RESULTS
-from study import model_arguments, provenance, write_json
+from study import made_by, model_arguments, provenance, write_json
 
 DIGITS = {"mae": 4, "change": 3, "reversal": 4}
 HEADS = ["do", "weights", "MAE to the truth", "changed pixels", "reversal"]
@@ -145,9 +145,7 @@ def table(result: dict[str, Any]) -> str:
 def section() -> str:
     """Return the table of the study on the shipped model."""
     result = json.loads((RESULTS / "direction-weights-portraits.json").read_text("utf-8"))
-    about = result["provenance"]
-    command = f"`{about['command']}`, {about['environment']['device']}, {about['commit'][:12]}."
-    return f"{table(result)}\n\n{command}"
+    return f"{table(result)}\n\n{made_by(result['provenance'])}"
 
 
 if __name__ == "__main__":

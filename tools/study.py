@@ -82,6 +82,11 @@ def provenance(script: str, words: Sequence[str], args: argparse.Namespace) -> d
     return about | {"command": command(script, words)}
 
 
+def made_by(about: dict[str, Any]) -> str:
+    """Return the command, device and commit of a stored study, below its table."""
+    return f"`{about['command']}`, {about['environment']['device']}, {about['commit'][:12]}."
+
+
 def write_json(path: Path, result: dict[str, Any]) -> None:
     """Write a result file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)

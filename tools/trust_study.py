@@ -29,7 +29,7 @@ from fcfg.sampling import as_sampling
 from fcfg.support.images import image_keys
 from fcfg.trust import measure_trust, reasons
 from reproduction_tables import RESULTS
-from study import model_arguments, provenance, write_json
+from study import made_by, model_arguments, provenance, write_json
 
 CHUNK = 16
 NOTHING = 128  # drawings that are also asked for no change
@@ -122,9 +122,8 @@ def table(rows: Sequence[dict[str, Any]], thresholds: Thresholds) -> str:
 def section() -> str:
     """Return the table of the study on the shipped model."""
     result = json.loads((RESULTS / "trust-portraits.json").read_text("utf-8"))
-    about = result["provenance"]
-    command = f"`{about['command']}`, {about['environment']['device']}, {about['commit'][:12]}."
-    return f"{table(result['rows'], Thresholds.read(MODELS / 'portraits'))}\n\n{command}"
+    shown = table(result["rows"], Thresholds.read(MODELS / "portraits"))
+    return f"{shown}\n\n{made_by(result['provenance'])}"
 
 
 if __name__ == "__main__":
