@@ -656,7 +656,7 @@ def test_what_is_wrong_is_one_line(
 def test_a_shipped_model_is_not_written_to(
     model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("fcfg.pipeline.checkpoint._MODELS", Path.cwd())
+    monkeypatch.setattr("fcfg.storage.config_file._MODELS", Path.cwd())
     assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
     assert "runs/calibrate/tiny/calibration.json, and thresholds" in capsys.readouterr().out
     assert fcfg.load(model).calibration is None

@@ -19,8 +19,9 @@ from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
-from fcfg.pipeline.checkpoint import FORMAT, load, save
+from fcfg.pipeline.checkpoint import load, save
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.storage import FORMAT
 from refusal import refused
 from worlds import mixture_pipeline
 
@@ -301,7 +302,7 @@ def test_an_edited_config_is_noticed_unless_it_says_that_it_was(
 
 def test_a_valid_safetensors_file_under_the_right_name_must_still_fit(pipeline, tmp_path) -> None:
     """Even where name and content agree, garbage is refused."""
-    from fcfg.pipeline.weight_files import digest
+    from fcfg.storage.weight_files import digest
 
     save(pipeline, tmp_path)
     data = b"\x08\0\0\0\0\0\0\0not json"

@@ -61,7 +61,7 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 _ROOMS = (
     *("bench", "calibration", "causal", "datasets", "diagnosis", "diffusion", "evaluation"),
     *("generation", "guidance", "hvae", "judge", "metrics", "model", "pipeline", "reports"),
-    *("sampling", "sheet", "studio", "support", "training", "trust"),
+    *("sampling", "sheet", "storage", "studio", "support", "training", "trust"),
 )
 
 __all__ = [

@@ -2,12 +2,13 @@
 
 Abduction infers what an image has beside its attributes, action turns an intervention into
 counterfactual attributes, prediction makes the image. Evaluation asks a model by this contract;
-the diffusion pipeline and the hierarchical VAE are two such models. :func:`fcfg.save` and
-:func:`fcfg.load` know these kinds, and no others.
+the diffusion pipeline and the hierarchical VAE are two such models. A class of your own is one,
+too; to save and load its models, register its kind with :func:`fcfg.storage.register_kind`.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.sampling import OnStep, SamplingConfig, SamplingLike
+from fcfg.storage import Storage, load_model, save_model
 from fcfg.support.errors import InputError, check_is
 from fcfg.support.images import ImagesLike
 
@@ -126,7 +128,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         provenance: JSON values that describe how the model was made.
     """
 
-    kind: str  #: 'diffusion', 'semantic' (SA-DCG) or 'hvae', in files and reports
+    kind: str  #: such as 'diffusion', 'semantic' (SA-DCG) or 'hvae', in files and reports
 
     def __init__(
         self,
@@ -139,7 +141,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         self.scm = scm
         self.judge = judge
         self.provenance = dict(provenance or {})
-        self.folder: Path | None = None  #: folder that :func:`fcfg.load` read
+        self.folder: Path | None = None  #: folder that :meth:`load` read
 
     @property
     @abstractmethod
@@ -334,6 +336,34 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         downstream = self.graph.affected(do) - set(do)
         noise = self.scm.abduct(table, downstream, seed=seed, keys=keys)
         return Action(self.scm.act(table, do, noise), tuple(do), seed)
+
+    def save(self, path: str | os.PathLike[str], storage: Storage = "float32") -> None:
+        """Write the model to a folder, atomically; its kind must be registered.
+
+        Args:
+            path: The folder, which is created if missing; an older model in it is replaced.
+            storage: 'float32', which keeps counterfactuals identical bit by bit, or 'float16',
+                half the size. The structural causal model is always stored exactly.
+        """
+        save_model(self, path, storage)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, network: nn.Module | None = None) -> Self:
+        """Read a model that :meth:`save` wrote, onto the CPU; refuse one of another class.
+
+        Args:
+            path: A folder, or the name of a model that comes with the package.
+            network: Module the weights belong to, where the folder does not describe it.
+        """
+        model = load_model(path, network)
+        if isinstance(model, cls):
+            return model
+        raise InputError(
+            f"model {path}",
+            expected=f"a {cls.__name__}",
+            got=f"a {type(model).__name__}",
+            do="call fcfg.load, which returns whichever model a folder holds",
+        )
 
 
 AnyModel: TypeAlias = CounterfactualModel[Any, Any, Any]

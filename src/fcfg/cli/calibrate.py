@@ -12,7 +12,7 @@ from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
-    from fcfg.pipeline.stored_record import StoredRecord
+    from fcfg.storage import StoredRecord
     from fcfg.support.outputs import Outputs
 
 _IMAGES = {"cpu": 24, "cuda": 512}  # by default

@@ -16,9 +16,10 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import Table
+from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel, checked_keys
+from fcfg.hvae.config import HVAEConfig
 from fcfg.hvae.likelihood import Images, transfer_residual
 from fcfg.hvae.network import HVAE
 from fcfg.hvae.setting import HVAESetting
@@ -30,6 +31,7 @@ from fcfg.model import (
     check_action,
 )
 from fcfg.sampling import OnStep, SamplingLike, StepRecord, Trajectory
+from fcfg.storage import ModelConfig, register_kind
 from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, image_keys, read_images
@@ -66,6 +68,23 @@ class HVAECounterfactual(AbstractCounterfactual):
         return [_ROWS] * len(self.prediction)
 
 
+class HVAEModelConfig(ModelConfig[HVAE]):
+    """What the folder of a hierarchical VAE holds."""
+
+    network: HVAEConfig
+
+    @classmethod
+    def describe(cls, image_model: HVAE) -> dict[str, Any]:
+        """Return the shape of the network."""
+        return {"network": image_model.config}
+
+    def build(self, space: AttributeSpace, network: nn.Module | None) -> HVAE:
+        """Return the network, without weights."""
+        with torch.device("meta"):
+            return HVAE(self.network)
+
+
+@register_kind(hvae=HVAEModelConfig)
 class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactual]):
     """Counterfactual images from a hierarchical VAE and a structural causal model.
 

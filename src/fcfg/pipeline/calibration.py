@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator
 
 from fcfg.guidance import Guidance
-from fcfg.pipeline.stored_record import Number, Record, StoredRecord
+from fcfg.storage import Number, Record, StoredRecord
 from fcfg.support.errors import InputError, quoted
 
 
@@ -87,6 +87,11 @@ class Calibration(StoredRecord):
     @classmethod
     def _check_rule(cls, rule: str) -> str:
         return repr(with_weights(Guidance.parse(rule), {"": 1.0}))
+
+    @property
+    def names(self) -> Collection[str]:
+        """Attributes that have a weight."""
+        return self.attributes
 
     def guidance(self, targets: Collection[str]) -> Guidance:
         """Return the default guidance of an intervention.

@@ -27,6 +27,7 @@ from fcfg.pipeline.alignment import check_alignment
 from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.batching import semantics_of
 from fcfg.pipeline.calibration import Calibration
+from fcfg.pipeline.configs import DiffusionConfig, SemanticPipelineConfig
 from fcfg.pipeline.defaults import choose_guidance, default_sampling
 from fcfg.pipeline.drawn_noise import check_path, choose_noise, draw_noise
 from fcfg.pipeline.inference import generate_images, infer_noise, read_factual, warn_of_broken
@@ -43,11 +44,13 @@ from fcfg.sampling import (
     combine_sampling,
     sampling_of,
 )
+from fcfg.storage import register_kind
 from fcfg.support.errors import InputError, check_batch_size, check_integer, check_is
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys
 
 
+@register_kind(diffusion=DiffusionConfig, semantic=SemanticPipelineConfig)
 class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfactual]):
     """Counterfactual images from a denoiser and a structural causal model.
 
@@ -307,9 +310,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """
         check_is("pair", pair, Counterfactual, "the result of pipeline.counterfactual")
         there, images, table = pair.abduction, pair.images, pair.attributes
-        times, solver = there.times, there.solver
-        self._weights(pair.guidance, pair.partition, times, batch_size)
-        how = (times, solver, pair.guidance.path, batch_size, on_step)
+        self._weights(pair.guidance, pair.partition, there.times, batch_size)
+        how = (there.times, there.solver, pair.guidance.path, batch_size, on_step)
         abduction = self._abduct(images, table, there.keys, *how)
         back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from fcfg.guidance import Guidance
-from fcfg.pipeline.stored_record import Number, StoredRecord
 from fcfg.sampling import SamplingConfig
+from fcfg.storage import Number, StoredRecord
 
 WAY_BACK = ("residual", "correction", "composition")  #: signals that depend on the sampling
 
@@ -27,6 +27,7 @@ class Thresholds(StoredRecord):
 
     file: ClassVar[str] = "trust.json"
     noun: ClassVar[str] = "thresholds"
+    needs_judge: ClassVar[bool] = True
 
     sampling: str  #: solver, grid and steps, as text
     guidance: tuple[str, ...]  #: those of the way back to the picture, as text

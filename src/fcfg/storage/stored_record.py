@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -30,6 +31,7 @@ class StoredRecord(Record):
 
     file: ClassVar[str]  #: name of the file
     noun: ClassVar[str]  #: in messages
+    needs_judge: ClassVar[bool] = False  #: whether it holds for the weights of the judge, too
 
     format: Literal[1] = 1  #: of the record
     fcfg: str = __version__  #: version that made it
@@ -68,22 +70,30 @@ class StoredRecord(Record):
         do = "run 'fcfg calibrate' again, or remove the file"
         return validate(cls, parse_json(text, subject, do=do), subject)
 
+    @property
+    def names(self) -> Collection[str]:
+        """Attributes that it is about."""
+        return ()
+
     @classmethod
-    def of_model(cls, folder: Path, *modules: nn.Module | None) -> Self | None:
+    def of_model(
+        cls, folder: Path, image_model: nn.Module, judge: nn.Module | None
+    ) -> Self | None:
         """Return the record of a model, if it has one; ignore that of other weights.
 
         Args:
             folder: The folder of the model.
-            *modules: Networks that the record depends on, where the model has them.
+            image_model: Its image model.
+            judge: Its judge, if it has one.
         """
         if not (folder / cls.file).exists():
             return None
         found = cls.read(folder)
-        if found.model == cls.digest(*modules):
+        if found.model == cls.digest(image_model, judge if cls.needs_judge else None):
             return found
         warnings.warn(
             f"{cls.noun} {folder / cls.file}: made for other weights than those of the model, and "
             "ignored; run 'fcfg calibrate' again",
-            stacklevel=3,  # the caller of load
+            stacklevel=4,  # the caller of load
         )
         return None

@@ -1,0 +1,204 @@
+"""Models in folders: a ``config.json``, files of weights, and records.
+
+The config is written last, in one atomic step, and names the weight files by their content: even
+after a crash, a folder holds either the old model or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, get_args
+
+import torch
+from safetensors import torch as safetensors
+from torch import nn
+
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.diffusion.networks import Judge
+from fcfg.judge import AttributeJudge
+from fcfg.storage.config import ModelConfig
+from fcfg.storage.config_file import (
+    CONFIG,
+    as_folder,
+    digest_of_values,
+    model_folder,
+    read_config,
+    replaced_files,
+)
+from fcfg.storage.kinds import find_kind
+from fcfg.storage.weight_files import (
+    Storage,
+    digest,
+    exact_tensors,
+    fill,
+    refusal,
+    stored_tensors,
+)
+from fcfg.support.errors import InputError, check_among, check_is
+from fcfg.support.files import write_atomically
+from fcfg.version import __version__
+
+
+class StorableModel(Protocol):
+    """What a folder needs to know of a model, beside the records of its kind."""
+
+    kind: str
+    scm: StructuralCausalModel
+    judge: nn.Module | None
+    provenance: dict[str, Any]
+
+    @property
+    def image_model(self) -> nn.Module:
+        """Everything that is trained to make images."""
+        ...
+
+
+def save_model(model: StorableModel, path: str | os.PathLike[str], storage: Storage) -> None:
+    """Write a model to a folder, atomically.
+
+    Args:
+        model: The model.
+        path: The folder, which is created if missing; an older model in it is replaced.
+        storage: Precision of the weights.
+    """
+    kind = find_kind(model.kind, "model")
+    check_is("model", model, kind.model, f"a {kind.model.__name__}, which has its kind")
+    folder, scm, judge = as_folder(path), model.scm, model.judge
+    if judge is not None and not isinstance(judge, AttributeJudge):
+        raise InputError(
+            "judge",
+            expected="a fcfg.AttributeJudge, which a config can describe",
+            got=type(judge).__name__,
+            do="save another judge by yourself, and set pipeline.judge after loading",
+        )
+    stale = replaced_files(folder)
+    check_among("storage", storage, get_args(Storage))
+    networks = kind.config.networks(model.image_model)
+    parts = {part: stored_tensors(module, storage) for part, module in networks.items()}
+    parts["scm"] = exact_tensors(scm)
+    if judge is not None:
+        parts["judge"] = stored_tensors(judge.network, storage)
+    contents = {part: safetensors.save(tensors) for part, tensors in parts.items()}
+    config = kind.config(
+        format=kind.config.version,
+        fcfg=__version__,
+        storage=storage,
+        **kind.config.describe(model.image_model),
+        attributes=scm.space.to_config(),
+        graph={node: list(parents) for node, parents in scm.graph.parents.items()},
+        mechanisms={node: list(parents) for node, parents in scm.fitted_parents.items()},
+        judge=None if judge is None else judge.network.config,
+        factors={} if judge is None else judge.factors,
+        files={part: f"{part}-{digest(data)}.safetensors" for part, data in contents.items()},
+        provenance=_json_values(model.provenance),
+        kind=model.kind,
+    )
+    values = json.loads(config.model_dump_json(exclude={"digest"}))
+    values["digest"] = digest_of_values(values)
+    written = {config.files[part]: data for part, data in contents.items()}
+    written[CONFIG] = json.dumps(values, indent=2, ensure_ascii=False).encode()
+    for name, kind_of_record in config.records.items():
+        record = getattr(model, name)
+        if record is None:
+            stale.add(kind_of_record.file)
+        else:
+            written[kind_of_record.file] = record.to_bytes()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in written.items():
+            write_atomically(folder / name, data)
+        for name in stale - set(written):
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"checkpoint {folder}",
+            expected="a folder that can be written",
+            got=error.strerror or error,
+            do="choose another path or make room; what was there before is whole",
+        ) from error
+
+
+def load_model(path: str | os.PathLike[str], network: nn.Module | None) -> Any:
+    """Return the model of a folder, of whichever kind, on the CPU.
+
+    Args:
+        path: A folder, or the name of a model that comes with the package.
+        network: Network of a user-defined class, if the folder has none that fcfg knows.
+    """
+    folder = model_folder(path)
+    config, values = read_config(folder)
+    if config.digest not in (None, digest_of_values(values)):
+        raise InputError(
+            f"checkpoint {folder}",
+            expected=f"the {CONFIG} that was written with its weights",
+            got="an edited one",
+            do="copy the folder again; or remove 'digest' from it, if the change is meant",
+        )
+    wanted = config.network if isinstance(config.network, str) else None
+    if (network is None) != (wanted is None):
+        raise InputError(
+            f"checkpoint {folder}",
+            expected=f"network= with a {wanted}, whose weights it holds"
+            if network is None
+            else "no network=, since it holds one that fcfg knows",
+            got="none" if network is None else type(network).__name__,
+            do="call load again so",
+        )
+    try:
+        model = _build(folder, config, network)
+    except (InputError, RuntimeError, ValueError) as error:
+        if isinstance(error, InputError) and str(folder) in str(error):
+            raise
+        raise refusal(folder, f"a {CONFIG} that makes sense", error) from error
+    model.folder = folder
+    for name, kind_of_record in config.records.items():
+        record = kind_of_record.of_model(folder, model.image_model, model.judge)
+        if record is not None:
+            model.space.check_known(record.names, f"{record.noun} {folder}")
+        setattr(model, name, record)
+    return model
+
+
+def _build(folder: Path, config: ModelConfig[Any], network: nn.Module | None) -> Any:
+    """Return a model with its weights.
+
+    Args:
+        folder: The folder, with files of weights.
+        config: Its config.
+        network: Network of a user-defined class.
+    """
+    space = AttributeSpace.from_config(config.attributes)
+    scm = StructuralCausalModel(space, CausalGraph(config.graph))
+    for node, parents in config.mechanisms.items():
+        scm.add_mechanism(node, parents)
+    fill(scm, folder, config.files, "scm")
+    scm.requires_grad_(False)
+    reader = None
+    if config.judge is not None:
+        with torch.device("meta"):  # shapes only: every weight comes from the file
+            judge = Judge(config.judge)
+        fill(judge, folder, config.files, "judge")
+        reader = AttributeJudge(judge, space, config.factors).eval()
+    image_model = config.build(space, network)
+    for part, module in config.networks(image_model).items():
+        fill(module, folder, config.files, part)
+    model = find_kind(config.kind, f"checkpoint {folder}").model
+    return model(image_model.eval(), scm, judge=reader, provenance=config.provenance)
+
+
+def _json_values(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the provenance as JSON values, or raise before anything is written."""
+    try:
+        return json.loads(json.dumps(provenance, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "provenance",
+            expected="texts, finite numbers, lists and mappings of them",
+            got=error,
+            do="convert arrays and tensors with .tolist() or .item()",
+        ) from error

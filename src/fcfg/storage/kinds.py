@@ -1,0 +1,76 @@
+"""Kinds of models that can be kept in a folder, by the name that ``config.json`` has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeVar
+
+from fcfg.storage.config import ModelConfig
+from fcfg.support.errors import InputError, short
+
+ModelT = TypeVar("ModelT")
+
+#: Modules that register the kinds of the package; they are imported when a kind is needed.
+_SHIPPED = {
+    "diffusion": "fcfg.pipeline.counterfactual",
+    "semantic": "fcfg.pipeline.counterfactual",
+    "hvae": "fcfg.hvae.model",
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of models."""
+
+    config: type[ModelConfig[Any]]  #: what a folder holds
+    model: type[Any]  #: class of the models
+
+
+_KINDS: dict[str, Kind] = {}
+
+
+def register_kind(**configs: type[ModelConfig[Any]]) -> Callable[[type[ModelT]], type[ModelT]]:
+    """Class decorator that lets models of a class be saved, and lets :func:`fcfg.load` find them.
+
+    The class is called as ``Model(image_model, scm, judge=judge, provenance=provenance)``.
+
+    Args:
+        **configs: Config of each ``kind`` that models of the class have.
+    """
+
+    def register(model: type[ModelT]) -> type[ModelT]:
+        for name, config in configs.items():
+            taken = _KINDS[name].model.__module__ if name in _KINDS else _SHIPPED.get(name)
+            if taken not in (None, model.__module__):
+                raise InputError(
+                    f"kind '{name}'",
+                    expected="a name that is not taken",
+                    got=f"that of a model in {taken}",
+                    do="choose another name",
+                )
+            _KINDS[name] = Kind(config, model)
+        return model
+
+    return register
+
+
+def find_kind(name: object, subject: str) -> Kind:
+    """Return a kind; refuse one that is not registered.
+
+    Args:
+        name: Name of the kind.
+        subject: Subject of the refusal.
+    """
+    known = dict.fromkeys((*_SHIPPED, *_KINDS))
+    if not isinstance(name, str) or name not in known:
+        raise InputError(
+            subject,
+            expected=f"a model of kind {' or '.join(known)}",
+            got=short(name),
+            do="import the module that registers it with fcfg.storage.register_kind",
+        )
+    if name in _SHIPPED:
+        import_module(_SHIPPED[name])
+    return _KINDS[name]

@@ -1,0 +1,181 @@
+"""Every kind of model is kept in a folder by the same two methods, and so is one's own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import fcfg
+import test_checkpoint
+import test_hvae_model
+import tiny_semantic
+from fcfg.hvae import HVAEModel
+from fcfg.model import AnyModel
+from fcfg.storage import register_kind
+from own_kind import Note, ShiftConfig, ShiftModel
+from refusal import refused
+from test_checkpoint import pipeline as pipeline
+
+NAMES = ["diffusion", "semantic", "hvae", "shift"]
+Models = dict[str, tuple[AnyModel, Callable[[Any], torch.Tensor]]]
+
+
+def shift() -> ShiftModel:
+    torch.manual_seed(4)
+    space = test_hvae_model.SPACE
+    graph = fcfg.CausalGraph(dict.fromkeys(space.names, ()))
+    model = ShiftModel(nn.Linear(sum(space.widths), 16), fcfg.StructuralCausalModel(space, graph))
+    model.note = Note(model=Note.digest(model.network), text="seed 4")
+    model.provenance = {"made": "by hand"}
+    return model
+
+
+@pytest.fixture(scope="module")
+def models(pipeline: fcfg.CounterfactualPipeline) -> Models:
+    """One of each kind, and a question to it."""
+    semantic = tiny_semantic.tiny_pipeline()
+    semantic.denoiser.float()
+    faces, labels = tiny_semantic.tiny_images()
+    own = tiny_semantic.binary_space().names[0]
+    x, table = test_hvae_model.pictures(), test_hvae_model.table(5)
+    grey = test_hvae_model.pictures(channels=1, size=4)
+    do, few = {"site": "b"}, {"sampling": "ddim uniform 3"}
+    return {
+        "diffusion": (pipeline, lambda m: test_checkpoint.answer(m).images),
+        "semantic": (
+            semantic,
+            lambda m: m.counterfactual(faces.float(), labels, {own: "flip"}, **few).images,
+        ),
+        "hvae": (test_hvae_model.model(), lambda m: m.counterfactual(x, table, do).images),
+        "shift": (shift(), lambda m: m.counterfactual(grey, table, do).images),
+    }
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def edit(folder: Path, **changes: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_model_of_every_kind_comes_back_and_answers_bit_by_bit(
+    models: Models, kind: str, tmp_path: Path
+) -> None:
+    model, ask = models[kind]
+    assert model.kind == kind
+    model.save(tmp_path)
+    answer = ask(model)
+    for load in (fcfg.load, type(model).load, fcfg.CounterfactualModel.load):
+        again = load(tmp_path)
+        assert type(again) is type(model)
+        assert (again.kind, again.folder, again.graph) == (kind, tmp_path, model.graph)
+        assert again.provenance == model.provenance
+        assert not again.image_model.training
+        assert torch.equal(ask(again), answer)
+    first = next(again.image_model.parameters())
+    first.data += 0.5
+    assert not torch.equal(ask(again), answer)
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16"])
+@pytest.mark.parametrize("kind", NAMES)
+def test_function_and_method_write_the_same_bytes(
+    models: Models, kind: str, storage: Any, tmp_path: Path
+) -> None:
+    model, _ = models[kind]
+    fcfg.save(model, tmp_path / "function", storage)
+    model.save(tmp_path / "method", storage)
+    assert contents(tmp_path / "function") == contents(tmp_path / "method")
+
+
+@pytest.mark.parametrize("after", NAMES)
+@pytest.mark.parametrize("before", NAMES)
+def test_of_an_older_model_of_any_kind_nothing_is_left(
+    models: Models, before: str, after: str, tmp_path: Path
+) -> None:
+    models[before][0].save(tmp_path / "one")
+    models[after][0].save(tmp_path / "one")
+    models[after][0].save(tmp_path / "other")
+    assert contents(tmp_path / "one") == contents(tmp_path / "other")
+
+
+def test_records_of_ones_own_kind_are_kept_and_hold_for_their_weights(tmp_path: Path) -> None:
+    model = shift()
+    model.save(tmp_path)
+    assert ShiftModel.load(tmp_path).note == model.note
+    model.network.bias.data += 1
+    model.save(tmp_path)
+    with pytest.warns(UserWarning, match=r"note\.json: made for other weights") as told:
+        assert fcfg.load(tmp_path).note is None
+    assert told[0].filename == __file__  # where load was called
+    model.note = None
+    model.save(tmp_path)
+    assert not (tmp_path / "note.json").exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ShiftModel.load(tmp_path).note is None
+
+
+def test_a_class_loads_its_own_models_and_no_others(models: Models, tmp_path: Path) -> None:
+    models["shift"][0].save(tmp_path)
+    with refused(f"model {tmp_path}", "a HVAEModel", "a ShiftModel", "call fcfg.load"):
+        HVAEModel.load(tmp_path)
+    assert fcfg.CounterfactualPipeline.load("portraits").calibration is not None
+
+
+@pytest.mark.parametrize("kind", ["gan", "Shift", None, ["shift"], {}])
+def test_a_folder_of_a_kind_that_is_not_registered_is_refused(
+    models: Models, kind: object, tmp_path: Path
+) -> None:
+    models["shift"][0].save(tmp_path)
+    edit(tmp_path, kind=kind)
+    known = "a model of kind diffusion or semantic or hvae or shift"
+    with refused(f"checkpoint {tmp_path}", known, str(kind), "import the module"):
+        fcfg.load(tmp_path)
+    with refused(f"checkpoint {tmp_path}", known, "choose another folder"):
+        models["hvae"][0].save(tmp_path)
+
+
+def test_the_kinds_of_the_package_are_found_by_whoever_reads_a_folder(
+    models: Models, tmp_path: Path
+) -> None:
+    for kind in ("diffusion", "semantic", "hvae"):
+        models[kind][0].save(tmp_path / kind)
+    code = "import sys, fcfg.storage as storage; "
+    code += "print(*(storage.load_model(path, None).kind for path in sys.argv[1:]))"
+    folders = [str(tmp_path / kind) for kind in ("hvae", "semantic", "diffusion")]
+    command = [sys.executable, "-c", code, *folders]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said == "hvae semantic diffusion\n"
+
+
+def test_a_class_that_is_not_registered_writes_nothing(tmp_path: Path) -> None:
+    model = shift()
+    model.kind = "shifted"
+    with refused("model", "hvae or shift", "'shifted'", "fcfg.storage.register_kind"):
+        model.save(tmp_path / "model")
+    model.kind = "hvae"
+    with refused("model", "a HVAEModel", "ShiftModel"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("kind", ["diffusion", "hvae", "shift"])
+def test_the_name_of_another_kind_is_taken(kind: str) -> None:
+    class Other(ShiftModel):
+        pass
+
+    with refused(f"kind '{kind}'", "not taken", "choose another name"):
+        register_kind(**{kind: ShiftConfig})(Other)
