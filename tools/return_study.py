@@ -1,0 +1,163 @@
+r"""Why answers do not return exactly: there and back without guidance, step by step more exactly.
+
+    python tools/return_study.py portraits --out docs/results/return-portraits.json
+
+Without guidance or an anchor, the way back is the inverse of the way there: with many steps and
+exact arithmetic, every image would return. The study varies solver, grid, steps and precision, and
+whether answers are clamped to [-1, 1] before the way back, as images are that a user gives.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch import Tensor
+
+import fcfg
+from fcfg.causal.attributes import Table
+from fcfg.datasets import portraits
+from fcfg.metrics import Bootstrap, image_mae, mean
+from fcfg.pipeline.inference import infer_noise
+from fcfg.pipeline.records import Abduction
+from fcfg.reports.numbers import number
+from fcfg.reports.tables import table_row
+from fcfg.sampling import SamplingConfig, as_sampling
+from fcfg.support.images import image_keys
+from reproduction_tables import RESULTS
+from study import made_by, model_arguments, provenance, write_json
+
+SAMPLINGS = [
+    *(f"dpm-2m {grid} {steps}" for grid in ("uniform", "karras") for steps in (20, 200)),
+    *(f"ddim uniform {steps}" for steps in (20, 200, 1000)),
+]
+PRECISIONS = ["tf32", "float32"]
+WAYS = {"clamped": "clamped", "unclamped": "not clamped"}
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure, write the file and print a table."""
+    words = sys.argv[1:] if words is None else words
+    parser = model_arguments(__doc__ or "")
+    parser.add_argument("--images", type=int, default=64, help="number of drawings")
+    parser.add_argument("--seed", type=int, default=portraits.EVALUATION_SEED + 30)
+    parser.add_argument("--sweep", nargs="+", default=SAMPLINGS)
+    parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
+    args = parser.parse_args(words)
+    pipeline = fcfg.load(args.model).to(args.device)
+    data = pipeline.provenance["training"]["data"]
+    world = portraits.sample(args.images, args.seed, data["size"], data["format"])
+    about, rows = provenance("return_study", words, args), []
+    for precision in args.precisions:
+        pipeline.prepare(precision)
+        for sampling in args.sweep:
+            for row in measured(pipeline, world, sampling, args.batch_size):
+                rows.append({"precision": precision, **row})
+                print(json.dumps(rows[-1]), flush=True)
+            write_json(args.out, {"provenance": about, "images": args.images, "rows": rows})
+    print(table({"provenance": about, "images": args.images, "rows": rows}))
+
+
+def measured(
+    pipeline: fcfg.CounterfactualPipeline, world: portraits.Portraits, text: str, batch_size: int
+) -> Iterator[dict[str, Any]]:
+    """Yield, for every attribute, how much its flip changes, and what the way back leaves.
+
+    Args:
+        pipeline: The model.
+        world: Drawings.
+        text: Solver, grid and steps.
+        batch_size: Largest number of network rows per call.
+    """
+    sampling, own = as_sampling(text), world.attributes
+    walk = Walk(pipeline, sampling, image_keys(world.images), batch_size)
+    noise = walk.infer(world.images, own)
+    for name in pipeline.space.names:
+        there = pipeline.act(own, {name: "flip"}, keys=walk.keys)
+        answer = walk.generate(noise, there)
+        change = image_mae(answer.clamp(-1, 1), world.images)
+        row = {"sampling": text, "do": name, "change": _estimate(change)}
+        row["clamp"] = _estimate((answer.clamp(-1, 1) - answer).abs().mean((1, 2, 3)).numpy())
+        for way, start in (("clamped", answer.clamp(-1, 1)), ("unclamped", answer)):
+            back = pipeline.act(there.attributes, {name: "flip"}, keys=walk.keys)
+            returned = walk.generate(walk.infer(start, there.attributes), back)
+            row[way] = _estimate(image_mae(returned.clamp(-1, 1), world.images))
+        yield row
+
+
+class Walk:
+    """There and back without guidance, where answers need not be in [-1, 1].
+
+    Args:
+        pipeline: The model.
+        sampling: Solver, grid and steps.
+        keys: Names of the images.
+        batch_size: Largest number of network rows per call.
+    """
+
+    def __init__(
+        self,
+        pipeline: fcfg.CounterfactualPipeline,
+        sampling: SamplingConfig,
+        keys: Any,
+        batch_size: int,
+    ) -> None:
+        self.pipeline, self.solver = pipeline, sampling.solver
+        self.times = sampling.times(pipeline.denoiser.schedule)
+        self.keys, self.batch_size = keys, batch_size
+
+    def infer(self, images: Tensor, attributes: Table) -> Abduction:
+        """Return the noise of images."""
+        noise, _ = infer_noise(
+            self.pipeline.denoiser,
+            images,
+            attributes,
+            None,
+            self.times,
+            self.solver,
+            keep_path=False,
+            batch_size=self.batch_size,
+            on_step=None,
+        )
+        return Abduction(noise, attributes, self.keys, self.times, self.solver)
+
+    def generate(self, noise: Abduction, action: fcfg.Action) -> Tensor:
+        """Return images, unclamped."""
+        none = fcfg.Guidance.none()
+        found = self.pipeline.predict(noise, action, none, batch_size=self.batch_size)
+        return found.trajectory.x
+
+
+def _estimate(errors: Any) -> dict[str, float | int]:
+    return mean(errors, Bootstrap(len(errors), resamples=1000, seed=0)).to_json()
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return the table of a result.
+
+    Args:
+        result: Content of the file.
+    """
+    asked = list(dict.fromkeys(row["do"] for row in result["rows"]))
+    found = {(r["precision"], r["sampling"], r["do"]): r for r in result["rows"]}
+    heads = ["precision", "sampling", "answers", *(f"do({name})" for name in asked)]
+    lines = [heads, ["---"] * len(heads)]
+    for precision, sampling in dict.fromkeys((p, s) for p, s, _ in found):
+        for way, words in WAYS.items():
+            cells = [found[precision, sampling, name] for name in asked]
+            lines.append(
+                [precision, sampling, words, *(number(c[way]["value"], 4) for c in cells)]
+            )
+    made = made_by(result["provenance"])
+    return "\n".join(map(table_row, lines)) + f"\n\n{result['images']} drawings. {made}"
+
+
+def stored_table() -> str:
+    """Return the table of the stored result."""
+    return table(json.loads((RESULTS / "return-portraits.json").read_text("utf-8")))
+
+
+if __name__ == "__main__":
+    main()
