@@ -123,6 +123,14 @@ def test_the_multiplier_rises_above_the_bound_and_never_falls_below_zero(
     config = tiny(**{**VAE, "finetuning": still, "seed": seed})
     state = Workspace(train(config, tmp_path), config).checkpoints("finetuning").read(4)
     multiplier = float(state.tensors["weights.lagrangian.multiplier"])
+    bound = float(state.tensors["weights.lagrangian.bound"])
+    lines = [entry for entry in log_of(tmp_path) if entry["part"] == "finetuning"]
+    logged = [entry["multiplier"] for entry in lines if "loss" in entry]
+    assert len(lines) == 4 + 2  # two of them are of validations
+    assert logged[-1] == lines[-1]["multiplier"] == multiplier
+    assert all(entry["multiplier"] >= 0 for entry in lines)
+    assert {entry["bound"] for entry in lines} == {bound}
+    assert logged == (sorted(set(logged)) if above else [0] * 4)  # it rises at each step
     assert multiplier > 0.2 if above else multiplier == 0
 
 

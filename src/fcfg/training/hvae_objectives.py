@@ -275,6 +275,11 @@ class CounterfactualObjective(AbstractObjective):
         """Keep the multiplier from being negative."""
         self.constrained.lagrangian.clamp()
 
+    def log_values(self) -> dict[str, float]:
+        """Return the multiplier and the bound."""
+        lagrangian = self.constrained.lagrangian
+        return {"multiplier": lagrangian.multiplier.item(), "bound": lagrangian.bound.item()}
+
     @torch.no_grad()
     def _reading(self, images: Tensor) -> Float[Tensor, "batch values"]:
         return self.judge.expected_values(self.judge(images).float())

@@ -197,9 +197,7 @@ class Loop:
                     share = (self.feed.waited - waited) / seconds
                     rate = (done - logged) / seconds
                     skipped = {} if course.settings.skip is None else {"skipped": self._not_taken}
-                    self.log.write(
-                        course.part, done, loss=loss, rate=rate, data_wait=share, **skipped
-                    )
+                    self._log(loss=loss, rate=rate, data_wait=share, **skipped)
                 self.reporter.progress(course.part, done, course.steps, loss)
                 total.zero_()
                 self._not_taken = 0
@@ -278,6 +276,10 @@ class Loop:
             code=1,
         )
 
+    def _log(self, **values: float) -> None:
+        """Write a line to the log, with what the objective has to say."""
+        self.log.write(self.course.part, self.step, **values, **self.objective.log_values())
+
     def _validate(self) -> bool:
         """Log the validation loss of the published weights; return whether it is the lowest."""
         objective = self.objective.over(self.published)
@@ -285,7 +287,7 @@ class Loop:
         with self.accelerator.autocast():
             losses = mean_losses(objective, self.validation, self._generator)
         if self.accelerator.is_main_process:
-            self.log.write(self.course.part, self.step, **losses)
+            self._log(**losses)
         advice = objective.advice(losses) if self.step == self.course.steps else None
         if advice is not None:
             self.reporter.say(f"{self.course.part}: {advice}")

@@ -61,6 +61,10 @@ class AbstractObjective(nn.Module, ABC):
     def after_step(self) -> None:
         """Bring parameters back to their legal range after an optimiser step; none by default."""
 
+    def log_values(self) -> dict[str, float]:
+        """Return numbers for each line of the log, by name; none by default."""
+        return {}
+
 
 class DenoisingObjective(AbstractObjective):
     """Prediction of the noise in an image, given its attributes or the null token.
