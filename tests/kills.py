@@ -1,4 +1,4 @@
-"""Processes that are killed repeatedly, at random moments."""
+"""Processes that are killed, at random moments or when they say so."""
 
 from __future__ import annotations
 
@@ -22,11 +22,37 @@ def kill_again_and_again(work: Callable[[], object], seconds: float, kills: int,
     """
     moments, effective = Random(seed), 0
     for _ in range(kills):
-        child = os.fork()
-        if child == 0:
-            work()
-            os._exit(0)
+        child = _fork(work)
         time.sleep(moments.uniform(0, seconds))
-        os.kill(child, signal.SIGKILL)
-        effective += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        effective += _kill(child)
     return effective
+
+
+def kill_when_told(work: Callable[[Callable[[], object]], object], seconds: float) -> bool:
+    """Start work in a process of its own and kill it soon after it says so; whether that was it.
+
+    Args:
+        work: What is done; it is given the function that says so.
+        seconds: Time between word and kill.
+    """
+    ear, mouth = os.pipe()
+    child = _fork(lambda: work(lambda: os.write(mouth, b".")))
+    os.close(mouth)
+    said = os.read(ear, 1)  # nothing, if the child is over
+    os.close(ear)
+    time.sleep(seconds)
+    return _kill(child) and bool(said)
+
+
+def _fork(work: Callable[[], object]) -> int:
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    return child
+
+
+def _kill(child: int) -> bool:
+    """Whether it was still at it."""
+    os.kill(child, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])

@@ -25,6 +25,22 @@ TINY: dict[str, Any] = {
     "run": {"checkpoint_steps": 4, "log_steps": 1, "validations": 2, "sheets": 0},
 }
 
+# Sections of the other kinds of models, a hierarchical VAE with its fine-tuning and SA-DCG.
+VAE = {
+    "hvae": {
+        "encoder": "8b1d2,4b1d4,1b1",
+        "decoder": "1b1,4b1,8b1",
+        "widths": [8, 8, 16],
+        "latent": 2,
+        "batch": 8,
+        "steps": 6,
+        "warmup": 2,
+        "ema": 0.9,
+    },
+    "finetuning": {"batch": 8, "steps": 4, "ema": 0.5, "targets": "soft"},
+}
+SEMANTIC = {"semantic": {"latent": 4, "encoder_multipliers": [1, 2]}}
+
 # Names, as YAML, that are not those of one plain folder.
 NO_FOLDERS = ("''", ".", "..", "../../evil", "/tmp/evil", r"a\b", '"a\\nb"', "x" * 201, "é" * 101)
 
@@ -52,10 +68,10 @@ def tiny_file(folder: Path, **sections: Any) -> Path:
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    """Of both networks of a pipeline."""
-    pipeline = fcfg.load(folder)
-    assert pipeline.judge is not None
-    modules = {"denoiser": pipeline.denoiser, "judge": pipeline.judge}
+    """Of both networks of a model."""
+    model = fcfg.load(folder)
+    assert model.judge is not None
+    modules = {"image_model": model.image_model, "judge": model.judge}
     return {
         f"{name}.{key}": tensor
         for name, module in modules.items()
@@ -64,7 +80,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def same(one: Path, other: Path) -> bool:
-    """Whether two pipelines have the same weights, to the last bit."""
+    """Whether two models have the same weights, to the last bit."""
     a, b = weights(one), weights(other)
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 

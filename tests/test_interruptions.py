@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 import subprocess
 import sys
-import time
-from functools import partial
 from pathlib import Path
+from random import Random
 from shutil import copytree
+from statistics import median
+from typing import Any
 
 import pytest
 import torch
 
 import fcfg
 from fcfg.training import TrainingStopped, train
+from fcfg.training.config import TrainingConfig
 from fcfg.training.workspace import Workspace
-from kills import kill_again_and_again
-from runs import Recorder, log_of, same, tiny
+from kills import kill_when_told
+from runs import SEMANTIC, VAE, Recorder, log_of, same, tiny
 
 
 @pytest.fixture(scope="module")
@@ -176,30 +179,70 @@ def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(
     assert not list(out.rglob(".*"))
 
 
-KILLED = {"diffusion": {"steps": 40}, "run": {"checkpoint_steps": 5}}
+KILLED: dict[str, dict[str, Any]] = {
+    "diffusion": {"diffusion": {"steps": 40}},
+    "semantic": {**SEMANTIC, "diffusion": {"steps": 40}},
+    "hvae": {
+        "hvae": {**VAE["hvae"], "steps": 16},
+        "finetuning": {**VAE["finetuning"], "steps": 27},
+    },
+}
+MOMENTS = {  # the steps soon after which a run is killed: the first of its model, and later ones
+    "diffusion": [("judge", 2), ("diffusion", 1), ("diffusion", 22)],
+    "semantic": [("judge", 2), ("diffusion", 1), ("diffusion", 22)],
+    "hvae": [("hvae", 5), ("finetuning", 1), ("finetuning", 14)],
+}
 
 
-def killed_run(folder: Path, kills: int, seed: int) -> None:
+def killed_config(kind: str) -> TrainingConfig:
+    """Long enough to be killed on its way, with a checkpoint at every third step."""
+    return tiny(**KILLED[kind], run={"checkpoint_steps": 3})
+
+
+def killed_run(folder: Path, kind: str, seed: int) -> None:
     """One run that nobody disturbs, and one that is killed again and again, and then ends."""
-    start = time.monotonic()
-    train(tiny(**KILLED), folder / "undisturbed")
-    seconds = (time.monotonic() - start) / 3
-    work = partial(train, tiny(**KILLED), folder / "killed")
-    effective = kill_again_and_again(work, seconds, kills, seed)
-    work()
-    print(effective)
+    config, random, out = killed_config(kind), Random(seed), folder / "killed"
+    log = log_of(train(config, folder / "undisturbed"))
+    pace = median(entry["rate"] for entry in log if "rate" in entry)
+    kills = [
+        kill_when_told(
+            lambda say, moment=moment: train(config, out, reporter=Recorder(moment, say)),
+            random.uniform(0, 4) / pace,  # four steps write at least one checkpoint
+        )
+        for moment in MOMENTS[kind]
+    ]
+    going_on = Recorder()
+    train(config, out, reporter=going_on)
+    print(json.dumps({"kills": kills, "begun": going_on.begun}))
 
 
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KILLED)
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(
+    tmp_path: Path, kind: str
+) -> None:
     """Really killed, at moments that a seed chooses, in a process of its own, which forks."""
     code = "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); "
-    code += "from test_interruptions import killed_run; killed_run(Path(sys.argv[2]), 4, 0)"
+    code += "from test_interruptions import killed_run; "
+    code += "killed_run(Path(sys.argv[2]), sys.argv[3], 0)"
     command = [sys.executable, "-W", "error", "-c", code, str(Path(__file__).parent)]
-    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run([*command, str(tmp_path), kind], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 2
+    told = json.loads(done.stdout)
+    assert all(told["kills"])
+    ((part, step, steps),) = told["begun"]  # it goes on, in the last part
+    assert part == MOMENTS[kind][-1][0]
+    assert 0 < step < steps
     out, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     assert same(out, undisturbed)
+    for trained in {part for part, _ in MOMENTS[kind]}:  # optimiser and multiplier, too
+        one, other = (
+            Workspace(folder, killed_config(kind)).checkpoints(trained).latest()
+            for folder in (out, undisturbed)
+        )
+        assert one is not None
+        assert other is not None
+        assert one.tensors.keys() == other.tensors.keys()
+        assert all(torch.equal(one.tensors[key], other.tensors[key]) for key in one.tensors)
     logs = [
         [(e["part"], e["step"], e["loss"]) for e in log_of(folder) if "loss" in e]
         for folder in (out, undisturbed)

@@ -27,22 +27,8 @@ from fcfg.training.describe import describe
 from fcfg.training.models import new_vae
 from fcfg.training.workspace import Workspace
 from refusal import refused
-from runs import Recorder, log_of, tiny, tiny_file
+from runs import SEMANTIC, VAE, Recorder, log_of, tiny, tiny_file
 
-VAE = {
-    "hvae": {
-        "encoder": "8b1d2,4b1d4,1b1",
-        "decoder": "1b1,4b1,8b1",
-        "widths": [8, 8, 16],
-        "latent": 2,
-        "batch": 8,
-        "steps": 6,
-        "warmup": 2,
-        "ema": 0.9,
-    },
-    "finetuning": {"batch": 8, "steps": 4, "ema": 0.5, "targets": "soft"},
-}
-SEMANTIC = {"semantic": {"latent": 4, "encoder_multipliers": [1, 2]}}
 KINDS: dict[str, dict[str, Any]] = {"hvae": VAE, "semantic": SEMANTIC, "diffusion": {}}
 
 

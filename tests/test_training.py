@@ -113,7 +113,7 @@ def test_a_finished_run_is_not_run_again_and_a_longer_one_goes_on(
     assert recorder.begun[-1] == ("diffusion", 8, 12)
     assert "diffusion: going on at step 8 of 12" in recorder.said
     a, b = weights(out), weights(finished)
-    assert all(torch.equal(a[key], b[key]) for key in a if key.startswith("denoiser"))
+    assert all(torch.equal(a[key], b[key]) for key in a if key.startswith("image_model"))
 
 
 def test_parts_can_be_trained_one_by_one(finished: Path, tmp_path: Path) -> None:
