@@ -412,10 +412,10 @@ def test_distances_that_were_cut_off_come_again(
     assert sorted(map(str, after.distances)) == sorted(map(str, before.distances))
 
 
-def pictures_of(folder: Path) -> dict[str, torch.Tensor]:
+def pictures_of(folder: Path, images: tuple[str, ...] = NAMES[:2]) -> dict[str, torch.Tensor]:
     """Pixels of all pictures of a run, by what the index says they are."""
     index = json.loads((folder / "pictures/index.json").read_text())
-    assert index["images"] == list(NAMES[:2])
+    assert index["images"] == list(images)
     paths = {"factual": index["factual"]}
     for entry in index["rows"]:
         paths[f"{entry['do']} {entry['guidance']}"] = entry["counterfactual"] + entry["reversed"]
@@ -431,6 +431,27 @@ def alike_pictures(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor])
     return one.keys() == other.keys() and all(
         (one[name].int() - other[name].int()).abs().max() <= 1 for name in one
     )
+
+
+@pytest.mark.parametrize(
+    "guidance", [CFG, "contrast:1.5;anchor=true;drawn_noise=true"], ids=["plain", "drawn"]
+)
+def test_a_shard_keeps_the_pictures_of_the_whole(tmp_path: Path, guidance: str) -> None:
+    """In float64, where the number of images at once rounds no pixel differently."""
+    pipeline, experiment = tiny_model(), asked(guidance=(guidance,), images=4)
+    for parameter in pipeline.denoiser.double().network.parameters():
+        parameter.data *= 30  # so that answers depend on the noise
+    one = evaluation(tmp_path / "one", experiment, pipeline, pictures=4).run()
+    for number in range(2):
+        run = evaluation(tmp_path / "two", experiment, pipeline, pictures=2, shard=(number, 2))
+        two = run.run()
+    assert same(one, two, within=1e-5)
+    whole = pictures_of(tmp_path / "one", NAMES[:4])
+    part = pictures_of(tmp_path / "two", NAMES[:4:2])  # the first shard's
+    assert part.keys() == whole.keys()
+    for name, pixels in part.items():  # four answers, then four reversals
+        assert torch.equal(pixels, whole[name][::2])
+    assert not torch.equal(part[f"smiling {experiment.guidance[-1]}"][:2], part["factual"])
 
 
 @pytest.mark.parametrize("what", ["folder", "index", "garbage", "list", "nested", "shared"])
