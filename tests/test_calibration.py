@@ -104,6 +104,19 @@ def found() -> Calibration:
     return chosen(shrunk())
 
 
+# The method of a pipeline -----------------------------------------------------------------------
+
+
+def test_a_pipeline_that_calibrates_itself_has_the_same_weights_as_its_default(found) -> None:
+    pipeline = shrunk()
+    images, attributes = real_images(80)
+    before = pipeline.method(["smiling"]).setting
+    options = {"sampling": "dpm-2m karras 12", "count": 40, "guidance": CONTRAST}
+    assert pipeline.calibrate(images, attributes, **options) is pipeline.calibration
+    assert pipeline.calibration == found
+    assert pipeline.method(["smiling"]).setting == found.guidance(["smiling"]) != before
+
+
 # The right weight -------------------------------------------------------------------------------
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import fcfg
-from evaluations import tiny_model
+from evaluations import SIZE, tiny_model
 from fcfg.calibration.choice import RealImages
 from fcfg.calibration.criterion import Side
 from fcfg.calibration.measurements import Cell
+from fcfg.calibration.run import RAISING
 from fcfg.calibration.separation import Separation
 from fcfg.causal.attributes import Categorical
 from fcfg.cli import main
@@ -148,3 +149,19 @@ def test_the_option_is_kept_with_the_model(
     assert main([*words, "--at-least-real", "--overwrite"]) == 0
     assert Calibration.read("out").at_least_real is True
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(("given", "raises"), [(None, True), (False, False), (True, True)])
+def test_many_images_raise_weights_unless_told_not_to(
+    given: bool | None, raises: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = tiny_model()
+    drawings = fcfg.datasets.portraits.sample(RAISING, seed=5, size=SIZE)
+    columns = drawings.attributes
+    options = {"sampling": "ddim uniform 2", "weights": (1, 2), "at_least_real": given}
+    many = fcfg.calibrate(pipeline, drawings.images, columns, **options)
+    assert many.at_least_real is raises
+    few = fcfg.calibrate(pipeline, drawings.images, columns, count=RAISING - 1, **options)
+    assert few.at_least_real is (given or False)
+    assert main(["calibrate", "--help"]) == 0
+    assert f"with {RAISING} images or more" in " ".join(capsys.readouterr().out.split())

@@ -29,6 +29,8 @@ from fcfg.support.progress import OnProgress
 
 #: Weights that are measured.
 WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0)
+#: Images from which on weights are raised by default, see ``at_least_real``.
+RAISING = 256
 _RESAMPLES = 300
 _MORE = "give more images"
 
@@ -45,7 +47,7 @@ def calibrate(
     sampling: SamplingLike = "default",
     weights: Sequence[float] = WEIGHTS,
     count: int | None = None,
-    at_least_real: bool = False,
+    at_least_real: bool | None = None,
     seed: int = 0,
     truth: TrueCounterfactual | None = None,
     data: Mapping[str, Any] | None = None,
@@ -77,7 +79,8 @@ def calibrate(
             judge compares these with all images.
         at_least_real: Whether to raise the weight of a binary attribute until the judge tells its
             values apart as well on counterfactuals as on real images (AUROC), in 97.5 % of
-            resamples. Where the judge is unsure, the weight alone does not ensure that.
+            resamples. Where the judge is unsure, the weight alone does not ensure that. By default
+            with at least 256 images that get counterfactuals: with few, it raises too much.
         seed: Seed of draws and resamples.
         truth: Function that draws the true counterfactuals of the first ``count`` images, in a
             world where they are known.
@@ -94,6 +97,7 @@ def calibrate(
     x = read_images(images, channels=pipeline.denoiser.channels, size=pipeline.denoiser.size)
     table, keys = space.parse(attributes), image_keys(x)
     asked = check_integer("count", len(x) if count is None else count, 2, len(x), do=_MORE)
+    raises = asked >= RAISING if at_least_real is None else at_least_real
     real = RealImages(
         space,
         pipeline.graph,
@@ -139,10 +143,10 @@ def calibrate(
         references=len(x),
         seed=seed,
         data=dict(data or {}),
-        at_least_real=at_least_real,
+        at_least_real=raises,
         attributes={
             name: real.weight(
-                name, column, cells[name], true_readings.get(name), at_least_real=at_least_real
+                name, column, cells[name], true_readings.get(name), at_least_real=raises
             )
             for name, column in targets.items()
         },

@@ -50,13 +50,15 @@ def calibrate(
         ),
     ] = None,
     at_least_real: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--at-least-real",
+            "--at-least-real/--no-at-least-real",
             help="Raise weights of binary attributes until the judge tells their values apart as "
-            "well on counterfactuals as on real images, in 97.5 % of resamples.",
+            "well on counterfactuals as on real images, in 97.5 % of resamples. By default with "
+            "256 images or more: with few, it raises too much.",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
     data: Data = None,
     out: Annotated[
         Path | None,
@@ -125,7 +127,7 @@ def calibrate(
     is_own = folder.resolve() == pipeline.folder.resolve()
     digest = Calibration.digest(pipeline.denoiser)
     subject = f"{digest} {asked} {chosen} {count} {seed} {data and data.resolve()}"
-    subject += " at least real" * at_least_real
+    subject += {None: "", True: " at least real", False: " as measured"}[at_least_real]
     outputs = None if is_own else Outputs(folder, "calibrate", subject, overwrite)
     if outputs is not None:
         outputs.check([Calibration.file, Thresholds.file])

@@ -16,8 +16,9 @@ from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.networks import evaluation_mode
 from fcfg.diffusion.prediction import Images
 from fcfg.diffusion.semantic import SemanticDenoiser
-from fcfg.guidance import WeightTable
+from fcfg.guidance import Guidance, WeightTable
 from fcfg.sampling import OnStep, Plan, StepRecord
+from fcfg.support.errors import check_batch_size
 
 Piece = TypeVar("Piece")
 
@@ -150,3 +151,24 @@ def send(tensor: Tensor, device: torch.device) -> Tensor:
 def fetch(tensor: Tensor) -> Tensor:
     """Copy a tensor to the CPU, without waiting: synchronise before reading it."""
     return tensor.to("cpu", non_blocking=True)
+
+
+def weights_of(
+    denoiser: Denoiser,
+    guidance: Guidance,
+    partition: Partition,
+    times: Sequence[int],
+    batch_size: int,
+) -> WeightTable:
+    """Return the weights of a prediction; a batch must hold at least one image.
+
+    Args:
+        denoiser: The denoiser, for its noise levels.
+        guidance: The guidance.
+        partition: Its groups.
+        times: Ascending times.
+        batch_size: Largest number of network rows per call.
+    """
+    table = guidance.table(partition, times[::-1], denoiser.schedule)
+    check_batch_size(batch_size, table.rows)
+    return table

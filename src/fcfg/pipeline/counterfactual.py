@@ -7,7 +7,7 @@ Pearl's three steps are three methods: one abduction serves every intervention a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Self, Unpack
 
@@ -21,14 +21,14 @@ from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.semantic import SemanticDenoiser
-from fcfg.guidance import Guidance, PathKind, WeightTable
+from fcfg.guidance import Guidance, PathKind
 from fcfg.model import Action, CounterfactualModel, Method
 from fcfg.pipeline.alignment import check_alignment
 from fcfg.pipeline.anchoring import find_anchor
-from fcfg.pipeline.batching import semantics_of
+from fcfg.pipeline.batching import semantics_of, weights_of
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.configs import DiffusionConfig, SemanticPipelineConfig
-from fcfg.pipeline.defaults import choose_guidance, default_sampling
+from fcfg.pipeline.defaults import choose_groups, choose_guidance, default_sampling
 from fcfg.pipeline.drawn_noise import check_path, choose_noise, draw_noise
 from fcfg.pipeline.inference import generate_images, infer_noise, read_factual, warn_of_broken
 from fcfg.pipeline.records import Abduction, Counterfactual
@@ -45,7 +45,7 @@ from fcfg.sampling import (
     sampling_of,
 )
 from fcfg.storage import register_kind
-from fcfg.support.errors import InputError, check_batch_size, check_integer, check_is
+from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys
 
@@ -86,8 +86,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         self._recorder: StepRecorder | None = None
 
     def __repr__(self) -> str:
-        size = sum(parameter.numel() for parameter in self.denoiser.parameters()) / 1e6
-        network = type(self.denoiser.network).__name__
+        network, size = type(self.denoiser.network).__name__, self.parameters / 1e6
         return f"CounterfactualPipeline({network} of {size:.1f} M parameters, {self.graph})"
 
     @property
@@ -128,7 +127,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         guidance = self._guidance(targets, setting, anchor, sampling)
         default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
         chosen = as_sampling(sampling, default)
-        groups, schedule = self._groups(guidance, targets), self.denoiser.schedule
+        groups = choose_groups(self.denoiser, self.graph, guidance, targets)
+        schedule = self.denoiser.schedule
         rows = guidance.table(groups, chosen.times(schedule)[::-1], schedule).rows
         members = {group: groups[group] for group in groups}
         how = {"anchor": guidance.needs_path, "drawn_noise": guidance.drawn_noise}
@@ -216,8 +216,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
         chosen = sampling_of(sampling, deprecated, default)
         times = chosen.times(self.denoiser.schedule)
-        groups = self._groups(guidance, action.targets, partition)
-        self._weights(guidance, groups, times, batch_size)
+        groups = choose_groups(self.denoiser, self.graph, guidance, action.targets, partition)
+        weights_of(self.denoiser, guidance, groups, times, batch_size)
         check_alignment(guidance, chosen.solver, has_path=True)
         how = (times, chosen.solver, guidance.path, batch_size, on_step)
         abduction = self._abduct(x, table, keys, *how)
@@ -293,7 +293,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         sampling = "paper" if abduction.path is None else "default"
         guidance = self._guidance(action.targets, guidance, anchor, sampling)
         check_alignment(guidance, abduction.solver, has_path=abduction.path is not None)
-        groups = self._groups(guidance, action.targets, partition)
+        groups = choose_groups(self.denoiser, self.graph, guidance, action.targets, partition)
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
     def reverse(
@@ -310,11 +310,26 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """
         check_is("pair", pair, Counterfactual, "the result of pipeline.counterfactual")
         there, images, table = pair.abduction, pair.images, pair.attributes
-        self._weights(pair.guidance, pair.partition, there.times, batch_size)
+        weights_of(self.denoiser, pair.guidance, pair.partition, there.times, batch_size)
         how = (there.times, there.solver, pair.guidance.path, batch_size, on_step)
         abduction = self._abduct(images, table, there.keys, *how)
         back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
+
+    def calibrate(
+        self, images: ImagesLike, attributes: Mapping[str, ArrayLike], **options: Any
+    ) -> Calibration:
+        """Choose the weights of the default guidance, and use them from now on.
+
+        Args:
+            images: Images that the model was not trained on, as in :meth:`counterfactual`.
+            attributes: Column of factual values for every attribute.
+            **options: Further arguments of :func:`fcfg.calibrate`.
+        """
+        from fcfg.calibration import calibrate  # of a room above, needed by this method alone
+
+        self.calibration = calibrate(self, images, attributes, **options)
+        return self.calibration
 
     def _guidance(
         self,
@@ -325,23 +340,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     ) -> Guidance:
         known = (self.denoiser, self.calibration, targets, guidance)
         return choose_guidance(*known, anchor=anchor, sampling=sampling)
-
-    def _groups(
-        self, guidance: Guidance, targets: Collection[str], partition: Partition | None = None
-    ) -> Partition:
-        if partition is not None:
-            check_is("partition", partition, Partition, "a fcfg.Partition")
-        if guidance.factored:
-            self.denoiser.embedder.check_separate(f"guidance {guidance!r}")
-        return guidance.partition(self.graph, targets, partition)
-
-    def _weights(
-        self, guidance: Guidance, partition: Partition, times: Sequence[int], batch_size: int
-    ) -> WeightTable:
-        """Return the weights of a prediction; a batch must hold at least one image."""
-        table = guidance.table(partition, times[::-1], self.denoiser.schedule)
-        check_batch_size(batch_size, table.rows)
-        return table
 
     def _abduct(
         self,
@@ -377,7 +375,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         batch_size: int,
         on_step: OnStep | None,
     ) -> Counterfactual:
-        weights = self._weights(guidance, partition, abduction.times, batch_size)
+        weights = weights_of(self.denoiser, guidance, partition, abduction.times, batch_size)
         abduction = choose_noise(self.denoiser, abduction, guidance)
         branch = (self.denoiser, abduction, guidance.factual, partition, batch_size)
         anchor = find_anchor(*branch) if guidance.anchor else None

@@ -1,9 +1,10 @@
-"""The defaults of a model: guidance and sampling, from its calibration if it has one."""
+"""The defaults of a model: guidance, groups and sampling, from its calibration if it has one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import Guidance
@@ -67,6 +68,29 @@ def choose_guidance(
             do="leave the anchor out (--no-anchor), or choose another sampling",
         )
     return guidance
+
+
+def choose_groups(
+    denoiser: Denoiser,
+    graph: CausalGraph,
+    guidance: Guidance,
+    targets: Collection[str],
+    partition: Partition | None = None,
+) -> Partition:
+    """Return the groups of attributes of a question: given ones, or those of the guidance.
+
+    Args:
+        denoiser: Denoiser of the model; one that cannot mask single attributes refuses groups.
+        graph: Causal graph of the attributes.
+        guidance: Guidance of the question.
+        targets: Attributes intervened on.
+        partition: Attributes of each group, if given.
+    """
+    if partition is not None:
+        check_is("partition", partition, Partition, "a fcfg.Partition")
+    if guidance.factored:
+        denoiser.embedder.check_separate(f"guidance {guidance!r}")
+    return guidance.partition(graph, targets, partition)
 
 
 def default_sampling(
