@@ -21,7 +21,8 @@ from reproduction_tables import RESULTS, summary_of
 
 MODELS = Path(__file__).parents[1] / "src" / "fcfg" / "pipeline" / "models"
 FCFG = "fcfg:affected=3.0,invariant=1.2"
-STUDIED = "cfg:1.5;anchor=true"  # the guidance of the study of ghosts
+_INFERRED = "cfg:1.5;anchor=true"  # the guidances of the study of ghosts
+_DRAWN = "contrast:1.5;anchor=true;drawn_noise=true"
 _TRUTH = [
     *("do", "answer", "target", "largest other", "MAE to the truth", "changed pixels"),
     *("reversal", "network rows"),
@@ -30,26 +31,24 @@ _TRUTH = [
 
 def drawings(name: str = "portraits") -> str:
     """Return the default of a drawn model beside the paper's rule, against the truth."""
-    drawn, core, anchored = _files(name)
-    ours_of, plain_file = summary_of(drawn), core if core.exists() else anchored
-    plain, calibration = summary_of(plain_file), Calibration.read(MODELS / name)
+    drawn, without, _ = _files(name)
+    ours_of, plain = summary_of(drawn), summary_of(without)
+    calibration = Calibration.read(MODELS / name)
     lines = [_TRUTH, ["---"] * len(_TRUTH)]
     for do in plain.dos:
         ours = repr(calibration.guidance([do]))
         for summary, text in ((plain, "none"), (plain, FCFG), (ours_of, ours)):
-            if (do, text) not in summary.cells:
-                continue
             label = setting(text).label
             answer = f"**{label}**" if text == ours else label
             lines.append([do, answer, *_against_truth(summary.cells[do, text])])
     idle = ", ".join(f"{error:.4f}" for error in _idle_errors(drawn).values())
-    table = _table(lines, [drawn, plain_file])
+    table = _table(lines, [drawn, without])
     return f"{table}\n\nNo change scores MAE {idle}, and 1 on changed pixels."
 
 
 def _files(name: str) -> list[Path]:
     """Return the results with drawn noise, without an anchor, and with inferred noise."""
-    names = (f"drawn-noise-{name}", f"{name}-core", f"{name}-anchored")
+    names = (f"drawn-noise-{name}", f"plain-{name}", f"{name}-anchored")
     return [RESULTS / f"{file}.jsonl.gz" for file in names]
 
 
@@ -215,23 +214,46 @@ def _judged_row(cell: Cell, back: Cell | None, *, with_fid: bool) -> list[str]:
 
 
 def ghosts() -> str:
-    """Return anchors of full strength beside weaker ones, a table for each set of questions."""
-    faces = {"drawings": ("portraits", "portraits-variants"), "photographs": ("celeba-64",)}
-    tables = (
-        (faces, ("smiling", "male", "young")),
-        ({"radiographs": ("radiographs",)}, ("sex", "view", "age", "effusion")),
-    )
-    return "\n\n".join(_ghosts(studies, dos) for studies, dos in tables)
+    """Return anchors of full strength beside weaker ones, with inferred noise."""
+    drawings = ("portraits", "portraits-variants")
+    return _ghosts(_INFERRED, drawings, ("celeba-64",), ("radiographs",))
 
 
-def _ghosts(studies: dict[str, tuple[str, ...]], dos: tuple[str, ...]) -> str:
+def ghosts_drawn() -> str:
+    """Return the same with drawn noise."""
+    names = ("portraits", "celeba-64", "radiographs")
+    return _ghosts(_DRAWN, *((f"{name}-drawn-noise",) for name in names))
+
+
+def _ghosts(
+    guidance: str,
+    drawings: Sequence[str],
+    photographs: Sequence[str],
+    radiographs: Sequence[str],
+) -> str:
+    """Return a table for each set of questions.
+
+    Args:
+        guidance: Guidance of all rows.
+        drawings: Names of studies, see :func:`study`.
+        photographs: The same, of photographs.
+        radiographs: The same, of radiographs.
+    """
+    faces = {"drawings": drawings, "photographs": photographs}
+    first = _ghosts_of(guidance, faces, ("smiling", "male", "young"))
+    chests = {"radiographs": radiographs}
+    second = _ghosts_of(guidance, chests, ("sex", "view", "age", "effusion"))
+    return f"{first}\n\n{second}"
+
+
+def _ghosts_of(guidance: str, studies: dict[str, Sequence[str]], dos: tuple[str, ...]) -> str:
     heads = ["images", "sampling", "anchor", *(f"do({do})" for do in dos)]
     lines = [heads, ["---"] * len(heads)]
     for images, names in studies.items():
         cells: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
         for name in names:
             for row in json.loads((RESULTS / f"anchoring-{name}.json").read_text("utf-8"))["rows"]:
-                if row["guidance"] == STUDIED:
+                if row["guidance"] == guidance:
                     cells.setdefault((row["sampling"], row["variant"]), {})[row["do"]] = row
         for sampling, kind in sorted(cells):
             own = [_distances(cells[sampling, kind][do]) for do in dos]
@@ -243,13 +265,30 @@ _VARIANTS = {"": "as it is", "fade": "fades towards the image", "gate": "gate"}
 
 
 def _distances(row: dict[str, Any]) -> str:
-    """Return the Fréchet distance, if it was measured, and the errors of one cell of a study."""
+    """Return the Fréchet distance and the errors of one cell of a study."""
     back = f"{row['reversal_mae']['value']:.3f}"
     if row["truth_mae"] is None:
-        if row["fid"] is None:  # it was not measured
-            return f"{back} / {row['reversal_lpips']['value']:.3f}"
         return f"{row['fid']:.1f} / {back}"
     return f"{row['fd_judge']:.1f} / {row['truth_changed']['value']:.2f} / {back}"
+
+
+def repeated_composition() -> str:
+    """Return how far images move in one and in ten null interventions in a row."""
+    heads = ["images", "answer"]
+    heads += [f"{kind}, {n}" for kind in ("MAE", "LPIPS") for n in ("once", "ten times")]
+    lines = [heads, ["---"] * len(heads)]
+    files = {
+        "drawings": RESULTS / "cycles-portraits.jsonl.gz",
+        "photographs": RESULTS / "cycles-celeba-64.jsonl.gz",
+    }
+    for images, file in files.items():
+        summary = summary_of(file)
+        for text, cell in summary.compositions.items():
+            once, often = cell.change_mae, cell.repeated_mae
+            far, farther = cell.change_lpips, cell.repeated_lpips
+            shown = [_shown(estimate, 4) for estimate in (once, often, far, farther)]
+            lines.append([f"{summary.n} {images}", setting(text).label, *shown])
+    return _table(lines, list(files.values()))
 
 
 def study(name: str) -> str:

@@ -28,6 +28,7 @@ import hero
 import memorisation
 import portraits_figure
 import reproduction_tables
+import return_study
 import rivals_seconds
 import rivals_tables
 import rivals_training
@@ -54,7 +55,8 @@ PAGES: dict[str, tuple[str, ...]] = {
         *("anchored/portraits", "truth-bound", "anchored/portraits-causal", "anchored-faces"),
         *("anchored-faces-unseen", "anchored-radiographs"),
         *("drawn-noise/portraits", "drawn-noise/portraits-causal"),
-        *("drawn-noise-morphomnist", "ghosts", "anchoring/portraits"),
+        *("drawn-noise-morphomnist", "ghosts", "ghosts-drawn", "anchoring/portraits"),
+        *("repeated-composition", "return-study"),
         *("anchoring/portraits-variants", "anchoring/celeba-64"),
         "anchoring/celeba-64-drawn-noise",
     ),
@@ -101,6 +103,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "direction-weights": direction_weights.section,
     "dropout": dropout_tables.table,
     "ghosts": anchoring_tables.ghosts,
+    "ghosts-drawn": anchoring_tables.ghosts_drawn,
     "execution-cpu": speed_tables.execution,
     "studio": studio_tables.speed,
     "portraits-brief": reproduction_tables.portraits_brief,
@@ -108,6 +111,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "presets": training_tables.presets_table,
     "radiographs-brief": reproduction_tables.radiographs_brief,
     "real-faces": reproduction_tables.main_claim,
+    "repeated-composition": anchoring_tables.repeated_composition,
+    "return-study": return_study.sections,
     "reversibility": reproduction_tables.reversibility,
     "rivals-distances": rivals_tables.distances,
     "rivals-paper": rivals_tables.paper,

@@ -80,7 +80,7 @@ def _how(row: dict[str, Any]) -> str:
 
 
 #: Beginnings of files that have tables of their own.
-_STUDIES = ("drawn-noise-", "dropout-", "rivals-")
+_STUDIES = ("cycles-", "drawn-noise-", "dropout-", "plain-", "rivals-")
 
 
 def result_files(folder: Path) -> list[Path]:
