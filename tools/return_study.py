@@ -52,7 +52,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
     parser.add_argument("--noise", action="store_true", help="infer noise that is known")
     args = parser.parse_args(words)
-    pipeline = fcfg.load(args.model).to(args.device)
+    pipeline = fcfg.CounterfactualPipeline.load(args.model).to(args.device)
     data = pipeline.provenance["training"]["data"]
     world = portraits.sample(args.images, args.seed, data["size"], data["format"])
     about, rows = provenance("return_study", words, args), []
