@@ -90,8 +90,14 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "training/log.jsonl").read_text().splitlines()]
 
 
+PARTS = ("scm", "judge", "diffusion", "hvae", "finetuning")  # in the order of their training
+
+
 class Recorder(AbstractReporter):
-    """A reporter that records everything, and acts at one step."""
+    """A reporter that records everything, and acts once, at one step or soon after it.
+
+    A run that goes on may begin behind that step.
+    """
 
     def __init__(self, at: tuple[str, int] | None = None, act: Any = None) -> None:
         self.begun: list[tuple[str, int, int]] = []
@@ -103,12 +109,20 @@ class Recorder(AbstractReporter):
     def progress(self, activity: str, done: int, total: int, loss: float | None = None) -> None:
         if loss is not None:
             self.losses.setdefault(activity, []).append(loss)
-        elif activity in ("scm", "judge", "diffusion", "hvae", "finetuning"):
+        elif activity in PARTS:
             self.begun.append((activity, done, total))
         else:
             self.counts.append((activity, done, total))
-        if (activity, done) == self.at:
+        if self.at is not None and self._is_reached(activity, done, *self.at):
+            self.at = None
             self.act()
+
+    @staticmethod
+    def _is_reached(activity: str, done: int, wanted: str, step: int) -> bool:
+        if activity == wanted:
+            return done >= step
+        behind = wanted in PARTS and activity in PARTS[PARTS.index(wanted) + 1 :]
+        return behind and done > 0
 
     def say(self, text: str) -> None:
         self.said.append(text)

@@ -125,6 +125,7 @@ def calibration(own: AttributeWeight) -> Calibration:
         (False, 1.2, ": --at-least-real raises it."),
         (True, 1.2, ", raised from "),
         (False, 0.4, ""),
+        (True, 6.0, ", raised from "),  # as far as possible, and not enough
     ],
 )
 def test_the_command_says_how_well_values_are_told_apart(
@@ -153,15 +154,19 @@ def test_the_option_is_kept_with_the_model(
 
 @pytest.mark.parametrize(("given", "raises"), [(None, True), (False, False), (True, True)])
 def test_many_images_raise_weights_unless_told_not_to(
-    given: bool | None, raises: bool, capsys: pytest.CaptureFixture[str]
+    given: bool | None, raises: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("fcfg.calibration.run.RAISING", 24)
     pipeline = tiny_model()
-    drawings = fcfg.datasets.portraits.sample(RAISING, seed=5, size=SIZE)
+    drawings = fcfg.datasets.portraits.sample(24, seed=5, size=SIZE)
     columns = drawings.attributes
     options = {"sampling": "ddim uniform 2", "weights": (1, 2), "at_least_real": given}
     many = fcfg.calibrate(pipeline, drawings.images, columns, **options)
     assert many.at_least_real is raises
-    few = fcfg.calibrate(pipeline, drawings.images, columns, count=RAISING - 1, **options)
+    few = fcfg.calibrate(pipeline, drawings.images, columns, count=23, **options)
     assert few.at_least_real is (given or False)
+
+
+def test_the_help_says_what_many_images_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "--help"]) == 0
     assert f"with {RAISING} images or more" in " ".join(capsys.readouterr().out.split())

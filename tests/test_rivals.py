@@ -297,7 +297,7 @@ def test_what_is_about_guidance_refuses_other_models(trained: dict[str, Path], c
         assert main([command, str(trained["hvae"])]) == 2
         message = capsys.readouterr().err
         assert f"since fcfg {command} is about guidance" in message
-        assert "a temperature and no weight to calibrate" in message
+        assert "a model of kind 'hvae', which has none" in message
         assert f"compare its settings with 'fcfg evaluate {trained['hvae']} baselines'" in message
     with refused("model", "a fcfg.CounterfactualPipeline or", "'nothing'"):
         fcfg.save("nothing", trained["hvae"])  # pyright: ignore[reportArgumentType]

@@ -87,7 +87,10 @@ def test_events_come_in_order_and_progress_only_grows(tiny: TestClient) -> None:
     assert phases == ["abduction", "prediction", "trust", "reversal"]
 
 
-def test_previews_lead_from_the_picture_to_the_answer(drawn: TestClient) -> None:
+def test_previews_lead_from_the_picture_to_the_answer(
+    drawn: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fcfg.studio.answers._BETWEEN", 0.0)  # all of them, on a fast machine, too
     factual = drawn.get("/api/samples").json()["samples"][0]["attributes"]
     body = {"attributes": factual, "do": {"young": "flip"}, "truth": True}
     events = ask(drawn, "s0", **body, sampling="dpm-2m uniform 6")

@@ -201,7 +201,8 @@ def main(words: list[str]) -> int:
     wanted = {page: filled(page) for page in PAGES} | figures()
     if "--hero" in words:
         wanted["docs/figures/hero.png"] = hero.draw()
-        wanted["docs/figures/ghosts.png"] = ghosts_figure.draw()
+        wanted["docs/figures/ghosts.png"] = ghosts_figure.draw("inferred")
+        wanted["docs/figures/ghosts-drawn.png"] = ghosts_figure.draw("drawn")
         for name in answers_figure.QUESTIONS:
             wanted[f"{MODELS}/{name}/answers.png"] = answers_figure.draw(name)
     stale = [path for path, content in wanted.items() if not up_to_date(ROOT / path, content)]

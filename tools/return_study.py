@@ -1,7 +1,7 @@
 r"""Why answers do not return exactly: there and back without guidance, ever more exactly.
 
     python tools/return_study.py portraits --out docs/results/return-portraits.json
-    python tools/return_study.py portraits --noise --images 16 \
+    python tools/return_study.py portraits --noise --images 16 --precisions float32 \
         --sweep 'dpm-2m karras 20' 'dpm-2m karras 100' \
         --out docs/results/return-noise-portraits.json
 
@@ -86,8 +86,8 @@ def measured(
         change = image_mae(answer.clamp(-1, 1), world.images)
         row = {"sampling": text, "do": name, "change": _estimate(change)}
         row["clamp"] = _estimate((answer.clamp(-1, 1) - answer).abs().mean((1, 2, 3)).numpy())
-        for way, start in (("clamped", answer.clamp(-1, 1)), ("unclamped", answer)):
-            back = pipeline.act(there.attributes, {name: "flip"}, keys=walk.keys)
+        back = pipeline.act(there.attributes, {name: "flip"}, keys=walk.keys)
+        for way, start in zip(WAYS, (answer.clamp(-1, 1), answer), strict=True):
             returned = walk.generate(walk.infer(start, there.attributes), back)
             row[way] = _estimate(image_mae(returned.clamp(-1, 1), world.images))
         yield row
@@ -193,16 +193,16 @@ def noise_table(result: dict[str, Any]) -> str:
         result: Content of the file.
     """
     asked = list(dict.fromkeys(row["do"] for row in result["rows"]))
-    found = {(r["sampling"], r["do"]): r for r in result["rows"]}
-    heads = ["sampling", "noise", "image", *(f"do({name})" for name in asked)]
+    found = {(r["precision"], r["sampling"], r["do"]): r for r in result["rows"]}
+    heads = ["precision", "sampling", "noise", "image", *(f"do({name})" for name in asked)]
     lines = [heads, ["---"] * len(heads)]
-    for sampling in dict.fromkeys(sampling for sampling, _ in found):
-        cells = [found[sampling, name] for name in asked]
+    for precision, sampling in dict.fromkeys((p, s) for p, s, _ in found):
+        cells = [found[precision, sampling, name] for name in asked]
         texts = [" of ".join(number(c[k]["value"], 3) for k in ("apart", "change")) for c in cells]
         own = (
             number(cells[0][key]["value"], digits) for key, digits in (("noise", 2), ("image", 4))
         )
-        lines.append([sampling, *own, *texts])
+        lines.append([precision, sampling, *own, *texts])
     made = made_by(result["provenance"])
     return "\n".join(map(table_row, lines)) + f"\n\n{result['images']} drawings. {made}"
 

@@ -127,7 +127,7 @@ def calibrate(
     is_own = folder.resolve() == pipeline.folder.resolve()
     digest = Calibration.digest(pipeline.denoiser)
     subject = f"{digest} {asked} {chosen} {count} {seed} {data and data.resolve()}"
-    subject += {None: "", True: " at least real", False: " as measured"}[at_least_real]
+    subject += {None: " raised if many", True: " at least real", False: ""}[at_least_real]
     outputs = None if is_own else Outputs(folder, "calibrate", subject, overwrite)
     if outputs is not None:
         outputs.check([Calibration.file, Thresholds.file])
@@ -234,7 +234,8 @@ def print_calibration(calibration: Calibration) -> None:
             )
         if own.separation is not None:
             real, answers = own.separation
-            note = "" if answers >= real or own.raised_from else ": --at-least-real raises it"
+            can_rise = answers < real and not calibration.at_least_real
+            note = ": --at-least-real raises it" if can_rise else ""
             if own.raised_from:
                 note = f", raised from {own.raised_from:g}"
             print(

@@ -58,6 +58,6 @@ def load_pipeline(path: str | os.PathLike[str], purpose: str) -> CounterfactualP
     raise InputError(
         f"model {path}",
         expected=f"a diffusion model, since {purpose} is about guidance",
-        got=f"a model of kind '{model.kind}', which has a temperature and no weight to calibrate",
+        got=f"a model of kind '{model.kind}', which has none",
         do=f"compare its settings with 'fcfg evaluate {path} baselines'",
     )

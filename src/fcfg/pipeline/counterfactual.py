@@ -321,6 +321,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     ) -> Calibration:
         """Choose the weights of the default guidance, and use them from now on.
 
+        Thresholds of trust stay as they are; ``fcfg calibrate`` measures both.
+
         Args:
             images: Images that the model was not trained on, as in :meth:`counterfactual`.
             attributes: Column of factual values for every attribute.

@@ -1,7 +1,8 @@
 """Models in folders: a ``config.json``, files of weights, and records.
 
-The config is written last, in one atomic step, and names the weight files by their content: even
-after a crash, a folder holds either the old model or the new one.
+The config is written after the weights, in one atomic step, and names their files by their
+content: even after a crash, a folder holds either the old model or the new one. Records follow.
+They name the weights that they belong to, so that those of an older model are ignored.
 """
 
 from __future__ import annotations

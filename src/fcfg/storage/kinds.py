@@ -12,11 +12,11 @@ from fcfg.support.errors import InputError, short
 
 ModelT = TypeVar("ModelT")
 
-#: Modules that register the kinds of the package; they are imported when a kind is needed.
+#: Module and class of the kinds of the package; they are imported when a kind is needed.
 _SHIPPED = {
-    "diffusion": "fcfg.pipeline.counterfactual",
-    "semantic": "fcfg.pipeline.counterfactual",
-    "hvae": "fcfg.hvae.model",
+    "diffusion": ("fcfg.pipeline.counterfactual", "CounterfactualPipeline"),
+    "semantic": ("fcfg.pipeline.counterfactual", "CounterfactualPipeline"),
+    "hvae": ("fcfg.hvae.model", "HVAEModel"),
 }
 
 
@@ -42,18 +42,23 @@ def register_kind(**configs: type[ModelConfig[Any]]) -> Callable[[type[ModelT]],
 
     def register(model: type[ModelT]) -> type[ModelT]:
         for name, config in configs.items():
-            taken = _KINDS[name].model.__module__ if name in _KINDS else _SHIPPED.get(name)
-            if taken not in (None, model.__module__):
+            taken = _place(_KINDS[name].model) if name in _KINDS else _SHIPPED.get(name)
+            if taken not in (None, _place(model)):  # a notebook may define a class again
                 raise InputError(
                     f"kind '{name}'",
                     expected="a name that is not taken",
-                    got=f"that of a model in {taken}",
+                    got=f"that of {'.'.join(taken)}",
                     do="choose another name",
                 )
             _KINDS[name] = Kind(config, model)
         return model
 
     return register
+
+
+def _place(model: type[Any]) -> tuple[str, str]:
+    """Return the module and the name of a class."""
+    return model.__module__, model.__qualname__
 
 
 def find_kind(name: object, subject: str) -> Kind:
@@ -72,5 +77,5 @@ def find_kind(name: object, subject: str) -> Kind:
             do="import the module that registers it with fcfg.storage.register_kind",
         )
     if name in _SHIPPED:
-        import_module(_SHIPPED[name])
+        import_module(_SHIPPED[name][0])
     return _KINDS[name]
