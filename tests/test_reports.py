@@ -27,7 +27,7 @@ from fcfg.reports.bars import axis_label, bar_panels
 from fcfg.reports.numbers import off_target, on_target
 from fcfg.reports.page import build_page, make_figures, missing_notes
 from fcfg.reports.rule_styles import PAPER, STYLES, colours, palette_css, setting, strongest
-from fcfg.reports.strips import opening_strip, read_pictures
+from fcfg.reports.strips import make_strips, opening_strip, read_pictures
 from fcfg.reports.svg import Panel, Scale, around, tag
 from fcfg.reports.tables import entries
 from fcfg.reports.tradeoff import lines, points_of, tradeoff_panels
@@ -741,7 +741,7 @@ def test_strips_show_what_there_is(tmp_path: Path) -> None:
     ]
 
 
-def test_the_opening_shows_an_anchored_answer_beside_the_others(tmp_path: Path) -> None:
+def test_the_report_shows_an_anchored_answer_beside_the_others(tmp_path: Path) -> None:
     settings = (*SHORT, "contrast:1.5;anchor=true", "cfg:2.0;anchor=true")
     make_results(tmp_path, n=8, settings=settings, dos=("smiling",), pictures=2)
     result = read_results(tmp_path)
@@ -751,6 +751,8 @@ def test_the_opening_shows_an_anchored_answer_beside_the_others(tmp_path: Path) 
     assert opening is not None
     titles = [group.title for group in opening.groups]
     assert titles[2:] == ["CFG 3.0", "FCFG 3.0 / 1.2", "anchored contrast 1.5"]
+    for strip in make_strips(summary, pictures)["truth"]:  # and so do the maps of errors
+        assert [group.title for group in strip.groups][-3:] == titles[2:]
 
 
 def test_the_opening_is_the_image_that_the_intervention_changes_most(tmp_path: Path) -> None:

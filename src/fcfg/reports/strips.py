@@ -139,14 +139,14 @@ def make_strips(summary: Summary, pictures: Pictures) -> dict[str, list[Strip]]:
     """Strips of each kind, with one strip for each intervention that has pictures of it.
 
     ``counterfactuals`` have every setting. ``truth`` and ``reversal`` have the unguided, the
-    strongest global and a factored setting, with maps of differences.
+    strongest global, a factored and the first anchored setting, with maps of differences.
 
     Args:
         summary: Summary of a run.
         pictures: Pictures of the same run.
     """
     every = [setting(text) for text in summary.settings]
-    few = [*(s for s in every if s.text == BASELINE), *filter(None, strongest(every))]
+    few = [*(s for s in every if s.text == BASELINE), *_compared(every)]
     strips: dict[str, list[Strip]] = {"counterfactuals": [], "truth": [], "reversal": []}
     for do in summary.dos:
         answers = {
@@ -200,6 +200,12 @@ def _reversal_strip(pictures: Pictures, do: str, settings: Sequence[Setting]) ->
     return Strip(f"reversal-{do}", do, (Group("factual", {"": factual}), *groups), scale)
 
 
+def _compared(every: Sequence[Setting]) -> list[Setting]:
+    """Return the strongest global setting, a factored one, and the first anchored one."""
+    anchored = [s for s in every if s.anchored and s.weights]
+    return [s for s in dict.fromkeys([*strongest(every), *anchored[:1]]) if s]
+
+
 def opening_strip(summary: Summary, result: Result, pictures: Pictures) -> Strip | None:
     """The first intervention that has pictures, on the image that it changes most.
 
@@ -213,8 +219,7 @@ def opening_strip(summary: Summary, result: Result, pictures: Pictures) -> Strip
         pictures: Pictures of the same run.
     """
     every = [setting(text) for text in summary.settings]
-    anchored = [s for s in every if s.anchored and s.weights]
-    chosen = [s for s in dict.fromkeys([*strongest(every), *anchored[:1]]) if s] or every[:1]
+    chosen = _compared(every) or every[:1]
     for do in summary.dos:
         shown = [s for s in chosen if (do, s.text) in pictures.answers]
         if not shown:
