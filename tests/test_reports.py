@@ -751,7 +751,9 @@ def test_the_report_shows_an_anchored_answer_beside_the_others(tmp_path: Path) -
     assert opening is not None
     titles = [group.title for group in opening.groups]
     assert titles[2:] == ["CFG 3.0", "FCFG 3.0 / 1.2", "anchored contrast 1.5"]
-    for strip in make_strips(summary, pictures)["truth"]:  # and so do the maps of errors
+    strips = make_strips(summary, pictures)["truth"]  # and so do the maps of errors
+    assert strips
+    for strip in strips:
         assert [group.title for group in strip.groups][-3:] == titles[2:]
 
 
