@@ -80,7 +80,7 @@ def calibrate(
         at_least_real: Whether to raise the weight of a binary attribute until the judge tells its
             values apart as well on counterfactuals as on real images (AUROC), in 97.5 % of
             resamples. Where the judge is unsure, the weight alone does not ensure that. By default
-            with at least 256 images that get counterfactuals: with few, it raises too much.
+            with at least 256 images that get counterfactuals: with few, it raises more.
         seed: Seed of draws and resamples.
         truth: Function that draws the true counterfactuals of the first ``count`` images, in a
             world where they are known.

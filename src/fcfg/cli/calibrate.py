@@ -55,7 +55,7 @@ def calibrate(
             "--at-least-real/--no-at-least-real",
             help="Raise weights of binary attributes until the judge tells their values apart as "
             "well on counterfactuals as on real images, in 97.5 % of resamples. By default with "
-            "256 images or more: with few, it raises too much.",
+            "256 images or more: with few, less is certain, and it raises more.",
             show_default=False,
         ),
     ] = None,

@@ -239,7 +239,7 @@ def find_experiment(
         values |= {"balance": family.balance, "continuous": family.continuous}
         values |= _kinds(family)[kind]
         if kind in _ASK_THE_MODEL and model is not None:
-            values |= _default(model, family.do) if kind == "default" else _usual(model)
+            values |= _default(model, family.do) if kind == "default" else _RIVALS[model.kind]
             values |= {"also": {do: [repr(model.method([do]).setting)] for do in family.do}}
     else:
         values = {"name": Path(source).stem} | _read(source)
@@ -248,11 +248,6 @@ def find_experiment(
         changes = as_sampling(changes.pop("sampling")).to_json() | changes
     values |= changes
     return validate(Experiment, values, f"experiment {source}")
-
-
-def _usual(model: AnyModel) -> dict[str, Any]:
-    """Return the usual settings of a model; a kind of one's own has its default alone."""
-    return _RIVALS.get(model.kind, {"guidance": []})
 
 
 def _check_fits(source: str, model: AnyModel | None, guidance: object) -> None:
