@@ -8,6 +8,7 @@ too; to save and load its models, register its kind with :func:`fcfg.storage.reg
 
 from __future__ import annotations
 
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -29,6 +30,8 @@ from fcfg.sampling import OnStep, SamplingConfig, SamplingLike
 from fcfg.storage import Storage, load_model, save_model
 from fcfg.support.errors import InputError, check_is
 from fcfg.support.images import ImagesLike
+
+WORDS = "words.json"  #: file beside a model, such as {"sex": ["female", "male"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,6 +280,12 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
     def graph(self) -> CausalGraph:
         """The causal graph of the attributes."""
         return self.scm.graph
+
+    @property
+    def words(self) -> dict[str, list[str]]:
+        """Words for no and yes of binary attributes, from the file :data:`WORDS` of the model."""
+        file = None if self.folder is None else self.folder / WORDS
+        return json.loads(file.read_text("utf-8")) if file is not None and file.exists() else {}
 
     @property
     def device(self) -> torch.device:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ from fcfg.support.errors import check_among
 if TYPE_CHECKING:  # torch is not needed for help
     from fcfg.generation import PreparedRequest, Result
 
-_SHOWN, _DOUBTED = 20, 5  # rows of the table, doubted answers; the record has all
+_SHOWN, _DOUBTED = 20, 5  # rows of the table, answers named below it; the record has all
 
 
 def generate(
@@ -219,21 +219,26 @@ def _show(results: Sequence[Result], prepared: PreparedRequest) -> None:
 
 
 def _show_doubts(results: Sequence[Result], prepared: PreparedRequest) -> None:
-    """Print in one line which answers not to trust, and why."""
+    """Print which answers are not what was asked for, and which not to trust, and why."""
     from fcfg.trust import unchecked
 
+    missed = {result.file: result.missed for result in results if result.missed}
+    if missed:
+        several = f" by {len(missed)} of {len(results)}: {_named(missed)}"
+        print(f"Not reached{several if len(results) > 1 else f': {results[0].missed}'}")
     rest = unchecked(prepared.thresholds, prepared.method)
     if prepared.request.trust and rest is not None:
         print(rest)
-    doubted = [
-        f"{Path(result.file).name} ({'; '.join(result.reasons)})"
-        for result in results
-        if result.reasons
-    ]
+    doubted = {result.file: "; ".join(result.reasons) for result in results if result.reasons}
     if doubted:
-        more = f" and {len(doubted) - _DOUBTED} more" if len(doubted) > _DOUBTED else ""
-        named = ", ".join(doubted[:_DOUBTED])
-        print(f"Do not trust {len(doubted)} of {len(results)}: {named}{more}")
+        print(f"Do not trust {len(doubted)} of {len(results)}: {_named(doubted)}")
+
+
+def _named(answers: Mapping[str, str]) -> str:
+    """List the first answers with what is said of them."""
+    first = [f"{Path(file).name} ({words})" for file, words in answers.items()][:_DOUBTED]
+    more = f" and {len(answers) - _DOUBTED} more" if len(answers) > _DOUBTED else ""
+    return ", ".join(first) + more
 
 
 def _change(result: Result) -> str:

@@ -43,6 +43,8 @@ class Result:
     signals: dict[str, float | None] = field(
         default_factory=dict
     )  #: see :mod:`fcfg.trust.signals`
+    not_reached: dict[str, str] = field(default_factory=dict)
+    """Attributes intervened on whose asked value the judge does not read, with what it reads."""
     reasons: tuple[str, ...] = ()  #: not to believe it; empty if nothing speaks against it
 
     @classmethod
@@ -69,6 +71,11 @@ class Result:
             return False
         return self.reversal_error > max(SMALL_ERROR, self.change)
 
+    @property
+    def missed(self) -> str:
+        """What the judge does not read as asked, in words; empty where nothing is missed."""
+        return "; ".join(f"{name} {words}" for name, words in self.not_reached.items())
+
     def doubted(self, limits: Mapping[str, float]) -> Result:
         """Return the same result with reasons not to believe it, if there are any.
 
@@ -77,7 +84,9 @@ class Result:
         """
         found = ["the image is not finite"] if self.change is None else []
         found += [_LOST] if self.is_lost else []
-        found += reasons(self.signals, limits, self.factual, self.counterfactual)
+        said = {f"asked {name}" for name in self.not_reached}
+        signals = {name: value for name, value in self.signals.items() if name not in said}
+        found += reasons(signals, limits, self.factual, self.counterfactual)
         return replace(self, reasons=tuple(found))
 
     def sure(self, name: str) -> float | None:

@@ -49,7 +49,7 @@ from fcfg.support.images import image_keys, to_pictures, to_png
 from fcfg.support.outputs import make_folder
 from fcfg.support.progress import Progress
 from fcfg.support.shards import check_shard, contiguous_rows
-from fcfg.trust import Signals, measure_trust
+from fcfg.trust import Signals, measure_trust, not_reached
 
 OnChunk = Callable[[list[Result]], None]
 OnProgress = Callable[[float], None]
@@ -232,6 +232,9 @@ def _write(
         spent["reversal"] = back.spent
         errors = _distances(shown["reversed"], shown["factual"])
     readings = {name: _read(pipeline, images.nan_to_num()) for name, images in shown.items()}
+    own = {name: column[rows] for name, column in factual.attributes.items()}
+    both = readings["factual"], readings["counterfactual"]
+    missed = not_reached(pipeline, own, pair.action, *both)
     results: dict[int, Result] = {}
     keys = image_keys(shown["factual"])
     for i, row in enumerate(range(rows.start, rows.stop)):
@@ -254,6 +257,7 @@ def _write(
             },
             network_rows={image: each[i] for image, each in spent.items()} | signals.cost,
             signals={name: finite(value) for name, value in signals.of(i).items()},
+            not_reached=missed[i],
             reversal_error=errors[i],
             outputs=files,
         )
@@ -303,5 +307,6 @@ def _captions(result: Result, targets: Sequence[str]) -> dict[str, list[str]]:
             value = result.counterfactual[name]
             text = f"{score:.2f}" if isinstance(value, int | str) else value_text(score)
             level = f"{name} {value}" if isinstance(value, str) else name
-            lines[image].append(f"judge: {level} {text}")
+            missed = image == "counterfactual" and name in result.not_reached
+            lines[image].append(f"judge: {level} {text}{', not reached' if missed else ''}")
     return lines

@@ -31,7 +31,7 @@ from fcfg.studio.pictures import data_url, image_url, read_attributes
 from fcfg.studio.questions import PreparedQuestion, Question
 from fcfg.studio.snippets import as_command, as_python
 from fcfg.support.images import image_keys
-from fcfg.trust import measure_trust, unchecked
+from fcfg.trust import measure_trust, not_reached, unchecked
 from fcfg.version import __version__
 
 Event: TypeAlias = dict[str, Any]
@@ -169,10 +169,13 @@ class _Work:
 
     def _show_answer(self, pair: AbstractCounterfactual) -> Result:
         question, images = self._question, pair.images.float()
+        space, shown = self._model.space, {"factual": self._factual, "counterfactual": images}
+        read = {name: read_attributes(question.model, x.nan_to_num()) for name, x in shown.items()}
+        (missed,) = not_reached(self._model, question.factual, pair.action, *read.values())
         judged = {
-            name: scores_of(self._model.space, reading, 0)
-            for name, shown in (("factual", self._factual), ("counterfactual", images))
-            if (reading := read_attributes(question.model, shown.nan_to_num())) is not None
+            name: scores_of(space, reading, 0)
+            for name, reading in read.items()
+            if reading is not None
         }
         result = Result(
             file=question.picture.name,
@@ -182,6 +185,7 @@ class _Work:
             factual=question.before,
             counterfactual=question.after,
             judged=judged,
+            not_reached=missed,
             network_rows={"counterfactual": pair.spent[0]},
             key=image_keys(self._factual)[0],
             change=_distance(images, self._factual),
@@ -196,6 +200,7 @@ class _Work:
             change=result.change,
             attributes=result.counterfactual,
             judged=judged,
+            not_reached=missed,
             evaluations=pair.spent[0],
             seconds=round(time.monotonic() - self._begin, 3),
             **describe_method(self._method),
@@ -232,9 +237,9 @@ class _Work:
         return thresholds.limits_for(list(self._asked.do), self._method.setting, sampling)
 
     def _emit_trust(self, result: Result) -> None:
-        trusted, reasons = not result.reasons, list(result.reasons)
+        trusted = not (result.reasons or result.not_reached)
         rest = unchecked(self._thresholds, self._method)
-        about = {"trusted": trusted, "reasons": reasons, "unchecked": rest}
+        about = {"trusted": trusted, "reasons": list(result.reasons), "unchecked": rest}
         self._emit("trust", **about, signals=result.signals)
 
     def _show_reversal(self, result: Result, pair: AbstractCounterfactual) -> Result:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,6 @@ from fcfg.support.errors import InputError, check_among
 
 NOTICE = "For research and play. The answers are made up by a model: no medical use."
 
-WORDS = "words.json"  #: file beside a model, such as {"sex": ["female", "male"]}
 _WORLDS: tuple[str, ...] = get_args(PortraitsData.model_fields["format"].annotation)
 
 
@@ -49,17 +47,9 @@ class StudioModel:
             return None
         return model.execution.on(model.device).precision
 
-    def _words(self, name: str) -> dict[str, list[str]]:
-        """Return the words for no and yes of a binary attribute, if the model brings its own."""
-        folder = self.model.folder
-        if folder is None or not (folder / WORDS).exists():
-            return {}
-        words = json.loads((folder / WORDS).read_text("utf-8"))
-        return {"words": words[name]} if name in words else {}
-
     def describe(self) -> dict[str, Any]:
         """Return what the page needs to know, as JSON values."""
-        model, names = self.model, self.model.space.names
+        model, names, words = self.model, self.model.space.names, self.model.words
         is_diffusion = isinstance(model, CounterfactualPipeline)
         return {
             "name": self.name,
@@ -69,7 +59,9 @@ class StudioModel:
             "size": self.pixels.size,
             "channels": self.pixels.channels,
             "attributes": [
-                {"name": a.name, **a.to_config(), **self._words(a.name)} for a in model.space
+                {"name": a.name, **a.to_config()}
+                | ({"words": words[a.name]} if a.name in words else {})
+                for a in model.space
             ],
             "graph": {name: list(parents) for name, parents in model.graph.parents.items()},
             "defaults": {name: describe_method(model.method([name])) for name in names},

@@ -2,6 +2,7 @@
 
 from fcfg.pipeline.thresholds import Thresholds
 from fcfg.trust.manifold import LEVELS, denoising_loss
+from fcfg.trust.reached import not_reached
 from fcfg.trust.reasons import SMALL_ERROR, reasons, unchecked
 from fcfg.trust.signals import Signals, measure_trust
 from fcfg.trust.validation import trust_thresholds
@@ -13,6 +14,7 @@ __all__ = [
     "Thresholds",
     "denoising_loss",
     "measure_trust",
+    "not_reached",
     "reasons",
     "trust_thresholds",
     "unchecked",

@@ -37,6 +37,7 @@ from fcfg.pipeline.records import Counterfactual
 from fcfg.sampling import OnStep
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.trust.manifold import LEVELS, ROWS, denoising_loss
+from fcfg.trust.reached import not_reached
 
 _SURE = 1e-3  # probabilities closer to 0 or 1 than this are not told apart
 
@@ -47,6 +48,8 @@ class Signals:
 
     values: dict[str, Float[Tensor, "batch"]] = field(repr=False)
     rows: int = 0  #: network rows per image that they took
+    #: For each image the asked values that the judge does not read; empty without a judge.
+    not_reached: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
 
     @property
     def cost(self) -> dict[str, int]:
@@ -95,8 +98,10 @@ def measure_trust(
         rows += max(same.trajectory.spent) - max(there.trajectory.spent)
     elif not there.noise_is_drawn:
         values["correction"] = pair.correction
+    missed: list[dict[str, str]] = []
     if isinstance(pipeline.judge, AttributeJudge):
         before, after = pipeline.judge.read(factual), pipeline.judge.read(answers)
+        missed = not_reached(pipeline, there.attributes, pair.action, before, after)
         affected = pipeline.graph.affected(pair.action.targets)
         for attribute in pipeline.space:
             name = attribute.name
@@ -107,7 +112,7 @@ def measure_trust(
                 values[f"asked {name}"] = surprise(attribute, now)
             else:
                 values[f"moved {name}"] = (now - was).abs()
-    return Signals(values, rows)
+    return Signals(values, rows, missed)
 
 
 def _distance(images: Tensor, others: Tensor) -> Float[Tensor, "batch"]:
