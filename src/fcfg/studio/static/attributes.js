@@ -17,7 +17,7 @@ function editor(attribute, value, onedit) {
 }
 
 // What the judge reads as a share of certainty, or a value.
-export function judged(attribute, scores, value) {
+function judged(attribute, scores, value) {
   const score = scores?.[attribute.name];
   if (score === undefined || score === null) return null;
   if (attribute.kind === "continuous") return { text: valueWords(attribute, score), share: null };

@@ -3,13 +3,14 @@
 import { make } from "./dom.js";
 import { shortGuidance } from "./guidance.js";
 import { portrait } from "./smooth.js";
-import { small } from "./words.js";
+import { missedWords, small } from "./words.js";
 
 const ROWS = [
   ["Mean change", (result) => small(result.change)],
   ["Error to the truth", (result) => (result.truth ? small(result.truth.error) : null)],
   ["Error of the way back", (result) => (result.reversal ? small(result.reversal.error) : null)],
-  ["Trust", (result) => (result.trust ? (result.trust.trusted ? "nothing speaks against it" : result.trust.reasons.join("; ")) : null)],
+  ["Asked", (result) => missedWords(result) || null],
+  ["Trust", (result) => (result.trust ? result.trust.reasons.join("; ") || "nothing speaks against it" : null)],
   ["Network rows", (result) => String(result.evaluations)],
 ];
 

@@ -2,7 +2,7 @@
 
 import { $ } from "./dom.js";
 import { answerStore } from "./answers.js";
-import { attributesView, judged } from "./attributes.js";
+import { attributesView } from "./attributes.js";
 import { liveApi, StudioError, tableApi } from "./api.js";
 import { codePanel, copyText } from "./copy.js";
 import { comparePanel } from "./compare.js";
@@ -72,13 +72,6 @@ async function start() {
     rival: () => rival(),
     go: (entry) => set(entry.asked),
   };
-
-  // Attributes whose asked value the judge does not read from the answer.
-  function unread() {
-    const asked = model().attributes.filter((each) => each.name in state.do && result?.attributes);
-    const shares = asked.map((each) => [each.name, judged(each, result.judged?.counterfactual, result.attributes[each.name])?.share]);
-    return shares.filter(([, share]) => share !== null && share < 0.5).map(([name]) => name);
-  }
 
   // The paper's rule, unless it is the current one or the model has none.
   function rival() {
@@ -220,7 +213,7 @@ async function start() {
       drawn = model().name;
     }
     const counterfactual = result?.attributes ?? act?.attributes;
-    view_.show({ factual: sample().image, name: sample().name, question: words, view: view(), result, preview, truth: truth(), unread: unread() });
+    view_.show({ factual: sample().image, name: sample().name, question: words, view: view(), result, preview, truth: truth() });
     showGraph({ factual: factual(), counterfactual, wanted: state.do, image: result?.image ?? preview ?? sample().image });
     attributesView({ model: model(), sample: sample(), factual: factual(), counterfactual, result, live: api.live, onedit: (name, value) => set({ is: { ...state.is, [name]: value } }) });
     wantedView({ model: model(), wanted: state.do, choices: choices(), onchange: (name, value) => set({ do: { ...state.do, [name]: value } }, { slides: true }) });

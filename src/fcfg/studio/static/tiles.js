@@ -2,7 +2,7 @@
 
 import { make } from "./dom.js";
 import { portrait } from "./smooth.js";
-import { small } from "./words.js";
+import { missedWords, small } from "./words.js";
 
 export function tile({ image, title, note, chosen, onclick, alt }) {
   const picture = image ? portrait(image, alt) : make("span", { class: "waiting" });
@@ -12,7 +12,7 @@ export function tile({ image, title, note, chosen, onclick, alt }) {
 
 // One line of numbers about an answer.
 export function facts(result) {
-  const parts = [`changes ${small(result.change)}`];
+  const parts = [missedWords(result) && "not reached", `changes ${small(result.change)}`].filter(Boolean);
   if (result.truth) parts.push(`errs by ${small(result.truth.error)}`);
   return parts.join(" · ");
 }

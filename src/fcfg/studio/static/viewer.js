@@ -2,7 +2,7 @@
 
 import { $, make } from "./dom.js";
 import { paint } from "./smooth.js";
-import { small } from "./words.js";
+import { missedWords, small } from "./words.js";
 
 const VIEWS = [
   ["answer", "Answer"], ["slide", "Slide"], ["difference", "Difference"], ["back", "Way back"], ["truth", "Truth"],
@@ -26,15 +26,19 @@ function caption(view, result) {
   return "";
 }
 
-// Whether to believe an answer; it is certain only when all checks are done.
-function trustWords(result, unread) {
+// What is not as asked, then whether to believe an answer; that is certain only when all checks are done.
+function answerWords(result) {
+  const missed = missedWords(result);
+  return [missed && `${missed}.`, trustWords(result, missed)].filter(Boolean).join(" ");
+}
+
+function trustWords(result, missed) {
   const trust = result?.trust;
   if (!result?.image) return "";
   if (!trust) return result.done ? "This model does not say how far to trust its answers." : "Checking whether to trust this answer …";
-  if (!trust.trusted) return `Do not trust this answer: ${trust.reasons.join("; ")}.`;
+  if (trust.reasons.length) return `Do not trust this answer: ${trust.reasons.join("; ")}.`;
   if (!result.done) return "Checking whether to trust this answer …";
-  const but = unread.length ? `, but the judge does not read ${unread.join(", ")} as asked` : "";
-  return [`Nothing speaks against this answer${but}.`, trust.unchecked].filter(Boolean).join(" ");
+  return [`Nothing ${missed ? "else " : ""}speaks against this answer.`, trust.unchecked].filter(Boolean).join(" ");
 }
 
 export function viewer(onview) {
@@ -48,7 +52,7 @@ export function viewer(onview) {
   }
 
   // Show a state: the picture as it is, and an answer or a preview of it.
-  function show({ factual, name, question, view, result, preview, truth, unread }) {
+  function show({ factual, name, question, view, result, preview, truth }) {
     paint($("before"), factual);
     $("before").setAttribute("aria-label", `${name}, as it is`);
     $("before-text").textContent = name;
@@ -71,13 +75,13 @@ export function viewer(onview) {
       button.hidden = key === "truth" && !truth;
       button.disabled = Boolean(result?.done) && !imageOf(key, result);
     }
-    showTrust(result, unread);
+    showTrust(result);
   }
 
-  function showTrust(result, unread) {
+  function showTrust(result) {
     const trust = result?.trust;
-    const words = trustWords(result, unread);
-    $("trust").className = `trust ${trust && !trust.trusted ? "doubtful" : result?.done && trust && !trust.unchecked ? "good" : "open"}`;
+    const words = answerWords(result);
+    $("trust").className = `trust ${missedWords(result) || trust?.trusted === false ? "doubtful" : result?.done && trust && !trust.unchecked ? "good" : "open"}`;
     if ($("trust").textContent !== words) $("trust").textContent = words;
   }
 

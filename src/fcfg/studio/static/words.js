@@ -46,5 +46,11 @@ export function sureWords(attribute, reading) {
   return `${reading.sure ? "the judge is sure" : "the judge is not sure"}: ${reading.text}`;
 }
 
+// What was asked for and the judge does not read; empty where nothing is known to be missed.
+export function missedWords(result) {
+  const parts = Object.entries(result?.not_reached ?? {}).map(([name, words]) => `${plain(name)} ${words}`);
+  return parts.length ? `Not reached: ${parts.join("; ")}` : "";
+}
+
 // A number of an answer; none if it is not finite.
 export const small = (value) => (value === null ? "not finite" : value.toFixed(3));
