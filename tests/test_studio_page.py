@@ -84,11 +84,40 @@ def test_a_newcomer_sees_an_answer_without_a_click(visit: Open) -> None:
     assert here.shown("after").startswith("data:image/png")
     assert here.shown("before").startswith("/api/images/")
     assert page.locator(".node.target").get_attribute("data-name") == "smiling"
-    assert re.match("Nothing speaks against|Do not trust", here.texts("#trust")[0])
+    assert re.match("Not reached|Nothing speaks against|Do not trust", here.texts("#trust")[0])
     assert "no medical claim" in page.locator("footer").inner_text()
     page.locator(".tile canvas").nth(5).wait_for()  # the strip follows by itself
     strip = [question["guidance"] for question in here.questions()[1:]]
     assert [re.match(r"\w+:0\.0", text) is not None for text in strip] == [True] + 5 * [False]
+
+
+@browsing
+def test_what_is_asked_and_not_read_is_amber_and_first(
+    browser: Any, model: str, tmp_path: Path
+) -> None:
+    doubter = fcfg.load(model)
+    with torch.no_grad():  # always reads a smile of 55 %
+        doubter.judge.network.head.weight.zero_()
+        doubter.judge.network.head.bias.zero_()[0] = 0.2007
+    fcfg.save(doubter, tmp_path / "doubter")
+    with running_studio(str(tmp_path / "doubter")) as address:
+        here = Visit(browser, f"{address}/")
+        colours = set()
+        for value, kind in ((0, "doubtful"), (1, "open")):  # it has no thresholds, so never good
+            here.open(f"image=s0&do=smiling:{value}&sampling=dpm-2m+uniform+4&tab=compare")
+            here.page.locator(f"#notation:has-text('= {value}')").wait_for()
+            here.page.locator(f"#trust.{kind}").wait_for()
+            colours.add(here.page.evaluate("getComputedStyle(window.trust).color"))
+            said = here.texts("#trust")[0]
+            assert said.startswith("Not reached: smiling reads 55 %, asked no.") is (value == 0)
+        assert len(colours) == 2
+        here.page.locator("#tab-rules").click()
+        here.page.locator(".tile canvas").nth(1).wait_for()
+        assert not any("not reached" in words for words in here.texts(".tile"))
+        here.page.locator(".node[data-name=smiling]").click()
+        here.answered()
+        here.page.locator(".tile", has_text="not reached").nth(1).wait_for()
+        here.close()
 
 
 @browsing
@@ -418,6 +447,8 @@ def test_an_exported_page_answers_without_a_server(
     page = here.page
     page.locator(".tile canvas").first.wait_for()
     first, shown = here.texts("h1"), here.shown("after")
+    (missed,) = table["answers"][0]["events"][0]["not_reached"].values()
+    assert here.texts("#trust")[0].startswith(f"Not reached: smiling {missed}.")
     for name in table["answers"][0]["events"][0]["attributes"]:
         page.locator(f".node[data-name={name}]").click()
         here.answered()
