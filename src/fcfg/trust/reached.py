@@ -75,6 +75,8 @@ def _in_words(
     if isinstance(attribute, Continuous):
         return f"reads {read:.3g}, asked {asked:.3g}"
     if isinstance(attribute, Categorical):
-        return f"reads {attribute.levels[read.argmax()]}, asked {attribute.levels[int(asked)]}"
+        return (
+            f"reads {attribute.levels[int(read.argmax())]}, asked {attribute.levels[int(asked)]}"
+        )
     of = "" if words == _NO_YES else f" {words[1]}"
     return f"reads {100 * read:.0f} %{of}, asked {words[int(asked)]}"
