@@ -48,9 +48,9 @@ MODELS = "src/fcfg/pipeline/models"
 
 #: The sections of every page, in any order.
 PAGES: dict[str, tuple[str, ...]] = {
-    "README.md": ("anchored/portraits",),
+    "README.md": ("front",),
     "docs/calibrate.md": ("weights/portraits", "weights/portraits-causal", "direction-weights"),
-    "docs/choosing.md": ("anchored/portraits", "anchored-faces"),
+    "docs/choosing.md": ("front", "faces-in-brief"),
     "docs/results-anchoring.md": (
         *("anchored/portraits", "truth-bound", "anchored/portraits-causal", "anchored-faces"),
         *("anchored-faces-unseen", "anchored-radiographs"),
@@ -105,6 +105,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "ghosts": anchoring_tables.ghosts,
     "ghosts-drawn": anchoring_tables.ghosts_drawn,
     "execution-cpu": speed_tables.execution,
+    "faces-in-brief": anchoring_tables.faces_in_brief,
+    "front": anchoring_tables.front,
     "studio": studio_tables.speed,
     "portraits-brief": reproduction_tables.portraits_brief,
     "precision": speed_tables.precision,

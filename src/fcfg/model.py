@@ -73,7 +73,9 @@ def keys_back(keys: BackKeys, there: Keys, images: Tensor) -> Keys:
     """
     if isinstance(keys, str) and keys == "same":
         return there
-    return checked_keys(image_keys(images) if keys is None else keys, len(images))
+    keys = image_keys(images) if keys is None else keys
+    checked_keys(keys, len(images))
+    return keys
 
 
 class AbstractCounterfactual(ABC):

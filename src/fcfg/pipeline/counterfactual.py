@@ -309,12 +309,10 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             on_step: Callback invoked after every step.
         """
         check_is("pair", pair, Counterfactual, "the result of pipeline.counterfactual")
-        there, images = pair.abduction, pair.images
+        there, keys = pair.abduction, keys_back(keys, pair.abduction.keys, pair.images)
         weights_of(self.denoiser, pair.guidance, pair.partition, there.times, batch_size)
         how = (there.times, there.solver, pair.guidance.path, batch_size, on_step)
-        abduction = self._abduct(
-            images, pair.attributes, keys_back(keys, there.keys, images), *how
-        )
+        abduction = self._abduct(pair.images, pair.attributes, keys, *how)
         back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
 
