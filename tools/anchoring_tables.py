@@ -51,7 +51,7 @@ def drawings(name: str = "portraits", *, unguided: bool = True) -> str:
         ours = repr(calibration.guidance([do]))
         lines.append([do, "no change", "", "", f"{idle[do]:.4f}", "1", "0", "0"])
         for summary, text in ((plain, "none"), (plain, FCFG), (ours_of, ours)):
-            label = f"**the default: {setting(text).label}**" if text == ours else _label(text)
+            label = _default(text) if text == ours else _label(text)
             if unguided or text != "none":
                 lines.append([do, label, *_against_truth(summary.cells[do, text])])
     return _table(lines, [drawn, without])
@@ -60,6 +60,12 @@ def drawings(name: str = "portraits", *, unguided: bool = True) -> str:
 def front() -> str:
     """Return the same for readers in a hurry; the page of results names its files."""
     return drawings(unguided=False).partition("\n\n")[0]
+
+
+def _default(text: str) -> str:
+    """Return the name of a calibrated default with drawn noise."""
+    rule = setting(text).label.removeprefix("anchored ").removesuffix(" drawn noise")
+    return f"**the default, calibrated: {rule}, anchored with drawn noise**"
 
 
 def _label(text: str) -> str:
@@ -162,19 +168,18 @@ def faces() -> str:
 
 def faces_in_brief() -> str:
     """Return the calibrated default beside the paper's rule on test photographs."""
-    core, ours = (
-        RESULTS / f"{name}.jsonl.gz"
-        for name in ("celeba-64-core", "drawn-noise-celeba-64-at-least-real")
-    )
-    plain, default = summary_of(core), summary_of(ours)
+    names = ("celeba-64-fid", "celeba-64-core", "drawn-noise-celeba-64-at-least-real")
+    files = [RESULTS / f"{name}.jsonl.gz" for name in names]
+    plain, returned, default = map(summary_of, files)
     lines = _judged_heads(default, "photographs", with_fid=False)
     for do in default.dos:
-        cell = plain.cells[do, FCFG]
-        lines.append(_judged_row(cell, cell, with_fid=False))
-        cell = default.cells_of(do)[-1]  # the others are of weights that were not raised
-        lines.append(_judged_row(cell, cell, with_fid=False, name="**the default: {}**"))
-    counts = f"{plain.n} photographs under FCFG, {default.n} under the default."
-    return f"{_table(lines, [core, ours])}\n\n{counts}"
+        theirs, back = plain.cells[do, FCFG], returned.cells[do, FCFG]
+        lines.append(_judged_row(theirs, back, with_fid=False))
+        ours = default.cells_of(do)[-1]  # the others are of weights that were not raised
+        row = _judged_row(ours, ours, with_fid=False)
+        lines.append([do, _default(ours.guidance), *row[2:]])
+    table = _table(lines, files)
+    return f"{table}\n\n{default.n} photographs; returns of FCFG of {returned.n} of them."
 
 
 def unseen_faces() -> str:
@@ -245,10 +250,9 @@ def _judged_row(cell: Cell, back: Cell | None, *, with_fid: bool, name: str = "{
         cell: Its results.
         back: Those of its reversal, if it was reversed.
         with_fid: Whether the table has a column of Fréchet distances.
-        name: Pattern of its name, around its label.
     """
     return [
-        *(cell.do, name.format(_label(cell.guidance))),
+        *(cell.do, _label(cell.guidance)),
         *(_shown(estimate, 1) for estimate in cell.effectiveness.values()),
         "–" if back is None else _shown(back.reversal_mae, 3),
         "–" if back is None else _shown(back.reversal_lpips, 3),
