@@ -188,8 +188,10 @@ def filled(page: str) -> str:
 def figures() -> dict[str, str | Image.Image]:
     """Return every generated figure, by its path: text of SVG files, and images."""
     studies = sorted(RESULTS.glob("solvers-*.json"))
+    answers = Image.open(ROOT / "docs/figures/portraits-counterfactuals.png")
     return {
         "docs/figures/portraits.png": portraits_figure.draw(),
+        "docs/figures/tour.png": answers.crop((0, 0, answers.width, 344)),  # do(smiling)
         **{f"docs/figures/{file.stem}.svg": solver_tables.picture(file) for file in studies},
         **{
             f"{MODELS}/{name}/curves.svg": training_curves.draw(RESULTS / f"{name}-training.jsonl")
