@@ -161,9 +161,12 @@ def settings_of(rows: Sequence[tuple[Cell, JSON]]) -> list[Setting]:
     Args:
         rows: Cells of one intervention, each with the header of its run.
     """
-    untuned = repr(DEFAULT_GUIDANCE)  # of a model without a calibration
-    tuned = [is_default(*row) and row[0].guidance != untuned for row in rows]
+    untuned = repr(DEFAULT_GUIDANCE)  # calibrated defaults are anchored, too
     found = [setting(cell.guidance) for cell, _ in rows]
+    tuned = [
+        is_default(*row) and one.anchored and one.text != untuned
+        for one, row in zip(found, rows, strict=True)
+    ]
     return [
         replace(one, note="not calibrated") if any(tuned) and one.is_guided and not own else one
         for one, own in zip(found, tuned, strict=True)
