@@ -30,8 +30,7 @@ _TRUTH = [
 ]
 _UNTUNED = "not calibrated"  # no FCFG is, in any table here
 _REFERENCE = (
-    "Fréchet distances (FID, or over the judge's features): to the factual images of the run. "
-    "Changing nothing would score 0."
+    "Fréchet distances are to the factual images of the run: changing nothing would score 0."
 )
 
 
