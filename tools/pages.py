@@ -23,6 +23,7 @@ import answers_figure
 import diagnosis_tables
 import direction_weights
 import dropout_tables
+import factorial_tables
 import ghosts_figure
 import hero
 import memorisation
@@ -52,6 +53,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "docs/calibrate.md": ("weights/portraits", "weights/portraits-causal", "direction-weights"),
     "docs/choosing.md": ("front", "faces-in-brief"),
     "docs/results-anchoring.md": (
+        *("factorial", "factorial-seed-1"),
         *("anchored/portraits", "truth-bound", "anchored/portraits-causal", "anchored-faces"),
         *("anchored-faces-unseen", "anchored-radiographs"),
         *("drawn-noise/portraits", "drawn-noise/portraits-causal"),
@@ -105,6 +107,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "ghosts": anchoring_tables.ghosts,
     "ghosts-drawn": anchoring_tables.ghosts_drawn,
     "execution-cpu": speed_tables.execution,
+    "factorial": factorial_tables.section,
+    "factorial-seed-1": lambda: factorial_tables.section("seed 1"),
     "faces-in-brief": anchoring_tables.faces_in_brief,
     "front": anchoring_tables.front,
     "studio": studio_tables.speed,
