@@ -4,8 +4,8 @@ r"""{FCFG, CFG, contrast} × {plain, inferred anchor, drawn anchor} × {paper's 
     python studies/factorial.py test portraits --search search.json --judge B --out test.json
     python studies/factorial.py frontier portraits --search search.json --judge B --out front.json
 
-``search`` calibrates every method under every sampling on validation drawings, with the model's own
-judge, and chooses for each method the sampling with the smallest error on changed pixels there.
+``search`` calibrates every method under every sampling on validation drawings, with the judge of
+the model, and chooses for each method the sampling with the smallest error on changed pixels there.
 ``test`` and ``frontier`` answer held-out drawings, whose truth is known, and read them with the
 judge of another model as well. Every finished cell is written, and an interrupted study resumes.
 """
