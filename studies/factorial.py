@@ -5,7 +5,7 @@ r"""{FCFG, CFG, contrast} × {plain, inferred anchor, drawn anchor} × {paper's 
     python studies/factorial.py frontier portraits --search search.json --judge B --out front.json
 
 ``search`` calibrates every method under every sampling on validation drawings, with the judge of
-the model, and chooses for each method the sampling with the smallest error on changed pixels there.
+the model, and chooses for each method the sampling with the smallest error of the change.
 ``test`` and ``frontier`` answer held-out drawings, whose truth is known, and read them with the
 judge of another model as well. Every finished cell is written, and an interrupted study resumes.
 """
