@@ -18,9 +18,12 @@ import torch
 
 from fake_results import CFG, FCFG, MIXED, known_results, make_results
 from fcfg.cli import main
+from fcfg.cli.tables import print_summary
+from fcfg.evaluation.metric_table import METRICS
 from fcfg.evaluation.result_files import read_results
 from fcfg.evaluation.summary import summarise
 from fcfg.metrics import Bootstrap
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.reports import Comparison, compare, comparison_reading, write_comparison, write_report
 from fcfg.reports.comparison_columns import Column, columns
 from fcfg.reports.comparison_figures import comparison_panels, comparison_strips
@@ -28,7 +31,7 @@ from fcfg.reports.comparison_page import build_comparison_page
 from fcfg.reports.comparison_tables import comparison_csv, comparison_latex
 from fcfg.reports.paper import dataset_of, match
 from fcfg.reports.strips import read_pictures
-from fcfg.reports.tables import configuration
+from fcfg.reports.tables import configuration, latex_table, markdown_table
 from refusal import refused
 
 N, FEW = 200, 12  # images: the fewest that an AUROC needs, and few
@@ -272,7 +275,7 @@ def test_runs_of_other_subsets_share_what_they_have_in_common(tmp_path: Path, ou
     assert found is not None
     assert not isinstance(found, float)
     assert found.value == pytest.approx(np.mean(values))
-    assert not {"distance", "minimality"} & {c.group for c in columns(both, "male")}
+    assert not {METRICS["fid"].group, "minimality"} & {c.group for c in columns(both, "male")}
     page = write_comparison(files, tmp_path / "out").page.read_text("utf-8")
     assert "all numbers are of the 5 that they share" in page
     assert "AUROC and distances need at least 200 images, and this run has 5" in page
@@ -354,6 +357,32 @@ def test_a_model_is_represented_by_its_default_if_that_was_run(tmp_path: Path, o
     mild = edited(ours, tmp_path / "mild" / "results-0-of-1.jsonl", by_default)
     found = compare([mild.parent, ours], resamples=2).representative("male")
     assert [row.cell.guidance for row in found] == ["none", FCFG]
+
+
+@pytest.mark.parametrize(
+    ("default", "marks"), [(f"{CFG};anchor=true", 1), (repr(DEFAULT_GUIDANCE), 0), (CFG, 0)]
+)
+def test_beside_a_calibrated_default_other_weights_say_that_they_are_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ours: Path, default: str, marks: int
+) -> None:
+    """In every table of a run and of a comparison, in the row itself."""
+
+    def by_default(line: dict[str, Any]) -> None:
+        if line.get("guidance") == CFG:
+            line["guidance"] = default
+        if line["kind"] == "run":
+            line["model"] |= {"name": "mild", "defaults": {"male": default}}
+            line["questions"] = [[do, default if g == CFG else g] for do, g in line["questions"]]
+
+    mild = edited(ours, tmp_path / "mild" / "results-0-of-1.jsonl", by_default).parent
+    rows = compare([mild, ours], resamples=2).rows("male")
+    marked = {(r.system.name, r.cell.guidance) for r in rows if "not calibrated" in r.label}
+    assert marked == ({("mild", FCFG), ("tiny", CFG), ("tiny", FCFG)} if marks else set())
+    summary = summarise(read_results(mild), resamples=2)
+    print_summary(summary)
+    page = write_report(mild, tmp_path / "out").page.read_text("utf-8")
+    for text in (latex_table(summary), markdown_table(summary), page, capsys.readouterr().out):
+        assert text.count("FCFG 3.0 / 1.2, not calibrated") + text.count("$, not cali") == marks
 
 
 def test_what_only_one_run_has_is_left_out_and_said(tmp_path: Path, ours: Path) -> None:

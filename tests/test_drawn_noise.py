@@ -185,6 +185,31 @@ def test_a_reversal_has_the_same_noise(pipeline: CounterfactualPipeline) -> None
     last = float(pipeline.denoiser.schedule.signal(torch.tensor(pair.abduction.times[-1])))
     there, here = pair.abduction.path.states, back.abduction.path.states
     torch.testing.assert_close(there[-1] - last * there[0], here[-1] - last * here[0])
+    same = pipeline.reverse(pair, keys=pair.abduction.keys)
+    assert torch.equal(same.trajectory.x, back.trajectory.x)
+
+
+@pytest.mark.parametrize("text", ["none", "cfg:2", "none;anchor=true", DRAWN, OF_ALL[2]], ids=repr)
+def test_a_reversal_without_the_keys_draws_noise_anew(
+    pipeline: CounterfactualPipeline, text: str | Guidance
+) -> None:
+    """As someone would who has the answers, but not the images: from their pixels alone."""
+    guidance = Guidance.parse(text) if isinstance(text, str) else text
+    _, pair = ask(pipeline, guidance)
+    same, anew = pipeline.reverse(pair), pipeline.reverse(pair, keys=None)
+    sent = pipeline.counterfactual(
+        pair.images,
+        pair.attributes,
+        {"male": pair.abduction.attributes["male"]},
+        guidance=guidance,
+        sampling="ddim uniform 8",
+    )
+    assert torch.equal(anew.trajectory.x, sent.trajectory.x)
+    assert torch.equal(anew.abduction.trajectory.x, sent.abduction.trajectory.x)
+    is_same = torch.equal(same.abduction.trajectory.x, anew.abduction.trajectory.x)
+    assert is_same != guidance.drawn_noise  # inferred noise follows from the image
+    with refused("keys", "4 integers or strings", "one"):
+        pipeline.reverse(pair, keys="one")
 
 
 @pytest.mark.parametrize(("text", "rows"), [("none", 2), ("contrast:1.5", 3), ("cfg:2", 4)])

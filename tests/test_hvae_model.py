@@ -136,6 +136,12 @@ def test_the_way_back_infers_the_clamped_images_anew() -> None:
     assert torch.equal(back.images, answers.predict(abduction, action, pair.setting).images)
     assert np.array_equal(back.attributes["site"], values["site"])
     assert (back.images - x).abs().max() < (pair.images - x).abs().max()
+    same = answers.reverse(pair, keys=pair.abduction.keys)
+    assert torch.equal(back.images, same.images)
+    anew = answers.reverse(pair, keys=None)  # latents drawn from the pixels that go back
+    abduction = answers.abduct(pair.images, pair.attributes)
+    assert torch.equal(anew.images, answers.predict(abduction, action, pair.setting).images)
+    assert not torch.equal(anew.images, back.images)
 
 
 def test_answers_are_clamped_and_predictions_are_not() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import check_house
 import fcfg
 from fcfg.cli import main
 from fcfg.support.moved import MOVED
@@ -118,12 +119,42 @@ def test_the_readme_begins_with_the_code_of_the_front_page() -> None:
 
 def test_the_readme_is_short_and_opens_with_a_picture() -> None:
     page = (ROOT / "README.md").read_text()
-    outside = re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)
-    assert len(outside.split()) < 700
+    assert list(check_house.long_readme(ROOT)) == []
     picture = re.search(r"!\[[^]]+\]\(([^)]+)\)", page)
     assert picture
     assert page.index(picture[0]) < page.index("\n## ")
     assert (ROOT / picture[1]).stat().st_size < 300_000
+
+
+def test_the_first_screen_says_what_the_default_is_and_whose_idea_it_rests_on() -> None:
+    for page in ("README.md", "docs/index.md"):
+        screen = (ROOT / page).read_text().partition("\n## ")[0]
+        said = (
+            screen.find(word) for word in ("The default is another", "FlowEdit", "not calibrated")
+        )
+        assert min(said) > 0, page
+    assert "edit-friendly DDPM inversion" in (ROOT / "README.md").read_text().partition("\n## ")[0]
+    related = (ROOT / "docs/method.md").read_text().partition("\n## Related work")[2]
+    for name in ("FlowEdit", "edit-friendly", "LEDITS++", "SDEdit", "ReNoise", "null-text"):
+        assert f"[{name}" in related.partition("\n## ")[0]
+    code = " ".join(statements("README.md"))
+    assert "Guidance.fcfg(" in code
+
+
+def test_the_index_shows_every_page_once_and_with_pictures() -> None:
+    index = (ROOT / "docs/index.md").read_text()
+    linked = sorted(re.findall(r"\]\(([\w-]+)\.md\)", index))
+    assert linked == sorted(p.stem for p in ROOT.glob("docs/*.md") if p.stem != "index")
+    toctrees = re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL)
+    assert all(":hidden:" in tree for tree in toctrees)
+    listed = [line for tree in toctrees for line in tree.splitlines() if re.match(r"\w", line)]
+    assert sorted(re.findall(r"[\w-]+", line)[-1] for line in listed) == linked
+    assert "\nchoosing\n" in next(tree for tree in toctrees if ":caption: Start" in tree)
+    assert len(re.findall(r"!\[[^]]+\]\(", index)) >= 5
+
+
+def test_the_tour_starts_with_a_picture() -> None:
+    assert re.match(r"# Tour\n\n!\[", (ROOT / "docs/tour.md").read_text())
 
 
 def test_every_file_that_a_page_names_exists() -> None:

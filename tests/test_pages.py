@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,18 @@ import pytest
 import fake_results
 import pages
 import rivals_tables
+from anchoring_tables import MODELS
+from fcfg.evaluation.metric_table import METRICS
+from fcfg.reports.rule_styles import setting
 from refusal import refused
 from sections import END, fill, start
+
+#: README, documentation and model cards.
+PAGES = [
+    pages.ROOT / "README.md",
+    *sorted(pages.ROOT.glob("docs/*.md")),
+    *sorted(MODELS.glob("*/README.md")),
+]
 
 
 @pytest.mark.parametrize("page", pages.PAGES)
@@ -60,6 +72,61 @@ def test_models_are_compared_from_the_files_of_their_data(tmp_path: Path, monkey
     rows = [line for line in text.splitlines() if line.startswith("| tiny (")]
     assert any("(theirs) |" in row for row in rows)
     assert all("**" not in row for row in rows)
+
+
+def tables(text: str) -> list[list[str]]:
+    """Return the lines of every table of a page."""
+    return [t.splitlines() for t in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)]
+
+
+def calibrated() -> set[str]:
+    """Return the names of answers at calibrated weights, of shipped models and of records."""
+    records = [*MODELS.glob("*/calibration.json"), *pages.RESULTS.glob("*calibration.json")]
+    found = set[str]()
+    for record in (json.loads(file.read_text()) for file in records):
+        rule, _, options = record["rule"].partition(";")
+        for own in record["attributes"].values():
+            weights = {own["weight"], own.get("raised_from") or own["weight"]}
+            texts = [f"{rule.partition(':')[0]}:{float(weight)};{options}" for weight in weights]
+            found |= {setting(text).label for text in texts}
+    return found
+
+
+def test_fcfg_says_that_it_is_not_calibrated_beside_a_calibrated_answer() -> None:
+    """In the same line, in every table of README, documentation and model cards."""
+    ours, checked = calibrated(), 0
+    for page in PAGES:
+        for table in tables(page.read_text("utf-8")):
+            names = "\n".join("|".join(line.split("|")[1:5]) for line in table)
+            if not ("default" in names or any(label in names for label in ours)):
+                continue
+            for line in table:
+                if re.search(r"(?<!anchored )\bFCFG \d", line):
+                    assert "not calibrated" in line, (page.name, line)
+                    checked += 1
+    assert checked > 30
+
+
+def test_every_frechet_distance_says_what_it_is_the_distance_to() -> None:
+    """Changing nothing would score 0, so readers in a hurry do not meet it."""
+    of_cells = {"ghosts", "ghosts-drawn", "anchoring/celeba-64", "anchoring/celeba-64-drawn-noise"}
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        found = dict(re.findall(r"<!-- generated: (\S+) -->(.*?)<!-- end -->", text, re.DOTALL))
+        for name, content in found.items():
+            if name in of_cells or re.search("FID|FD-judge|Fréchet", content):
+                assert "factual images" in content, (page.name, name)
+    for page in ("README.md", "docs/choosing.md", "docs/index.md"):
+        assert not re.search("FID|FD-judge|Fréchet", (pages.ROOT / page).read_text("utf-8"))
+    for metric in (METRICS["fid"], METRICS["fd_judge"]):
+        for words in (metric.title, metric.unit, metric.group):
+            assert "factual images" in (words or "")
+
+
+def test_no_page_claims_more_than_was_measured() -> None:
+    refused = "all claims hold|factoring is no longer needed|sa-dcg nowhere"
+    for page in PAGES:
+        assert not re.search(refused, page.read_text("utf-8").lower()), page.name
 
 
 def one_page(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:

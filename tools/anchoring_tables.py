@@ -8,9 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import factorial_tables
 from fcfg.causal.attributes import Continuous
 from fcfg.datasets import portraits
 from fcfg.evaluation import read_results
+from fcfg.evaluation.metric_table import METRICS
 from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import Estimate
 from fcfg.pipeline.calibration import Calibration
@@ -24,26 +26,61 @@ FCFG = "fcfg:affected=3.0,invariant=1.2"
 _INFERRED = "cfg:1.5;anchor=true"  # the guidances of the study of ghosts
 _DRAWN = "contrast:1.5;anchor=true;drawn_noise=true"
 _TRUTH = [
-    *("do", "answer", "target", "largest other", "MAE to the truth", "changed pixels"),
-    *("reversal", "network rows"),
+    *("do", "answer", "asked attribute", "other attributes", "error", "error of the change"),
+    *("error after return", "network evaluations"),
 ]
+_UNTUNED = "not calibrated"  # nor is any FCFG in the files read here
+_REFERENCE = (
+    "Fréchet distances are to the factual images of the run: changing nothing would score 0."
+)
 
 
-def drawings(name: str = "portraits") -> str:
-    """Return the default of a drawn model beside the paper's rule, against the truth."""
+def drawings(name: str = "portraits", *, unguided: bool = True) -> str:
+    """Return the default of a drawn model beside the paper's rule, against the truth.
+
+    Args:
+        name: The shipped model.
+        unguided: Whether to show answers without guidance, too.
+    """
     drawn, without, _ = _files(name)
     ours_of, plain = summary_of(drawn), summary_of(without)
     calibration = Calibration.read(MODELS / name)
     lines = [_TRUTH, ["---"] * len(_TRUTH)]
+    idle = _idle_errors(drawn)
     for do in plain.dos:
         ours = repr(calibration.guidance([do]))
+        lines.append([do, "no change", "", "", f"{idle[do]:.4f}", "1", "0", "0"])
         for summary, text in ((plain, "none"), (plain, FCFG), (ours_of, ours)):
-            label = setting(text).label
-            answer = f"**{label}**" if text == ours else label
-            lines.append([do, answer, *_against_truth(summary.cells[do, text])])
-    idle = ", ".join(f"{error:.4f}" for error in _idle_errors(drawn).values())
-    table = _table(lines, [drawn, without])
-    return f"{table}\n\nNo change scores MAE {idle}, and 1 on changed pixels."
+            label = _default(text) if text == ours else _label(text)
+            if unguided or text != "none":
+                lines.append([do, label, *_against_truth(summary.cells[do, text])])
+    return _table(lines, [drawn, without])
+
+
+def front() -> str:
+    """Return the same with calibrated FCFG; the page of results names the files."""
+    heads, rule, *rows = drawings(unguided=False).partition("\n\n")[0].splitlines()
+    lines = [heads, rule]
+    for row in rows:
+        if "**" in row:  # the default stands last
+            do = row.split(" | ")[0].removeprefix("| ")
+            lines += map(table_row, factorial_tables.front_rows(do))
+        lines.append(row)
+    return "\n".join(lines)
+
+
+def _default(text: str) -> str:
+    """Return the name of a calibrated default with drawn noise."""
+    rule = setting(text).label.removeprefix("anchored ").removesuffix(" drawn noise")
+    return f"**the default, calibrated: {rule}, anchored with drawn noise**"
+
+
+def _label(text: str) -> str:
+    """Return the name of an answer; FCFG says that its weights are not calibrated."""
+    label = setting(text).label
+    if text == FCFG:
+        return f"{label}, the paper's weights, {_UNTUNED}"
+    return f"{label}, {_UNTUNED}" if text.startswith("fcfg:") else label
 
 
 def _files(name: str) -> list[Path]:
@@ -136,6 +173,22 @@ def faces() -> str:
     return _judged("celeba-64", "fid", "photographs", "celeba-64-at-least-real")
 
 
+def faces_in_brief() -> str:
+    """Return the calibrated default beside the paper's rule on test photographs."""
+    names = ("celeba-64-fid", "celeba-64-core", "drawn-noise-celeba-64-at-least-real")
+    files = [RESULTS / f"{name}.jsonl.gz" for name in names]
+    plain, returned, default = map(summary_of, files)
+    lines = _judged_heads(default, "photographs", with_fid=False)
+    for do in default.dos:
+        theirs, back = plain.cells[do, FCFG], returned.cells[do, FCFG]
+        lines.append(_judged_row(theirs, back, with_fid=False))
+        ours = default.cells_of(do)[-1]  # the others are of weights that were not raised
+        row = _judged_row(ours, ours, with_fid=False)
+        lines.append([do, _default(ours.guidance), *row[2:]])
+    table = _table(lines, files)
+    return f"{table}\n\n{default.n} photographs; returns of FCFG of {returned.n} of them."
+
+
 def unseen_faces() -> str:
     """Return calibrated answers on test photographs that no other evaluation had."""
     file = RESULTS / "drawn-noise-celeba-64-unseen.jsonl.gz"
@@ -180,14 +233,16 @@ def _judged(name: str, kind: str, noun: str, *further: str) -> str:
     counts = f"{anchored.n} {noun}"
     if core.n != anchored.n:
         counts += f"; reversals of FCFG of {core.n} of them"
-    return f"{_table(lines, files)}\n\n{counts}."
+    reference = f" {_REFERENCE}" if with_fid else ""
+    return f"{_table(lines, files)}\n\n{counts}.{reference}"
 
 
 def _judged_heads(summary: Summary, noun: str, *, with_fid: bool) -> list[list[str]]:
     """Return the first lines of the table, down to the row of real images."""
     space, heads = summary.space, ["do", "answer"]
     heads += [f"{a.name}: {'error' if isinstance(a, Continuous) else 'AUROC'}" for a in space]
-    heads += ["reversal, MAE", "reversal, LPIPS", *(["FID"] * with_fid), "network rows"]
+    heads += ["MAE after return", "LPIPS after return"]
+    heads += [*([METRICS["fid"].title] * with_fid), "network evaluations"]
     real = [_shown(summary.real[attribute], 1) for attribute in space.names]
     return [
         *(heads, ["---"] * len(heads)),
@@ -195,7 +250,7 @@ def _judged_heads(summary: Summary, noun: str, *, with_fid: bool) -> list[list[s
     ]
 
 
-def _judged_row(cell: Cell, back: Cell | None, *, with_fid: bool) -> list[str]:
+def _judged_row(cell: Cell, back: Cell | None, *, with_fid: bool, name: str = "{}") -> list[str]:
     """Return the row of an answer.
 
     Args:
@@ -204,7 +259,7 @@ def _judged_row(cell: Cell, back: Cell | None, *, with_fid: bool) -> list[str]:
         with_fid: Whether the table has a column of Fréchet distances.
     """
     return [
-        *(cell.do, setting(cell.guidance).label),
+        *(cell.do, _label(cell.guidance)),
         *(_shown(estimate, 1) for estimate in cell.effectiveness.values()),
         "–" if back is None else _shown(back.reversal_mae, 3),
         "–" if back is None else _shown(back.reversal_lpips, 3),
@@ -243,7 +298,7 @@ def _ghosts(
     first = _ghosts_of(guidance, faces, ("smiling", "male", "young"))
     chests = {"radiographs": radiographs}
     second = _ghosts_of(guidance, chests, ("sex", "view", "age", "effusion"))
-    return f"{first}\n\n{second}"
+    return f"{first}\n\n{second}\n\n{_REFERENCE}"
 
 
 def _ghosts_of(guidance: str, studies: dict[str, Sequence[str]], dos: tuple[str, ...]) -> str:
@@ -315,6 +370,7 @@ def study(name: str) -> str:
         )
     about = f"{result['images']} validation images; `{result['command']}`, "
     about += f"{result['environment']['device']}, commit {result['commit'][:12]}."
+    about += f" {_REFERENCE}" if rows[0]["fid"] is not None else ""
     return "\n".join([*map(table_row, lines), "", about])
 
 

@@ -23,6 +23,7 @@ import answers_figure
 import diagnosis_tables
 import direction_weights
 import dropout_tables
+import factorial_tables
 import ghosts_figure
 import hero
 import memorisation
@@ -48,10 +49,11 @@ MODELS = "src/fcfg/pipeline/models"
 
 #: The sections of every page, in any order.
 PAGES: dict[str, tuple[str, ...]] = {
-    "README.md": ("anchored/portraits",),
+    "README.md": ("front",),
     "docs/calibrate.md": ("weights/portraits", "weights/portraits-causal", "direction-weights"),
-    "docs/choosing.md": ("anchored/portraits", "anchored-faces"),
+    "docs/choosing.md": ("front", "faces-in-brief"),
     "docs/results-anchoring.md": (
+        *("factorial", "factorial-seed-1"),
         *("anchored/portraits", "truth-bound", "anchored/portraits-causal", "anchored-faces"),
         *("anchored-faces-unseen", "anchored-radiographs"),
         *("drawn-noise/portraits", "drawn-noise/portraits-causal"),
@@ -105,6 +107,10 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "ghosts": anchoring_tables.ghosts,
     "ghosts-drawn": anchoring_tables.ghosts_drawn,
     "execution-cpu": speed_tables.execution,
+    "factorial": factorial_tables.section,
+    "factorial-seed-1": lambda: factorial_tables.section("seed 1"),
+    "faces-in-brief": anchoring_tables.faces_in_brief,
+    "front": anchoring_tables.front,
     "studio": studio_tables.speed,
     "portraits-brief": reproduction_tables.portraits_brief,
     "precision": speed_tables.precision,
@@ -186,8 +192,10 @@ def filled(page: str) -> str:
 def figures() -> dict[str, str | Image.Image]:
     """Return every generated figure, by its path: text of SVG files, and images."""
     studies = sorted(RESULTS.glob("solvers-*.json"))
+    answers = Image.open(ROOT / "docs/figures/portraits-counterfactuals.png")
     return {
         "docs/figures/portraits.png": portraits_figure.draw(),
+        "docs/figures/tour.png": answers.crop((0, 0, answers.width, 344)),  # do(smiling)
         **{f"docs/figures/{file.stem}.svg": solver_tables.picture(file) for file in studies},
         **{
             f"{MODELS}/{name}/curves.svg": training_curves.draw(RESULTS / f"{name}-training.jsonl")

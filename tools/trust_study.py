@@ -36,7 +36,7 @@ NOTHING = 128  # drawings that are also asked for no change
 LABELS = {
     "nothing": "no change asked",
     "default": "the default",
-    "fcfg": "FCFG 3.0 / 1.2",
+    "fcfg": "FCFG 3.0 / 1.2, not calibrated",
 }
 
 

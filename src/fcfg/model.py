@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -25,11 +25,14 @@ from torch import Tensor, nn
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.intervention import Intervention
-from fcfg.causal.scm import Keys, StructuralCausalModel
+from fcfg.causal.scm import Keys, StructuralCausalModel, checked_keys
 from fcfg.sampling import OnStep, SamplingConfig, SamplingLike
 from fcfg.storage import Storage, load_model, save_model
 from fcfg.support.errors import InputError, check_is
-from fcfg.support.images import ImagesLike
+from fcfg.support.images import ImagesLike, image_keys
+
+#: Keys of a way back: those of the way there, a digest of the pixels that go back, or own ones.
+BackKeys: TypeAlias = Keys | Literal["same"] | None
 
 WORDS = "words.json"  #: file beside a model, such as {"sex": ["female", "male"]}
 
@@ -61,6 +64,21 @@ def check_action(action: Action, factual: Table, kept: Collection[str]) -> None:
             got=f"{count} other ones",
             do="make both from the same images",
         )
+
+
+def keys_back(keys: BackKeys, there: Keys, images: Tensor) -> Keys:
+    """Return the keys of a way back.
+
+    Args:
+        keys: Keys that were asked for.
+        there: Keys of the way there.
+        images: Images that go back.
+    """
+    if isinstance(keys, str) and keys == "same":
+        return there
+    keys = image_keys(images) if keys is None else keys
+    checked_keys(keys, len(images))
+    return keys
 
 
 class AbstractCounterfactual(ABC):
@@ -261,12 +279,22 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
 
     @abstractmethod
     def reverse(
-        self, pair: AnswerT, *, batch_size: int = 256, on_step: OnStep | None = None
+        self,
+        pair: AnswerT,
+        *,
+        keys: BackKeys = "same",
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
     ) -> AnswerT:
         """Go back to the factual attributes, from the clamped images, with the same setting.
 
+        By default, random numbers are those of the way there. They follow from the keys of the
+        factual images, which a recipient of the answers does not have; ``None`` draws them anew.
+
         Args:
             pair: Result of :meth:`predict`.
+            keys: Names of the images, 'same' as on the way there, or None for a digest of the
+                pixels that go back.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
         """

@@ -46,7 +46,7 @@ def print_summary(summary: Summary) -> None:
 
     from fcfg.evaluation.metric_table import METRICS, drift_metric
     from fcfg.reports.numbers import named
-    from fcfg.reports.rule_styles import setting
+    from fcfg.reports.rule_styles import settings_of
     from fcfg.reports.verdict import failures, reading
     from fcfg.reports.wording import in_words
 
@@ -68,9 +68,10 @@ def print_summary(summary: Summary) -> None:
             target = " (target)" if name in cells[0].targets else ""
             heading = f"{name}{target}" if name else f"{metric.group}\n{metric.heading}"
             table.add_column(heading, justify="right")
-        for cell in cells:
+        settings = settings_of([(cell, summary.header) for cell in cells])
+        for cell, own in zip(cells, settings, strict=True):
             texts = [_text(summary, cell, metric, name) for metric, name in shown]
-            table.add_row(setting(cell.guidance).label, *texts)
+            table.add_row(own.label, *texts)
         print_table(table)
     print(_legend(summary))
 

@@ -14,6 +14,7 @@ from fcfg.metrics import Estimate
 
 #: Units of the judge's score for a discrete attribute, and of anything on a continuous scale.
 PROBABILITY, SD = "probability", "sd"
+FACTUAL = "factual images"  #: the reference of every Fréchet distance of a run
 _AUROC, _OWN, _PIXELS = "AUROC x 100", "units of {name}", "of images in [-1, 1]"
 
 
@@ -103,8 +104,14 @@ METRICS: dict[str, Metric] = {
             *("truth_changed", "error on changed pixels", 2, "of the change", None),
             *("error to the truth", "changed pixels"),
         ),
-        Metric("fd_judge", "FD-judge", 1, "FD-judge", None, "distance", "FD-judge"),
-        Metric("fid", "FID", 1, "FID", None, "distance", "FID", paper="fid"),
+        *(
+            Metric(
+                *(name, f"{title} to the {FACTUAL}", 1, f"{title} to the {FACTUAL}", None),
+                *(f"distance to the {FACTUAL}", title),
+                paper="fid" if name == "fid" else "",
+            )
+            for name, title in (("fd_judge", "FD-judge"), ("fid", "FID"))
+        ),
         Metric("evaluations", "network rows", 0, "rows", None, "cost", "network rows"),
         Metric("seconds", "seconds", 2, "s"),
     )

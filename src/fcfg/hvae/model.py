@@ -26,9 +26,11 @@ from fcfg.hvae.setting import HVAESetting
 from fcfg.model import (
     AbstractCounterfactual,
     Action,
+    BackKeys,
     CounterfactualModel,
     Method,
     check_action,
+    keys_back,
 )
 from fcfg.sampling import OnStep, SamplingLike, StepRecord, Trajectory
 from fcfg.storage import ModelConfig, register_kind
@@ -279,6 +281,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         self,
         pair: HVAECounterfactual,
         *,
+        keys: BackKeys = "same",
         batch_size: int = 256,
         on_step: OnStep | None = None,
     ) -> HVAECounterfactual:
@@ -286,12 +289,15 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
 
         Args:
             pair: Result of :meth:`counterfactual` or :meth:`predict`.
+            keys: Names of the images, 'same' as on the way there, or None for a digest of the
+                pixels that go back.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every batch.
         """
         check_is("pair", pair, HVAECounterfactual, "the result of model.counterfactual")
         there = pair.abduction
-        abduction = HVAEAbduction(pair.images, pair.attributes, there.keys)
+        keys = keys_back(keys, there.keys, pair.images)
+        abduction = HVAEAbduction(pair.images, pair.attributes, keys)
         back = replace(pair.action, attributes=there.attributes)
         return self.predict(abduction, back, pair.setting, batch_size=batch_size, on_step=on_step)
 

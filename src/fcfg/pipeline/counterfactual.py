@@ -22,7 +22,7 @@ from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import Guidance, PathKind
-from fcfg.model import Action, CounterfactualModel, Method
+from fcfg.model import Action, BackKeys, CounterfactualModel, Method, keys_back
 from fcfg.pipeline.alignment import check_alignment
 from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.batching import semantics_of, weights_of
@@ -154,12 +154,10 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         Answers differ only by rounding, most with bf16. The sampler stays in float32.
 
         Args:
-            precision: 'float32'; 'tf32', which is float32 on a CPU; 'bf16'; or 'auto', tf32 on a
-                GPU and float32 on a CPU.
+            precision: 'float32', 'tf32', 'bf16', or 'auto': tf32 on a GPU, float32 on a CPU.
             compile: Whether to compile the network, which takes a while at the first call.
             batch_size: Largest compiled batch; use the number of images per call to avoid padding.
-            cuda_graphs: Whether to replay whole steps (network, rule and update) as CUDA graphs,
-                with few images on a GPU.
+            cuda_graphs: Whether to replay steps as CUDA graphs, with few images on a GPU.
         """
         execution = Execution(precision, compile, batch_size, cuda_graphs)
         self._recorder = prepare_denoiser(self.denoiser, execution)
@@ -186,18 +184,14 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """What would these images look like had the attributes been different?
 
         Args:
-            images: Float tensor or array in [-1, 1], (batch, channel, height, width), or PIL
-                pictures.
+            images: Tensor or array in [-1, 1], (batch, channel, height, width), or PIL pictures.
             attributes: Column of factual values for every attribute.
             do: For every target a value, a column, a function of the factual column, or a string
                 such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
-            guidance: Rule, and weight for each group of attributes; by default that of the model,
-                see :meth:`method`.
-            sampling: Solver, grid and steps, such as 'dpm-2m karras 20'; 'paper' is 1,000 steps of
-                DDIM, and a number changes the steps of the default. See
-                :func:`fcfg.sampling.as_sampling`.
-            anchor: Whether to subtract the errors of the factual path, see
-                :mod:`fcfg.sampling.anchor`; by default as the guidance says.
+            guidance: Rule, and weight for each group; by default that of :meth:`method`.
+            sampling: Solver, grid and steps, such as 'dpm-2m karras 20', or a number of steps;
+                'paper' is 1,000 steps of DDIM. See :func:`fcfg.sampling.as_sampling`.
+            anchor: Whether to subtract errors of the factual path; by default as guidance says.
             partition: Attributes of each group, for groups other than affected and invariant.
             seed: Seed for sampling discrete exogenous noise.
             keys: Name or number of each image, combined with the seed; by default a digest of its
@@ -297,22 +291,28 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         return self._predict(abduction, action, guidance, groups, batch_size, on_step)
 
     def reverse(
-        self, pair: Counterfactual, *, batch_size: int = 256, on_step: OnStep | None = None
+        self,
+        pair: Counterfactual,
+        *,
+        keys: BackKeys = "same",
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
     ) -> Counterfactual:
-        """Go back to the factual attributes, with the same guidance, groups and steps.
+        """Go back to the factual attributes from the clamped images, all else as on the way there.
 
-        Starts from the clamped images, which are what a recipient would have.
+        So is drawn noise, by default. It follows from the factual images, which no recipient has.
 
         Args:
             pair: Result of :meth:`counterfactual` or :meth:`predict`.
+            keys: 'same', None to draw noise anew, by the pixels that go back, or own names.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
         """
         check_is("pair", pair, Counterfactual, "the result of pipeline.counterfactual")
-        there, images, table = pair.abduction, pair.images, pair.attributes
+        there, keys = pair.abduction, keys_back(keys, pair.abduction.keys, pair.images)
         weights_of(self.denoiser, pair.guidance, pair.partition, there.times, batch_size)
         how = (there.times, there.solver, pair.guidance.path, batch_size, on_step)
-        abduction = self._abduct(images, table, there.keys, *how)
+        abduction = self._abduct(pair.images, pair.attributes, keys, *how)
         back = replace(pair.action, attributes=there.attributes)
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
 
@@ -388,8 +388,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             on_step=on_step,
         )
         warn_of_broken(end.x, guidance)
-        size = anchor and anchor.size
-        return Counterfactual(end, abduction, action, partition, guidance, size)
+        return Counterfactual(end, abduction, action, partition, guidance, anchor and anchor.size)
 
     def _replaying(self, solver: AbstractSolver) -> AbstractSolver:
         return solver if self._recorder is None else self._recorder.replaying(solver)

@@ -9,7 +9,8 @@ and they carry its errors. They can be drawn instead, with new noise at every se
 The anchored prediction then adds up differences between the two branches under the same noise.
 With DDIM it is FlowEdit for a diffusion model, with one noise per step, from T on, and any rule of
 guidance. The denoiser is not called before the prediction. The noise follows from the key of each
-image, so the answer does not depend on the other images, and a reversal has the same noise.
+image, so the answer does not depend on the other images. A reversal has the same noise, unless it
+is asked for another: ``pipeline.reverse(pair, keys=None)``.
 
 The time after a new noise has its opposite. Part of what one noise adds to the answer by chance,
 its opposite takes away.

@@ -18,7 +18,7 @@ import numpy as np
 from fcfg.evaluation.result_files import JSON, Result, read_results
 from fcfg.evaluation.summary import Cell, Summary, check_whole, summarise
 from fcfg.reports.numbers import listed, named
-from fcfg.reports.rule_styles import Setting, setting, variable
+from fcfg.reports.rule_styles import Setting, is_default, settings_of, variable
 from fcfg.reports.wording import model_kind
 from fcfg.support.errors import InputError, check_among, quoted
 
@@ -74,17 +74,17 @@ class Row:
 
     system: System
     cell: Cell = field(repr=False)
+    own: Setting  #: the setting without the model
 
     @property
     def setting(self) -> Setting:
         """The setting, with the name and the colour of the model."""
-        own = setting(self.cell.guidance)
-        return replace(own, model=self.system.name, tint=self.system.tint)
+        return replace(self.own, model=self.system.name, tint=self.system.tint)
 
     @property
     def label(self) -> str:
         """The setting without the model."""
-        return setting(self.cell.guidance).label
+        return self.own.label
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,9 @@ class Comparison:
 
     def rows(self, do: str) -> list[Row]:
         """All rows of an intervention, by model and in the order of its run."""
-        return [Row(s, cell) for s in self.systems for cell in s.summary.cells_of(do)]
+        cells = [(s, cell) for s in self.systems for cell in s.summary.cells_of(do)]
+        settings = settings_of([(cell, s.header) for s, cell in cells])
+        return [Row(*one, own) for one, own in zip(cells, settings, strict=True)]
 
     def representative(self, do: str) -> list[Row]:
         """For each model the row of its default setting, or that of its strongest.
@@ -126,9 +128,8 @@ class Comparison:
 
 
 def _rank(row: Row) -> tuple[bool, float, bool]:
-    defaults = row.system.header["model"].get("defaults", {})
-    is_default = defaults.get(row.cell.do) == row.cell.guidance
-    return is_default, row.setting.strength, row.setting.factored
+    own = row.own
+    return is_default(row.cell, row.system.header), own.strength, own.factored
 
 
 def compare(

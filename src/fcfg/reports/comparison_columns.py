@@ -16,6 +16,8 @@ from fcfg.reports.numbers import average, distance
 Value: TypeAlias = Estimate | float | None
 Get: TypeAlias = Callable[[Row], Value]
 
+_DISTANCE = METRICS["fid"].group
+
 #: Columns of whole images: metric, headings of the group and of the column, an arrow (see
 #: :class:`Column`), and the aim in the verdict.
 _IMAGES = (
@@ -26,8 +28,8 @@ _IMAGES = (
     ("reversal_mae", "after reversal", "MAE", "↓", "Return to the factual image (MAE)"),
     ("reversal_lpips", "after reversal", "LPIPS", "↓", "Return to the factual image (LPIPS)"),
     ("minimality", "minimality", "CLD", "↓", "Minimality (CLD)"),
-    ("fd_judge", "distance", "FD-judge", "↓", ""),
-    ("fid", "distance", "FID", "↓", ""),
+    ("fd_judge", _DISTANCE, "FD-judge", "↓", ""),
+    ("fid", _DISTANCE, "FID", "↓", ""),
     ("evaluations", "cost", "rows", "↓", ""),
     ("seconds", "cost", "seconds", "↓", ""),
 )

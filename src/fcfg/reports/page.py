@@ -16,7 +16,7 @@ from fcfg.evaluation.summary import Cell, Summary, summarise
 from fcfg.metrics import MIN_IMAGES, Estimate
 from fcfg.reports.bars import bar_panels
 from fcfg.reports.numbers import interval, listed, named, number, with_interval
-from fcfg.reports.rule_styles import Setting, setting
+from fcfg.reports.rule_styles import Setting, setting, settings_of
 from fcfg.reports.strips import (
     Strip,
     make_strips,
@@ -190,9 +190,10 @@ class _Table:
             (group, len(list(columns)))
             for group, columns in groupby(self.columns, lambda column: column.metric.group)
         ]
+        settings = settings_of([(cell, summary.header) for cell in self._cells])
         self.rows = [
-            (setting(cell.guidance), [self._numbers(cell, column) for column in self.columns])
-            for cell in self._cells
+            (own, [self._numbers(cell, column) for column in self.columns])
+            for own, cell in zip(settings, self._cells, strict=True)
         ]
         self.real = [self._real(column) for column in self.columns]
 

@@ -8,10 +8,12 @@ shape of the mark tells the rules apart. A rule without a style of its own gets 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from fcfg.evaluation.result_files import BASELINE
+from fcfg.evaluation.result_files import BASELINE, JSON
+from fcfg.evaluation.summary import Cell
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 
 
 class Style(NamedTuple):
@@ -65,6 +67,7 @@ class Setting:
     anchored: bool = False
     model: str = ""  #: name of the model, beside others
     tint: str = ""  #: a key of STYLES whose colour the model has
+    note: str = ""  #: behind its weights, such as 'not calibrated'
 
     @property
     def _key(self) -> str:
@@ -93,7 +96,8 @@ class Setting:
         >>> setting("cfg:1.5;anchor=true;drawn_noise=true").label
         'anchored CFG 1.5 drawn noise'
         """
-        return f"{self.model} {self.family_name} {self.numbers}".strip()
+        name = f"{self.model} {self.family_name} {self.numbers}".strip()
+        return f"{name}, {self.note}" if self.note else name
 
     @property
     def numbers(self) -> str:
@@ -108,6 +112,11 @@ class Setting:
         else:
             weights = ", ".join(f"{name} {weight}" for name, weight in self.weights)
         return f"{weights} {self.options}".strip()
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether it has weights of guidance."""
+        return self.family.removesuffix(_ANCHORED) not in _UNGUIDED
 
     @property
     def strength(self) -> float:
@@ -144,6 +153,29 @@ def setting(text: str) -> Setting:
         "drawn noise" if option == "drawn_noise=true" else option for option in others
     )
     return Setting(text, family + _ANCHORED * anchored, weights, shown, factored, anchored)
+
+
+def settings_of(rows: Sequence[tuple[Cell, JSON]]) -> list[Setting]:
+    """Return the settings of the rows of a table; beside calibrated weights, others say so.
+
+    Args:
+        rows: Cells of one intervention, each with the header of its run.
+    """
+    untuned = repr(DEFAULT_GUIDANCE)  # calibrated defaults are anchored, too
+    found = [setting(cell.guidance) for cell, _ in rows]
+    tuned = [
+        is_default(*row) and one.anchored and one.text != untuned
+        for one, row in zip(found, rows, strict=True)
+    ]
+    return [
+        replace(one, note="not calibrated") if any(tuned) and one.is_guided and not own else one
+        for one, own in zip(found, tuned, strict=True)
+    ]
+
+
+def is_default(cell: Cell, header: JSON) -> bool:
+    """Return whether an answer is the one that its model gives by default."""
+    return header["model"].get("defaults", {}).get(cell.do) == cell.guidance
 
 
 def _number(text: str) -> float | None:

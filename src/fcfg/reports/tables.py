@@ -17,7 +17,7 @@ from fcfg.evaluation.summary import Summary
 from fcfg.metrics import Estimate
 from fcfg.reports.numbers import number
 from fcfg.reports.paper import dataset_of, match
-from fcfg.reports.rule_styles import setting
+from fcfg.reports.rule_styles import setting, settings_of
 from fcfg.reports.wording import measured_with
 from fcfg.support.errors import check_among
 from fcfg.support.outputs import Outputs
@@ -181,13 +181,16 @@ def markdown_table(
         if any(key[0] and key[2] == metric for key in every):
             columns[METRICS[metric].title] = [(metric, "")]
     rows = [["do", "guidance", *columns], ["---"] * (2 + len(columns))]
-    for do, text in summary.cells:
-        if do in (dos or summary.dos) and text in (guidance or summary.settings):
-            cells = [[every.get((do, text, *key)) for key in keys] for keys in columns.values()]
-            shown = [_joined(cell, "–", " ± {}") for cell in cells]
+    for do in (do for do in summary.dos if do in (dos or summary.dos)):
+        shown = [c for c in summary.cells_of(do) if c.guidance in (guidance or summary.settings)]
+        for own in settings_of([(cell, summary.header) for cell in shown]):
+            cells = [
+                [every.get((do, own.text, *key)) for key in keys] for keys in columns.values()
+            ]
+            ours = [_joined(cell, "–", " ± {}") for cell in cells]
             theirs = [_joined_paper(cell, "–") if paper else "" for cell in cells]
-            both = [f"{x}<br>*{y}*" if y else x for x, y in zip(shown, theirs, strict=True)]
-            rows.append([do.replace("+", ", "), setting(text).label, *both])
+            both = [f"{x}<br>*{y}*" if y else x for x, y in zip(ours, theirs, strict=True)]
+            rows.append([do.replace("+", ", "), own.label, *both])
     return "\n".join([*map(table_row, rows), "", measured_with(summary)]) + "\n"
 
 
@@ -236,12 +239,13 @@ def latex_table(summary: Summary) -> str:
     for do in summary.dos:
         lines.append(r"\midrule")
         title, family = f"do({escaped(do.replace('+', ', '))})", ""
-        for text in [cell.guidance for cell in summary.cells_of(do)]:
-            chosen = setting(text)
+        for chosen in settings_of([(cell, summary.header) for cell in summary.cells_of(do)]):
+            text = chosen.text
             cells = [[every.get((do, text, *key)) for key in keys] for keys in columns]
             label = "" if chosen.family == family else escaped(chosen.family_name)
             ours = [latex_minus(_joined(cell, "--", r"{{\tiny$\,\pm\,${}}}")) for cell in cells]
-            lines.append(latex_row([title, label, configuration(text), *ours]))
+            weights = ", ".join(filter(None, (configuration(text), chosen.note)))
+            lines.append(latex_row([title, label, weights, *ours]))
             title, family = "", chosen.family
             theirs = [latex_minus(_joined_paper(cell, "--")) for cell in cells]
             if any(theirs):
