@@ -42,6 +42,7 @@ from fcfg.storage.weight_files import (
 )
 from fcfg.support.errors import InputError, check_among, check_is
 from fcfg.support.files import write_atomically
+from fcfg.support.weights import check_finite
 from fcfg.version import __version__
 
 
@@ -82,6 +83,7 @@ def save_model(model: StorableModel, path: str | os.PathLike[str], storage: Stor
     networks = kind.config.networks(model.image_model)
     parts = {part: stored_tensors(module, storage) for part, module in networks.items()}
     parts["scm"] = exact_tensors(scm)
+    check_finite("weights of the causal model", parts["scm"])
     if judge is not None:
         parts["judge"] = stored_tensors(judge.network, storage)
     contents = {part: safetensors.save(tensors) for part, tensors in parts.items()}

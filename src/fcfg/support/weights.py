@@ -1,0 +1,26 @@
+"""Weights of networks, from a file or from a caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from fcfg.support.errors import InputError
+
+
+def check_finite(subject: str, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse NaN and infinity, and name the first tensor that has some.
+
+    Args:
+        subject: Name of the tensors in messages.
+        tensors: Tensors by name.
+    """
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise InputError(
+                subject,
+                expected="finite numbers",
+                got=f"NaN or infinity in '{name}'",
+                do="take another copy of the file, or look for a training that diverged",
+            )
