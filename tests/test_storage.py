@@ -131,6 +131,19 @@ def test_records_of_ones_own_kind_are_kept_and_hold_for_their_weights(tmp_path: 
         assert ShiftModel.load(tmp_path).note is None
 
 
+def test_an_edited_record_is_noticed(tmp_path: Path) -> None:
+    shift().save(tmp_path)
+    file = tmp_path / "note.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps(values))  # laid out otherwise
+    assert ShiftModel.load(tmp_path).note.text == "seed 4"
+    without = {key: value for key, value in values.items() if key != "digest"}
+    for edited in (values | {"text": "seed 5"}, without, values | {"digest": 1}):
+        file.write_text(json.dumps(edited))
+        with refused(f"note {file}", "an edited one", "remove the file"):
+            ShiftModel.load(tmp_path)
+
+
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_weights_that_are_not_finite_are_refused_in_every_part(

@@ -9,10 +9,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import combinations
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.guidance import Guidance
 from fcfg.storage import Number, Record, StoredRecord
 from fcfg.support.errors import InputError, quoted
@@ -88,10 +89,15 @@ class Calibration(StoredRecord):
     def _check_rule(cls, rule: str) -> str:
         return repr(with_weights(Guidance.parse(rule), {"": 1.0}))
 
-    @property
-    def names(self) -> Collection[str]:
-        """Attributes that have a weight."""
-        return self.attributes
+    @model_validator(mode="after")
+    def _check_weights(self) -> Self:
+        for name in self.attributes:  # refuses weights that the rule does not have
+            self.guidance([name])
+        return self
+
+    def check(self, space: AttributeSpace, subject: str) -> None:
+        """Refuse weights of other attributes."""
+        space.check_known(self.attributes, subject)
 
     def guidance(self, targets: Collection[str]) -> Guidance:
         """Return the default guidance of an intervention.

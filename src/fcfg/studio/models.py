@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
+
+from pydantic import RootModel
 
 from fcfg.datasets import portraits
 from fcfg.datasets.pixels import Pixels
@@ -17,6 +18,8 @@ from fcfg.judge import AttributeJudge
 from fcfg.model import AnyModel, Method
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import GRIDS, SOLVERS
+from fcfg.support.config_errors import validate
+from fcfg.support.config_files import parse_json, read_text
 from fcfg.support.errors import InputError, check_among
 
 NOTICE = "For research and play. The answers are made up by a model: no medical use."
@@ -33,6 +36,9 @@ class StudioModel:
     source: str  #: name or folder, as :func:`fcfg.load` reads it
     model: AnyModel = field(repr=False)
     pixels: Pixels  #: shape of its images
+    words: Mapping[
+        str, Mapping[str, Sequence[str]]
+    ]  #: for no and yes of attributes, if it has any
 
     @property
     def world(self) -> str | None:
@@ -49,14 +55,6 @@ class StudioModel:
             return None
         return model.execution.on(model.device).precision
 
-    def _words(self, name: str) -> dict[str, list[str]]:
-        """Return the words for no and yes of a binary attribute, if the model brings its own."""
-        folder = self.model.folder
-        if folder is None or not (folder / WORDS).exists():
-            return {}
-        words = json.loads((folder / WORDS).read_text("utf-8"))
-        return {"words": words[name]} if name in words else {}
-
     def describe(self) -> dict[str, Any]:
         """Return what the page needs to know, as JSON values."""
         model, names = self.model, self.model.space.names
@@ -69,7 +67,8 @@ class StudioModel:
             "size": self.pixels.size,
             "channels": self.pixels.channels,
             "attributes": [
-                {"name": a.name, **a.to_config(), **self._words(a.name)} for a in model.space
+                {"name": a.name, **a.to_config(), **self.words.get(a.name, {})}
+                for a in model.space
             ],
             "graph": {name: list(parents) for name, parents in model.graph.parents.items()},
             "defaults": {name: describe_method(model.method([name])) for name in names},
@@ -100,6 +99,21 @@ def _rules(model: AnyModel) -> list[str]:
     return [*RULES, *factored, UNGUIDED]
 
 
+class _Words(RootModel[dict[str, tuple[str, str]]]):
+    """Words for no and yes, by attribute."""
+
+
+def _words_of(model: AnyModel) -> dict[str, dict[str, Sequence[str]]]:
+    """Return the words for no and yes of attributes, if a model brings its own."""
+    if model.folder is None or not (model.folder / WORDS).exists():
+        return {}
+    subject = f"words {model.folder / WORDS}"
+    text = read_text(model.folder / WORDS, subject, expected="words for attributes")
+    words = validate(_Words, parse_json(text, subject, do="correct it"), subject).root
+    model.space.check_known(words, subject)
+    return {name: {"words": list(pair)} for name, pair in words.items()}
+
+
 def as_studio_models(
     models: Sequence[tuple[str, AnyModel]], *, public: bool = False
 ) -> tuple[StudioModel, ...]:
@@ -114,7 +128,8 @@ def as_studio_models(
         name = Path(source).resolve().name
         own = f"{name}-{len(found) + 1}" if name in [other.name for other in found] else name
         model.image_model.eval()
-        found.append(StudioModel(own, name if public else source, model, model_pixels(model)))
+        shown = name if public else source
+        found.append(StudioModel(own, shown, model, model_pixels(model), _words_of(model)))
     first = found[0]
     for other in found[1:]:
         same = (other.model.space, other.model.graph.parents, other.pixels)
