@@ -18,6 +18,8 @@ from fcfg.guidance import Guidance
 from fcfg.storage import Number, Record, StoredRecord
 from fcfg.support.errors import InputError, quoted
 
+FEWEST = 8  #: images of a direction that has a weight and readings of its own
+
 
 class WeightEstimate(Record):
     """A weight with its 95 % interval over images."""
@@ -59,6 +61,12 @@ class AttributeWeight(WeightEstimate):
     raised_from: Number | None = None  #: the weight of the criterion, if this one is larger
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether it is the smallest or the largest that was measured: others may be better."""
+        (first, *_), *_, (last, *_) = self.curve
+        return not 1.005 * first < self.weight < 0.995 * last  # it is rounded
+
+    @property
     def directions_differ(self) -> bool:
         """Whether the intervals of two directions have no point in common."""
         pairs = combinations(self.directions.values(), 2)
@@ -98,6 +106,17 @@ class Calibration(StoredRecord):
     def check(self, space: AttributeSpace, subject: str) -> None:
         """Refuse weights of other attributes."""
         space.check_known(self.attributes, subject)
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why a model should keep its default instead, if there is a reason."""
+        end = "the best weight may lie beyond {:g}, the last that was measured"
+        few = f"fewer than {FEWEST} images in each direction"
+        reasons = {
+            name: [end.format(own.weight)] * own.is_at_end + [few] * (not own.directions)
+            for name, own in self.attributes.items()
+        }
+        return [f"do({name}): {', and '.join(own)}" for name, own in reasons.items() if own]
 
     def guidance(self, targets: Collection[str]) -> Guidance:
         """Return the default guidance of an intervention.
