@@ -212,7 +212,9 @@ def test_the_search_goes_on_beyond_its_ends_and_a_resumed_one_measures_nothing_t
 
 def test_a_search_that_stays_at_an_end_is_bounded_and_in_doubt() -> None:
     pipeline = shrunk()
-    with pytest.warns(UserWarning, match=r"do\(male\): the best .* beyond 0\.0338, the last"):
+    with pytest.warns(
+        UserWarning, match=r"do\(male\): the best .* beyond 0\.0338, the last one measured"
+    ):
         found = chosen(pipeline, weights=(0.005, 0.01))
     for own in found.attributes.values():
         assert [weight for weight, *_ in own.curve] == [0.005, 0.01, 0.015, 0.0225, 0.03375]
@@ -229,7 +231,7 @@ def test_weights_that_the_rule_does_not_have_end_the_search() -> None:
 @pytest.mark.parametrize(
     ("options", "doubt"),
     [
-        ({"weights": (0.005, 0.01)}, "the last that was measured"),
+        ({"weights": (0.005, 0.01)}, "the last one measured"),
         ({"images": 20, "count": 14}, "fewer than 8 images in each direction"),
     ],
 )
@@ -518,6 +520,7 @@ def test_the_calibration_of_other_weights_is_ignored_with_a_warning(tmp_path: Pa
         ({"format": 2}, "'format'"),
         ({"rule": "none"}, "a rule with one weight"),
         ({"rule": "cfg"}, "cfg"),
+        ({"rule": "cfg++:0.5"}, "a λ from 0 to 1, got float 1.25"),
         ({"attributes": {}}, "'attributes'"),
         ({"attributes": {"smiling": {"weight": 1}}}, "'attributes.smiling.low'"),
         ({"more": 1}, "'more'"),
@@ -537,8 +540,11 @@ def test_a_broken_calibration_is_one_line(change: Any, complaint: str, tmp_path:
 
 def test_a_calibration_of_other_attributes_is_refused(tmp_path: Path) -> None:
     pipeline = tiny_model(saved=True)
-    pipeline.calibration = record(pipeline, age=1.25)
     fcfg.save(pipeline, tmp_path)
+    pipeline.calibration = record(pipeline, age=1.25)
+    with refused("calibration of the model", "'age'"):
+        fcfg.save(pipeline, tmp_path)
+    pipeline.calibration.save(tmp_path)
     with refused(f"calibration {tmp_path}", "'age'"):
         fcfg.load(tmp_path)
 
@@ -717,7 +723,7 @@ def test_no_column_is_empty_and_too_few_images_are_said(
     one = own.model_copy(update={"directions": {"to 1": side}})
     all_shown = {"smiling": one, "male": one}
     for attributes, is_read, last in (
-        (found.attributes, False, f"do(smiling): {few}"),
+        (found.attributes, False, f"do(smiling), do(male): {few}"),
         (found.attributes | {"smiling": one}, True, f"do(male): {few}"),
         (all_shown, True, "in standard deviations.\n"),
     ):

@@ -182,15 +182,17 @@ def _search(
         cache: Folder that keeps finished cells, or None.
         on_progress: Callback invoked with the share that is done.
     """
-    report = on_progress or (lambda share: None)
+    report: OnProgress = on_progress or (lambda share: None)
     cells: dict[str, dict[float, Cell]] = {name: {} for name in request.targets}
     found: dict[str, AttributeWeight] = {}
     start = 0.0
     for end in _ROUNDS:
+
+        def report_round(share: float, low: float = start, high: float = end) -> None:
+            report(low + (high - low) * share)
+
         try:
-            measured = request.measure(
-                cache, lambda share, low=start, high=end: report(low + (high - low) * share)
-            )
+            measured = request.measure(cache, report_round)
         except InputError:  # a weight beyond the end that the rule does not have, or that breaks
             if not found:
                 raise

@@ -110,13 +110,15 @@ class Calibration(StoredRecord):
     @property
     def doubts(self) -> list[str]:
         """Why a model should keep its default instead, if there is a reason."""
-        end = "the best weight may lie beyond {:g}, the last that was measured"
-        few = f"fewer than {FEWEST} images in each direction"
-        reasons = {
-            name: [end.format(own.weight)] * own.is_at_end + [few] * (not own.directions)
+        found = [
+            f"do({name}): the best weight may lie beyond {own.weight:g}, the last one measured"
             for name, own in self.attributes.items()
-        }
-        return [f"do({name}): {', and '.join(own)}" for name, own in reasons.items() if own]
+            if own.is_at_end
+        ]
+        few = [f"do({name})" for name, own in self.attributes.items() if not own.directions]
+        if few:
+            found.append(f"{', '.join(few)}: fewer than {FEWEST} images in each direction")
+        return found
 
     def guidance(self, targets: Collection[str]) -> Guidance:
         """Return the default guidance of an intervention.

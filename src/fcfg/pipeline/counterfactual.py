@@ -317,30 +317,19 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
 
     def calibrate(
-        self,
-        images: ImagesLike,
-        attributes: Mapping[str, ArrayLike],
-        *,
-        accept: bool = False,
-        **options: Any,
+        self, images: ImagesLike, attributes: Mapping[str, ArrayLike], **options: Any
     ) -> Calibration:
-        """Choose the weights of the default guidance, and use them from now on.
-
-        The default stays as it is, with a warning, where the result is in doubt: a weight lies at
-        the end of those measured, or no direction of an attribute has 8 images.
-
-        Thresholds of trust stay as they are; ``fcfg calibrate`` measures both.
+        """Choose the weights of the default guidance, and use them unless they are in doubt.
 
         Args:
             images: Images that the model was not trained on, as in :meth:`counterfactual`.
             attributes: Column of factual values for every attribute.
-            accept: Whether to use weights that are in doubt, too.
-            **options: Further arguments of :func:`fcfg.calibrate`.
+            **options: Further arguments of :func:`fcfg.calibrate`, such as ``accept``.
         """
         from fcfg.calibration import calibrate  # of a room above, needed by this method alone
 
-        found = calibrate(self, images, attributes, accept=accept, **options)
-        if accept or not found.doubts:
+        found = calibrate(self, images, attributes, **options)
+        if options.get("accept") or not found.doubts:
             self.calibration = found
         return found
 
