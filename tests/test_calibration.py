@@ -174,6 +174,80 @@ def test_the_truth_chooses_the_weight_too_where_it_is_known() -> None:
             assert weight == pytest.approx(right, abs=0.1)
 
 
+# The ends of the search -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [(0.5, 1.0), (3.5, 5.0)])
+def test_the_search_goes_on_beyond_its_ends_and_a_resumed_one_measures_nothing_twice(
+    weights: tuple[float, ...], tmp_path: Path
+) -> None:
+    pipeline, shares = shrunk(), list[float]()
+    network, options = pipeline.denoiser.network, {"weights": weights, "cache": tmp_path}
+    found = chosen(pipeline, **options, on_progress=shares.append)
+    assert found.doubts == []
+    for name, right in RIGHT.items():
+        own = found.attributes[name]
+        measured = [weight for weight, *_ in own.curve]
+        assert set(weights) < set(measured)
+        assert measured == sorted(measured)
+        assert min(measured) < right < max(measured)
+        assert own.weight == pytest.approx(right, abs=0.3)  # between few weights
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    spent = network.rows
+
+    def stop(share: float) -> None:
+        if share > 0.86:  # beyond the end
+            raise KeyboardInterrupt
+
+    options["cache"] = tmp_path / "again"
+    with pytest.raises(KeyboardInterrupt):
+        chosen(pipeline, **options, on_progress=stop)
+    assert chosen(pipeline, **options) == found
+    assert network.rows - spent < 1.3 * spent
+    before = network.rows
+    assert chosen(pipeline, **options) == found
+    assert network.rows == before
+
+
+def test_a_search_that_stays_at_an_end_is_bounded_and_in_doubt() -> None:
+    pipeline = shrunk()
+    with pytest.warns(
+        UserWarning, match=r"do\(male\): the best .* beyond 0\.0338, the last one measured"
+    ):
+        found = chosen(pipeline, weights=(0.005, 0.01))
+    for own in found.attributes.values():
+        assert [weight for weight, *_ in own.curve] == [0.005, 0.01, 0.015, 0.0225, 0.03375]
+
+
+def test_weights_that_the_rule_does_not_have_end_the_search() -> None:
+    rule = Guidance.parse("cfg++:0;raw=true")
+    found = chosen(shrunk(), weights=(0.5, 1.0), guidance=rule, accept=True)  # at most 1
+    for name, own in found.attributes.items():
+        assert [weight for weight, *_ in own.curve] == [0.5, 1.0]
+        assert f"do({name}): the best weight may lie beyond 1, " in " ".join(found.doubts)
+
+
+@pytest.mark.parametrize(
+    ("options", "doubt"),
+    [
+        ({"weights": (0.005, 0.01)}, "the last one measured"),
+        ({"images": 20, "count": 14}, "fewer than 8 images in each direction"),
+    ],
+)
+def test_a_pipeline_keeps_its_default_where_a_calibration_is_in_doubt(
+    options: dict[str, Any], doubt: str
+) -> None:
+    pipeline, options = shrunk(), {"sampling": "ddim uniform 2", "guidance": CONTRAST} | options
+    images, attributes = real_images(options.pop("images", 40))
+    before = pipeline.calibration = record(pipeline, smiling=1.25, male=1.25)
+    with pytest.warns(UserWarning, match=doubt):
+        found = pipeline.calibrate(images, attributes, **options)
+    assert pipeline.calibration is before
+    assert pipeline.calibrate(images, attributes, **options, accept=True) == found
+    assert pipeline.calibration == found
+
+
 # Interruptions ----------------------------------------------------------------------------------
 
 
@@ -247,7 +321,7 @@ def test_attributes_that_do_not_vary_are_left_out() -> None:
     pipeline = shrunk()
     images, attributes = real_images(8)
     attributes["male"] = np.zeros(8, dtype=np.int64)
-    found = fcfg.calibrate(pipeline, images, attributes, sampling="ddim uniform 2")
+    found = fcfg.calibrate(pipeline, images, attributes, sampling="ddim uniform 2", accept=True)
     assert list(found.attributes) == ["smiling"]
     assert found.attributes["smiling"].directions == {}  # of four images, which are too few
     assert found.guidance(["male"]) == found.guidance(["smiling"])
@@ -375,12 +449,13 @@ def test_real_images_of_a_level_or_near_a_value_are_compared_with() -> None:
 # The default of a model -------------------------------------------------------------------------
 
 
+CURVE = ((0.5, 1.0, 0.0), (3.0, 1.0, 0.0))
+
+
 def record(pipeline: CounterfactualPipeline, **weights: float) -> Calibration:
     """A calibration of a model."""
     attributes = {
-        name: AttributeWeight(
-            weight=w, low=w, high=w, directions={}, off_target=0.0, curve=((w, 0.0, 0.0),)
-        )
+        name: AttributeWeight(weight=w, low=w, high=w, directions={}, off_target=0.0, curve=CURVE)
         for name, w in weights.items()
     }
     return Calibration(
@@ -445,6 +520,7 @@ def test_the_calibration_of_other_weights_is_ignored_with_a_warning(tmp_path: Pa
         ({"format": 2}, "'format'"),
         ({"rule": "none"}, "a rule with one weight"),
         ({"rule": "cfg"}, "cfg"),
+        ({"rule": "cfg++:0.5"}, "a λ from 0 to 1, got float 1.25"),
         ({"attributes": {}}, "'attributes'"),
         ({"attributes": {"smiling": {"weight": 1}}}, "'attributes.smiling.low'"),
         ({"more": 1}, "'more'"),
@@ -464,8 +540,11 @@ def test_a_broken_calibration_is_one_line(change: Any, complaint: str, tmp_path:
 
 def test_a_calibration_of_other_attributes_is_refused(tmp_path: Path) -> None:
     pipeline = tiny_model(saved=True)
-    pipeline.calibration = record(pipeline, age=1.25)
     fcfg.save(pipeline, tmp_path)
+    pipeline.calibration = record(pipeline, age=1.25)
+    with refused("calibration of the model", "'age'"):
+        fcfg.save(pipeline, tmp_path)
+    pipeline.calibration.save(tmp_path)
     with refused(f"calibration {tmp_path}", "'age'"):
         fcfg.load(tmp_path)
 
@@ -518,6 +597,7 @@ def test_all_kinds_of_attributes_are_calibrated() -> None:
         count=chosen.count,
         sampling="ddim uniform 2",
         weights=(1.0, 2.0),
+        accept=True,
         truth=chosen.truth,
         data=chosen.data,
     )
@@ -545,7 +625,7 @@ WORDS = ["--sampling", "ddim uniform 2", "--images", "16", "--device", "cpu"]
 def test_a_calibrated_model_uses_its_weights(
     model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
+    assert main(["calibrate", model, *WORDS, "--weights", "1,2", "--accept"]) == 0
     out = capsys.readouterr().out
     rule = "contrast:1.7;anchor=true;drawn_noise=true"
     assert out.startswith(f"16 images, {rule}, ddim uniform 2, on cpu\n")
@@ -553,20 +633,47 @@ def test_a_calibrated_model_uses_its_weights(
         assert f"do({name})" in out
     assert "to 1" in out
     assert "do(male): the truth would choose " in out
-    assert "the best weight may lie outside of those measured: --weights" in out
+    assert "the best weight may lie beyond " in out  # the model is not trained
     assert out.endswith("and thresholds of trust beside it; the model uses it from now on.\n")
     found = fcfg.load(model).calibration
     assert found is not None
     assert (found.images, found.rule) == (16, rule.replace("1.7", "1.0"))
-    assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
+    assert main(["calibrate", model, *WORDS, "--weights", "1,2", "--accept"]) == 0
     assert fcfg.load(model).calibration == found
     assert main(["calibrate", model, *WORDS, "--weights", "1,2", "--out", "elsewhere"]) == 0
     assert capsys.readouterr().out.endswith("beside it; the model is as before.\n")
     assert Calibration.read("elsewhere") == found
-    assert main(["calibrate", model, *WORDS, "--weights", "1,3"]) == 0
+    assert main(["calibrate", model, *WORDS, "--weights", "1,3", "--accept"]) == 0
     again = fcfg.load(model).calibration
     assert again is not None
     assert again != found
+
+
+@pytest.mark.parametrize("is_calibrated", [False, True])
+def test_the_command_keeps_the_default_where_a_calibration_is_in_doubt(
+    model: str, is_calibrated: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if is_calibrated:
+        pipeline = fcfg.load(model)
+        pipeline.calibration = record(pipeline, smiling=1.25, male=2.0)
+        fcfg.save(pipeline, model)
+    before = fcfg.load(model)
+    words = ["calibrate", model, *WORDS[:2], "--images", "8", "--weights", "1,2"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "fewer than 8 images in each direction.\n" in out
+    kept = "contrast:1.7;anchor=true;drawn_noise=true"
+    if is_calibrated:
+        kept = " and ".join(f"contrast:{weight};anchor=true" for weight in (1.25, 2.0, 1.625))
+    assert f"The model keeps its default, {kept}, with thresholds of trust.\n" in out
+    assert out.endswith("add --accept; what is measured is kept in runs/calibrations.\n")
+    after = fcfg.load(model)
+    assert after.calibration == before.calibration
+    method = before.method(["smiling"])
+    assert after.thresholds.knows_way_back(method.setting, method.sampling)
+    assert main([*words, "--accept"]) == 0
+    assert "the model uses it from now on" in capsys.readouterr().out
+    assert fcfg.load(model).calibration.images == 8
 
 
 def test_a_calibration_of_others_is_kept(model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -612,19 +719,19 @@ def test_no_column_is_empty_and_too_few_images_are_said(
 ) -> None:
     side = Direction(weight=1.0, low=0.8, high=1.2, images=8, real=(2.5, 1.0), read=(2.0, 1.0))
     found = record(tiny_model(), smiling=1.25, male=1.5)
-    own, few = found.attributes["smiling"], "has 8 images, to be shown apart: --images\n"
+    own, few = found.attributes["smiling"], "fewer than 8 images in each direction.\n"
     one = own.model_copy(update={"directions": {"to 1": side}})
     all_shown = {"smiling": one, "male": one}
     for attributes, is_read, last in (
-        (found.attributes, False, f"No direction of do(smiling) and do(male) {few}"),
-        (found.attributes | {"smiling": one}, True, f"No direction of do(male) {few}"),
+        (found.attributes, False, f"do(smiling), do(male): {few}"),
+        (found.attributes | {"smiling": one}, True, f"do(male): {few}"),
         (all_shown, True, "in standard deviations.\n"),
     ):
         print_calibration(found.model_copy(update={"attributes": attributes}))
         out = capsys.readouterr().out
         assert ("judge on" in out) == ("log-odds" in out) == is_read
         assert last in out
-        assert ("No direction" in out) == (attributes is not all_shown)
+        assert ("fewer than" in out) == (attributes is not all_shown)
 
 
 def test_an_interrupted_command_says_how_to_resume(

@@ -161,6 +161,7 @@ def test_many_images_raise_weights_unless_told_not_to(
     drawings = fcfg.datasets.portraits.sample(24, seed=5, size=SIZE)
     columns = drawings.attributes
     options = {"sampling": "ddim uniform 2", "weights": (1, 2), "at_least_real": given}
+    options["accept"] = True
     many = fcfg.calibrate(pipeline, drawings.images, columns, **options)
     assert many.at_least_real is raises
     few = fcfg.calibrate(pipeline, drawings.images, columns, count=23, **options)

@@ -154,3 +154,10 @@ def test_the_published_network_tells_images_apart() -> None:
     assert frechet_distance(features, features) == pytest.approx(0, abs=1e-6)
     assert features.min() >= 0  # means of what a ReLU left
     assert np.abs(features[0] - features[1]).max() > 0.1
+
+
+def test_weights_of_the_network_that_are_not_finite_are_refused() -> None:
+    network = nn.Linear(2, 2)
+    network.bias.data[1] = torch.nan
+    with refused("Inception weights", "NaN or infinity in 'bias'"):
+        Inception(network)

@@ -256,3 +256,11 @@ def test_a_judge_learns_to_read() -> None:
     reading = made.read(images)
     assert (reading.attributes["left"] == rows["left"]).mean() > 0.95
     assert np.abs(reading.attributes["right"] - rows["right"]).mean() < 1.5  # 2.5 by chance
+
+
+def test_a_judge_that_reads_nan_is_refused() -> None:
+    """One made in Python: those of files are refused when they are loaded."""
+    broken = judge()
+    broken.network.head.bias.data[0] = torch.nan
+    with refused("judge", "finite numbers", "NaN or infinity in 'outputs'"):
+        broken.read(torch.zeros(2, 1, 8, 8))

@@ -176,3 +176,9 @@ def test_a_place_that_is_named_must_have_them(nowhere: Path, tmp_path, monkeypat
     monkeypatch.setenv("FCFG_WEIGHTS", str(tmp_path / "absent"))
     with refused("FCFG_WEIGHTS", "a folder", "absent"):
         find_lpips()
+
+
+def test_weights_that_are_not_finite_are_refused() -> None:
+    broken = {name: torch.full_like(weight, torch.inf) for name, weight in linear_layers().items()}
+    with refused("LPIPS weights", "NaN or infinity in 'linear.0'"):
+        LPIPS(alexnet() | broken)

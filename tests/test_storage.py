@@ -7,11 +7,13 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors import torch as safetensors
 from torch import nn
 
 import fcfg
@@ -21,6 +23,7 @@ import tiny_semantic
 from fcfg.hvae import HVAEModel
 from fcfg.model import AnyModel
 from fcfg.storage import register_kind
+from fcfg.storage.weight_files import digest
 from own_kind import Note, ShiftConfig, ShiftModel
 from refusal import refused
 from test_checkpoint import pipeline as pipeline
@@ -126,6 +129,49 @@ def test_records_of_ones_own_kind_are_kept_and_hold_for_their_weights(tmp_path: 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ShiftModel.load(tmp_path).note is None
+
+
+def test_an_edited_record_is_noticed(tmp_path: Path) -> None:
+    shift().save(tmp_path)
+    file = tmp_path / "note.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps(values))  # laid out otherwise
+    assert ShiftModel.load(tmp_path).note.text == "seed 4"
+    without = {key: value for key, value in values.items() if key != "digest"}
+    for edited in (values | {"text": "seed 5"}, without, values | {"digest": 1}):
+        file.write_text(json.dumps(edited))
+        with refused(f"note {file}", "an edited one", "remove the file"):
+            ShiftModel.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_in_every_part(
+    models: Models, kind: str, bad: float, tmp_path: Path
+) -> None:
+    """Even where the digests agree; the message names the part and the tensor."""
+    models[kind][0].save(tmp_path)
+    files = json.loads((tmp_path / "config.json").read_text())["files"]
+    for part, file in files.items():
+        tensors = safetensors.load((tmp_path / file).read_bytes())
+        # A causal model without mechanisms has no numbers; others have masks, which are bool.
+        names = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+        for name in sorted(names)[-1:]:
+            tensors[name].view(-1)[-1] = bad
+            data = safetensors.save(tensors)
+            broken = f"{part}-{digest(data)}.safetensors"
+            (tmp_path / broken).write_bytes(data)
+            edit(tmp_path, files=files | {part: broken}, digest=None)
+            with refused(f"checkpoint {tmp_path}, {part}", f"NaN or infinity in '{name}'"):
+                fcfg.load(tmp_path)
+
+
+def test_a_causal_model_that_is_not_finite_is_not_written(models: Models, tmp_path: Path) -> None:
+    model = deepcopy(models["diffusion"][0])
+    next(model.scm.parameters()).data[...] = torch.nan
+    with refused("weights of the causal model", "NaN or infinity"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_class_loads_its_own_models_and_no_others(models: Models, tmp_path: Path) -> None:

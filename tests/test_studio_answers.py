@@ -356,6 +356,25 @@ def test_a_model_of_real_images_brings_its_pictures_and_its_words() -> None:
         assert picture.readings["view"]["value"] in (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ({"sex": ["female"]}, "'sex.1'"),
+        ({"sex": 3}, "'sex'"),
+        ({"smile": ["no", "yes"]}, "'smiling'?"),
+        (["sex"], "a mapping"),
+    ],
+)
+def test_words_that_no_attribute_has_are_refused_before_the_studio_starts(
+    words: Any, complaint: str, tmp_path: Path
+) -> None:
+    model = tiny_pipeline()
+    model.folder = tmp_path
+    (tmp_path / "words.json").write_text(json.dumps(words))
+    with refused(f"words {tmp_path}", complaint):
+        as_studio_models([("tiny", model)])
+
+
 def test_models_are_compared_on_the_same_picture() -> None:
     second = tiny_pipeline()
     for parameter in second.denoiser.network.parameters():

@@ -25,7 +25,9 @@ from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.defaults import PAPER_GUIDANCE
 from fcfg.pipeline.records import Counterfactual
+from fcfg.pipeline.thresholds import signal_ranges
 from fcfg.sampling import as_sampling
+from fcfg.support.hashing import digest_of_values
 from fcfg.trust import LEVELS, Thresholds, denoising_loss, measure_trust, reasons, trust_thresholds
 from fcfg.trust.validation import upper_limit
 from refusal import refused
@@ -386,15 +388,34 @@ def test_thresholds_of_other_weights_are_ignored(model, tmp_path: Path, part: st
     [
         ({"limits": {}}, "limits"),
         ({"limits": {"loss 0.1": float("nan")}}, "limits"),
+        ({"limits": {"nonsense": 1}}, "names of signals, such as 'loss 0.1', "),
+        ({"limits": {"change": 1e308}}, "got 'change': 1e+308; remove the file"),
+        ({"limits": {"change smiling": 1e308}}, "expected 'change smiling' from 0 to 2.002, got"),
+        ({"limits": {"change smiling": -0.1}}, "'change smiling': -0.1"),
+        ({"limits": {"loss 0.6": 90}}, "'loss 0.6' from -104 to 89"),
+        ({"limits": {"correction": 1e39}}, "'correction' from 0 to 3.4e+38"),
+        ({"limits": {"asked hair": 7}}, "'asked hair' from 0 to 6.9"),
+        ({"limits": {"moved hair": 14}}, "'moved hair' from 0 to 13.8"),
+        ({"limits": {"moved age": 1e3}}, "'moved age' from 0 to "),
         ({"format": 2}, "format"),
         ({"more": 1}, "more"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_refused(model, tmp_path: Path, change, fragment) -> None:
     file = tmp_path / "tiny" / "trust.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    values = json.loads(file.read_text()) | change
+    values["digest"] = digest_of_values(values)
+    file.write_text(json.dumps(values))
     with refused(f"thresholds {file}", fragment):
         fcfg.load(tmp_path / "tiny")
+
+
+def test_limits_that_no_signal_reaches_are_not_written(model, tmp_path: Path) -> None:
+    limits = model.thresholds.limits | {"asked smiling": 7.0}
+    model.thresholds = model.thresholds.model_copy(update={"limits": limits})
+    with refused("thresholds of the model", "'asked smiling' from 0 to 6.9", "7"):
+        fcfg.save(model, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 # Generation -------------------------------------------------------------------------------------
@@ -403,9 +424,8 @@ def test_a_file_that_makes_no_sense_is_refused(model, tmp_path: Path, change, fr
 def doubting(pipeline: CounterfactualPipeline, **limits: float) -> CounterfactualPipeline:
     """Replace limits: by default nothing is doubted."""
     assert pipeline.thresholds is not None
-    own = dict.fromkeys(pipeline.thresholds.limits, 1e9) | {
-        name.replace("_", " "): limit for name, limit in limits.items()
-    }
+    own = {name: high for name, (_, high) in signal_ranges(pipeline.space).items()}
+    own |= {name.replace("_", " "): limit for name, limit in limits.items()}
     pipeline.thresholds = pipeline.thresholds.model_copy(update={"limits": own})
     return pipeline
 
@@ -470,7 +490,7 @@ def test_the_command_says_in_one_line_what_not_to_trust(
     assert main([*words, "--steps", "2"]) == 0
     out = capsys.readouterr().out
     assert "trust" not in out
-    fcfg.save(doubting(model, moved_smiling=-1.0), "tiny")
+    fcfg.save(doubting(model, moved_smiling=0.0), "tiny")
     assert main([*words, "--steps", "2"]) == 0  # the same answers, doubted now
     named = ", ".join(f"{name} (smiling changes as well)" for name in names[:5])
     assert f"\nDo not trust 6 of 6: {named} and 1 more\n" in capsys.readouterr().out

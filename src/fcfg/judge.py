@@ -28,6 +28,7 @@ from fcfg.causal.attributes import (
 from fcfg.diffusion.networks import Judge, evaluation_mode
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import ImagesLike, read_images
+from fcfg.support.weights import check_finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +168,7 @@ class AttributeJudge(nn.Module):
     def _reading(
         self, outputs: Float[Tensor, "batch outputs"], features: Float[Tensor, "batch feature"]
     ) -> Reading:
+        check_finite("judge", {"outputs": outputs})
         expected = self.expected_values(outputs)
         attributes = self.space.decode(expected.numpy())
         scores: dict[str, NDArray[np.float64]] = {}

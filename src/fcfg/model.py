@@ -8,7 +8,6 @@ too; to save and load its models, register its kind with :func:`fcfg.storage.reg
 
 from __future__ import annotations
 
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -27,14 +26,12 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel, checked_keys
 from fcfg.sampling import OnStep, SamplingConfig, SamplingLike
-from fcfg.storage import Storage, load_model, save_model
+from fcfg.storage import Storage, load_model, read_words, save_model
 from fcfg.support.errors import InputError, check_is
 from fcfg.support.images import ImagesLike, image_keys
 
 #: Keys of a way back: those of the way there, a digest of the pixels that go back, or own ones.
 BackKeys: TypeAlias = Keys | Literal["same"] | None
-
-WORDS = "words.json"  #: file beside a model, such as {"sex": ["female", "male"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,9 +308,8 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
 
     @property
     def words(self) -> dict[str, list[str]]:
-        """Words for no and yes of binary attributes, from the file :data:`WORDS` of the model."""
-        file = None if self.folder is None else self.folder / WORDS
-        return json.loads(file.read_text("utf-8")) if file is not None and file.exists() else {}
+        """Words for no and yes of binary attributes, if the model brings its own."""
+        return {} if self.folder is None else read_words(self.folder, self.space)
 
     @property
     def device(self) -> torch.device:

@@ -26,9 +26,8 @@ from fcfg.calibration.measurements import Cell
 from fcfg.calibration.separation import Separation, sufficient_weight
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Column, Continuous, Table
 from fcfg.causal.graph import CausalGraph
-from fcfg.pipeline.calibration import AttributeWeight, Direction, WeightEstimate
+from fcfg.pipeline.calibration import FEWEST, AttributeWeight, Direction, WeightEstimate
 
-FEWEST = 8  #: images of a direction that has a weight and readings of its own
 _NEAR = 0.2  # share of the real images that count as having the value of a continuous attribute
 
 

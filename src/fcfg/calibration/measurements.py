@@ -54,7 +54,7 @@ class Request:
     judge: AttributeJudge
     guidance: Guidance
     sampling: SamplingConfig
-    weights: Sequence[float]
+    weights: Mapping[str, Sequence[float]]  #: of each attribute
     images: Float[Tensor, "image channel height width"]
     attributes: Table  #: factual
     keys: Keys  #: name of each image
@@ -72,18 +72,18 @@ class Request:
             cache: Folder that keeps finished cells, or None.
             on_progress: Callback invoked with the share that is done.
         """
-        names, firsts = list(self.targets), range(0, len(self.images), _BLOCK)
-        total = len(firsts) * (1 + len(names) * len(self.weights))
-        progress = Progress(total, on_progress)
+        firsts = range(0, len(self.images), _BLOCK)
+        # An anchor serves all interventions under one guidance.
+        asked = sorted((w, i, n) for i, n in enumerate(self.targets) for w in self.weights[n])
+        progress = Progress(len(firsts) * (1 + len(asked)), on_progress)
         model = [digest_of(self.pipeline.denoiser, self.pipeline.scm), digest_of(self.judge)]
         cells: dict[str, dict[float, list[Cell]]] = {
-            name: {weight: [] for weight in self.weights} for name in names
+            name: {weight: [] for weight in self.weights[name]} for name in self.targets
         }
         for first in firsts:
             rows = slice(first, first + _BLOCK)
             abduction: Abduction | None = None
-            # An anchor serves all interventions under one guidance.
-            for weight, name in ((w, n) for w in self.weights for n in names):
+            for weight, _, name in asked:
                 path = None if cache is None else cache / self._file(model, name, weight, rows)
                 cell = None if path is None else _read(path, self._shape(rows))
                 if cell is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,13 +14,13 @@ from torch import Tensor
 
 from fcfg.calibration.choice import RealImages
 from fcfg.calibration.criterion import Counts, judged
-from fcfg.calibration.measurements import Request, readings_of
+from fcfg.calibration.measurements import Cell, Request, readings_of
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.evaluation.measurements import judge_of
 from fcfg.evaluation.subset import draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import Bootstrap
-from fcfg.pipeline.calibration import Calibration, with_weights
+from fcfg.pipeline.calibration import AttributeWeight, Calibration, with_weights
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE, default_sampling
 from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
@@ -32,6 +34,8 @@ WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0)
 #: Images from which on weights are raised by default, see ``at_least_real``.
 RAISING = 256
 _RESAMPLES = 300
+#: Share of the progress after the first weights, and after each weight beyond their end.
+_ROUNDS = (0.85, 0.9, 0.95, 1.0)
 _MORE = "give more images"
 
 #: Function from the values of a target, one for each image, to the true counterfactuals.
@@ -48,6 +52,7 @@ def calibrate(
     weights: Sequence[float] = WEIGHTS,
     count: int | None = None,
     at_least_real: bool | None = None,
+    accept: bool = False,
     seed: int = 0,
     truth: TrueCounterfactual | None = None,
     data: Mapping[str, Any] | None = None,
@@ -60,7 +65,8 @@ def calibrate(
     Every attribute is intervened on by itself: a binary one is flipped, a categorical one set to
     another level, a continuous one to the 10th or the 90th percentile, the one that is farther.
     The judge reads the counterfactuals under each weight, and the weight with the smallest
-    distance to real images is chosen, see :mod:`fcfg.calibration.criterion`.
+    distance to real images is chosen, see :mod:`fcfg.calibration.criterion`. Where it is the
+    smallest or the largest weight, up to three more are measured beyond it.
 
     The pipeline does not change: set ``pipeline.calibration`` to the result, and save it.
 
@@ -74,13 +80,16 @@ def calibrate(
             it is factored. Its other weights and options stay.
         sampling: Solver, grid and steps; the model uses them by default, too, once it has the
             calibration.
-        weights: Weights to measure, ascending; the best is searched between them.
+        weights: Weights to measure first, ascending; the best is searched between them.
         count: Number of images that get counterfactuals, the first ones; all by default. The
             judge compares these with all images.
         at_least_real: Whether to raise the weight of a binary attribute until the judge tells its
             values apart as well on counterfactuals as on real images (AUROC), in 97.5 % of
             resamples. Where the judge is unsure, the weight alone does not ensure that. By default
             with at least 256 images that get counterfactuals: with few, it raises more.
+        accept: Whether weights are taken with which :attr:`fcfg.Calibration.doubts` finds fault.
+            Otherwise there is a warning, and :meth:`fcfg.CounterfactualPipeline.calibrate` keeps
+            the default of before.
         seed: Seed of draws and resamples.
         truth: Function that draws the true counterfactuals of the first ``count`` images, in a
             world where they are known.
@@ -121,7 +130,7 @@ def calibrate(
         judge,
         rule,
         chosen,
-        grid,
+        dict.fromkeys(targets, grid),
         x[:asked],
         {name: column[:asked] for name, column in table.items()},
         keys[:asked],
@@ -130,12 +139,16 @@ def calibrate(
         seed,
         batch_size,
     )
-    cells = request.measure(cache, on_progress)
     true_readings = {
         name: judged(space[name], judge.read(drawing).scores[name], targets[name])
         for name, drawing in true.items()
     }
-    return Calibration(
+
+    def choose(name: str, cells: Mapping[float, Cell]) -> AttributeWeight:
+        truth = true_readings.get(name)
+        return real.weight(name, targets[name], cells, truth, at_least_real=raises)
+
+    found = Calibration(
         model=Calibration.digest(pipeline.denoiser),
         rule=repr(rule),
         sampling=str(chosen),
@@ -144,13 +157,64 @@ def calibrate(
         seed=seed,
         data=dict(data or {}),
         at_least_real=raises,
-        attributes={
-            name: real.weight(
-                name, column, cells[name], true_readings.get(name), at_least_real=raises
-            )
-            for name, column in targets.items()
-        },
+        attributes=_search(request, choose, cache, on_progress),
     )
+    if found.doubts and not accept:
+        doubts = "; ".join(found.doubts)
+        warnings.warn(
+            f"calibration: {doubts}. A pipeline keeps its default then, unless accept=True",
+            stacklevel=2,
+        )
+    return found
+
+
+def _search(
+    request: Request,
+    choose: Callable[[str, Mapping[float, Cell]], AttributeWeight],
+    cache: Path | None,
+    on_progress: OnProgress | None,
+) -> dict[str, AttributeWeight]:
+    """Return the weight of every attribute, and measure beyond the end where it lies there.
+
+    Args:
+        request: The weights to measure first.
+        choose: Function that chooses the weight of an attribute from its cells.
+        cache: Folder that keeps finished cells, or None.
+        on_progress: Callback invoked with the share that is done.
+    """
+    report: OnProgress = on_progress or (lambda share: None)
+    cells: dict[str, dict[float, Cell]] = {name: {} for name in request.targets}
+    found: dict[str, AttributeWeight] = {}
+    start = 0.0
+    for end in _ROUNDS:
+
+        def report_round(share: float, low: float = start, high: float = end) -> None:
+            report(low + (high - low) * share)
+
+        try:
+            measured = request.measure(cache, report_round)
+        except InputError:  # a weight beyond the end that the rule does not have, or that breaks
+            if not found:
+                raise
+            break
+        for name, own in measured.items():
+            if own:
+                cells[name] = dict(sorted((cells[name] | own).items()))
+                found[name] = choose(name, cells[name])
+        beyond = {name: _beyond(own) for name, own in found.items()}
+        if not any(beyond.values()):
+            break
+        request, start = replace(request, weights=beyond), end
+    report(1.0)
+    return found
+
+
+def _beyond(own: AttributeWeight) -> list[float]:
+    """Return the next weight beyond the end where a weight lies, if it does."""
+    (first, *_), *_, (last, *_) = own.curve
+    if not own.is_at_end:
+        return []
+    return [1.5 * last] if own.weight > (first + last) / 2 else [first / 2] * (first > 0)
 
 
 def _resamples(asked: int, total: int, seed: int) -> Counts:

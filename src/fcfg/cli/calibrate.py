@@ -59,6 +59,14 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
+    accept: Annotated[
+        bool,
+        typer.Option(
+            "--accept",
+            help="Use the new weights even where one lies at an end of those measured, or where "
+            "no direction of an attribute has 8 images. Otherwise the model keeps its default.",
+        ),
+    ] = False,
     data: Data = None,
     out: Annotated[
         Path | None,
@@ -148,6 +156,7 @@ def calibrate(
                 weights=asked[1],
                 count=found.count,
                 at_least_real=at_least_real,
+                accept=True,  # or not, below
                 seed=seed,
                 truth=found.truth,
                 data=found.data,
@@ -159,9 +168,11 @@ def calibrate(
         raise KeyboardInterrupt(
             f"interrupted; what is measured is in {cache}, run the same command to resume"
         ) from None
-    path = _write(calibration, folder, outputs)
     print_calibration(calibration)
-    pipeline.calibration = calibration
+    is_kept = is_own and not accept and bool(calibration.doubts)
+    if not is_kept:
+        _write(calibration, folder, outputs)
+        pipeline.calibration = calibration
     with share_bar() as on_progress:
         thresholds = trust_thresholds(
             pipeline,
@@ -173,15 +184,23 @@ def calibrate(
             on_progress=on_progress,
         )
     _write(thresholds, folder, outputs)
+    if is_kept:
+        names = pipeline.space.names
+        settings = {repr(pipeline.method([name]).setting): None for name in names}
+        print(f"The model keeps its default, {' and '.join(settings)}, with thresholds of trust.")
+        print(f"To use the new weights, add --accept; what is measured is kept in {cache}.")
+        return
     used = "the model uses it from now on" if is_own else "the model is as before"
+    path = folder / Calibration.file
     print(f"Written to {path}, and thresholds of trust beside it; {used}.")
 
 
-def _write(record: StoredRecord, folder: Path, outputs: Outputs | None) -> Path:
+def _write(record: StoredRecord, folder: Path, outputs: Outputs | None) -> None:
     """Write a record to the model's own folder, or among the outputs of another one."""
     if outputs is None:
-        return record.save(folder)
-    return outputs.write({record.file: record.to_bytes()})[0]
+        record.save(folder)
+    else:
+        outputs.write({record.file: record.to_bytes()})
 
 
 def _numbers(text: str) -> list[float]:
@@ -201,12 +220,9 @@ def print_calibration(calibration: Calibration) -> None:
     from rich import box
     from rich.table import Table
 
-    from fcfg.calibration.choice import FEWEST
     from fcfg.cli.tables import print_table
-    from fcfg.reports.numbers import listed
 
-    few = [f"do({name})" for name, own in calibration.attributes.items() if not own.directions]
-    is_read = len(few) < len(calibration.attributes)
+    is_read = any(own.directions for own in calibration.attributes.values())
     read = ("judge on\nreal images", "judge on\nanswers") if is_read else ()
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("intervention")
@@ -223,8 +239,6 @@ def print_calibration(calibration: Calibration) -> None:
             "The judge reads log-odds of the value, or the value minus the true one (mean ± sd)."
         )
     print("Off-target: mean shift of the reading of other attributes, in standard deviations.")
-    if few:
-        print(f"No direction of {listed(few)} has {FEWEST} images, to be shown apart: --images")
     for name, own in calibration.attributes.items():
         if own.truth:
             reading, mae, change = (f"{own.truth[key]:g}" for key in ("reading", "mae", "change"))
@@ -242,10 +256,10 @@ def print_calibration(calibration: Calibration) -> None:
                 f"do({name}): the judge tells the two values apart with AUROC {100 * answers:.1f} "
                 f"on answers and {100 * real:.1f} on real images, at weight {own.weight:g}{note}."
             )
-        if own.weight in (own.curve[0][0], own.curve[-1][0]):
-            print(f"do({name}): the best weight may lie outside of those measured: --weights")
         if own.directions_differ:
             print(f"do({name}): its directions differ; the weight is a compromise.")
+    for doubt in calibration.doubts:
+        print(f"{doubt}.")
 
 
 def _estimate(found: WeightEstimate) -> tuple[str, str]:

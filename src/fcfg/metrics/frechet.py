@@ -31,6 +31,7 @@ from fcfg.metrics.pixels import PIXEL_RANGE, check_images
 from fcfg.metrics.weights import VARIABLE, Missing, find_weights, read_weights
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import images_to_bytes
+from fcfg.support.weights import check_finite
 
 _SIZE = 299
 
@@ -90,6 +91,7 @@ class Inception(nn.Module):
     def __init__(self, network: nn.Module, stored: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self.network = network.float().eval()
+        check_finite("Inception weights", network.state_dict())
         self.about: dict[str, Any] = {  #: description, for records
             "name": "FID",
             "network": "Inception 2015",

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from fcfg.metrics.pixels import PIXEL_RANGE, check_alike
 from fcfg.metrics.weights import VARIABLE, Missing, find_weights, read_weights
 from fcfg.support.errors import InputError, quoted
+from fcfg.support.weights import check_finite
 
 _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
 _WIDTHS = (64, 192, 384, 256, 256)
@@ -60,6 +61,7 @@ class LPIPS(nn.Module):
         )
         self.linear = nn.ParameterList(torch.zeros(1, width, 1, 1) for width in _WIDTHS)
         self.load_state_dict(_named(weights, self.state_dict()))
+        check_finite("LPIPS weights", self.state_dict())
         for name, values in (("shift", _SHIFT), ("scale", _SCALE)):
             self.register_buffer(name, torch.tensor(values)[:, None, None])
         self.eval().requires_grad_(False)

@@ -9,13 +9,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import combinations
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.guidance import Guidance
 from fcfg.storage import Number, Record, StoredRecord
 from fcfg.support.errors import InputError, quoted
+
+FEWEST = 8  #: images of a direction that has a weight and readings of its own
 
 
 class WeightEstimate(Record):
@@ -58,6 +61,12 @@ class AttributeWeight(WeightEstimate):
     raised_from: Number | None = None  #: the weight of the criterion, if this one is larger
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether it is the smallest or the largest that was measured: others may be better."""
+        (first, *_), *_, (last, *_) = self.curve
+        return not 1.005 * first < self.weight < 0.995 * last  # it is rounded
+
+    @property
     def directions_differ(self) -> bool:
         """Whether the intervals of two directions have no point in common."""
         pairs = combinations(self.directions.values(), 2)
@@ -88,10 +97,28 @@ class Calibration(StoredRecord):
     def _check_rule(cls, rule: str) -> str:
         return repr(with_weights(Guidance.parse(rule), {"": 1.0}))
 
+    @model_validator(mode="after")
+    def _check_weights(self) -> Self:
+        for name in self.attributes:  # refuses weights that the rule does not have
+            self.guidance([name])
+        return self
+
+    def check(self, space: AttributeSpace, subject: str) -> None:
+        """Refuse weights of other attributes."""
+        space.check_known(self.attributes, subject)
+
     @property
-    def names(self) -> Collection[str]:
-        """Attributes that have a weight."""
-        return self.attributes
+    def doubts(self) -> list[str]:
+        """Why a model should keep its default instead, if there is a reason."""
+        found = [
+            f"do({name}): the best weight may lie beyond {own.weight:g}, the last one measured"
+            for name, own in self.attributes.items()
+            if own.is_at_end
+        ]
+        few = [f"do({name})" for name, own in self.attributes.items() if not own.directions]
+        if few:
+            found.append(f"{', '.join(few)}: fewer than {FEWEST} images in each direction")
+        return found
 
     def guidance(self, targets: Collection[str]) -> Guidance:
         """Return the default guidance of an intervention.

@@ -319,19 +319,19 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     def calibrate(
         self, images: ImagesLike, attributes: Mapping[str, ArrayLike], **options: Any
     ) -> Calibration:
-        """Choose the weights of the default guidance, and use them from now on.
-
-        Thresholds of trust stay as they are; ``fcfg calibrate`` measures both.
+        """Choose the weights of the default guidance, and use them unless they are in doubt.
 
         Args:
             images: Images that the model was not trained on, as in :meth:`counterfactual`.
             attributes: Column of factual values for every attribute.
-            **options: Further arguments of :func:`fcfg.calibrate`.
+            **options: Further arguments of :func:`fcfg.calibrate`, such as ``accept``.
         """
         from fcfg.calibration import calibrate  # of a room above, needed by this method alone
 
-        self.calibration = calibrate(self, images, attributes, **options)
-        return self.calibration
+        found = calibrate(self, images, attributes, **options)
+        if options.get("accept") or not found.doubts:
+            self.calibration = found
+        return found
 
     def _guidance(
         self,

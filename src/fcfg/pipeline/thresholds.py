@@ -6,16 +6,41 @@ of a model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any, ClassVar
 
 from pydantic import Field
 
+from fcfg.causal.attributes import AttributeSpace, Continuous
 from fcfg.guidance import Guidance
 from fcfg.sampling import SamplingConfig
 from fcfg.storage import Number, StoredRecord
+from fcfg.support.errors import InputError, quoted
 
 WAY_BACK = ("residual", "correction", "composition")  #: signals that depend on the sampling
+LEVELS = (0.1, 0.25, 0.6, 1.5)  #: strengths of the noise of losses, relative to the image
+SURE = 1e-3  #: probabilities closer to 0 or 1 than this are not told apart
+_LARGEST = 3.4e38  # of a float32
+_ROUNDING = 1.001  # signals may be as much larger than is possible
+
+
+def signal_ranges(space: AttributeSpace) -> dict[str, tuple[float, float]]:
+    """Return the smallest and the largest value of every signal that can have a limit.
+
+    Args:
+        space: Attributes of the model.
+    """
+    image = 2 * _ROUNDING  # the distance of images in [-1, 1]
+    ranges = {f"loss {level}": (-104.0, 89.0) for level in LEVELS}  # logarithms of a float32
+    ranges |= dict(zip(WAY_BACK, [(0, _LARGEST), (0, _LARGEST), (0, image)], strict=True))
+    for attribute in space:
+        is_number = isinstance(attribute, Continuous)
+        read = _ROUNDING * (attribute.high - attribute.low if is_number else math.log(1 / SURE))
+        moved = read if is_number else 2 * read  # log-odds have both signs
+        ends = {"given": read, "asked": read, "moved": moved, "change": image}
+        ranges |= {f"{kind} {attribute.name}": (0, end) for kind, end in ends.items()}
+    return ranges
 
 
 class Thresholds(StoredRecord):
@@ -36,6 +61,19 @@ class Thresholds(StoredRecord):
     references: int  #: number of real images that the judge read
     data: dict[str, Any] = Field(default_factory=dict)  #: description of the images
     limits: dict[str, Number] = Field(min_length=1)  #: by the name of the signal
+
+    def check(self, space: AttributeSpace, subject: str) -> None:
+        """Refuse limits of unknown signals, and limits that a signal cannot reach."""
+        ranges = signal_ranges(space)
+        for name, limit in self.limits.items():
+            expected = f"names of signals, such as {quoted(list(ranges)[::7])}"
+            if name in ranges:
+                low, high = ranges[name]
+                expected = f"'{name}' from {low:g} to {high:g}"
+                if low <= limit <= high:
+                    continue
+            do = "remove the file, and run 'fcfg calibrate' again"
+            raise InputError(subject, expected=expected, got=f"'{name}': {limit:g}", do=do)
 
     def limits_for(
         self, targets: Collection[str], guidance: Guidance, sampling: SamplingConfig

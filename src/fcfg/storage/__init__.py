@@ -10,6 +10,7 @@ from fcfg.storage.folder import StorableModel, load_model, save_model
 from fcfg.storage.kinds import register_kind
 from fcfg.storage.stored_record import Number, Record, StoredRecord
 from fcfg.storage.weight_files import Storage
+from fcfg.storage.words import read_words
 
 __all__ = [
     "FORMAT",
@@ -21,6 +22,7 @@ __all__ = [
     "StoredRecord",
     "load_model",
     "read_outline",
+    "read_words",
     "register_kind",
     "replaced_files",
     "save_model",

@@ -11,7 +11,7 @@ from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.networks import JudgeConfig
-from fcfg.storage.stored_record import StoredRecord
+from fcfg.storage.stored_record import Number, StoredRecord
 from fcfg.storage.weight_files import Storage
 
 FORMAT = 2
@@ -39,7 +39,7 @@ class ModelConfig(BaseModel, Generic[ImageModelT]):
     mechanisms: dict[str, list[str]]  #: node to the parents its mechanism was fitted on
     judge: JudgeConfig | None
     factors: dict[
-        str, tuple[float, float]
+        str, tuple[Number, Number]
     ] = {}  #: mean and standard deviation of those that the judge reads
     files: dict[str, str]  #: part to file name
     network: Any  #: shape of the image model, or the name of a user-defined class

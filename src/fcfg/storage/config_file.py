@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from pydantic import ValidationError
 from fcfg.causal.graph import CausalGraph
 from fcfg.storage.config import FORMAT, ModelConfig
 from fcfg.storage.kinds import find_kind
-from fcfg.storage.weight_files import ADVICE, digest, refusal
+from fcfg.storage.weight_files import ADVICE, refusal
 from fcfg.support.config_files import parse_json, read_text
 from fcfg.support.errors import InputError, check_is
 
@@ -103,9 +101,3 @@ def read_config(folder: Path) -> tuple[ModelConfig[Any], dict[str, Any]]:
         first = error.errors()[0]
         where = ".".join(str(key) for key in first["loc"])
         raise refusal(folder, f"a valid {CONFIG}", f"'{where}': {first['msg']}") from error
-
-
-def digest_of_values(values: Mapping[str, Any]) -> str:
-    """Return the digest of a config, independent of its layout; the order of keys counts."""
-    rest = {key: value for key, value in values.items() if key != "digest"}
-    return digest(json.dumps(rest).encode())

@@ -26,7 +26,6 @@ from fcfg.storage.config import ModelConfig
 from fcfg.storage.config_file import (
     CONFIG,
     as_folder,
-    digest_of_values,
     model_folder,
     read_config,
     replaced_files,
@@ -42,6 +41,8 @@ from fcfg.storage.weight_files import (
 )
 from fcfg.support.errors import InputError, check_among, check_is
 from fcfg.support.files import write_atomically
+from fcfg.support.hashing import digest_of_values
+from fcfg.support.weights import check_finite
 from fcfg.version import __version__
 
 
@@ -82,6 +83,7 @@ def save_model(model: StorableModel, path: str | os.PathLike[str], storage: Stor
     networks = kind.config.networks(model.image_model)
     parts = {part: stored_tensors(module, storage) for part, module in networks.items()}
     parts["scm"] = exact_tensors(scm)
+    check_finite("weights of the causal model", parts["scm"])
     if judge is not None:
         parts["judge"] = stored_tensors(judge.network, storage)
     contents = {part: safetensors.save(tensors) for part, tensors in parts.items()}
@@ -108,6 +110,7 @@ def save_model(model: StorableModel, path: str | os.PathLike[str], storage: Stor
         if record is None:
             stale.add(kind_of_record.file)
         else:
+            record.check(scm.space, f"{record.noun} of the model")
             written[kind_of_record.file] = record.to_bytes()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -160,7 +163,7 @@ def load_model(path: str | os.PathLike[str], network: nn.Module | None) -> Any:
     for name, kind_of_record in config.records.items():
         record = kind_of_record.of_model(folder, model.image_model, model.judge)
         if record is not None:
-            model.space.check_known(record.names, f"{record.noun} {folder}")
+            record.check(model.space, f"{record.noun} {folder / record.file}")
         setattr(model, name, record)
     return model
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
-from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import parse_json, read_text
+from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
-from fcfg.support.hashing import digest_of
+from fcfg.support.hashing import digest_of, digest_of_values
 from fcfg.version import __version__
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -44,7 +46,9 @@ class StoredRecord(Record):
 
     def to_bytes(self) -> bytes:
         """Return the content of the file."""
-        return self.model_dump_json(indent=1).encode()
+        values = self.model_dump(mode="json")
+        values["digest"] = digest_of_values(values)
+        return json.dumps(values, indent=1, ensure_ascii=False).encode()
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the file to a folder, which is made if missing.
@@ -67,13 +71,22 @@ class StoredRecord(Record):
         file = Path(path) / cls.file if Path(path).is_dir() else Path(path)
         subject = f"{cls.noun} {file}"
         text = read_text(file, subject, expected="a file that 'fcfg calibrate' wrote")
-        do = "run 'fcfg calibrate' again, or remove the file"
-        return validate(cls, parse_json(text, subject, do=do), subject)
+        do = "remove the file, and run 'fcfg calibrate' again"
+        values = parse_json(text, subject, do=do)
+        digest = values.pop("digest", None)
+        record = validate(cls, values, subject)
+        if digest != digest_of_values(values):
+            expected = "the file that was written, with its digest"
+            raise InputError(subject, expected=expected, got="an edited one", do=do)
+        return record
 
-    @property
-    def names(self) -> Collection[str]:
-        """Attributes that it is about."""
-        return ()
+    def check(self, space: AttributeSpace, subject: str) -> None:
+        """Refuse values that a model with some attributes cannot have; by default none.
+
+        Args:
+            space: The attributes.
+            subject: Name of the record in messages.
+        """
 
     @classmethod
     def of_model(

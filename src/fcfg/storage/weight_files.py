@@ -14,6 +14,7 @@ from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from fcfg.support.errors import InputError
+from fcfg.support.weights import check_finite
 
 Storage: TypeAlias = Literal["float32", "float16"]
 ADVICE = "check the path, or copy the folder again"
@@ -41,6 +42,7 @@ def fill(module: nn.Module, folder: Path, files: Mapping[str, str], part: str) -
         if name != f"{part}-{digest(data)}.safetensors":
             raise refusal(folder, f"{name} as it was written", "other contents, or a part of it")
         tensors = safetensors.load(data)
+        check_finite(f"checkpoint {folder}, {part}", tensors)
         if part != "scm":
             tensors = {key: _widened(tensor) for key, tensor in tensors.items()}
         meta = any(parameter.is_meta for parameter in module.parameters())

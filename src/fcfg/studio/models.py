@@ -106,6 +106,7 @@ def as_studio_models(
         name = Path(source).resolve().name
         own = f"{name}-{len(found) + 1}" if name in [other.name for other in found] else name
         model.image_model.eval()
+        _ = model.words  # refuses what is no word before the studio starts
         found.append(StudioModel(own, name if public else source, model, model_pixels(model)))
     first = found[0]
     for other in found[1:]:

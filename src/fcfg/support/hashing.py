@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,6 +21,15 @@ def hex_digest(data: bytes | str, size: int = 16) -> str:
     """
     data = data.encode() if isinstance(data, str) else data
     return hashlib.blake2b(data, digest_size=size).hexdigest()
+
+
+def digest_of_values(values: Mapping[str, Any]) -> str:
+    """Return the digest that a JSON file has in its own 'digest', whatever its layout.
+
+    The order of keys counts, such as that of attributes.
+    """
+    rest = {key: value for key, value in values.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(rest).encode()).hexdigest()[:12]
 
 
 def digest_of(*modules: nn.Module, half: bool = False) -> str:

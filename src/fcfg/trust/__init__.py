@@ -1,7 +1,7 @@
 """Trust: signals of every counterfactual, and thresholds that say which of them to doubt."""
 
-from fcfg.pipeline.thresholds import Thresholds
-from fcfg.trust.manifold import LEVELS, denoising_loss
+from fcfg.pipeline.thresholds import LEVELS, Thresholds
+from fcfg.trust.manifold import denoising_loss
 from fcfg.trust.reached import not_reached
 from fcfg.trust.reasons import SMALL_ERROR, reasons, unchecked
 from fcfg.trust.signals import Signals, measure_trust

@@ -9,11 +9,10 @@ from torch import Tensor
 from fcfg.causal.attributes import Table
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.pipeline.batching import condition_of, fetch, in_chunks, semantics_of, send
+from fcfg.pipeline.thresholds import LEVELS
 from fcfg.sampling import OnStep
 from fcfg.support.hashing import stream_seed
 
-#: Strengths of the noise, relative to the image.
-LEVELS = (0.1, 0.25, 0.6, 1.5)
 ROWS = 2 * len(LEVELS)  #: network rows per image
 
 

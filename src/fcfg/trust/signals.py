@@ -34,12 +34,11 @@ from fcfg.judge import AttributeJudge, Reading
 from fcfg.metrics import level_scores
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Counterfactual
+from fcfg.pipeline.thresholds import LEVELS, SURE
 from fcfg.sampling import OnStep
 from fcfg.support.images import ImagesLike, read_images
-from fcfg.trust.manifold import LEVELS, ROWS, denoising_loss
+from fcfg.trust.manifold import ROWS, denoising_loss
 from fcfg.trust.reached import not_reached
-
-_SURE = 1e-3  # probabilities closer to 0 or 1 than this are not told apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +146,7 @@ def read_against(
         share = level_scores(scores, values)
     else:
         share = np.where(values == 1, scores, 1 - scores)
-    share = share.clip(_SURE, 1 - _SURE)
+    share = share.clip(SURE, 1 - SURE)
     return torch.from_numpy(np.log1p(-share) - np.log(share))
 
 

@@ -17,7 +17,12 @@ from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.defaults import default_sampling
-from fcfg.pipeline.thresholds import WAY_BACK, Thresholds, way_back_guidance
+from fcfg.pipeline.thresholds import (
+    WAY_BACK,
+    Thresholds,
+    signal_ranges,
+    way_back_guidance,
+)
 from fcfg.sampling import SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, quoted
 from fcfg.support.images import ImagesLike, read_images
@@ -123,6 +128,7 @@ def trust_thresholds(
             got=f"NaN or infinity for {quoted(broken)}",
             do="take more steps or smaller weights",
         )
+    ranges = signal_ranges(space)  # a limit beyond the largest value is like that value
     return Thresholds(
         model=Thresholds.digest(denoiser, pipeline.judge),
         sampling=str(chosen),
@@ -131,7 +137,7 @@ def trust_thresholds(
         images=len(first),
         references=len(x),
         data=dict(data or {}),
-        limits=limits,
+        limits={name: min(limit, ranges[name][1]) for name, limit in limits.items()},
     )
 
 
