@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from itertools import compress
 from operator import not_
@@ -31,7 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say where, before torch is imported; what a machine has otherwise makes no difference."""
+    """Say where, before torch is imported; what a machine has otherwise makes no difference.
+
+    A background job of a script ignores Ctrl-C, and so do the processes that it starts. What tests
+    send, to themselves or to others, must arrive.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["FCFG_TEST_DEVICE"] = config.getoption("--device")
     if config.getoption("--device") == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -63,6 +69,7 @@ def switches() -> Iterator[None]:
     exact()
     yield
     exact()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a command that ended ignores it
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ COMMANDS = ("train", "generate", "data")
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("model")
+    folder = tmp_path_factory.mktemp("models") / "tiny"
     fcfg.save(tiny_pipeline(), folder)
     return str(folder)
 
@@ -79,10 +79,20 @@ def test_the_module_is_the_command(monkeypatch, capsys) -> None:
         runpy.run_module("fcfg", run_name="__main__")
     assert stop.value.code == 0
     assert capsys.readouterr().out == f"fcfg {fcfg.__version__}\n"
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored since the command ended
     monkeypatch.setattr(sys, "meta_path", [Interrupted])
     monkeypatch.delitem(sys.modules, "fcfg.cli")
     assert fcfg_command() == 130
     assert capsys.readouterr().err == "fcfg: interrupted\n"
+
+
+def test_an_interruption_after_the_end_changes_nothing() -> None:
+    code = "import atexit, signal, sys; from fcfg.__main__ import main; "
+    code += "atexit.register(signal.raise_signal, signal.SIGINT); "
+    code += "sys.argv = ['fcfg', '--version']; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"fcfg {fcfg.__version__}\n")
+    assert done.stderr == ""
 
 
 class Interrupted:
@@ -265,6 +275,30 @@ def test_what_ascii_lacks_is_written_with_its_letters() -> None:
     assert written == b"do(e) -> -0.5 +-0.1... l ?"
 
 
+def test_a_refusal_keeps_its_exit_code_where_it_cannot_be_said(monkeypatch) -> None:
+    done = subprocess.run(f"{sys.executable} -m fcfg nope 2>/dev/full", shell=True)
+    assert done.returncode == 2
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        for words in (["nope"], ["data", "check", "nowhere"]):
+            assert main(words) == 2
+        monkeypatch.undo()
+
+
+def test_a_working_directory_that_is_gone_is_one_line(tmp_path, monkeypatch, capsys) -> None:
+    """Before torch is imported, which would end the process."""
+    monkeypatch.chdir(tmp_path)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    line = refusal(capsys, "data", "check", "x")
+    assert "working directory: expected a folder that exists, got one that was removed" in line
+    words = [sys.executable, "-m", "fcfg", "data", "check", "x"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, f"{line}\n")
+
+
 def test_a_closed_descriptor_leads_nowhere() -> None:
     end, start = os.pipe()
     os.close(end)  # the lowest that is free now
@@ -289,8 +323,9 @@ def test_a_closed_stream_stops_nothing(model, faces, closed: str) -> None:
     words = f"-m fcfg generate {model} faces --do age=1 --steps 1"
     done = subprocess.run(f"{sys.executable} {words} {closed}", shell=True, capture_output=True)
     assert done.returncode == 0
-    assert json.loads(Path("counterfactuals/record.json").read_text())["finished"] == 3
-    assert Path("counterfactuals/anna.png").read_bytes().startswith(b"\x89PNG")
+    out = Path("counterfactuals/tiny/age=1")
+    assert json.loads((out / "record.json").read_text())["finished"] == 3
+    assert (out / "anna.png").read_bytes().startswith(b"\x89PNG")
 
 
 # fcfg generate ----------------------------------------------------------------------------------
@@ -307,12 +342,13 @@ def test_generate_writes_and_says_what_it_did(model, tmp_path: Path, faces, caps
     assert "read by the judge" in out
     assert all(name in out for name in ("anna.png", "ben.png", "carl.png"))
     assert "→ 80" in out
-    assert out.endswith("Written to counterfactuals\n")
-    record = json.loads((tmp_path / "counterfactuals" / "record.json").read_text())
+    folder = Path("counterfactuals/tiny/age=80,smiling=flip")
+    assert out.endswith(f"Written to {folder}\n")
+    record = json.loads((folder / "record.json").read_text())
     assert record["model"] == model
     assert record["do"] == {"age": 80.0, "smiling": "flip"}
     for image in record["images"]:
-        assert (tmp_path / "counterfactuals" / image["outputs"]["comparison"]).exists()
+        assert (folder / image["outputs"]["comparison"]).exists()
 
 
 def test_generate_takes_tables_levels_and_other_guidance(model, faces, tmp_path, capsys) -> None:
@@ -374,9 +410,9 @@ def test_generate_is_shared_by_processes(model, faces, tmp_path, capsys, monkeyp
         assert main(words) == 0
         said.append(capsys.readouterr())
     assert said[0].out.startswith("3 pictures in 2 parts, ")
-    assert said[1].out == "Written to counterfactuals\n"
+    assert said[1].out == "Written to counterfactuals/tiny/age=80\n"
     assert said[1].err == ""
-    assert len(list((tmp_path / "counterfactuals").glob("*-counterfactual.png"))) == 3
+    assert len(list((tmp_path / "counterfactuals").glob("*/*/*-counterfactual.png"))) == 3
     assert main([*words, "--out", "one", "--shard", "1/3"]) == 0
     assert "3 pictures in 3 parts, " in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "one").glob("*.json")} == {"record-1-of-3.json"}
@@ -401,6 +437,41 @@ def test_generate_works_without_a_judge(faces, tmp_path: Path, capsys) -> None:
     assert "no judge" in refusal(capsys, *words)
     assert main([*words, "--attributes", GIVEN]) == 0
     assert "judge" not in capsys.readouterr().out
+
+
+def test_every_model_and_intervention_has_a_folder_of_its_own(model, faces, capsys) -> None:
+    words = ["generate", model, str(faces[0]), "--attributes", GIVEN, "--steps", "1"]
+    for do in ("age=80", "age=+5", "age=*1.5", "hair=red", "age=80,hair=red"):
+        assert main([*words, "--do", do]) == 0
+    folders = {path.name for path in Path("counterfactuals/tiny").iterdir()}
+    assert folders == {"age=80", "age=+5", "age=x1.5", "hair=red", "age=80,hair=red"}
+
+
+def test_a_folder_that_is_taken_is_refused_before_a_picture_is_read(model, faces, capsys) -> None:
+    words = ["generate", model, str(faces[0]), "--attributes", GIVEN, "--steps", "1"]
+    assert main([*words, "--do", "age=80", "--out", "out"]) == 0
+    capsys.readouterr()
+    faces[0].write_bytes(b"no picture")
+    line = refusal(capsys, *words, "--do", "age=81", "--out", "out")
+    assert "out out: expected the question that its record holds already (do: " in line
+    Path("out/record.json").unlink()
+    assert "'anna.png'" in refusal(capsys, *words, "--do", "age=81", "--out", "out")
+
+
+def test_all_that_is_wrong_with_a_request_is_said_at_once(model, faces, capsys) -> None:
+    words = ["generate", model, "gone.png", "--do", "agee=1,smilin=1,hair=blue"]
+    line = refusal(capsys, *words, "--guidance", "cgf:3")
+    for fragment in ("'agee'", "'smilin'", "did you mean 'cfg'?", "no such file: 'gone.png'"):
+        assert fragment in line
+    line = refusal(capsys, *words, "--device", "gpu", "--quality", "papr", "--precision", "fp16")
+    for fragment in ("device: expected", "did you mean 'paper'?", "precision: expected"):
+        assert fragment in line
+    faces[0].write_bytes(b"no picture")
+    words = ["generate", model, "faces", "--do", "age=1,hair=blue"]
+    assert "'blue'" in refusal(capsys, *words)
+    line = refusal(capsys, *words[:-1], "age=1", "--attributes", "agee=3")
+    assert "'agee'" in line
+    assert "anna.png" in line
 
 
 @pytest.mark.parametrize(
@@ -448,9 +519,10 @@ def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, mon
     words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=1", "--steps", "1"]
     assert main([*words, "--batch-size", "3"]) == 130
     err = capsys.readouterr().err
-    done = "1 of 3 pictures are finished, in counterfactuals; run the same command to go on"
+    out = "counterfactuals/tiny/age=1"
+    done = f"1 of 3 pictures are finished, in {out}; run the same command to go on"
     assert err == f"fcfg generate: interrupted; {done}\n"
-    record = json.loads(Path("counterfactuals/record.json").read_text())
+    record = json.loads(Path(out, "record.json").read_text())
     assert [Path(image["file"]).name for image in record["images"]] == ["anna.png"]
     monkeypatch.setattr(os, "replace", replace)
     assert main([*words, "--overwrite"]) == 0

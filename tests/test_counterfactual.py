@@ -641,6 +641,14 @@ def test_bad_questions_are_refused(tiny, change, subject, fragments) -> None:
     assert not asked  # before any work was done
 
 
+def test_all_that_is_wrong_with_a_question_is_said_at_once(tiny) -> None:
+    images, attributes = tiny_faces(2)
+    first = next(iter(attributes))
+    attributes["nme"] = attributes.pop(first)
+    with refused("images", "8 by 8", "got 16 by 16", "'nme'", "'agee'"):
+        tiny.counterfactual(images.repeat(1, 1, 2, 2), attributes, {"agee": 1})
+
+
 def test_another_size_is_answered_for_who_means_it(tiny) -> None:
     images, attributes = torch.zeros(2, 3, 16, 8), {name: [0, 1] for name in binary_space().names}
     pair = tiny.counterfactual(images, attributes, {"male": 1}, sampling=2, any_size=True)

@@ -10,6 +10,7 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
+import fcfg
 from fcfg.causal.attributes import (
     AbstractAttribute,
     AttributeSpace,
@@ -18,6 +19,7 @@ from fcfg.causal.attributes import (
     Continuous,
 )
 from fcfg.causal.graph import CausalGraph
+from fcfg.causal.intervention import intervened
 from fcfg.cli import main
 from fcfg.cli.data import data, proposed_size, starting_config
 from fcfg.cli.heatmap import heatmap
@@ -25,10 +27,17 @@ from fcfg.datasets.check import FolderReport, check_folder
 from fcfg.datasets.columns import Guess, guess_attribute, parse_column
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.registry import load_data
+from fcfg.evaluation.result_files import read_results
+from fcfg.generation import find_pictures
+from fcfg.metrics import find_lpips
+from fcfg.support.csv_files import read_columns
+from fcfg.support.errors import InputError
 from fcfg.training import read_config
 from refusal import refused
 from runs import tiny
 from test_folder import SPACE, faces, picture, write_table
+
+NO_VALUE = "no value; fill it in, or leave such rows out with --missing drop"
 
 
 def said(report: FolderReport) -> dict[str, tuple[str, int, tuple[str, ...]]]:
@@ -53,7 +62,7 @@ def test_a_good_folder_is_good_and_its_attributes_are_guessed(tmp_path: Path) ->
     assert report.space is not None
     assert report.space.to_config() == {
         "smiling": {"kind": "binary"},
-        "hair": {"kind": "categorical", "levels": ["dark", "fair"]},
+        "hair": {"kind": "binary", "levels": ["dark", "fair"]},
         "age": {"kind": "continuous", "low": 18.0, "high": 61.0},
     }
     assert report.splits == {"train": 32, "val": 4, "test": 4}
@@ -65,7 +74,7 @@ def test_a_good_folder_is_good_and_its_attributes_are_guessed(tmp_path: Path) ->
 
 def test_correlations_are_pearsons(tmp_path: Path) -> None:
     faces(tmp_path, count=40)
-    report = check_folder(tmp_path)
+    report = check_folder(tmp_path, space=SPACE)
     assert report.labels == ("smiling", "hair: dark", "hair: fair", "age")
     smiling, age = np.arange(40) % 2, np.arange(40)
     table = np.stack([smiling, 1 - smiling, smiling, age]).astype(float)
@@ -104,7 +113,7 @@ def test_everything_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     assert found["splits other than train, val, test"] == ("error", 1, ("valid",))
     assert found["no value for group 'person'"] == ("error", 1, ("more/39.png",))
     assert found["groups in more than one split"][2][:1] == ("p0",)
-    assert found["attribute 'smiling': no value"] == ("error", 1, ("more/0.png",))
+    assert found[f"attribute 'smiling': {NO_VALUE}"] == ("error", 1, ("more/0.png",))
     assert found["attribute 'smiling': not 0 or 1 (or true, false, yes, no)"][2] == (
         "../1.png: 2",
     )
@@ -246,15 +255,27 @@ def test_a_configuration_with_such_a_name_or_with_bare_numbers_is_refused(tmp_pa
         tiny(attributes={"young": {"kind": "categorical", "levels": [0, 1]}})
 
 
+def test_all_that_is_wrong_with_a_configuration_is_said_at_once() -> None:
+    sections = {"judge": {"width": 0}, "run": {"keep": "x"}, "netwrk": {}}
+    with refused("'netwrk'", "did you mean 'network'?", "'judge.width'", "'run.keep'"):
+        tiny(**sections)
+    kinds = {"young": {"kind": "binry"}, "male": {"kind": "binary", "levels": ["a"]}}
+    with refused("attribute 'male'", "did you mean 'binary'?", "attribute 'young'"):
+        tiny(attributes=kinds)
+    many = {f"key{n}": 1 for n in range(9)}
+    with refused("'key0'", "Also: 4 more."):
+        tiny(**many)
+
+
 def test_a_wide_table_shows_some_correlations_and_says_so(tmp_path: Path) -> None:
     wide = {f"c{n}": [str((n + row) % 2) for row in range(40)] for n in range(100)}
     faces(tmp_path, count=40, **wide)
     report = check_folder(tmp_path)
-    assert report.labels[:4] == ("smiling", "hair: dark", "hair: fair", "age")
+    assert report.labels[:4] == ("smiling", "hair", "age", "c0")
     assert len(report.labels) == 60
     assert report.correlations.shape == (60, 60)
     (what,) = [what for what in said(report) if "without correlations: 60" in what]
-    assert said(report)[what] == ("info", 44, tuple(f"c{n}" for n in range(56, 66)))
+    assert said(report)[what] == ("info", 43, tuple(f"c{n}" for n in range(57, 67)))
     hair = Categorical("hair", ("dark", "fair", *map(str, range(99))))
     alone = check_folder(tmp_path, space=AttributeSpace([hair]))
     assert alone.labels == ()
@@ -279,6 +300,127 @@ def test_letters_that_no_font_has_are_a_finding(tmp_path: Path) -> None:
     faces(tmp_path, count=40, **{"a\U0001fbff": [str(n % 2) for n in range(40)]})
     (what,) = [what for what in said(check_folder(tmp_path)) if "no font" in what]
     assert said(check_folder(tmp_path))[what] == ("info", 1, ("a\U0001fbff",))
+
+
+SEEDED = np.random.default_rng(0)
+QUANTITIES = {  # which occur in several images each
+    "age": SEEDED.integers(20, 80, 600),
+    "years": SEEDED.integers(1950, 2024, 600),
+    "count": SEEDED.geometric(0.02, 600),
+    "dose": 50 * SEEDED.integers(1, 80, 600),
+    "thickness": SEEDED.normal(2, 0.5, 600).round(1),
+    "of_a_patient": np.repeat(SEEDED.integers(20, 80, 120), 5),
+}
+IDENTIFIERS = {  # of five images each
+    "patient": np.repeat(np.arange(120) + 1, 5),  # known by its name alone
+    "nr": np.repeat(SEEDED.choice(30_000, 120, replace=False), 5),
+    "mixed": SEEDED.permutation(np.repeat(SEEDED.choice(30_000, 120, replace=False), 5)),
+    "code": [f"p{n}" for n in np.repeat(SEEDED.permutation(120), 5)],
+    "patient_id": np.repeat(SEEDED.choice(30_000, 120, replace=False), 5),
+    "shuffled": np.repeat(SEEDED.permutation(120), 5),
+    "all": np.repeat(np.arange(400) + 1, 2),  # of so many that it is no age
+}
+
+
+@pytest.mark.parametrize("name", QUANTITIES)
+@pytest.mark.parametrize("order", ["as it is", "sorted"])
+def test_a_quantity_is_not_taken_for_an_identifier(name: str, order: str) -> None:
+    values = QUANTITIES[name] if order == "as it is" else np.sort(QUANTITIES[name])
+    assert guess_attribute(name, [f"{value:g}" for value in values]).question == ""
+
+
+@pytest.mark.parametrize("name", IDENTIFIERS)
+def test_what_names_several_images_is_asked_about(name: str) -> None:
+    values = [str(value) for value in IDENTIFIERS[name]]
+    guess = guess_attribute(name, values)
+    assert guess.question.startswith(f"{len(set(values))} values in {len(values)} rows, ")
+    assert (guess.attribute is None) == (name in ("patient", "patient_id", "code"))
+
+
+def test_a_patient_is_asked_about_with_the_line_to_use(tmp_path: Path, capsys) -> None:
+    faces(tmp_path, count=40, **{"patient no": [str(37 * (n // 2)) for n in range(40)]})
+    assert run(tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if "patient no" in line]
+    assert line.startswith("warning columns that may name a patient or person")
+    assert line.endswith("--group 'patient no' (1): patient no (20 values in 40 rows, left out)")
+    assert run(tmp_path, "--group", "patient no") == 0
+    assert "warning" not in capsys.readouterr().out
+
+
+def test_rows_without_a_value_are_left_out_if_that_is_asked_for(tmp_path: Path, capsys) -> None:
+    ages = ["", "NA", *(str(20 + n) for n in range(38))]
+    config = faces(tmp_path, count=40, age=ages, smiling=["0", "1"] * 19 + ["?", "1"])
+    gone = {"more/0.png", "1.png", "38.png"}
+    (tmp_path / "1.png").write_bytes(b"no picture, and nobody asks for it")
+    with refused("attribute 'smiling'", "none for '38.png'", "attribute 'age'", "missing: drop"):
+        load_data(config, SPACE)
+    file = tmp_path / "first.yaml"
+    assert run(tmp_path) == 1
+    assert run(tmp_path, "--missing", "drop", "--init", file) == 0
+    out = capsys.readouterr().out
+    assert "error   attribute 'age': no value; fill it in, or leave such rows out with" in out
+    assert "warning attribute 'age': no value, so left out (2): more/0.png, 1.png" in out
+    assert "warning attribute 'smiling': no value, so left out (1): 38.png" in out
+    assert "37 images: train 29, val 4, test 4" in out
+    written = read_config(str(file))
+    splits = load_data(written.data, written.space)
+    names = {name for examples in splits.values() for name in examples.names}
+    assert len(names) == 37
+    assert not names & gone
+    excluded = written.data.listing(written.space).excluded
+    assert excluded == {"no value for smiling": 1, "no value for age": 2}
+
+
+def test_two_texts_are_binary_and_keep_their_names(tmp_path: Path) -> None:
+    config = faces(tmp_path, count=40, sex=["F", "M"] * 20)
+    (sex,) = [a for a in check_folder(tmp_path).space or () if a.name == "sex"]
+    assert sex == Binary("sex", ["F", "M"])
+    assert AttributeSpace.from_config(AttributeSpace([sex]).to_config()) == AttributeSpace([sex])
+    splits = load_data(config, AttributeSpace([sex]))
+    for examples in splits.values():
+        numbers = [int(Path(name).stem) % 2 for name in examples.names]
+        assert examples.attributes["sex"].tolist() == numbers
+    parsed = parse_column(sex, ["F", "M", "0", "f"])
+    assert (parsed.column.tolist(), parsed.illegal) == ([0, 1, 0, 0], [3])
+    assert intervened(sex, "M", np.array([0, 1])).tolist() == [1, 1]
+    assert intervened(sex, "flip", np.array([0, 1])).tolist() == [1, 0]
+    assert sex.parse(["M", "F"]).tolist() == sex.parse([1, 0]).tolist() == [1, 0]
+    found = check_folder(tmp_path, space=AttributeSpace([Binary("sex", ["M", "X"])])).findings
+    assert any("'sex': not 'M', 'X'" in finding.what for finding in found)
+    for levels in (["1", "2"], ["F"], ["F", "M", "X"], ["F", "F"], "FM"):
+        with refused("attribute 'sex'", "names of 0 and 1"):
+            Binary("sex", levels)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x\0y"])
+def test_a_name_that_no_file_can_have_joins_the_list(tmp_path: Path, name: str) -> None:
+    config = faces(tmp_path, count=40, hair=["?"] * 40)
+    table = (tmp_path / "metadata.csv").read_text().replace("more/39.png", name)
+    (tmp_path / "metadata.csv").write_text(table)
+    found = said(check_folder(tmp_path, space=SPACE))
+    assert found["files that do not exist"] == ("error", 1, (name,))
+    assert found[f"attribute 'hair': {NO_VALUE}"][1] == 40
+    space = AttributeSpace([Binary("smiling")])
+    with refused("images in", "40 images", "1 that cannot"):
+        load_data(config, space)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: fcfg.load(path),
+        lambda path: load_data(FolderData(path=path), SPACE),
+        lambda path: read_config(f"{path}.yaml"),
+        lambda path: read_columns(path),
+        lambda path: read_results(path),
+        lambda path: find_lpips(path),
+        lambda path: find_pictures([path]),
+    ],
+)
+def test_a_path_that_is_too_long_is_refused_like_any_other(read) -> None:
+    with pytest.raises(InputError):
+        read(Path("x" * 300))
 
 
 # The command
@@ -360,6 +502,9 @@ def test_the_first_configuration_loads_what_was_looked_at(tmp_path, capsys) -> N
     capsys.readouterr()
     assert run(tmp_path, "--init", file) == 2
     assert "does not exist yet" in capsys.readouterr().err
+    file.write_text("corrected by hand")
+    assert run(tmp_path, "--group", "person", "--init", file, "--overwrite") == 0
+    assert yaml.safe_load(file.read_text()) == written
 
 
 def test_grey_images_make_a_grey_configuration_unless_told_otherwise(tmp_path: Path) -> None:

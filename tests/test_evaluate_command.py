@@ -203,6 +203,10 @@ def test_a_model_that_does_not_fit_is_one_line(
     assert "shard, count: expected an integer from 1 to 2" in refusal(
         capsys, model, mine, "--shard", "0/3"
     )
+    Path("ok.png").write_bytes(b"no weights")
+    for option in ("--lpips", "--inception"):
+        line = refusal(capsys, model, mine, option, "ok.png")
+        assert "weights ok.png: expected " in line
     for rows in ("0", "many", "-1"):
         line = refusal(capsys, model, mine, f"--batch-size={rows}")
         assert "--batch-size: expected an integer" in line

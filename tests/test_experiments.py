@@ -534,7 +534,10 @@ def test_names_of_version_0_1_warn() -> None:
         _ = evaluation.Instrument
 
 
-def test_small_images_have_no_lpips_and_the_column_says_so() -> None:
+def test_small_images_have_no_lpips_and_the_column_says_so(tmp_path: Path) -> None:
+    (tmp_path / "ok.png").write_bytes(b"no weights")
+    with refused("LPIPS weights", "a file of tensors"):  # even where it is not used
+        find_evaluators(tiny_model(), tmp_path / "ok.png", size=31)
     evaluators = find_evaluators(tiny_model(), size=31)
     assert evaluators.about["lpips"] == {
         "missing": "no LPIPS: it takes images of at least 32 by 32 pixels"

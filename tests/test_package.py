@@ -206,7 +206,7 @@ def test_the_way_from_a_folder_to_a_report_can_be_gone(
         assert main(shlex.split(f"{command} {more}")[1:]) == 0, command
     said = capsys.readouterr().out
     assert "do(radius)" in said
-    assert len(list(Path("counterfactuals").glob("*-counterfactual.png"))) == 6
+    assert len(list(Path("counterfactuals/shapes/radius=2.5").glob("*-counterfactual.png"))) == 6
     assert Path("runs/evaluate/shapes/core/report/report.html").exists()
     config = yaml.safe_load(Path("runs/shapes/training/config.yaml").read_text())
     assert config["graph"] == {"radius": [], "brightness": ["radius"], "square": []}

@@ -238,7 +238,7 @@ def test_the_python_of_an_upload_reads_the_downloaded_picture(
     with Image.open("counterfactual.png") as written:
         assert np.abs(np.asarray(written) - shown).max() <= 1
     assert main(shlex.split(events[-1]["command"])[1:]) == 0
-    with Image.open("counterfactuals/picture-counterfactual.png") as written:
+    with Image.open("counterfactuals/model/age=60,hair=red/picture-counterfactual.png") as written:
         assert np.abs(np.asarray(written) - shown).max() <= 1
 
 

@@ -196,7 +196,8 @@ def test_from_a_folder_of_pictures_to_counterfactuals(elsewhere: Path, capsys) -
     strangers_folder(elsewhere)
     assert main(["train", "faces.yaml"]) == 0
     err = capsys.readouterr().err
-    assert "images: 20 train, 2 val, 2 test\nsteps: scm 2, judge 2, diffusion 3\n" in err
+    steps = "scm 2 (2 for each attribute with causes), judge 2, diffusion 3"
+    assert f"images: 20 train, 2 val, 2 test\nsteps: {steps}\n" in err
     for part in ("scm: step 2 of 2", "judge: step 2 of 2", "diffusion: step 3 of 3"):
         assert part in err
     assert len(list((elsewhere / "runs/faces/training/sheets").iterdir())) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
@@ -10,10 +11,12 @@ def main() -> int:
     try:
         from fcfg.cli import main
 
-        return main()
+        code = main()
     except KeyboardInterrupt:
         print("fcfg: interrupted", file=sys.stderr)
-        return 130
+        code = 130
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, whatever arrives while Python ends
+    return code
 
 
 if __name__ == "__main__":

@@ -133,6 +133,17 @@ class Method(Generic[SettingT]):
         return {"guidance": repr(self.setting), "groups": groups, **sampling}
 
 
+def check_do(space: AttributeSpace, do: Mapping[str, Intervention]) -> None:
+    """Refuse an intervention on what is no attribute.
+
+    Args:
+        space: The attributes.
+        do: Intervention, as in :meth:`CounterfactualModel.act`.
+    """
+    check_is("do", do, Mapping, "a mapping from names to values")
+    space.check_known(do, "intervention")
+
+
 class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
     """A model of images and their attributes that answers what-ifs.
 
@@ -364,7 +375,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
             keys: Name or number of each image, combined with the seed; its position by default.
                 With ``abduction.keys``, answers are those of ``counterfactual``.
         """
-        check_is("do", do, Mapping, "a mapping from names to values")
+        check_do(self.space, do)
         table = self.space.parse(attributes)
         downstream = self.graph.affected(do) - set(do)
         noise = self.scm.abduct(table, downstream, seed=seed, keys=keys)

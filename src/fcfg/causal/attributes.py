@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fcfg.causal.codes import Codes, are_other_numbers, levels_of
-from fcfg.support.errors import InputError, check_among, check_is, nearest, quoted, short
+from fcfg.causal.codes import Codes, are_other_numbers, checked_levels, levels_of
+from fcfg.support.errors import InputError, check_among, check_is, nearest, quoted, short, together
 from fcfg.support.names import RESERVED, check_name
 
 Column: TypeAlias = NDArray[Any]  # int64 codes or float64 values, one dimension
@@ -67,7 +68,7 @@ class AbstractAttribute(ABC):
 
     def to_config(self) -> dict[str, Any]:
         """Describe the attribute in JSON values, for :func:`attribute_from_config`."""
-        options = {name: value for name, value in vars(self).items() if name != "name"}
+        options = {k: value for k, value in vars(self).items() if k != "name" and value != ()}
         lists = {name: list(value) for name, value in options.items() if isinstance(value, tuple)}
         return {"kind": self.kind, **options, **lists}
 
@@ -112,14 +113,21 @@ class AbstractAttribute(ABC):
 
 @dataclass(frozen=True)
 class Binary(AbstractAttribute):
-    """An attribute that is 0 or 1; ``bool`` is accepted.
+    """An attribute that is 0 or 1; ``bool`` is accepted, and the names of the two, if it has any.
 
-    >>> Binary("smiling").parse([True, 0, 1.0])
-    array([1, 0, 1])
+    >>> Binary("smiling").parse([True, 0, 1.0]), Binary("sex", ["F", "M"]).parse(["F", "M"])
+    (array([1, 0, 1]), array([0, 1]))
     """
 
+    levels: Sequence[str] = field(default=(), repr=False)  #: names of 0 and 1
     kind = "binary"
     _advice = "write 0 and 1, or declare it Categorical with the names of its levels"
+
+    def __post_init__(self) -> None:
+        """Refuse illegal names and freeze them."""
+        super().__post_init__()
+        if self.levels:
+            object.__setattr__(self, "levels", checked_levels(self.name, self.levels, most=2))
 
     @property
     def width(self) -> int:
@@ -127,8 +135,11 @@ class Binary(AbstractAttribute):
         return 1
 
     def parse(self, values: ArrayLike) -> NDArray[np.int64]:
-        """Accept 0 and 1."""
-        expected = "0 or 1"
+        """Accept 0 and 1, and their names."""
+        expected = f"0 or 1, or {quoted(self.levels)}" if self.levels else "0 or 1"
+        names = [str(value) for value in self._read(values, expected)] if self.levels else []
+        if names and all(name in self.levels for name in names):
+            return np.array([self.levels.index(name) for name in names])
         column = self._numbers(values, expected)
         self._require((column == 0) | (column == 1), column, expected)
         return column.astype(np.int64)
@@ -167,17 +178,7 @@ class Categorical(AbstractAttribute):
     def __post_init__(self) -> None:
         """Refuse illegal levels and freeze them."""
         super().__post_init__()
-        given: Any = self.levels
-        levels: tuple[Any, ...] = tuple(given) if isinstance(given, list | tuple) else ()
-        names = [level for level in levels if isinstance(level, str) and level]
-        if len(set(names)) < max(2, len(levels)):
-            unquoted = any(isinstance(level, Real) for level in levels)  # also YAML's yes and no
-            raise self._error(
-                "a list of at least two different levels, each a string",
-                short(self.levels),
-                "quote every level" if unquoted else "name every level once",
-            )
-        object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "levels", checked_levels(self.name, self.levels))
 
     @property
     def width(self) -> int:
@@ -345,8 +346,7 @@ class AttributeSpace:
 
     def check_known(self, names: Iterable[str], subject: str = "attributes") -> None:
         """Refuse names that are not attributes."""
-        for name in names:
-            check_among(subject, name, self.names)
+        together(*(partial(check_among, subject, name, self.names) for name in names))
 
     def parse(self, table: Mapping[str, ArrayLike]) -> Table:
         """Convert a whole table, with columns in this order, or refuse it."""
@@ -360,7 +360,8 @@ class AttributeSpace:
                 got=f"no column for {quoted(missing)}",
                 do="add the missing columns: the model was conditioned on them",
             )
-        parsed = {a.name: a.parse(table[a.name]) for a in self.attributes}
+        columns = together(*(partial(a.parse, table[a.name]) for a in self.attributes))
+        parsed = dict(zip(self.names, columns, strict=True))
         lengths = {name: len(column) for name, column in parsed.items()}
         if len(set(lengths.values())) > 1 or 0 in lengths.values():
             raise InputError(
@@ -395,4 +396,4 @@ class AttributeSpace:
     @classmethod
     def from_config(cls, config: Mapping[str, Mapping[str, Any]]) -> AttributeSpace:
         """Build a space from the output of :meth:`to_config`."""
-        return cls([attribute_from_config(name, kind) for name, kind in config.items()])
+        return cls(together(*(partial(attribute_from_config, *item) for item in config.items())))

@@ -9,16 +9,29 @@ them and return a plain column.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fcfg.support.errors import InputError, short
 
 #: Strings for the values of a binary attribute, in lower case; any case is read.
 BINARY_TEXTS: dict[str, int] = {
     **dict.fromkeys(("0", "0.0", "false", "no"), 0),
     **dict.fromkeys(("1", "1.0", "true", "yes"), 1),
 }
+
+
+def binary_code(text: str, levels: Sequence[str] = ()) -> int | None:
+    """Return the value of a binary attribute that a string means; None if it means none.
+
+    >>> binary_code("True"), binary_code("F", ["F", "M"]), binary_code("2")
+    (1, 0, None)
+    """
+    return levels.index(text) if text in levels else BINARY_TEXTS.get(text.lower())
 
 
 class Codes(np.ndarray[Any, np.dtype[np.int64]]):
@@ -58,6 +71,33 @@ def are_other_numbers(levels: tuple[str, ...]) -> bool:
     (True, False, False)
     """
     return any(number(level) not in (None, position) for position, level in enumerate(levels))
+
+
+def checked_levels(name: str, given: object, most: int | None = None) -> tuple[str, ...]:
+    """Return the levels of an attribute, or refuse them.
+
+    Args:
+        name: Name of the attribute.
+        given: A list of strings.
+        most: Exact number of levels, which are then no numbers other than their positions.
+    """
+    levels: tuple[Any, ...] = tuple(given) if isinstance(given, list | tuple) else ()
+    names = {level for level in levels if isinstance(level, str) and level}
+    wrong = most is not None and (len(levels) != most or are_other_numbers(levels))
+    if len(names) < max(2, len(levels)) or wrong:
+        unquoted = any(isinstance(level, Real) for level in levels)  # also YAML's yes and no
+        raise InputError(
+            f"attribute '{name}'",
+            expected="a list of "
+            + (
+                "at least two different levels, each a string"
+                if most is None
+                else "names of 0 and 1"
+            ),
+            got=short(given),
+            do="quote every level" if unquoted else "name every level once",
+        )
+    return levels
 
 
 def number(text: str) -> float | None:

@@ -11,7 +11,7 @@ string             meaning
 ``+10%``, ``-5%``  an increase by 10 percent, a decrease by 5 percent
 ``*1.5``           one and a half times the value
 ``flip``           the other value of a binary attribute, which may also be ``true``, ``false``,
-                   ``yes`` or ``no``
+                   ``yes`` or ``no``, or the name of its level
 ================== ============================================================================
 
 A level of a categorical attribute is always written as its name.
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fcfg.causal.attributes import AbstractAttribute, Binary, Categorical, Column, Continuous
-from fcfg.causal.codes import BINARY_TEXTS
+from fcfg.causal.codes import binary_code
 from fcfg.support.errors import InputError
 
 Intervention: TypeAlias = ArrayLike | Callable[[Column], ArrayLike]
@@ -82,8 +82,8 @@ def from_text(attribute: AbstractAttribute, text: str) -> Intervention:
     """
     word = text.strip()
     if isinstance(attribute, Binary):
-        value = BINARY_TEXTS.get(word.removeprefix("=").lower(), text)
-        return flip if word == FLIP else value
+        value = binary_code(word.removeprefix("="), attribute.levels)
+        return flip if word == FLIP else text if value is None else value
     if isinstance(attribute, Categorical):
         return text if text in attribute.levels else word.removeprefix("=")
     assert isinstance(attribute, Continuous)

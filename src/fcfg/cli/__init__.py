@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, TextIO, cast
 
 import typer
@@ -96,6 +97,7 @@ def _app(requested: str | None) -> typer.Typer:
     """Return the app, with only the requested command imported."""
     if requested is not None:
         check_among("command", requested, _COMMANDS)
+        _check_working_directory()
     app = typer.Typer(
         name="fcfg",
         help="Counterfactual images with diffusion models and factored guidance.",
@@ -116,6 +118,19 @@ def _app(requested: str | None) -> typer.Typer:
         else:
             app.command(name, help=_help(loaded) or summary, short_help=summary)(loaded)
     return app
+
+
+def _check_working_directory() -> None:
+    """Refuse a folder that is gone, in which torch would end the process."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise InputError(
+            "working directory",
+            expected="a folder that exists",
+            got="one that was removed",
+            do="change to another with 'cd'",
+        ) from error
 
 
 def _show_version(requested: bool) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from fcfg.support.errors import InputError
+from fcfg.support.files import write_atomically
 from fcfg.support.outputs import Outputs
 
 if TYPE_CHECKING:  # slow imports that --help does not need
@@ -43,6 +45,10 @@ def check(
     split: Annotated[
         str | None, typer.Option(help="Column that holds train, val or test.")
     ] = None,
+    missing: Annotated[
+        Literal["error", "drop"] | None,
+        typer.Option(help="What to do about rows without a value: drop leaves them out."),
+    ] = None,
     init: Annotated[
         Path | None, typer.Option(help="Write a first training configuration to this file.")
     ] = None,
@@ -52,7 +58,10 @@ def check(
     ] = None,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace pictures that no earlier check wrote."),
+        typer.Option(
+            "--overwrite",
+            help="Replace the configuration, and pictures that no earlier check wrote.",
+        ),
     ] = False,
 ) -> None:
     """List all problems of a folder of images.
@@ -67,18 +76,18 @@ def check(
     from fcfg.datasets.check import check_folder
 
     existing_folder(folder)
-    if init is not None and init.exists():
+    if init is not None and os.path.lexists(init) and not overwrite:
         raise InputError(
             "--init",
             expected="a file that does not exist yet",
             got=f"'{init}'",
-            do="choose another name, or remove it",
+            do="choose another name, or replace it with --overwrite",
         )
     target = folder / ".fcfg-check" if out is None else out
     subject = os.path.relpath(folder.resolve(), target.resolve())  # both may be moved together
     outputs = Outputs(target, "data check", subject, overwrite)
     outputs.check(_PICTURES)
-    options, space = _options(config, group, split)
+    options, space = _options(config, {"group": group, "split": split, "missing": missing})
     console = Console(highlight=False, soft_wrap=True)
     with Console(stderr=True).status("reading images") as status:
         report = check_folder(
@@ -90,7 +99,7 @@ def check(
     _print(report, console)
     _write_pictures(report, outputs, console)
     if init is not None and report.space is not None:
-        init.write_text(starting_config(report, options, init.parent), encoding="utf-8")
+        write_atomically(init, starting_config(report, options, init.parent).encode())
         size, why = proposed_size(report, options)
         console.print(escape(f"size {size}: {why}"))
         first = "read it, correct it" if report.ok else "correct the errors above, read it"
@@ -119,7 +128,7 @@ def example(
 
 
 def _options(
-    config: Path | None, group: str | None, split: str | None
+    config: Path | None, flags: Mapping[str, str | None]
 ) -> tuple[FolderData, AttributeSpace | None]:
     from pydantic import BaseModel
 
@@ -139,8 +148,8 @@ def _options(
     sections = validate(Sections, values, str(config))
     attributes = sections.attributes
     space = None if attributes is None else AttributeSpace.from_config(attributes)
-    flags = {name: value for name, value in (("group", group), ("split", split)) if value}
-    return sections.data.model_copy(update=flags), space
+    given = {name: value for name, value in flags.items() if value}
+    return sections.data.model_copy(update=given), space
 
 
 def _print(report: FolderReport, console: Console) -> None:

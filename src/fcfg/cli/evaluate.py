@@ -169,14 +169,21 @@ def evaluate(
     from fcfg.evaluation.evaluation import Evaluation
     from fcfg.evaluation.measurements import find_evaluators, judge_of
     from fcfg.evaluation.provenance import collect_provenance
-    from fcfg.evaluation.subset import choose_subset
+    from fcfg.evaluation.subset import choose_subset, find_data
     from fcfg.pipeline.runtime import Execution
 
     part = chosen_shard(shard)
     is_first = bool(shard) or part[0] == 0  # one process of several on a terminal prints
     execution, target = Execution(precision), chosen_device(device)
     pipeline = own.to(target).prepare(precision)
-    reader = judge_of(load(judge) if judge else pipeline)  # refuses before images are read
+    reader = judge_of(load(judge) if judge else pipeline)  # these refuse before images are read
+    found = find_evaluators(
+        pipeline,
+        *(lpips, inception),
+        fid=chosen.fid,
+        size=find_data(pipeline, data).size,
+        judge=reader,
+    )
     with ProgressReporter(quiet=not is_first) as reporter:
         subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name
@@ -185,9 +192,7 @@ def evaluate(
         pipeline,
         chosen,
         subset,
-        find_evaluators(
-            pipeline, lpips, inception, fid=chosen.fid, size=min(height, width), judge=reader
-        ),
+        found,
         out or Path("runs/evaluate") / name / chosen.name,
         model=name,
         provenance=collect_provenance(

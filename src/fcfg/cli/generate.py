@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fcfg.cli import options
-from fcfg.support.errors import check_among
+from fcfg.support.errors import check_among, together
 
 if TYPE_CHECKING:  # torch is not needed for help
     from fcfg.generation import PreparedRequest, Result
@@ -78,9 +78,12 @@ def generate(
     seed: Annotated[
         int, typer.Option(metavar="N", help="Seed for sampling discrete exogenous noise.")
     ] = 0,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Output folder.")] = Path(
-        "counterfactuals"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Output folder; counterfactuals/MODEL/NAME=VALUE by default."
+        ),
+    ] = None,
     reverse: Annotated[
         bool,
         typer.Option(help="Also go back to the factual attributes, and measure the error."),
@@ -119,23 +122,36 @@ def generate(
     """
     from fcfg.cli.computing import check_sampled, chosen_device, chosen_rows, chosen_shard
     from fcfg.cli.progress import share_bar
-    from fcfg.generation import Request, finished_before, model_pixels, parse_do, prepare, run
+    from fcfg.generation import (
+        Request,
+        find_pictures,
+        finished_before,
+        model_pixels,
+        parse_do,
+        prepare,
+        run,
+    )
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.sampling import SamplingParts, combine_sampling
 
-    part = chosen_shard(shard)
-    prints = bool(shard) or part[0] == 0  # of several processes on one terminal, one prints
-    target = chosen_device(device)
     parts: SamplingParts = {"quality": quality, "solver": solver, "grid": grid, "steps": steps}
-    asked = combine_sampling(sampling, **parts)
-    check_among("precision", precision, PRECISIONS)
+    part, target, asked, _ = together(
+        lambda: chosen_shard(shard),
+        lambda: chosen_device(device),
+        lambda: combine_sampling(sampling, **parts),
+        lambda: check_among("precision", precision, PRECISIONS),
+    )
+    prints = bool(shard) or part[0] == 0  # of several processes on one terminal, one prints
     pipeline = load(model).to(target).prepare(precision)
     how = {"--sampling": None if sampling == "default" else sampling, "--anchor": anchor}
     how |= {f"--{name}": value for name, value in parts.items()}
     check_sampled(pipeline, how)
-    targets = parse_do(do, pipeline.space)
-    rule = None if guidance is None else pipeline.parse_setting(guidance)
+    targets, rule, _ = together(
+        lambda: parse_do(do, pipeline.space),
+        lambda: None if guidance is None else pipeline.parse_setting(guidance),
+        lambda: find_pictures(images),
+    )
     rule = pipeline.method(targets, rule, anchor=anchor, sampling=asked).setting
     default = pipeline.method(targets, rule).sampling
     size = model_pixels(pipeline).size
@@ -155,6 +171,7 @@ def generate(
         shard=part,
     )
     prepared = prepare(pipeline, request)
+    out = prepared.out
     pipeline.prepare(precision, compile=compile, batch_size=prepared.chunk)
     before = len(finished_before(prepared)[0])
     if prints:

@@ -1,6 +1,7 @@
 """Standard output and error that can always be written to.
 
-A terminal without UTF-8 gets the nearest ASCII text, and output to a closed stream is dropped.
+A terminal without UTF-8 gets the nearest ASCII text, and output to a closed stream is dropped. So
+is what standard error cannot take, as on a full disk: the exit code says the same without it.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import codecs
 import os
 import sys
 import unicodedata
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 _ASCII = dict(zip("→−–±×·Δωλ", ("->", "-", "-", "+-", "x", "-", "d", "w", "l"), strict=True))
 _ERRORS = "fcfg-ascii"  # name of our error handler
@@ -30,6 +31,33 @@ def _plain(letter: str) -> str:
     return _ASCII.get(letter) or parts or "?"
 
 
+class _Dropping:
+    """A stream that leads nowhere from the first text that it cannot write."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text, or drop it."""
+        self._or_nowhere(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what waits, or drop it."""
+        self._or_nowhere(self._stream.flush)
+
+    def _or_nowhere(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+
+
 @contextmanager
 def usable_streams() -> Generator[None]:
     """Make standard output and error usable while a command runs."""
@@ -42,9 +70,11 @@ def usable_streams() -> Generator[None]:
         changed = [(s, s.errors) for s in (sys.stdout, sys.stderr) if hasattr(s, "reconfigure")]
         for stream, _ in changed:
             stream.reconfigure(errors=_ERRORS)
+        sys.stderr = cast("Any", _Dropping(sys.stderr))
         try:
             yield
         finally:
+            sys.stderr.flush()  # what waits is dropped here, not refused by what follows
             for stream, errors in changed:
                 stream.reconfigure(errors=errors)
             sys.stdout, sys.stderr = before

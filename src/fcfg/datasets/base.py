@@ -8,6 +8,7 @@ no image, and ``attributes`` returns the natural attributes and their graph. One
 from __future__ import annotations
 
 import hashlib
+import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -214,7 +215,7 @@ def split_by_group(groups: Sequence[str], fractions: Fractions, seed: int) -> li
 
 def existing_folder(path: Path | None) -> Path:
     """Return the folder of a data set, or refuse a path that is not one."""
-    if path is None or not path.is_dir():
+    if path is None or not os.path.isdir(path):
         raise InputError(
             "data, path",
             expected="a folder that exists",

@@ -6,6 +6,8 @@ Loading raises the first error that it meets; this check reports all of them.
 from __future__ import annotations
 
 import hashlib
+import os
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -44,7 +46,7 @@ class FolderReport:
 
     path: Path
     findings: tuple[Finding, ...]
-    images: int = 0  #: number of rows of the table
+    images: int = 0  #: number of rows of the table that are not left out
     space: AttributeSpace | None = None  #: attributes, given or guessed from the columns
     splits: dict[str, int] = field(default_factory=dict)  #: number of rows by split
     labels: tuple[str, ...] = ()  #: labels of the correlations
@@ -83,9 +85,7 @@ def check_folder(
     table = _read_table(root, findings)
     if table is None:
         return FolderReport(root, tuple(findings))
-    names = table["file_name"]
-    check_files(root, names, findings)
-    splits = check_splits(config, table, findings)
+    check_files(root, table["file_name"], findings)
     reasons: dict[str, str] = {}
     if space is None:
         space, reasons = _guess_space(config, table, findings)
@@ -97,6 +97,9 @@ def check_folder(
         if complete.any():
             labels, matrix = correlations(config, table, space, complete)
             _check_labels(labels, space, findings)
+        table, _ = config.complete(table, space)
+    names = table["file_name"]
+    splits = check_splits(config, table, findings)
     grey, side = _check_kinds([root / name for name in names], findings)
     sample = _check_images(root, config, names, splits, findings, on_progress)
     counts = Counter(splits or ())
@@ -130,7 +133,20 @@ def _guess_space(
     """Guess the attributes, with reasons; columns that are not attributes become findings."""
     others = ("file_name", config.split, config.group)
     guesses = {n: guess_attribute(n, texts) for n, texts in table.items() if n not in others}
-    ignored = [(name, guess) for name, guess in guesses.items() if guess.attribute is None]
+    asked = [] if config.group else [name for name, guess in guesses.items() if guess.question]
+    findings.add(
+        "warning",
+        "columns that may name a patient or person; if so, images of one must not be in two "
+        f"splits: check again with --group {shlex.quote(asked[0])}"
+        if asked
+        else "",
+        [f"{name} ({guesses[name].question})" for name in asked],
+    )
+    ignored = [
+        (name, guess)
+        for name, guess in guesses.items()
+        if guess.attribute is None and name not in asked
+    ]
     findings.add(
         "info",
         "columns that do not look like attributes",
@@ -177,7 +193,7 @@ def _check_images(
     on_progress: OnProgress | None,
 ) -> dict[str, UInt8[np.ndarray, "example channel height width"]]:
     """Find images that are unreadable or identical; return a sample of each split."""
-    present = [row for row, name in enumerate(names) if (root / name).is_file()]
+    present = [row for row, name in enumerate(names) if os.path.isfile(root / name)]
     results = read_all([Source(root / names[row]) for row in present], config.pixels)
     bad: list[str] = []
     several: list[str] = []

@@ -4,7 +4,7 @@
 kind                    strings
 ======================= ==================================================================
 binary                  ``0`` and ``1``, also ``0.0``, ``1.0``, and in any case ``false``,
-                        ``true``, ``no``, ``yes``
+                        ``true``, ``no``, ``yes``; or the names of its two levels, exactly
 categorical             names of the levels, exactly
 continuous              numbers in the range of the attribute
 ======================= ==================================================================
@@ -32,9 +32,10 @@ from fcfg.causal.attributes import (
     Table,
     attribute_from_config,
 )
-from fcfg.causal.codes import BINARY_TEXTS, number
+from fcfg.causal.codes import BINARY_TEXTS, binary_code, number
+from fcfg.datasets.identifiers import is_identifiers_name, names_several
 from fcfg.support.csv_files import check_columns
-from fcfg.support.errors import InputError, listed, quoted
+from fcfg.support.errors import InputError, joined, listed, quoted
 
 _MISSING = {"", "nan", "na", "n/a", "null", "?"}
 _LEVELS = 20  # a column with more distinct strings holds names, not levels
@@ -77,7 +78,7 @@ def parse_column(attribute: AbstractAttribute, texts: Sequence[str]) -> ParsedCo
 
 def _parser(attribute: AbstractAttribute) -> Callable[[str], float | None]:
     if isinstance(attribute, Binary):
-        return lambda text: BINARY_TEXTS.get(text.lower())
+        return lambda text: binary_code(text, attribute.levels)
     if isinstance(attribute, Categorical):
         return {level: code for code, level in enumerate(attribute.levels)}.get
     assert isinstance(attribute, Continuous)
@@ -93,7 +94,7 @@ def _parser(attribute: AbstractAttribute) -> Callable[[str], float | None]:
 def legal_values(attribute: AbstractAttribute) -> str:
     """Describe the values that a label file may hold, for messages."""
     if isinstance(attribute, Binary):
-        return "0 or 1 (or true, false, yes, no)"
+        return quoted(attribute.levels) if attribute.levels else "0 or 1 (or true, false, yes, no)"
     if isinstance(attribute, Categorical):
         return f"one of {quoted(attribute.levels)}"
     assert isinstance(attribute, Continuous)
@@ -113,26 +114,31 @@ def parse_table(
     """
     check_columns(where, space.names, columns)
     table: Table = {}
+    faults: list[InputError] = []
     for attribute in space:
-        texts = columns[attribute.name]
+        texts, subject = columns[attribute.name], f"attribute '{attribute.name}' in {where}"
         parsed = parse_column(attribute, texts)
         if parsed.missing:
-            raise InputError(
-                f"attribute '{attribute.name}' in {where}",
+            fault = InputError(
+                subject,
                 expected="a value for every image",
                 got=f"none for {listed([names[row] for row in parsed.missing])}",
-                do="fill in the values, or remove the rows",
+                do="fill in the values, or leave the rows out; a folder's 'missing: drop' does",
             )
+            faults.append(fault)
         if parsed.illegal:
             first = parsed.illegal[0]
-            raise InputError(
-                f"attribute '{attribute.name}' in {where}",
+            fault = InputError(
+                subject,
                 expected=legal_values(attribute),
                 got=f"'{texts[first]}' for '{names[first]}'"
                 + (f" and {len(parsed.illegal) - 1} more" if parsed.illegal[1:] else ""),
                 do="correct the values, or the declaration of the attribute",
             )
+            faults.append(fault)
         table[attribute.name] = parsed.column
+    if faults:
+        raise joined(faults)
     return table
 
 
@@ -144,33 +150,39 @@ class Guess:
     why: str
     legal_name: bool = True  #: whether an attribute may have the name of the column
     odd: tuple[str, ...] = ()  #: texts in a column of numbers
+    question: str = ""  #: what to ask, if it may name a patient or person with several images
 
 
 def guess_attribute(name: str, texts: Sequence[str]) -> Guess:
     """Guess the attribute in a column, as a start for the user to correct.
 
     0 and 1 are binary, a few recurring integers categorical, other numbers continuous, a few
-    recurring strings categorical. Identifiers and free text are not attributes.
+    recurring strings categorical, or binary if there are two. Identifiers and free text are not
+    attributes.
 
-    >>> guess_attribute("hair", ["dark", "fair", "dark"]).attribute
-    Categorical(name='hair', levels=('dark', 'fair'))
+    >>> guess_attribute("sex", ["M", "F", "M"]).attribute.to_config()
+    {'kind': 'binary', 'levels': ['F', 'M']}
     >>> guess_attribute("age", ["21", "60.5"])
     Guess(attribute=Continuous(name='age', low=19.0, high=63.0), why='2 different numbers from 21
-    to 60.5', legal_name=True, odd=())
+    to 60.5', legal_name=True, odd=(), question='')
     >>> guess_attribute("stars", ["1", "3", "2"] * 5).attribute
     Categorical(name='stars', levels=('1', '2', '3'))
     >>> guess_attribute("patient_id", ["7", "8"])
-    Guess(attribute=None, why='an identifier, by its name', legal_name=True, odd=())
+    Guess(attribute=None, why='an identifier, by its name', legal_name=True, odd=(), question='')
     """
     present = [text.strip() for text in texts if not is_missing(text)]
-    if name.lower() == "id" or name.lower().endswith("_id"):
-        return Guess(None, "an identifier, by its name")
     values = sorted(set(present))
+    found = f"{len(values)} values in {len(present)} rows"
+    if is_identifiers_name(name, len(values)):
+        question = f"{found}, left out" if len(values) < len(present) else ""
+        return Guess(None, "an identifier, by its name", question=question)
+    question = f"{found}, an attribute otherwise" if names_several(present) else ""
     kind, why = _guess_kind(values, len(present))
     texts = tuple(text for text in values if number(text) is None)
     odd = texts if kind != {"kind": "binary"} and 2 * len(texts) <= len(values) else ()
     try:
-        return Guess(None if kind is None else attribute_from_config(name, kind), why, odd=odd)
+        attribute = None if kind is None else attribute_from_config(name, kind)
+        return Guess(attribute, why, odd=odd, question=question)
     except InputError as error:  # a name that no attribute may have
         return Guess(None, f"expected {error.expected}", legal_name=False)
 
@@ -186,8 +198,11 @@ def _guess_kind(values: Sequence[str], rows: int) -> tuple[dict[str, Any] | None
         return _guess_numeric(numbers, rows)
     if len(values) == 1:
         return None, "always the same text"
+    lowered = {text.lower() for text in values}
     if all(number(text.replace(",", ".")) is not None for text in values):
         return None, "numbers with decimal commas; write points"
+    if len(values) == 2 and len(numbers) == 0 and not BINARY_TEXTS.keys() & lowered:
+        return {"kind": "binary", "levels": list(values)}, f"only {' and '.join(values)}"
     few = len(values) <= min(_LEVELS, max(2, rows // 2))
     levels = {"kind": "categorical", "levels": list(values)}
     return levels if few else None, f"{len(values)} different texts in {rows} rows"

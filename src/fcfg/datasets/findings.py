@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,10 +13,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Categorical, Continuous
+from fcfg.causal.attributes import (
+    AbstractAttribute,
+    AttributeSpace,
+    Binary,
+    Categorical,
+    Continuous,
+)
 from fcfg.datasets.base import SPLITS, leaking_groups, repeated, split_by_group
 from fcfg.datasets.columns import is_missing, legal_values, parse_column
-from fcfg.datasets.folder import METADATA, FolderData, leaves_folder
+from fcfg.datasets.folder import METADATA, FolderData, Missing, leaves_folder
 from fcfg.datasets.pixels import SUFFIXES
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
@@ -25,6 +32,10 @@ Labels: TypeAlias = Mapping[str, Sequence[str]]
 
 _SHOWN = 10  # names per finding
 _RARE = 10  # a level with fewer examples is rare
+_MISSING: Mapping[Missing, tuple[Severity, str]] = {
+    "error": ("error", "; fill it in, or leave such rows out with --missing drop"),
+    "drop": ("warning", ", so left out"),
+}
 _BLOCK = 2**16  # rows per block of the correlations
 MOST_LABELS = 60  #: largest number of rows and columns of the correlations
 
@@ -65,7 +76,7 @@ def check_files(root: Path, names: Sequence[str], findings: Findings) -> None:
     findings.add("error", "paths that leave the folder", outside)
     findings.add("error", "files listed more than once", repeated(names))
     inside = [name for name in dict.fromkeys(names) if not leaves_folder(name)]
-    absent = [name for name in inside if not (root / name).is_file()]
+    absent = [name for name in inside if not os.path.isfile(root / name)]  # a name may be too long
     findings.add("error", "files that do not exist", absent)
     known = {Path(name).as_posix() for name in inside}
     paths = [path.relative_to(root) for path in root.rglob("*")]
@@ -120,7 +131,9 @@ def check_attributes(
             continue
         parsed = parse_column(attribute, table[column])
         label = f"attribute '{attribute.name}'"
-        findings.add("error", f"{label}: no value", [names[row] for row in parsed.missing])
+        severity, advice = _MISSING[config.missing]
+        missing = [names[row] for row in parsed.missing]
+        findings.add(severity, f"{label}: no value{advice}", missing)
         illegal = [f"{names[row]}: {table[column][row]}" for row in parsed.illegal]
         findings.add("error", f"{label}: not {legal_values(attribute)}", illegal)
         invalid = parsed.missing + parsed.illegal
@@ -134,7 +147,8 @@ def _check_levels(attribute: AbstractAttribute, values: list[float], findings: F
     if len(set(values)) == 1:
         findings.add("warning", f"{label}: always the same value", [f"{values[0]:g}"])
     elif not isinstance(attribute, Continuous):
-        levels = attribute.levels if isinstance(attribute, Categorical) else ("0", "1")
+        named = isinstance(attribute, Binary | Categorical) and attribute.levels
+        levels = named or ("0", "1")
         counts = Counter(values)
         rare = [
             f"{level}: {counts[code]}" for code, level in enumerate(levels) if counts[code] < _RARE

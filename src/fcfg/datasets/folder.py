@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field
 
@@ -38,12 +38,13 @@ from fcfg.datasets.base import (
     existing_folder,
     split_by_group,
 )
-from fcfg.datasets.columns import is_missing
+from fcfg.datasets.columns import is_missing, parse_column
 from fcfg.datasets.pixels import Fit, Intensity, Source
 from fcfg.support.csv_files import check_columns, read_columns
 from fcfg.support.errors import InputError, check_among, listed
 
 METADATA = "metadata.csv"
+Missing: TypeAlias = Literal["error", "drop"]
 
 
 class FolderData(AbstractDiskData, frozen=True):
@@ -56,6 +57,7 @@ class FolderData(AbstractDiskData, frozen=True):
     fractions: Fractions = (0.8, 0.1, 0.1)  #: of groups, without such a column
     split_seed: int = 0  #: seed for the split
     group: str | None = None  #: column with the patient or person
+    missing: Missing = "error"  #: what to do about rows without a value for an attribute
     rename: dict[str, str] = Field(default_factory=dict)  #: attribute: column
 
     def attributes(self) -> None:
@@ -73,6 +75,7 @@ class FolderData(AbstractDiskData, frozen=True):
         columns = {name: self.column_of(name) for name in space.names}
         special = [name for name in (self.split, self.group) if name is not None]
         check_columns(METADATA, [*special, *columns.values()], table)
+        table, dropped = self.complete(table, space)
         names = table["file_name"]
         _check_inside(names)
         check_unique(METADATA, names)
@@ -86,7 +89,23 @@ class FolderData(AbstractDiskData, frozen=True):
             {name: table[column] for name, column in columns.items()},
             tuple(self._splits(table, groups)),
             None if groups is None else tuple(groups),
+            dropped,
         )
+
+    def complete(
+        self, table: Mapping[str, Sequence[str]], space: AttributeSpace
+    ) -> tuple[Mapping[str, Sequence[str]], dict[str, int]]:
+        """Leave out rows without a value, if ``missing`` is 'drop', and count them by reason."""
+        dropped: dict[str, int] = {}
+        for attribute in space if self.missing == "drop" else ():
+            texts = table.get(self.column_of(attribute.name), [])
+            if gone := set(parse_column(attribute, texts).missing):
+                dropped[f"no value for {attribute.name}"] = len(gone)
+                table = {
+                    name: [text for row, text in enumerate(column) if row not in gone]
+                    for name, column in table.items()
+                }
+        return table, dropped
 
     def _splits(
         self, table: Mapping[str, Sequence[str]], groups: Sequence[str] | None

@@ -157,7 +157,7 @@ def _key(listing: Listing, pixels: Pixels) -> str:
     def stamp(path: Path) -> tuple[str, int, int]:
         try:
             state = path.stat()
-        except OSError:  # reported by name when the image is read
+        except (OSError, ValueError):  # reported by name when the image is read
             return os.path.relpath(path, listing.root), -1, -1
         return os.path.relpath(path, listing.root), state.st_size, state.st_mtime_ns
 

@@ -202,7 +202,7 @@ def read_picture(path: Path, wanted: Pixels) -> DecodedImage:
     try:
         with path.open("rb") as file:
             return _decode(file, path.name, wanted)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a ValueError for an impossible name
         raise UnreadableError(_reason(error)) from error
 
 

@@ -155,7 +155,9 @@ def find_evaluators(
         )
     least = f"it takes images of at least {SMALLEST} by {SMALLEST} pixels"
     too_small = size is not None and size < SMALLEST
-    perceptual = _TooSmall("LPIPS", least) if too_small else find_lpips(lpips)
+    # A file that is given is read even where it is of no use: one without weights is refused.
+    found = Missing("LPIPS", "") if too_small and lpips is None else find_lpips(lpips)
+    perceptual = _TooSmall("LPIPS", least) if too_small else found
     network = find_inception(inception) if fid or inception is not None else None
     for found in (perceptual, network):
         if isinstance(found, torch.nn.Module):

@@ -82,8 +82,8 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
         unfinished: Whether to ignore an incomplete last line, which another process may write.
     """
     path = Path(path)
-    files = [path] if path.exists() else []
-    if path.is_dir():
+    files = [path] if os.path.exists(path) else []  # unlike Path.exists, with any name
+    if os.path.isdir(path):
         files = sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])
     header: JSON = {}
     checks: dict[str, dict[str, Check]] = {}

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Table
-from fcfg.causal.codes import BINARY_TEXTS
+from fcfg.causal.codes import binary_code
 from fcfg.causal.intervention import Intervention, from_text, intervened
 from fcfg.datasets.columns import parse_table
 from fcfg.judge import Reading
 from fcfg.support.csv_files import check_columns, read_columns
-from fcfg.support.errors import InputError, check_is, listed
+from fcfg.support.errors import InputError, check_is, listed, together
 from fcfg.support.parsing import parse_pairs
 
 AUTO = "auto"
@@ -53,13 +54,15 @@ def parse_do(texts: Iterable[str], space: AttributeSpace) -> dict[str, Intervent
     """
     written = _pairs("do", texts)
     space.check_known(written, "do")
-    do: dict[str, Intervention] = {}
-    for name, text in written.items():
+
+    def parse(name: str, text: str) -> Intervention:
         value = from_text(space[name], text)
         if not callable(value):
             intervened(space[name], value, np.zeros(1))  # raises before any picture is read
-        do[name] = text if callable(value) else value
-    return do
+        return text if callable(value) else value
+
+    values = together(*(partial(parse, *item) for item in written.items()))
+    return dict(zip(written, values, strict=True))
 
 
 def find_attributes(
@@ -183,8 +186,8 @@ def _value(attribute: AbstractAttribute, text: str) -> float | str:
     """Return a level by its name, anything else as a number if it is one."""
     if isinstance(attribute, Categorical):
         return text
-    if isinstance(attribute, Binary) and text.lower() in BINARY_TEXTS:
-        return float(BINARY_TEXTS[text.lower()])
+    if isinstance(attribute, Binary) and (code := binary_code(text, attribute.levels)) is not None:
+        return float(code)
     try:
         return float(text)
     except ValueError:

@@ -61,7 +61,7 @@ def find_pictures(arguments: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """
     found: list[Path] = []
     for path in map(Path, arguments):
-        if path.is_dir():
+        if os.path.isdir(path):  # unlike that of Path, False for a name that is too long
             inside = sorted(p for p in path.iterdir() if not p.name.startswith("."))
             inside = [p for p in inside if p.suffix.lower() in SUFFIXES and p.is_file()]
             if not inside:
@@ -69,7 +69,7 @@ def find_pictures(arguments: Iterable[str | os.PathLike[str]]) -> list[Path]:
             found += inside
         else:
             found.append(path)
-    missing = [str(path) for path in found if not path.is_file()]
+    missing = [str(path) for path in found if not os.path.isfile(path)]
     if missing or not found:
         got = f"no such file: {quoted(missing)}" if missing else "none"
         raise _refusal("at least one file or folder", got)

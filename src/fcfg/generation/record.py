@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fcfg.generation.request import PreparedRequest
+from fcfg.generation.request import PreparedRequest, Question
 from fcfg.generation.results import Result, intervention_json, values_of
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.errors import InputError, quoted, short
@@ -116,28 +116,28 @@ def write_record(prepared: PreparedRequest, results: Sequence[Result], chunk: in
     write_atomically(prepared.out / record_file(prepared.request.shard), text.encode())
 
 
-def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
-    """Return the results of an interrupted run of the same request, by number of picture.
+def read_record(question: Question) -> tuple[list[Result], int]:
+    """Return the results in the folder of a question, if they answer it.
 
-    Refuses a folder that holds the answers to another request, or files of others.
+    Refuses a folder that holds the answers to another question, or files of others.
 
     Args:
-        prepared: The request.
+        question: The question.
 
     Returns:
         The results, and the number of pictures that are finished together.
     """
-    folder = prepared.out
-    if prepared.request.overwrite:
-        return {}, prepared.chunk
-    path = folder / record_file(prepared.request.shard)
+    folder = question.out
+    if question.request.overwrite:
+        return [], question.chunk
+    path = folder / record_file(question.request.shard)
     if not os.path.lexists(path):
-        names = [prepared.names[row] for row in prepared.own_rows]
+        names = [question.names[row] for row in question.own_rows]
         files = [file for name in names for file in output_files(name).values()]
         existing = [file for file in files if os.path.lexists(folder / file)]
         if existing:
             raise already_there(folder, existing)
-        return {}, prepared.chunk
+        return [], question.chunk
     if not path.is_file():
         raise already_there(folder, [path.name])
     try:
@@ -146,7 +146,22 @@ def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
         chunk = max(1, int(record["at_once"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise already_there(folder, [path.name]) from error
-    _check_same_request(prepared, record)
+    _check_same_request(question, record)
+    return results, chunk
+
+
+def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
+    """Return the results of an interrupted run of the same request, by number of picture.
+
+    Refuses what :func:`read_record` refuses, and answers for other pictures.
+
+    Args:
+        prepared: The request.
+
+    Returns:
+        The results, and the number of pictures that are finished together.
+    """
+    results, chunk = read_record(prepared)
     rows = {str(prepared.pictures[row].path): row for row in prepared.own_rows}
     kept: dict[int, Result] = {}
     for result in results:
@@ -154,23 +169,23 @@ def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
         if row is None:
             raise _other_request(prepared, "images", f"'{result.file}'", "others")
         _check_same_picture(prepared, row, result)
-        if all((folder / file).is_file() for file in result.outputs.values()):
+        if all((prepared.out / file).is_file() for file in result.outputs.values()):
             kept[row] = result
     return kept, chunk
 
 
-def _describe(prepared: PreparedRequest) -> dict[str, Any]:
+def _describe(question: Question) -> dict[str, Any]:
     """Everything that a record says of a request, except its pictures."""
-    pipeline, request = prepared.pipeline, prepared.request
+    pipeline, request = question.pipeline, question.request
     execution = pipeline.execution if isinstance(pipeline, CounterfactualPipeline) else None
     return {
         "fcfg": __version__,
         "model": request.model,
         "network": repr(pipeline),
-        "digest": prepared.digest,
+        "digest": question.digest,
         "provenance": pipeline.provenance,
         "do": {name: intervention_json(value) for name, value in (request.do or {}).items()},
-        **prepared.method.to_json(),
+        **question.method.to_json(),
         "seed": request.seed,
         "reverse": request.reverse,
         "device": str(pipeline.device),
@@ -180,16 +195,16 @@ def _describe(prepared: PreparedRequest) -> dict[str, Any]:
     }
 
 
-def _check_same_request(prepared: PreparedRequest, record: Mapping[str, Any]) -> None:
-    now = json.loads(json.dumps(_describe(prepared), default=str))
+def _check_same_request(question: Question, record: Mapping[str, Any]) -> None:
+    now = json.loads(json.dumps(_describe(question), default=str))
     for key in _REQUEST:
         if record.get(key) != now.get(key):
             if key == "digest":
                 before, after = (
                     f"{of.get('model')}, digest {of.get(key)}" for of in (record, now)
                 )
-                raise _other_request(prepared, "model", before, after)
-            raise _other_request(prepared, key, short(record.get(key)), short(now.get(key)))
+                raise _other_request(question, "model", before, after)
+            raise _other_request(question, key, short(record.get(key)), short(now.get(key)))
 
 
 def _check_same_picture(prepared: PreparedRequest, row: int, result: Result) -> None:
@@ -208,9 +223,9 @@ def _check_same_picture(prepared: PreparedRequest, row: int, result: Result) -> 
             raise _other_request(prepared, subject, short(before), short(after))
 
 
-def _other_request(prepared: PreparedRequest, key: str, before: str, now: str) -> InputError:
+def _other_request(question: Question, key: str, before: str, now: str) -> InputError:
     return InputError(
-        f"out {prepared.out}",
+        f"out {question.out}",
         expected=f"the question that its record holds already ({key}: {before})",
         got=f"another one ({key}: {now})",
         do="choose another with --out, or replace it with --overwrite",

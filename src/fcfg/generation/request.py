@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ from torch import Tensor
 from fcfg.causal.intervention import Intervention
 from fcfg.generation.parsing import AUTO, Attributes, Factual
 from fcfg.generation.picture_files import Picture
+from fcfg.generation.results import intervention_text
 from fcfg.judge import Reading
 from fcfg.model import Action, AnyModel, Method
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
@@ -39,7 +41,7 @@ class Request:
     sampling: SamplingLike = "default"  #: solver, grid and steps, see :mod:`fcfg.sampling.config`
     anchor: bool | None = None  #: whether to anchor; by default as the guidance says
     seed: int = 0  #: for sampling discrete exogenous noise
-    out: str | os.PathLike[str] = "counterfactuals"  #: output folder
+    out: str | os.PathLike[str] | None = None  #: output folder, see :attr:`folder`
     reverse: bool = True  #: whether to go back to the factual attributes and measure the error
     trust: bool = True  #: whether to measure signals of trust, see :mod:`fcfg.trust`
     batch_size: int = 256  #: largest number of network rows per call
@@ -49,25 +51,56 @@ class Request:
     """Number and count of the part to work on. Several processes can share a folder, each with
     the same request, a shard and a record of its own."""
 
+    @property
+    def folder(self) -> Path:
+        """Output folder; by default one for each model and intervention."""
+        if self.out is not None:
+            return Path(self.out)
+        targets = (f"{name}={intervention_text(do)}" for name, do in (self.do or {}).items())
+        names = [Path(self.model).resolve().name] if self.model else []
+        parts = [re.sub(r"[^\w.,=%+-]+", "x", name)[:60] for name in (*names, ",".join(targets))]
+        return Path("counterfactuals", *parts)
+
 
 @dataclass(frozen=True, eq=False)
-class PreparedRequest:
-    """A request whose files and attributes were read and checked."""
+class Question:
+    """A request whose options were checked, before its pictures are read."""
 
     request: Request
     pipeline: AnyModel
-    pictures: tuple[Picture, ...] = field(repr=False)
     names: tuple[str, ...] = field(repr=False)  #: of the outputs, one for each picture
-    images: Float[Tensor, "batch channel height width"] = field(repr=False)
-    factual: Factual
-    reading: Reading | None  #: of the judge, if there is one
-    action: Action  #: counterfactual attributes of all pictures
     method: Method[Any]  #: how they are answered
 
     @property
     def out(self) -> Path:
         """Output folder."""
-        return Path(self.request.out)
+        return self.request.folder
+
+    @property
+    def own_rows(self) -> range:
+        """Numbers of the pictures in the shard."""
+        return contiguous_rows(len(self.names), self.request.shard)
+
+    @property
+    def chunk(self) -> int:
+        """Number of pictures that are finished together."""
+        return min(len(self.own_rows), self.request.batch_size // self.method.rows)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the model's weights."""
+        return digest_of(self.pipeline.image_model, self.pipeline.scm)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRequest(Question):
+    """A request whose files and attributes were read and checked."""
+
+    pictures: tuple[Picture, ...] = field(repr=False)
+    images: Float[Tensor, "batch channel height width"] = field(repr=False)
+    factual: Factual
+    reading: Reading | None  #: of the judge, if there is one
+    action: Action  #: counterfactual attributes of all pictures
 
     @property
     def thresholds(self) -> Thresholds | None:
@@ -82,18 +115,3 @@ class PreparedRequest:
         if thresholds is None or sampling is None:
             return {}
         return thresholds.limits_for(self.action.targets, self.method.setting, sampling)
-
-    @property
-    def own_rows(self) -> range:
-        """Numbers of the pictures in the shard."""
-        return contiguous_rows(len(self.images), self.request.shard)
-
-    @property
-    def chunk(self) -> int:
-        """Number of pictures that are finished together."""
-        return min(len(self.own_rows), self.request.batch_size // self.method.rows)
-
-    @cached_property
-    def digest(self) -> str:
-        """Digest of the model's weights."""
-        return digest_of(self.pipeline.image_model, self.pipeline.scm)

@@ -142,6 +142,22 @@ def intervention_json(value: Intervention) -> Any:
     return value if isinstance(value, str) else np.asarray(value).tolist()
 
 
+def intervention_text(value: Intervention) -> str:
+    """Format an intervention for a file name.
+
+    >>> [intervention_text(value) for value in (1, 2.5, "+10%", np.array([0, 1]))]
+    ['1', '2.5', '+10%', 'column']
+    """
+    plain = intervention_json(value)
+    return (
+        "column"
+        if isinstance(plain, list)
+        else f"{plain:g}"
+        if isinstance(plain, float)
+        else str(plain)
+    )
+
+
 def value_text(value: Value | float) -> str:
     """Format a value.
 

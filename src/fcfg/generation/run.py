@@ -11,7 +11,6 @@ import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -19,17 +18,18 @@ from torch import Tensor
 
 from fcfg.causal.intervention import Intervention
 from fcfg.generation.comparison import compare
-from fcfg.generation.parsing import AUTO, JUDGE, Attributes, find_attributes
+from fcfg.generation.parsing import AUTO, JUDGE, Attributes, Factual, find_attributes
 from fcfg.generation.picture_files import find_pictures, model_pixels, read_files, renamed_columns
 from fcfg.generation.record import (
     check_inputs_are_kept,
     finished_before,
     output_files,
     output_names,
+    read_record,
     record_file,
     write_record,
 )
-from fcfg.generation.request import PreparedRequest, Request
+from fcfg.generation.request import PreparedRequest, Question, Request
 from fcfg.generation.results import (
     Result,
     attributes_text,
@@ -42,7 +42,7 @@ from fcfg.judge import AttributeJudge, Reading
 from fcfg.model import AbstractCounterfactual, Action, AnyModel
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import SamplingParts, StepRecord, sampling_of
-from fcfg.support.errors import InputError, check_batch_size, check_integer
+from fcfg.support.errors import InputError, check_batch_size, check_integer, together
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.images import image_keys, to_pictures, to_png
@@ -99,34 +99,45 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
         )
-    method = pipeline.method(
-        do, request.guidance, anchor=request.anchor, sampling=request.sampling
+    method, _, pixels, paths = together(
+        lambda: pipeline.method(
+            do, request.guidance, anchor=request.anchor, sampling=request.sampling
+        ),
+        lambda: check_integer("seed", request.seed, 0, LARGEST_SEED, do="0 is the default"),
+        lambda: model_pixels(pipeline),
+        lambda: find_pictures(request.files),
     )
     check_batch_size(request.batch_size, method.rows)
-    check_integer("seed", request.seed, 0, LARGEST_SEED, do="0 is the default")
-    pixels = model_pixels(pipeline)
-    paths = find_pictures(request.files)
     names = output_names(paths)
     check_shard(shard, len(paths))
     own = [names[row] for row in contiguous_rows(len(names), shard)]
-    check_inputs_are_kept(Path(request.out), own, record_file(shard), paths)
-    pictures = read_files(paths, pixels)
+    check_inputs_are_kept(request.folder, own, record_file(shard), paths)
+    question = Question(request, pipeline, tuple(names), method)
+    read_record(question)  # refuses a folder that holds something else, before the judge's work
+
+    def attributes(reading: Reading | None) -> Factual:
+        rename = renamed_columns(pipeline)
+        return find_attributes(request.attributes, pipeline.space, paths, reading, rename)
+
+    by_judge = isinstance(request.attributes, str) and request.attributes == AUTO
+    pictures, factual = together(
+        lambda: read_files(paths, pixels), lambda: None if by_judge else attributes(None)
+    )
     images = torch.stack([picture.image for picture in pictures])
     reading = _read(pipeline, images)
-    rename = renamed_columns(pipeline)
-    factual = find_attributes(request.attributes, pipeline.space, paths, reading, rename)
+    factual = attributes(reading) if by_judge else factual
     prepared = PreparedRequest(
         request=request,
         pipeline=pipeline,
+        names=question.names,
+        method=method,
         pictures=tuple(pictures),
-        names=tuple(names),
         images=images,
         factual=factual,
         reading=reading,
         action=pipeline.act(factual.attributes, do, seed=request.seed, keys=image_keys(images)),
-        method=method,
     )
-    finished_before(prepared)  # refuses a folder that holds something else
+    finished_before(prepared)  # refuses answers for other pictures
     return prepared
 
 

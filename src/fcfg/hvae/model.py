@@ -30,11 +30,12 @@ from fcfg.model import (
     CounterfactualModel,
     Method,
     check_action,
+    check_do,
     keys_back,
 )
 from fcfg.sampling import OnStep, SamplingLike, StepRecord, Trajectory
 from fcfg.storage import ModelConfig, register_kind
-from fcfg.support.errors import InputError, check_integer, check_is
+from fcfg.support.errors import InputError, check_integer, check_is, together
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, image_keys, read_images
 
@@ -195,7 +196,10 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
             batch_size: Largest number of network rows per call; bounds the memory.
             on_step: Callback invoked after every batch, with the share that is done.
         """
-        abduction = self.abduct(images, attributes, keys=keys, any_size=any_size)
+        abduction, _ = together(
+            lambda: self.abduct(images, attributes, keys=keys, any_size=any_size),
+            lambda: check_do(self.space, do),
+        )
         action = self.act(abduction.attributes, do, seed=seed, keys=abduction.keys)
         return self.predict(abduction, action, setting, batch_size=batch_size, on_step=on_step)
 
@@ -219,15 +223,9 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
             batch_size: No effect, since no network is evaluated.
             on_step: No effect, since there are no steps.
         """
-        x = read_images(images, channels=self.channels)
-        if x.shape[2:] != (self.size, self.size):
-            raise InputError(
-                "images",
-                expected=f"{self.size} by {self.size} pixels, the only size of this model",
-                got=f"{x.shape[2]} by {x.shape[3]}",
-                do="resize the images",
-            )
-        table = self.space.parse(attributes)
+        x, table = together(
+            lambda: self._read_images(images), lambda: self.space.parse(attributes)
+        )
         length = len(table[self.space.names[0]])
         if length != len(x):
             raise InputError(
@@ -239,6 +237,17 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         keys = image_keys(x) if keys is None else keys
         checked_keys(keys, length)
         return HVAEAbduction(x, table, keys)
+
+    def _read_images(self, images: ImagesLike) -> Tensor:
+        x = read_images(images, channels=self.channels)
+        if x.shape[2:] != (self.size, self.size):
+            raise InputError(
+                "images",
+                expected=f"{self.size} by {self.size} pixels, the only size of this model",
+                got=f"{x.shape[2]} by {x.shape[3]}",
+                do="resize the images",
+            )
+        return x
 
     @torch.no_grad()
     def predict(

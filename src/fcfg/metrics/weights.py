@@ -48,7 +48,7 @@ def find_weights(
         candidates: Sets of file names, relative to a folder or absolute.
         name: Name of the weights in messages.
     """
-    if path is not None and not Path(path).is_dir():
+    if path is not None and not os.path.isdir(path):
         return (Path(path),)
     for folder in _folders() if path is None else [Path(path)]:
         for names in candidates:
@@ -66,7 +66,7 @@ def find_weights(
 def _folders() -> Iterator[Path]:
     folder = os.environ.get(VARIABLE)
     if folder:
-        if not Path(folder).is_dir():
+        if not os.path.isdir(folder):
             raise InputError(
                 VARIABLE, expected="a folder", got=f"'{folder}'", do="correct or unset it"
             )

@@ -202,7 +202,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
         """
         # Cheap checks come first, so that a bad question fails before hours of work.
-        x, table = read_factual(self.denoiser, images, attributes, any_size=any_size)
+        x, table = read_factual(self.denoiser, images, attributes, do, any_size=any_size)
         keys = image_keys(x) if keys is None else keys
         action = self.act(table, do, seed=seed, keys=keys)
         asked = combine_sampling(sampling, **deprecated)

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from fcfg.causal.attributes import Table
 from fcfg.causal.graph import Partition
+from fcfg.causal.intervention import Intervention
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import ConditionalPredictor, Images
 from fcfg.guidance import Guidance, WeightTable
-from fcfg.model import Action
+from fcfg.model import Action, check_do
 from fcfg.pipeline.alignment import AlignedPredictor, GuidedBranch, align
 from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
 from fcfg.pipeline.records import Abduction
@@ -29,12 +30,17 @@ from fcfg.sampling import (
     Trajectory,
     integrate,
 )
-from fcfg.support.errors import InputError, short
+from fcfg.support.errors import InputError, short, together
 from fcfg.support.images import ImagesLike, read_images
 
 
 def read_factual(
-    denoiser: Denoiser, images: ImagesLike, attributes: Mapping[str, ArrayLike], *, any_size: bool
+    denoiser: Denoiser,
+    images: ImagesLike,
+    attributes: Mapping[str, ArrayLike],
+    do: Mapping[str, Intervention] | None = None,
+    *,
+    any_size: bool,
 ) -> tuple[Images, Table]:
     """Read images and attributes that fit a denoiser, and each other.
 
@@ -42,12 +48,16 @@ def read_factual(
         denoiser: The denoiser.
         images: As in :meth:`fcfg.CounterfactualPipeline.counterfactual`.
         attributes: Column of factual values for every attribute.
+        do: Intervention to check with them.
         any_size: Whether to accept images of another size than the model was trained at.
     """
     size = None if any_size else denoiser.size
-    x = read_images(images, channels=denoiser.channels, stride=denoiser.stride, size=size)
     space = denoiser.embedder.space
-    table = space.parse(attributes)
+    x, table, _ = together(
+        lambda: read_images(images, channels=denoiser.channels, stride=denoiser.stride, size=size),
+        lambda: space.parse(attributes),
+        lambda: check_do(space, {} if do is None else do),
+    )
     length = len(table[space.names[0]])
     if length != len(x):
         raise InputError(

@@ -73,13 +73,13 @@ def read_config(folder: Path) -> tuple[ModelConfig[Any], dict[str, Any]]:
     subject = f"checkpoint {folder}"
     names = f", or one of the shipped models ({', '.join(shipped())})" if shipped() else ""
     expected = f"a folder with a {CONFIG} that fcfg wrote{names}"
-    if not (folder / CONFIG).exists():
+    if not os.path.exists(folder / CONFIG):  # unlike Path.exists, False for too long a name
         close = get_close_matches(str(folder), shipped(), n=1)
-        found = "a file" if folder.is_file() else "no such folder"
+        found = "a file" if os.path.isfile(folder) else "no such folder"
         raise InputError(
             subject,
             expected=expected,
-            got=f"no {CONFIG} in it" if folder.is_dir() else found,
+            got=f"no {CONFIG} in it" if os.path.isdir(folder) else found,
             do=f"did you mean '{close[0]}'?" if close else ADVICE,
         )
     text = read_text(folder / CONFIG, subject, expected=expected)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
-from fcfg.support.errors import InputError, nearest, quoted, short
+from fcfg.support.errors import InputError, joined, nearest, quoted, short
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -23,23 +24,33 @@ def validate(model: type[Model], values: Mapping[str, Any], subject: str) -> Mod
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise _input_error(error, model, subject) from None
+        # Unknown keys first: they may be the reason for the others.
+        errors = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+        faults = [fault for each in errors for fault in _input_errors(each, model, subject)]
+        raise joined(faults) from None
 
 
-def _input_error(error: ValidationError, root: type[BaseModel], subject: str) -> InputError:
-    """Translate the first error that pydantic reports: an unknown key, if there is one."""
-    first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-    cause = first.get("ctx", {}).get("error")
+def _input_errors(
+    error: ErrorDetails, root: type[BaseModel], subject: str
+) -> Iterator[InputError]:
+    """Translate an error that pydantic reports, or return those of our own that it holds."""
+    cause = error.get("ctx", {}).get("error")
     if isinstance(cause, InputError):
-        return cause.about(f"{subject}, {str(cause).split(': expected')[0]}", cause.do)
-    loc = [str(key) for key in first["loc"]]
+        for each in (cause, *cause.others):
+            yield each.about(f"{subject}, {str(each).split(': expected')[0]}", each.do)
+    else:
+        yield _input_error(error, root, subject)
+
+
+def _input_error(error: ErrorDetails, root: type[BaseModel], subject: str) -> InputError:
+    loc = [str(key) for key in error["loc"]]
     tags: list[str] = []
-    if first["type"].startswith("union_tag"):
+    if error["type"].startswith("union_tag"):
         tags = [tag for model in _section_at(root, loc) for tag in _tags(model)]
         loc = [*loc, "format"]
     where = ".".join(_without_tags(loc))
     subject = f"{subject}, '{where}'" if where else subject
-    if first["type"] == "extra_forbidden":
+    if error["type"] == "extra_forbidden":
         known = _fields_at(root, loc[:-1])
         return InputError(
             subject,
@@ -48,22 +59,22 @@ def _input_error(error: ValidationError, root: type[BaseModel], subject: str) ->
             do=nearest(loc[-1], known),
         )
     if tags:
-        tag = first.get("ctx", {}).get("tag")
+        tag = error.get("ctx", {}).get("tag")
         return InputError(
             subject,
             expected=f"one of {quoted(tags)}",
             got="none" if tag is None else repr(tag),
             do="add this key" if tag is None else nearest(tag, tags),
         )
-    if first["type"] == "missing":
+    if error["type"] == "missing":
         return InputError(subject, expected="a value", got="none", do="add this key")
-    if first["type"] == "tuple_type":
-        example = f"[{first['input']}]"
+    if error["type"] == "tuple_type":
+        example = f"[{error['input']}]"
         return InputError(
-            subject, expected="a list", got=short(first["input"]), do=f"write {example}"
+            subject, expected="a list", got=short(error["input"]), do=f"write {example}"
         )
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error":
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "value_error":
         return InputError(
             subject,
             expected="values that fit together",
@@ -73,7 +84,7 @@ def _input_error(error: ValidationError, root: type[BaseModel], subject: str) ->
     return InputError(
         subject,
         expected=message.removeprefix("Input should be "),
-        got=short(first["input"]),
+        got=short(error["input"]),
         do="correct it",
     )
 

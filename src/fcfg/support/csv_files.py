@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TextIO
 
-from fcfg.support.errors import InputError, listed, quoted
+from fcfg.support.errors import InputError, joined, listed, quoted
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # of other dialects
 _ROW = 2**20  # characters of the longest row
@@ -33,7 +34,9 @@ def read_columns(path: Path, wanted: Iterable[str] | None = None) -> dict[str, l
             str(path),
             expected="a comma-separated table in UTF-8 that can be read",
             got=getattr(error, "strerror", None) or f"{error}",
-            do="check the path" if not path.is_file() else "save it again, or download it again",
+            do="check the path"
+            if not os.path.isfile(path)
+            else "save it again, or download it again",
         ) from error
 
 
@@ -49,15 +52,19 @@ def check_columns(where: str, wanted: Iterable[str], columns: Collection[str]) -
         wanted: Names of the columns that are needed.
         columns: Names of the columns that the table has.
     """
+    faults: list[InputError] = []
     for name in wanted:
         if name not in columns:
             close = get_close_matches(name, columns, n=1)
-            raise InputError(
+            fault = InputError(
                 where,
                 expected=f"a column '{name}'",
                 got=f"columns {quoted(columns)}",
                 do=f"if you mean '{close[0]}', rename one of the two" if close else "add it",
             )
+            faults.append(fault)
+    if faults:
+        raise joined(faults)
 
 
 def _open(path: Path) -> TextIO:

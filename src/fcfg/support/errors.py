@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from numbers import Integral
+from typing import Any
+
+_MOST = 5  # faults told at once
 
 
 class InputError(ValueError):
@@ -29,11 +32,46 @@ class InputError(ValueError):
     def __init__(self, subject: str, *, expected: str, got: object, do: str) -> None:
         self.expected, self.got, self.do = expected, got, do
         message = f"{subject}: expected {expected}, got {got}; {do}"
-        super().__init__(" ".join(message.split()) + ("" if do.endswith("?") else "."))
+        self.sentence = " ".join(message.split()) + ("" if do.endswith("?") else ".")
+        super().__init__(self.sentence)
+        self.others: list[InputError] = []  #: found together with this one
 
     def about(self, subject: str, do: str) -> InputError:
         """Return the same error with another subject and advice."""
         return InputError(subject, expected=self.expected, got=self.got, do=do)
+
+
+def together(*checks: Callable[[], Any]) -> list[Any]:
+    """Return what several checks return, or refuse all that is wrong at once.
+
+    >>> together(lambda: check_among("unit", "kelivn", ["kelvin"]), lambda: 1 + 1)
+    Traceback (most recent call last):
+    fcfg.InputError: unit: expected one of 'kelvin', got 'kelivn'; did you mean 'kelvin'?
+
+    Args:
+        checks: Functions that return a value or raise an ``InputError``; none needs another's
+            result.
+    """
+    results: list[Any] = []
+    faults: list[InputError] = []
+    for check in checks:
+        try:
+            results.append(check())
+        except InputError as error:
+            faults.append(error)
+    if faults:
+        raise joined(faults)
+    return results
+
+
+def joined(faults: Sequence[InputError]) -> InputError:
+    """Return the first of some errors, with the messages of the others after its own."""
+    found = {each.sentence: each for fault in faults for each in (fault, *fault.others)}
+    sentences, (first, *others) = list(found), found.values()
+    rest = [f"{len(sentences) - _MOST} more."] if sentences[_MOST:] else []
+    first.args = (" Also: ".join([*sentences[:_MOST], *rest]),)
+    first.others = others
+    return first
 
 
 def short(value: object) -> str:

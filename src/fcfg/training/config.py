@@ -7,7 +7,7 @@ the paper (App. D) wherever it states one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -29,7 +29,14 @@ from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.hvae import HVAEConfig
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import looks_like_a_file, parse_yaml, parse_yaml_value, read_yaml
-from fcfg.support.errors import InputError, check_among, check_integer, nearest, short
+from fcfg.support.errors import (
+    InputError,
+    check_among,
+    check_integer,
+    nearest,
+    short,
+    together,
+)
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
 from fcfg.training.sections import (
@@ -94,9 +101,11 @@ class TrainingConfig(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         """Derive the objects of the run; each of them checks the values it is made of."""
-        check_graph(self.space, self.causal_graph)
-        for derived in ("noise_schedule", "unet", "judge_network", "vae"):
-            getattr(self, derived)
+        derived = ("noise_schedule", "unet", "judge_network", "vae")
+        together(
+            lambda: check_graph(self.space, self.causal_graph),
+            *(partial(getattr, self, name) for name in derived),
+        )
         if self.hvae is not None and self.semantic is not None:
             raise ValueError("hvae and semantic exclude each other")
         if self.finetuning is not None and self.hvae is None:
@@ -223,8 +232,7 @@ def read_config(
     """
     values, base = _read_values(source)
     values.setdefault("name", Path(source).stem)
-    for override in overrides:
-        _override(values, override)
+    together(*(partial(_override, values, override) for override in overrides))
     section = values.get("data")
     if isinstance(section, dict):
         for key in ("path", "cache"):

@@ -114,7 +114,9 @@ def train(
         reporter.say(f"images: {counts}")
         session = Session(config, workspace, splits, accelerator, log, reporter, stop)
         trained = [name for name in session.parts if part in ("all", name)]
-        steps = [f"{name} {session.steps[name]:,}" for name in trained if session.steps[name]]
+        each = {"scm": f" ({config.scm.steps:,} for each attribute with causes)"}
+        counts = {name: session.steps[name] for name in trained if session.steps[name]}
+        steps = (f"{name} {count:,}{each.get(name, '')}" for name, count in counts.items())
         reporter.say(f"steps: {', '.join(steps)}")
         try:
             with torch.random.fork_rng(), torch.backends.cudnn.flags(enabled=True, benchmark=True):
