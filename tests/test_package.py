@@ -204,6 +204,15 @@ def test_every_dependency_has_a_reason_and_its_lower_bound_is_tested() -> None:
             assert lowest[name].startswith(bound)
 
 
+@pytest.mark.parametrize("target", ["demo", "studio", "setup", "test", "lint", "docs"])
+def test_only_development_installs_what_developers_need(target: str, tmp_path: Path) -> None:
+    words = ["make", "--dry-run", target, f"VENV={tmp_path}", "TORCH_INDEX=https://a.b/cpu"]
+    plan = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "constraints.txt) --index-url https://a.b/cpu\n" in plan
+    assert "-c constraints.txt -e '.[app]'" in plan
+    assert (".[dev]" in plan) == (target not in ("demo", "studio"))
+
+
 def test_errors_are_one_readable_line() -> None:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         try:
