@@ -70,7 +70,9 @@ def print_summary(summary: Summary) -> None:
             table.add_column(heading, justify="right")
         for cell in cells:
             texts = [_text(summary, cell, metric, name) for metric, name in shown]
-            table.add_row(setting(cell.guidance).label, *texts)
+            is_default = summary.header["model"].get("defaults", {}).get(do) == cell.guidance
+            default = "default: " if is_default else ""
+            table.add_row(default + setting(cell.guidance).label, *texts)
         print_table(table)
     print(_legend(summary))
 
