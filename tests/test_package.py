@@ -18,7 +18,9 @@ import yaml
 
 import fcfg
 from fcfg.cli import main
+from fcfg.diffusion import schedule
 from fcfg.support.moved import MOVED
+from fcfg.training import sections
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -46,6 +48,18 @@ def test_the_causal_question_needs_no_torch() -> None:
         "fcfg.Partition.by_intervention(g, {'a'}); fcfg.AttributeSpace([fcfg.Binary('a')])"
     )
     assert not loaded & {"torch", "pydantic", "zuko", "safetensors", "PIL", "jaxtyping"}
+
+
+def test_a_mistake_in_a_configuration_is_found_without_torch() -> None:
+    for wrong in ("nonsense=3", "network.base=0", "data.size=big", "diffusion.stepps=3", "x"):
+        words = ["train", "portraits", "--set", wrong]
+        loaded = imported_by(f"from fcfg.cli import main; assert main({words}) == 2")
+        assert "pydantic" in loaded
+        assert not loaded & {"torch", "zuko", "accelerate"}
+
+
+def test_the_words_of_a_schedule_are_those_of_the_diffusion() -> None:
+    assert (sections.Kind, sections.Parameterisation) == (schedule.Kind, schedule.Parameterisation)
 
 
 def test_zuko_is_imported_only_when_a_flow_is_built() -> None:

@@ -164,8 +164,8 @@ def expected_time(
 
 def _row_seconds(objective: AbstractObjective, batch: Batch) -> float:
     """Time the second of two steps, forward and backward, and divide by its images."""
-    count, *shape = batch.images.shape
-    draws, start = objective.draw((count, *shape), torch.Generator()), 0.0
+    count, channels, height, width = batch.images.shape
+    draws, start = objective.draw((count, channels, height, width), torch.Generator()), 0.0
     for _ in range(2):
         start = time.perf_counter()
         objective(batch, draws).backward()
