@@ -1,10 +1,13 @@
-# Every target sets up .venv by itself, and only when pyproject.toml or constraints.txt changed.
+# Every target sets up .venv by itself, and only when pyproject.toml or constraints.txt changed: demo
+# and studio with what the package needs to run, the others with what its development needs, too.
 # PYTHON chooses the interpreter (3.11 or newer): make test PYTHON=python3.12
+# TORCH_INDEX chooses the build of torch: make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: help setup test test-lowest lint format docs demo studio clean
@@ -16,14 +19,18 @@ help:  ## show this list
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed and none was found"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install $$(grep '^torch==' constraints.txt)
+	$(PIP) install $$(grep '^torch==' constraints.txt) $(TORCH_INDEX:%=--index-url %)
+	$(PIP) install -c constraints.txt -e '.[app]'
+	@touch $@
+
+$(DEV): $(READY)
 	$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@
 
-setup: $(READY)  ## make .venv with everything that development needs
+setup: $(DEV)  ## make .venv with everything that development needs
 
 # Each worker takes tests in order, and steals at the end: few fixtures of a file are made twice.
-test: $(READY)  ## run all tests, with coverage, on all cores
+test: $(DEV)  ## run all tests, with coverage, on all cores
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --cov --cov-report=term:skip-covered
 
 # A second environment at the lower bounds of pyproject.toml (torch aside, see docs/dependencies.md).
@@ -36,18 +43,18 @@ test: $(READY)  ## run all tests, with coverage, on all cores
 test-lowest: .venv-lowest/.ready  ## run all tests with the oldest packages we promise to support
 	.venv-lowest/bin/python -m pytest
 
-lint: $(READY)  ## formatting, style, types, import rules, rules of the house
+lint: $(DEV)  ## formatting, style, types, import rules, rules of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_house.py
 
-format: $(READY)  ## format the code
+format: $(DEV)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## build the documentation, warnings as errors
+docs: $(DEV)  ## build the documentation, warnings as errors
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 

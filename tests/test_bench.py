@@ -34,7 +34,7 @@ from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.cli import main
 from fcfg.diffusion.networks import PAPER, UNet, UNetConfig
 from fcfg.guidance import Guidance
-from fcfg.sampling import PRESETS
+from fcfg.sampling import DRAWN_NOISE
 from refusal import refused
 from test_generation import tiny_pipeline
 
@@ -219,9 +219,10 @@ def test_one_counterfactual_is_computed_with_the_defaults(model: BenchModel) -> 
     assert row.evaluations == default.evaluations
     assert row.steps == len(default.abduction.times) - 1
     assert row.cold_seconds is not None
-    assert row.name == f"{PRESETS['default']}, compiled"
+    way = f"{default.guidance}, {DRAWN_NOISE}"  # what was computed
+    assert row.name == f"{way}, compiled"
     row = bench.measure_single(compiled=False, cuda_graphs=False)
-    assert row.name == f"{PRESETS['default']}, eager, kernel by kernel"
+    assert row.name == f"{way}, eager, kernel by kernel"
 
 
 def test_a_gpu_is_also_measured_kernel_by_kernel(
@@ -395,6 +396,18 @@ def test_rates_follow_from_times(record: Record) -> None:
     assert (reference.ratio, ours.ratio, absent.ratio) == (1, 4, None)
 
 
+def test_implementations_take_turns_and_the_middle_round_counts(
+    model: BenchModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pace = iter([1.0, 1.1, 9.0, 1.0, 3.0, 4.0])  # two rows; others use the machine in the middle
+    rows = [Measurement("sampling", name, images=1) for name in (run.REFERENCE, run.EAGER)]
+    monkeypatch.setattr(Bench, "sampling", lambda _: [row.timed((next(pace),)) for row in rows])
+    reference, ours = Bench(model, ("sampling",), quick=True).run().rows
+    assert (reference.seconds, ours.seconds, ours.repetitions) == (3.0, 1.1, 3)
+    assert (ours.seconds_low, ours.seconds_high) == (1.0, 4.0)
+    assert list(pace) == []
+
+
 def test_a_file_reads_back_as_it_was(record: Record, tmp_path: Path) -> None:
     path = tmp_path / "bench.csv"
     record.write(path)
@@ -456,7 +469,7 @@ def test_only_what_is_asked_for_is_measured(
 ) -> None:
     assert main(["bench", folder, "--quick", "--only", "single", "--device", "cpu"]) == 0
     out = capsys.readouterr().out
-    assert f"{PRESETS['default']}, eager" in out
+    assert f"{DRAWN_NOISE}, eager" in out
     assert not any(word in out for word in ("Sampling", "compiled"))
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from fcfg.cli import main
-from fcfg.evaluation import Evaluation, find_experiment, presets
+from fcfg.evaluation import Evaluation, choose_subset, find_experiment, presets, read_results
 from fcfg.evaluation.experiment import Costs
 from fcfg.pipeline.checkpoint import load
+from fcfg.reports.strips import read_pictures
 
 
 @pytest.fixture
@@ -44,6 +45,18 @@ def test_the_demo_says_what_it_saw_and_where_to_look(tiny: Path, capsys) -> None
     assert "Look at runs/demo/report/report.html" in said
     assert (tiny / "runs/demo/report/report.html").stat().st_size > 10_000
     assert len(rows(tiny / "runs/demo")) == 10 * 4
+    # The last row is what README and Python show: calibrated, with drawn noise, in its own steps.
+    assert "uncalibrated" in said
+    assert "8 steps of DPMSolver2M on the karras grid; ddim quadratic 11 where noise" in said
+    assert "default: anchored contrast 1.39 drawn noise" in said
+    pipeline = load("portraits")
+    asked = find_experiment("portraits/demo", model=pipeline)
+    some, own = choose_subset(pipeline, asked), asked.questions[-1]
+    do = {"smiling": "flip"}
+    answers = pipeline.counterfactual(some.images, some.attributes, do).images[:8]
+    shown = read_pictures(read_results(tiny / "runs/demo"))
+    assert shown is not None
+    assert (shown.answers[own] - answers).abs().max() < 1 / 127
 
 
 def test_the_full_demo_is_another_run(tiny: Path, capsys) -> None:
@@ -116,8 +129,8 @@ def test_an_interrupted_demo_says_how_to_go_on(tiny: Path, monkeypatch, capsys) 
 
 def test_the_demo_fits_into_its_time() -> None:
     """Network rows, at some 40 a second on two slow cores; and drawings enough to see by."""
-    demo = find_experiment("portraits/demo")
     pipeline = load("portraits")
+    demo = find_experiment("portraits/demo", model=pipeline)
     costs = Costs(demo, pipeline)
     each = 1 + sum(costs.total(*question) for question in demo.questions)
     assert each * demo.images * demo.steps <= 4_000

@@ -154,6 +154,7 @@ def test_an_unknown_experiment_suggests_the_nearest() -> None:
         ("do: [smiling, smiling]\nguidance: []", "do", ("each once",)),
         ("do: [smiling+]\nguidance: []", "do", ("joined by +",)),
         ("do: [male+male]\nguidance: []", "do", ("joined by +",)),
+        ("do: [male]\nguidance: []\ndrawn_sampling: '9'", "drawn_sampling", ("drawn_noise=true",)),
     ],
 )
 def test_a_file_that_is_no_experiment_is_refused(

@@ -19,7 +19,9 @@ import yaml
 import check_house
 import fcfg
 from fcfg.cli import main
+from fcfg.diffusion import schedule
 from fcfg.support.moved import MOVED
+from fcfg.training import sections
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -47,6 +49,18 @@ def test_the_causal_question_needs_no_torch() -> None:
         "fcfg.Partition.by_intervention(g, {'a'}); fcfg.AttributeSpace([fcfg.Binary('a')])"
     )
     assert not loaded & {"torch", "pydantic", "zuko", "safetensors", "PIL", "jaxtyping"}
+
+
+def test_a_mistake_in_a_configuration_is_found_without_torch() -> None:
+    for wrong in ("nonsense=3", "network.base=0", "data.size=big", "diffusion.stepps=3", "x"):
+        words = ["train", "portraits", "--set", wrong]
+        loaded = imported_by(f"from fcfg.cli import main; assert main({words}) == 2")
+        assert "pydantic" in loaded
+        assert not loaded & {"torch", "zuko", "accelerate"}
+
+
+def test_the_words_of_a_schedule_are_those_of_the_diffusion() -> None:
+    assert (sections.Kind, sections.Parameterisation) == (schedule.Kind, schedule.Parameterisation)
 
 
 def test_zuko_is_imported_only_when_a_flow_is_built() -> None:
@@ -233,6 +247,15 @@ def test_every_dependency_has_a_reason_and_its_lower_bound_is_tested() -> None:
         assert name.lower() in newest
         if name != "torch":  # tested where that release is, see docs/dependencies.md
             assert lowest[name].startswith(bound)
+
+
+@pytest.mark.parametrize("target", ["demo", "studio", "setup", "test", "lint", "docs"])
+def test_only_development_installs_what_developers_need(target: str, tmp_path: Path) -> None:
+    words = ["make", "--dry-run", target, f"VENV={tmp_path}", "TORCH_INDEX=https://a.b/cpu"]
+    plan = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "constraints.txt) --index-url https://a.b/cpu\n" in plan
+    assert "-c constraints.txt -e '.[app]'" in plan
+    assert (".[dev]" in plan) == (target not in ("demo", "studio"))
 
 
 def test_errors_are_one_readable_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import warnings
@@ -10,15 +11,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from PIL import Image
 
 import fcfg
 from fcfg.cli import main
+from fcfg.datasets.registry import load_data
 from fcfg.evaluation import Experiment, choose_subset
 from fcfg.training import presets, read_config
+from fcfg.training.config import TrainingConfig
+from fcfg.training.describe import expected_time
+from fcfg.training.workspace import Workspace
 from refusal import refused
-from runs import tiny, tiny_file
+from runs import VAE, tiny, tiny_file
 
 SMALL = ["--set", "diffusion.steps=2", "--set", "judge.steps=2"]
 
@@ -130,7 +136,7 @@ def test_what_is_set_and_which_part_are_what_is_trained(elsewhere: Path, capsys)
     out, err = capsys.readouterr()
     assert out == ""
     assert "judge: step 2 of 2, loss " in err
-    assert "steps: judge 2\n" in err
+    assert "steps: judge 2\ntime: about " in err
     assert "diffusion" not in err
     assert err.endswith("done: runs/tiny\n")
     state = elsewhere / "runs/tiny/training/state"
@@ -139,6 +145,27 @@ def test_what_is_set_and_which_part_are_what_is_trained(elsewhere: Path, capsys)
     assert fcfg.load("runs/tiny").provenance["steps"] == {"judge": "2 of 2", "diffusion": "2 of 2"}
     assert main(["train", file, "--part", "scm", "--out", "else/where"]) == 0
     assert (elsewhere / "else/where/training/state/scm").exists()
+
+
+def test_the_expected_time_follows_from_what_is_left(tmp_path: Path) -> None:
+    def said(config: TrainingConfig, **steps: int) -> str:
+        workspace = Workspace(tmp_path / "none", config)
+        examples, before = load_data(config.data, config.space)["train"], torch.get_rng_state()
+        text = expected_time(config, workspace, examples, steps, tuple(steps))
+        assert torch.equal(torch.get_rng_state(), before)
+        return text
+
+    assert said(tiny(), scm=10**9) == "time: about 0 s on this machine"
+    assert said(tiny(), judge=1, diffusion=1).endswith(" s on this machine")
+    long = said(tiny(), scm=10**9, judge=10**8, diffusion=10**8)
+    look = re.search("for a first look in about 5 min: (.*)", long)
+    assert look is not None
+    sets = dict(text.split("=") for text in look[1].replace("--set ", "").split())
+    assert sets.keys() == {"judge.steps", "diffusion.steps"}
+    assert 100 <= int(sets["judge.steps"]) == int(sets["diffusion.steps"]) < 10**8
+    huge = tiny(diffusion={"batch": 10**6}, judge={"batch": 10**6})
+    assert said(huge, judge=10**6, diffusion=10**6).endswith("smaller network and smaller images")
+    assert "finetuning.steps=" in said(tiny(**VAE), hvae=10**8, finetuning=10**8)
 
 
 def test_all_but_the_first_process_are_quiet(elsewhere: Path, capsys, monkeypatch) -> None:

@@ -50,7 +50,8 @@ from fcfg.training.loop import Course, Loop, StopRequest
 from fcfg.training.objectives import DenoisingObjective
 from fcfg.training.preflight import accelerator_for
 from fcfg.training.run import denoising_optimiser
-from fcfg.training.state import LAST_STEP, Checkpoints
+from fcfg.training.sections import LAST_STEP
+from fcfg.training.state import Checkpoints
 from study import bench_arguments, bench_model, command, show, write_json
 
 TakeStep: TypeAlias = Callable[[], object]

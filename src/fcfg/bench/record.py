@@ -132,6 +132,24 @@ def _row(line: Mapping[str, str]) -> Measurement:
     return Measurement(**values)
 
 
+def middle(rows: Iterable[Measurement]) -> list[Measurement]:
+    """Keep of the rows of one name that of median time, with the range of all of them."""
+    named: dict[str, list[Measurement]] = {}
+    for row in rows:
+        named.setdefault(row.name, []).append(row)
+    return [_middle(same) for same in named.values()]
+
+
+def _middle(rows: list[Measurement]) -> Measurement:
+    rows = sorted(rows, key=lambda row: row.seconds or 0.0)
+    return replace(
+        rows[len(rows) // 2],
+        seconds_low=min((row.seconds_low for row in rows if row.seconds_low), default=None),
+        seconds_high=max((row.seconds_high for row in rows if row.seconds_high), default=None),
+        repetitions=sum(row.repetitions or 0 for row in rows) or None,
+    )
+
+
 def compared(rows: Iterable[Measurement], reference: str, rate: float) -> list[Measurement]:
     """Add speed-ups over a reference, and shares of the rate of the hardware.
 
@@ -237,8 +255,7 @@ def tables(record: Record) -> list[Table]:
         )
         found.append(make_table(f"{title} groups", rows, _SAMPLING))
     if rows := record.of("single"):
-        title = f"One counterfactual, end to end, {rows[0].steps} steps to noise and back"
-        found.append(make_table(title, rows, _SINGLE))
+        found.append(make_table("One counterfactual by default, end to end", rows, _SINGLE))
     return found
 
 

@@ -16,13 +16,13 @@ from fcfg.causal.attributes import AttributeSpace, Continuous, Table
 from fcfg.datasets import portraits
 from fcfg.datasets.base import Examples, OnProgress
 from fcfg.datasets.portraits import Portraits
-from fcfg.datasets.portraits.data import VALIDATION_SEED, PortraitsData, to_bytes
+from fcfg.datasets.portraits.data import VALIDATION_SEED, PortraitsData
 from fcfg.datasets.registry import load_data
 from fcfg.evaluation.result_schema import JSON
 from fcfg.evaluation.subset import balanced_rows, find_data
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.errors import InputError, check_integer
-from fcfg.support.images import images_from_bytes
+from fcfg.support.images import images_from_bytes, images_to_bytes
 
 _DRAWN = 2000  # drawings to choose from
 _REFERENCES = (256, 2000)  # fewest and most images that the judge reads, if there are so many
@@ -66,7 +66,7 @@ def choose_images(
         drawn = portraits.sample(_DRAWN, VALIDATION_SEED, config.size, config.format)
         columns = {name: drawn.attributes[name] for name in space.names}
         names = tuple(f"{VALIDATION_SEED}-{number:08d}.png" for number in range(_DRAWN))
-        examples = Examples(to_bytes(drawn.images), columns, names)
+        examples = Examples(images_to_bytes(drawn.images).numpy(), columns, names)
     else:
         examples = load_data(config, space, on_progress=on_progress)["val"]
     rows, first, balanced = _balanced(space, examples, count, seed)

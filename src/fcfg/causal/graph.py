@@ -24,6 +24,8 @@ from fcfg.support.errors import (
 from fcfg.support.names import check_name
 
 if TYPE_CHECKING:
+    from fcfg.causal.attributes import AttributeSpace
+
     DiGraph: TypeAlias = nx.DiGraph[str]
 
 
@@ -231,3 +233,14 @@ def _names(subject: str, names: Iterable[str]) -> tuple[str, ...]:
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InputError(subject, expected="a list of names", got=short(names), do="use [...]")
     return tuple(names)
+
+
+def check_graph(space: AttributeSpace, graph: CausalGraph) -> None:
+    """Refuse a graph whose nodes are not exactly the attributes of a space."""
+    if set(space.names) != set(graph.nodes):
+        raise InputError(
+            "causal graph",
+            expected=f"exactly the attributes {list(space.names)} as nodes",
+            got=list(graph.nodes),
+            do="add missing attributes with [] as their parents, remove the rest",
+        )

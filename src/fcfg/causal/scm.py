@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace, Column, Continuous, Table
-from fcfg.causal.graph import CausalGraph
+from fcfg.causal.graph import CausalGraph, check_graph
 from fcfg.causal.intervention import Intervention, intervened
 from fcfg.causal.mechanisms import AbstractMechanism, FlowMechanism, GumbelMechanism
 from fcfg.support.errors import InputError, check_integer, check_is, short
@@ -31,17 +31,6 @@ from fcfg.support.hashing import stream_seed
 
 Keys: TypeAlias = Sequence[int] | Sequence[str] | NDArray[np.integer]
 OnFit: TypeAlias = Callable[[str, int, float], None]
-
-
-def check_graph(space: AttributeSpace, graph: CausalGraph) -> None:
-    """Refuse a graph whose nodes are not exactly the attributes of a space."""
-    if set(space.names) != set(graph.nodes):
-        raise InputError(
-            "causal graph",
-            expected=f"exactly the attributes {list(space.names)} as nodes",
-            got=list(graph.nodes),
-            do="add missing attributes with [] as their parents, remove the rest",
-        )
 
 
 class StructuralCausalModel(nn.Module):

@@ -54,8 +54,8 @@ def demo(
     from fcfg.reports.verdict import failures
 
     target = chosen_device(device)
-    experiment = find_experiment(f"{_MODEL}/core" if full else f"{_MODEL}/demo")
     pipeline = load_pipeline(_MODEL, "fcfg demo").to(target).prepare()
+    experiment = find_experiment(f"{_MODEL}/core" if full else f"{_MODEL}/demo", model=pipeline)
     evaluation = Evaluation(
         pipeline,
         experiment,
@@ -85,10 +85,12 @@ def demo(
 
 
 def _announce(evaluation: Evaluation, device: str) -> None:
+    from fcfg.reports.wording import steps_text
+
     names = ", ".join(f"do({do})" for do in evaluation.experiment.do)
     print(
         f"{len(evaluation.subset)} drawn faces that the model has never seen: {names};\n"
-        f"{evaluation.experiment.steps} steps from image to noise, and back; on {device}. "
-        f"Results go to {evaluation.out}.",
+        f"{evaluation.experiment.title}.\n"
+        f"{steps_text(evaluation.header)}; on {device}. Results go to {evaluation.out}.",
         flush=True,
     )

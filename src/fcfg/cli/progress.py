@@ -21,21 +21,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from fcfg.support.progress import AbstractReporter
+from fcfg.support.progress import AbstractReporter, in_words
 
 SECONDS = 30  # between two lines without a terminal
-
-
-def time_left(seconds: float) -> str:
-    """Describe the remaining time.
-
-    >>> time_left(42), time_left(700), time_left(30_000)
-    ('about 42 s left', 'about 12 min left', 'about 8.3 h left')
-    """
-    if seconds < 120:
-        return f"about {seconds:.0f} s left"
-    minutes = seconds / 60
-    return f"about {minutes:.0f} min left" if minutes < 120 else f"about {minutes / 60:.1f} h left"
 
 
 def pace(rate: float) -> str:
@@ -66,8 +54,8 @@ def share_bar(*, quiet: bool = False) -> Generator[Callable[[float], None]]:
             nonlocal last
             now = time.monotonic()
             if now - last > SECONDS and share > 0:
-                left = time_left((now - start) * (1 / share - 1))
-                print(f"{share:4.0%} done, {left}", file=sys.stderr, flush=True)
+                left = in_words((now - start) * (1 / share - 1))
+                print(f"{share:4.0%} done, {left} left", file=sys.stderr, flush=True)
                 last = now
 
         yield print_line
@@ -133,7 +121,7 @@ class ProgressReporter(AbstractReporter):
             line, speed = f"{activity}: {'step ' if note else ''}{done} of {total}", ""
             if self._first < done < total:
                 rate = (done - self._first) / (now - self._start)
-                speed = f"{pace(rate)}, {time_left((total - done) / rate)}"
+                speed = f"{pace(rate)}, {in_words((total - done) / rate)} left"
             self.say(", ".join(filter(None, (line, note, speed))))
             self._last = now
 

@@ -46,7 +46,7 @@ def print_summary(summary: Summary) -> None:
 
     from fcfg.evaluation.metric_table import METRICS, drift_metric
     from fcfg.reports.numbers import named
-    from fcfg.reports.rule_styles import settings_of
+    from fcfg.reports.rule_styles import is_default, settings_of
     from fcfg.reports.verdict import failures, reading
     from fcfg.reports.wording import in_words
 
@@ -71,7 +71,8 @@ def print_summary(summary: Summary) -> None:
         settings = settings_of([(cell, summary.header) for cell in cells])
         for cell, own in zip(cells, settings, strict=True):
             texts = [_text(summary, cell, metric, name) for metric, name in shown]
-            table.add_row(own.label, *texts)
+            default = "default: " if is_default(cell, summary.header) else ""
+            table.add_row(default + own.label, *texts)
         print_table(table)
     print(_legend(summary))
 

@@ -48,13 +48,15 @@ def train(
       fcfg train celeba-hq --data /data/CelebAMask-HQ --set diffusion.batch=64
       torchrun --nproc_per_node 4 -m fcfg train celeba-hq --data /data/CelebAMask-HQ
     """
+    from fcfg.training import read_config
+
+    config = read_config(source, set_ or (), data=data)  # a mistake is refused without torch
     from fcfg.cli.progress import ProgressReporter
     from fcfg.support.config_files import to_yaml
-    from fcfg.training import TrainingStopped, read_config
+    from fcfg.training import TrainingStopped
     from fcfg.training import train as run
     from fcfg.training.describe import describe
 
-    config = read_config(source, set_ or (), data=data)
     if dry_run:
         typer.echo(to_yaml(config) + "\n".join(f"# {line}" for line in describe(config).lines()))
         return

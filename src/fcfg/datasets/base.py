@@ -14,23 +14,25 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import UInt8
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
-from torch import Tensor
 
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.pixels import Pixels, Source
 from fcfg.support.errors import InputError, check_among, listed
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 SPLITS = ("train", "val", "test")
 
 OnProgress: TypeAlias = Callable[[str, int, int], None]  # name of the work, done, total
-Measure: TypeAlias = Callable[[Tensor], NDArray[np.float64]]  # images in [-1, 1] to numbers
+Measure: TypeAlias = "Callable[[Tensor], NDArray[np.float64]]"  # images in [-1, 1] to numbers
 Size: TypeAlias = Annotated[int, Field(ge=8, le=2048)]
 Channels: TypeAlias = Literal[1, 3]
 Fractions: TypeAlias = tuple[float, float, float]  # of train, val and test

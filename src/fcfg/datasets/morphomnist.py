@@ -39,13 +39,11 @@ from fcfg.datasets.base import (
     AbstractDiskData,
     Channels,
     Listing,
-    Measure,
     Size,
     find_file,
     split_by_group,
 )
 from fcfg.datasets.pixels import Source
-from fcfg.metrics import stroke_intensity, stroke_thickness
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
 
@@ -53,9 +51,6 @@ _SOURCE = "https://github.com/biomedia-mira/causal-gen, packed as fcfg.datasets.
 _FILE, _SIDE = "morphomnist.npz", 28
 _PADDED = (-2, -2, _SIDE + 2, _SIDE + 2)
 _ARRAYS = {"digit": "y", "thickness": "thickness", "intensity": "intensity"}
-
-#: Attributes that can be measured in an image.
-MEASURES: dict[str, Measure] = {"thickness": stroke_thickness, "intensity": stroke_intensity}
 
 
 class MorphoMNISTData(AbstractDiskData, frozen=True):

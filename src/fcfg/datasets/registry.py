@@ -14,7 +14,7 @@ from fcfg.datasets.embed import EmbedData
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.loading import load_listing
 from fcfg.datasets.mimic import MimicData
-from fcfg.datasets.morphomnist import MEASURES, MorphoMNISTData
+from fcfg.datasets.morphomnist import MorphoMNISTData
 from fcfg.datasets.mosaic import MosaicData
 from fcfg.datasets.nih import NIHData
 from fcfg.datasets.portraits.data import PortraitsData, draw_splits
@@ -78,4 +78,8 @@ def measures_of(format: str | None) -> dict[str, Measure]:
     >>> list(measures_of("morphomnist")), list(measures_of("celeba-hq"))
     (['thickness', 'intensity'], [])
     """
-    return dict(MEASURES) if format == "morphomnist" else {}
+    if format != "morphomnist":
+        return {}
+    from fcfg.metrics import stroke_intensity, stroke_thickness  # with torch
+
+    return {"thickness": stroke_thickness, "intensity": stroke_intensity}

@@ -152,6 +152,7 @@ class Evaluation:
             "steps": experiment.steps,
             "solver": repr(experiment.sampling.solver),
             "grid": experiment.grid,
+            **({"drawn_sampling": drawn} if (drawn := experiment.drawn_sampling) else {}),
             "seed": experiment.seed,
             "continuous": experiment.continuous,
             "reverse": experiment.reverse,
@@ -313,8 +314,13 @@ class _Runner:
         self.progress.advance(up + down)
 
     def _abduct(self, block: Block) -> Any:
+        given = (block.images, block.attributes)
         with self._phase(block, up=1) as on_step:
-            return self.evaluation.abductions(block.images, block.attributes, on_step)
+            abduction = self.evaluation.abductions(*given, on_step)
+        if sampling := self.experiment.drawn_sampling:
+            drawn = self.pipeline.abduct(*given, sampling=sampling, drawn_noise=True)
+            abduction.with_drawn_noise.append(drawn)
+        return abduction
 
     def _answer(self, question: tuple[str, str], block: Block, abduction: Any) -> Answer:
         do, guidance = question

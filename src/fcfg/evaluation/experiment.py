@@ -41,6 +41,7 @@ class Experiment(BaseModel):
     steps: int = Field(default=_DEFAULT.steps, ge=1, le=10**6)  #: 1,000 in the paper
     solver: str = str(_DEFAULT.solver)  #: as text; DDIM in the paper
     grid: str = _DEFAULT.grid  #: spacing of the steps, see :mod:`fcfg.sampling.grids`
+    drawn_sampling: str = ""  #: solver, grid and steps of answers with drawn noise, if others
     reverse: bool = True  #: whether to reverse counterfactuals and measure the error
     composition: bool = True  #: whether to ask the null intervention, too
     cycles: int = Field(default=1, ge=1, le=1000)
@@ -116,6 +117,20 @@ class Experiment(BaseModel):
     def _check_also_is_asked(self) -> Experiment:
         for do in self.also:
             check_among("also", do, self.do)
+        return self
+
+    @model_validator(mode="after")
+    def _check_drawn_sampling(self) -> Experiment:
+        settings = [_parsed(text) for _, text in self.questions]
+        drawn = any(isinstance(setting, Guidance) and setting.drawn_noise for setting in settings)
+        if self.drawn_sampling and not drawn:
+            raise InputError(
+                "drawn_sampling",
+                expected="a guidance with drawn_noise=true",
+                got="none",
+                do="leave it out, or write sampling",
+            )
+        as_sampling(self.drawn_sampling or _DEFAULT)
         return self
 
     @property

@@ -161,8 +161,8 @@ def _kinds(family: _Family) -> dict[str, dict[str, Any]]:
             "guidance": [],
         },
         "demo": {
-            "title": "What global, factored and anchored guidance do to what should stay put",
-            "guidance": ["cfg:3.0", _two("fcfg", 3.0, 1.2), "contrast:1.15;anchor=true"],
+            "title": "The paper's strongest CFG and FCFG, uncalibrated, and a calibrated default",
+            "guidance": ["cfg:3.0", _two("fcfg", 3.0, 1.2)],
             "images": 16,
             "steps": 10,
             **brief,
@@ -227,20 +227,19 @@ def find_experiment(
             file with ``do``, ``guidance`` and other fields of an
             :class:`~fcfg.evaluation.experiment.Experiment`.
         graph: Causal graph of the model, which a kind alone needs.
-        model: The model, whose usual settings and default 'baselines' asks for, and 'default' the
-            latter alone; without one, those of a diffusion model, and none.
+        model: The model, whose usual settings and default 'baselines' asks for, and 'default' and
+            'demo' the latter alone; without one, those of a diffusion model, and none.
         changes: Fields to change, or ``sampling`` as a whole; None keeps a field.
     """
     if source in OWN or source in experiments():
         _check_fits(source, model, changes.get("guidance"))
         name, _, kind = source.rpartition("/")
         family = _FAMILIES[name] if name else _own_family(kind, graph)
-        values = {"name": source, "do": family.do, "images": family.images}
+        values: dict[str, Any] = {"name": source, "do": family.do, "images": family.images}
         values |= {"balance": family.balance, "continuous": family.continuous}
         values |= _kinds(family)[kind]
-        if kind in _ASK_THE_MODEL and model is not None:
-            values |= _default(model, family.do) if kind == "default" else _RIVALS[model.kind]
-            values |= {"also": {do: [repr(model.method([do]).setting)] for do in family.do}}
+        if kind in (*_ASK_THE_MODEL, "demo") and model is not None:
+            values |= _asked(kind, model, values["do"])
     else:
         values = {"name": Path(source).stem} | _read(source)
     changes = {key: value for key, value in changes.items() if value is not None}
@@ -264,10 +263,14 @@ def _check_fits(source: str, model: AnyModel | None, guidance: object) -> None:
     )
 
 
-def _default(model: AnyModel, do: Sequence[str]) -> dict[str, Any]:
-    """Return solver, grid and steps of a model's default, if it has any."""
-    sampling = model.method(do[:1]).sampling
-    return {} if sampling is None else sampling.to_json()
+def _asked(kind: str, model: AnyModel, dos: Sequence[str]) -> dict[str, Any]:
+    """Return a model's default for every intervention, and what else a kind takes from it."""
+    also = {"also": {do: [repr(model.method([do]).setting)] for do in dos}}
+    if kind == "baselines":
+        return also | _RIVALS[model.kind]
+    sampling = model.method(dos[:1]).sampling  # none for models without steps
+    own = {} if sampling is None else sampling.to_json()
+    return also | (own if kind == "default" else {"drawn_sampling": str(sampling)})
 
 
 def _own_family(kind: str, graph: CausalGraph | None) -> _Family:

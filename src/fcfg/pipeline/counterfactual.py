@@ -377,8 +377,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         batch_size: int,
         on_step: OnStep | None,
     ) -> Counterfactual:
-        weights = weights_of(self.denoiser, guidance, partition, abduction.times, batch_size)
         abduction = choose_noise(self.denoiser, abduction, guidance)
+        weights = weights_of(self.denoiser, guidance, partition, abduction.times, batch_size)
         branch = (self.denoiser, abduction, guidance.factual, partition, batch_size)
         anchor = find_anchor(*branch) if guidance.anchor else None
         end = generate_images(

@@ -102,4 +102,5 @@ def steps_text(header: JSON) -> str:
     if not takes_steps(header):
         return "one pass"
     grid = "" if header["grid"] == "uniform" else f" on the {header['grid']} grid"
-    return f"{header['steps']} steps of {header['solver'].removesuffix('()')}{grid}"
+    drawn = f"; {own} where noise is drawn" if (own := header.get("drawn_sampling")) else ""
+    return f"{header['steps']} steps of {header['solver'].removesuffix('()')}{grid}{drawn}"

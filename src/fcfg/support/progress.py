@@ -9,6 +9,18 @@ from typing import Protocol, TypeAlias
 OnProgress: TypeAlias = Callable[[float], None]  # called with a share from 0 to 1
 
 
+def in_words(seconds: float) -> str:
+    """Describe a duration.
+
+    >>> in_words(42), in_words(700), in_words(30_000)
+    ('about 42 s', 'about 12 min', 'about 8.3 h')
+    """
+    if seconds < 120:
+        return f"about {seconds:.0f} s"
+    minutes = seconds / 60
+    return f"about {minutes:.0f} min" if minutes < 120 else f"about {minutes / 60:.1f} h"
+
+
 class HasShare(Protocol):
     """A step of a phase, which knows the share of the phase that is done."""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -21,12 +21,8 @@ from pydantic import (
 )
 
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import check_graph
+from fcfg.causal.graph import CausalGraph, check_graph
 from fcfg.datasets.registry import DataConfig
-from fcfg.diffusion.networks import JudgeConfig, SemanticConfig, UNetConfig
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.hvae import HVAEConfig
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import looks_like_a_file, parse_yaml, parse_yaml_value, read_yaml
 from fcfg.support.errors import (
@@ -40,6 +36,7 @@ from fcfg.support.errors import (
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
 from fcfg.training.sections import (
+    LAST_STEP,
     Diffusion,
     FineTuning,
     HVAETraining,
@@ -52,7 +49,11 @@ from fcfg.training.sections import (
     Section,
     Semantic,
 )
-from fcfg.training.state import LAST_STEP
+
+if TYPE_CHECKING:  # with torch: imported when all sections are legal, to fit them together
+    from fcfg.diffusion.networks import JudgeConfig, UNetConfig
+    from fcfg.diffusion.schedule import NoiseSchedule
+    from fcfg.hvae import HVAEConfig
 
 Part = Literal["all", "scm", "judge", "diffusion", "hvae", "finetuning"]
 _PRESETS = resources.files("fcfg.training") / "presets"
@@ -141,6 +142,8 @@ class TrainingConfig(Section):
     @cached_property
     def noise_schedule(self) -> NoiseSchedule:
         """The noise schedule."""
+        from fcfg.diffusion.schedule import NoiseSchedule
+
         return NoiseSchedule(self.schedule.kind, self.schedule.steps)
 
     @cached_property
@@ -154,6 +157,8 @@ class TrainingConfig(Section):
     @cached_property
     def unet(self) -> UNetConfig:
         """The shape of the U-Net, and of the encoder of SA-DCG."""
+        from fcfg.diffusion.networks import SemanticConfig, UNetConfig
+
         shape = self.network.model_dump(exclude={"embedding", "gradient_checkpointing"})
         shape |= {"channels": self.data.channels, "size": self.data.size}
         if self.semantic is None:
@@ -167,6 +172,8 @@ class TrainingConfig(Section):
     @cached_property
     def vae(self) -> HVAEConfig | None:
         """The shape of the hierarchical VAE, if it is one."""
+        from fcfg.hvae import HVAEConfig
+
         if self.hvae is None:
             return None
         self.space.check_known(self.hvae.dropped, "hvae.dropped")
@@ -184,6 +191,8 @@ class TrainingConfig(Section):
     @cached_property
     def judge_network(self) -> JudgeConfig:
         """The shape of the judge, without outputs for factors."""
+        from fcfg.diffusion.networks import JudgeConfig
+
         shape = {"channels": self.data.channels, "width": self.judge.width}
         return validate(JudgeConfig, shape | {"outputs": sum(self.space.widths)}, "judge")
 

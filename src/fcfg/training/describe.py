@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from fcfg.datasets.base import Examples
 from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.diffusion.networks import Judge
+from fcfg.support.images import images_from_bytes
+from fcfg.support.progress import in_words
 from fcfg.training.config import TrainingConfig
-from fcfg.training.feed import Batch
+from fcfg.training.feed import Batch, first_examples, scales_of
 from fcfg.training.hvae_objectives import FreeEnergyObjective
-from fcfg.training.models import denoising_objective, new_denoiser, new_vae
+from fcfg.training.models import denoising_objective, new_denoiser, new_judge, new_vae
+from fcfg.training.objectives import AbstractObjective, ReadingObjective
 from fcfg.training.preflight import check_batches
+from fcfg.training.workspace import Workspace
 
 # Bytes per parameter: weights, gradients, two moments and the moving average in float32.
 _PARAMETER = 5 * 4
 _MIB = 2**20
+_PROBED = 8  # images of a step that is timed
+_LONG, _LOOK = 600, 300  # seconds from which a first look is offered, and those that it takes
+_FEWEST = 100  # steps of a first look
 
 
 @dataclass(frozen=True)
@@ -82,11 +92,7 @@ def describe(config: TrainingConfig) -> Description:
         return tensor
 
     with torch.device("meta"):
-        if config.hvae is None:
-            denoiser = new_denoiser(config)
-            objective, embedder = denoising_objective(config, denoiser), _count(denoiser.embedder)
-        else:
-            objective, embedder = FreeEnergyObjective(new_vae(config), config.hvae.beta), 0
+        objective, embedder = _image_objective(config)
         draws = tuple(drawn.to("meta") for drawn in objective.draw(shape, torch.Generator()))
         judge = Judge(config.judge_network)
         values = torch.empty(1, sum(config.space.widths))
@@ -99,8 +105,8 @@ def describe(config: TrainingConfig) -> Description:
     held = 4 * all_parameters * (2 if config.diffusion.independence else 1)
     rows = settings.batch // settings.accumulate
     return Description(
-        parameters=all_parameters - embedder,
-        embedder_parameters=embedder,
+        parameters=all_parameters - _count(embedder),
+        embedder_parameters=_count(embedder),
         judge_parameters=_count(judge),
         steps=config.image_steps(images or 0) if known else None,
         images=images,
@@ -109,6 +115,69 @@ def describe(config: TrainingConfig) -> Description:
         weights_bytes=_PARAMETER * all_parameters,
         activation_bytes=max(0, saved - held) * rows,
     )
+
+
+def expected_time(
+    config: TrainingConfig,
+    workspace: Workspace,
+    examples: Examples,
+    steps: Mapping[str, int],
+    parts: Collection[str],
+) -> str:
+    """Say how long training takes on this machine, from a small step of each network.
+
+    Args:
+        config: Configuration of the run.
+        workspace: Its checkpoints, whose steps are done.
+        examples: Training images.
+        steps: Steps of each part.
+        parts: Parts to train.
+    """
+    image, last = config.parts[2], config.finetuning
+    first = first_examples(examples, min(_PROBED, len(examples)))
+    values = torch.from_numpy(config.space.encode(first.attributes)).float()
+    factors = torch.zeros(len(first), len(first.factors))
+    batch = Batch(images_from_bytes(first.images), values, factors)
+    left = {name: steps[name] - max([0, *workspace.checkpoints(name).steps()]) for name in parts}
+    seconds = 0.0
+    with torch.random.fork_rng():  # training draws what it would draw without this
+        judge = ReadingObjective(new_judge(config, scales_of(examples)))
+        if "judge" in left:
+            seconds += _row_seconds(judge, batch) * config.judge.batch * left["judge"]
+        if image in left or "finetuning" in left:
+            each = _row_seconds(_image_objective(config)[0], batch)
+            seconds += each * (config.hvae or config.diffusion).batch * left.get(image, 0)
+            seconds += 3 * each * (last.batch if last else 0) * left.get("finetuning", 0)
+    text = f"time: {in_words(seconds)} on this machine"
+    if seconds < _LONG:
+        return text
+    fewer = {
+        name: round(count * _LOOK / seconds)
+        for name, count in left.items()
+        if count and name != "scm"
+    }
+    if min(fewer.values()) < _FEWEST:
+        return f"{text}; take a GPU, or a smaller network and smaller images"
+    sets = " ".join(f"--set {name}.steps={count}" for name, count in fewer.items())
+    return f"{text}; for a first look in {in_words(_LOOK)}: {sets}"
+
+
+def _row_seconds(objective: AbstractObjective, batch: Batch) -> float:
+    """Time the second of two steps, forward and backward, and divide by its images."""
+    count, channels, height, width = batch.images.shape
+    draws, start = objective.draw((count, channels, height, width), torch.Generator()), 0.0
+    for _ in range(2):
+        start = time.perf_counter()
+        objective(batch, draws).backward()
+    return (time.perf_counter() - start) / count
+
+
+def _image_objective(config: TrainingConfig) -> tuple[AbstractObjective, nn.Module]:
+    """Return the loss of a new image model, and its embedder, which a VAE does without."""
+    if config.hvae is not None:
+        return FreeEnergyObjective(new_vae(config), config.hvae.beta), nn.Identity()
+    denoiser = new_denoiser(config)
+    return denoising_objective(config, denoiser), denoiser.embedder
 
 
 def _count(module: nn.Module) -> int:

@@ -32,6 +32,7 @@ from fcfg.support.hashing import stream_seed
 from fcfg.support.images import images_from_bytes
 from fcfg.support.progress import AbstractReporter, Quiet
 from fcfg.training.config import Part, TrainingConfig
+from fcfg.training.describe import expected_time
 from fcfg.training.feed import Batch, Feed, first_examples, scales_of
 from fcfg.training.hvae_objectives import (
     ConstrainedHVAE,
@@ -118,6 +119,8 @@ def train(
         counts = {name: session.steps[name] for name in trained if session.steps[name]}
         steps = (f"{name} {count:,}{each.get(name, '')}" for name, count in counts.items())
         reporter.say(f"steps: {', '.join(steps)}")
+        if accelerator.device.type == "cpu":
+            reporter.say(expected_time(config, workspace, splits["train"], session.steps, trained))
         try:
             with torch.random.fork_rng(), torch.backends.cudnn.flags(enabled=True, benchmark=True):
                 for name in trained:

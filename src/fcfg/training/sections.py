@@ -14,9 +14,11 @@ from pydantic import (
     model_validator,
 )
 
-from fcfg.diffusion.schedule import Kind, Parameterisation
-from fcfg.training.state import LAST_STEP
+LAST_STEP = 10**9 - 1  # names of checkpoints have nine digits
 
+# Those of fcfg.diffusion.schedule, which needs torch.
+Kind = Literal["linear", "cosine"]
+Parameterisation = Literal["noise", "image", "velocity"]
 Publish = Literal["last", "best"]
 Decay = Literal["constant", "cosine"]
 Steps = Annotated[PositiveInt, Field(le=LAST_STEP)]

@@ -22,7 +22,6 @@ from torch import Tensor
 from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 
-LAST_STEP = 10**9 - 1  # file names have nine digits
 _STEP = re.compile(r"step-(\d{9})\.safetensors")
 
 

@@ -12,17 +12,13 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-import torch
-from jaxtyping import Float, UInt8
 from pydantic import BaseModel, Field, field_validator
-from torch import Tensor
 
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
 from fcfg.datasets.base import Examples, OnProgress, Splits
 from fcfg.support.errors import InputError
-from fcfg.support.images import images_to_bytes
 
 #: Seed for validation portraits, with any seed for training.
 VALIDATION_SEED = portraits.EVALUATION_SEED - 1
@@ -92,13 +88,17 @@ def _draw(
     seed: int,
     report: Callable[[int], None],
 ) -> Examples:
+    import torch  # which the configuration does without
+
+    from fcfg.support.images import images_to_bytes
+
     device = "cuda" if torch.cuda.is_available() else "cpu"
     images = np.empty((count, 3, config.size, config.size), dtype=np.uint8)
     attributes: list[Table] = []
     factors: list[Table] = []
     done = 0
     for part in portraits.sample_in_chunks(count, seed, config.size, config.format, device):
-        images[done : done + len(part.images)] = to_bytes(part.images)
+        images[done : done + len(part.images)] = images_to_bytes(part.images).numpy()
         done += len(part.images)
         attributes.append(part.attributes)
         factors.append(part.factors)
@@ -109,13 +109,6 @@ def _draw(
         tuple(f"{seed}-{number:08d}.png" for number in range(count)),
         {name: np.concatenate([table[name] for table in factors]) for name in space.names},
     )
-
-
-def to_bytes(
-    images: Float[Tensor, "batch 3 height width"],
-) -> UInt8[np.ndarray, "batch 3 height width"]:
-    """Round pixels in [-1, 1] to bytes."""
-    return images_to_bytes(images).numpy()
 
 
 def _check_memory(config: PortraitsData, total: int) -> None:

@@ -35,9 +35,6 @@ from fcfg.support.errors import check_among, check_integer, check_is
 
 Columns: TypeAlias = dict[str, NDArray[np.float64]]
 
-#: Drawings with this seed or a larger one are reserved for evaluation.
-EVALUATION_SEED = 1_000_000
-
 # Half the distance between the means of a binary factor, in units of its noise: AUROC 0.95.
 _OFFSET = 1.163
 _PERSON = (
@@ -84,7 +81,7 @@ def sample(
 
     Args:
         n: Number of portraits.
-        seed: Seed for all noise; see :data:`EVALUATION_SEED`.
+        seed: Seed for all noise; see :data:`~fcfg.datasets.portraits.EVALUATION_SEED`.
         size: Height and width.
         variant: 'portraits' or 'portraits-causal'.
         device: Device that computes the pixels; the result is on the CPU. Devices differ in
