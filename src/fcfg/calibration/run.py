@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fcfg.calibration.choice import RealImages
 from fcfg.calibration.criterion import Counts, judged
 from fcfg.calibration.measurements import Request, readings_of
 from fcfg.causal.attributes import AttributeSpace, Table
+from fcfg.causal.tables import TableLike
 from fcfg.evaluation.measurements import judge_of
 from fcfg.evaluation.subset import draw_targets
 from fcfg.guidance import Guidance
@@ -41,7 +41,7 @@ TrueCounterfactual: TypeAlias = Callable[[Table], Tensor]
 def calibrate(
     pipeline: CounterfactualPipeline,
     images: ImagesLike,
-    attributes: Mapping[str, ArrayLike],
+    attributes: TableLike,
     *,
     guidance: Guidance = DEFAULT_GUIDANCE,
     sampling: SamplingLike = "default",
@@ -95,7 +95,7 @@ def calibrate(
     chosen = as_sampling(sampling, default)
     rule, grid = checked_search(guidance, chosen, weights, space)
     x = read_images(images, channels=pipeline.denoiser.channels, size=pipeline.denoiser.size)
-    table, keys = space.parse(attributes), image_keys(x)
+    table, keys = space.parse(attributes, len(x)), image_keys(x)
     asked = check_integer("count", len(x) if count is None else count, 2, len(x), do=_MORE)
     raises = asked >= RAISING if at_least_real is None else at_least_real
     real = RealImages(

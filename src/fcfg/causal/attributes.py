@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fcfg.causal.codes import Codes, are_other_numbers, levels_of
+from fcfg.causal.tables import TableLike, check_lengths, columns_of
 from fcfg.support.errors import InputError, check_among, check_is, nearest, quoted, short
 from fcfg.support.names import RESERVED, check_name
 
@@ -348,11 +349,17 @@ class AttributeSpace:
         for name in names:
             check_among(subject, name, self.names)
 
-    def parse(self, table: Mapping[str, ArrayLike]) -> Table:
-        """Convert a whole table, with columns in this order, or refuse it."""
-        check_is("attributes", table, Mapping, "a mapping from names to columns")
-        self.check_known(table)
-        missing = [name for name in self.names if name not in table]
+    def parse(self, table: TableLike, rows: int | None = None) -> Table:
+        """Convert a whole table, with columns in this order, or refuse it.
+
+        Args:
+            table: A mapping from names to columns; a data frame, whose other columns do not
+                matter; or a list with a mapping for each row.
+            rows: Required number of rows; any by default.
+        """
+        columns = columns_of(table, self.names)
+        self.check_known(columns)
+        missing = [name for name in self.names if name not in columns]
         if missing:
             raise InputError(
                 "attributes",
@@ -360,15 +367,8 @@ class AttributeSpace:
                 got=f"no column for {quoted(missing)}",
                 do="add the missing columns: the model was conditioned on them",
             )
-        parsed = {a.name: a.parse(table[a.name]) for a in self.attributes}
-        lengths = {name: len(column) for name, column in parsed.items()}
-        if len(set(lengths.values())) > 1 or 0 in lengths.values():
-            raise InputError(
-                "attributes",
-                expected="columns of one length, at least 1",
-                got=f"lengths {lengths}",
-                do="give one value for each image in every column",
-            )
+        parsed = {a.name: a.parse(columns[a.name]) for a in self.attributes}
+        check_lengths(parsed, rows)
         return parsed
 
     def encode(

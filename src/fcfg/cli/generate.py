@@ -118,11 +118,11 @@ def generate(
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
     from fcfg.cli.computing import check_sampled, chosen_device, chosen_rows, chosen_shard
-    from fcfg.cli.progress import share_bar
     from fcfg.generation import Request, finished_before, model_pixels, parse_do, prepare, run
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.sampling import SamplingParts, combine_sampling
+    from fcfg.support.progress import share_bar
 
     part = chosen_shard(shard)
     prints = bool(shard) or part[0] == 0  # of several processes on one terminal, one prints

@@ -9,9 +9,9 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fcfg.causal.graph import Partition
+from fcfg.causal.tables import TableLike
 from fcfg.diagnosis.additivity import Gap, Groups, measure_gaps
 from fcfg.diagnosis.entanglement import Associations, measure_associations
 from fcfg.diagnosis.gain import measure_gain
@@ -161,7 +161,7 @@ class Diagnosis:
 def diagnose(
     pipeline: CounterfactualPipeline,
     images: ImagesLike,
-    attributes: Mapping[str, ArrayLike],
+    attributes: TableLike,
     *,
     noised: int = 64,
     times: int = 10,
@@ -195,12 +195,9 @@ def diagnose(
     check_integer("noised", noised, 1, 10**7, do="64 is the default")
     check_integer("times", times, 2, denoiser.schedule.steps, do="10 is the default")
     check_integer("seed", seed, 0, LARGEST_SEED, do="0 is the default")
-    shape = {"channels": denoiser.channels, "stride": denoiser.stride}
-    x, table = read_images(images, **shape, size=denoiser.size), pipeline.space.parse(attributes)
-    if (given := len(table[names[0]])) != len(x):
-        expected, do = f"{len(x)} values in each column", "give one value for each image"
-        raise InputError("attributes", expected=expected, got=given, do=do)
-
+    channels, stride = denoiser.channels, denoiser.stride
+    x = read_images(images, channels=channels, stride=stride, size=denoiser.size)
+    table = pipeline.space.parse(attributes, len(x))
     rows = np.arange(min(noised, len(x))) * len(x) // min(noised, len(x))
     chosen = x[rows], {name: column[rows] for name, column in table.items()}
     grid, start = time_grid(denoiser.schedule, times, "log-snr")[1:], 0.0

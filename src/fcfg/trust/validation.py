@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Continuous, Table
+from fcfg.causal.tables import TableLike
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
@@ -36,7 +37,7 @@ COUNT = 256
 def trust_thresholds(
     pipeline: CounterfactualPipeline,
     images: ImagesLike,
-    attributes: Mapping[str, ArrayLike],
+    attributes: TableLike,
     *,
     guidance: Guidance | None = None,
     sampling: SamplingLike = "default",
@@ -78,7 +79,7 @@ def trust_thresholds(
     denoiser, space = pipeline.denoiser, pipeline.space
     x = read_images(images, channels=denoiser.channels, size=denoiser.size)
     check_integer("images", len(x), 2, 10**9, do="256 are enough")
-    table, progress = space.parse(attributes), Progress(1 + len(space), on_progress)
+    table, progress = space.parse(attributes, len(x)), Progress(1 + len(space), on_progress)
     used = {
         name: pipeline.method([name], guidance, sampling=sampling).setting for name in space.names
     }
