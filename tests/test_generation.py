@@ -365,7 +365,7 @@ def test_pairs_hold_for_every_file(faces: list[Path]) -> None:
         ("smiling=0,age=old,hair=red", ["numbers from 0 to 100"]),
         ("smiling", ["'auto'", ".csv"]),
         ("auto", ["no judge"]),
-        (7, ["'auto'", "int 7"]),
+        (7, ["a data frame", "int 7"]),
     ],
 )
 def test_attributes_that_say_too_little_are_refused(faces, text, fragments: list[str]) -> None:

@@ -66,16 +66,12 @@ def check_lengths(columns: Mapping[str, Sized], rows: int | None) -> None:
         rows: Wanted length; any but 0 by default.
     """
     lengths = {name: len(column) for name, column in columns.items()}
-    length = next(iter(lengths.values()))
-    if len(set(lengths.values())) > 1 or length == 0:
+    first, *others = set(lengths.values())
+    if others or first == 0 or rows not in (None, first):
+        every = "columns of one length, at least 1"
         raise InputError(
             "attributes",
-            expected="columns of one length, at least 1",
-            got=f"lengths {lengths}",
+            expected=every if rows is None else f"{rows} values in each column",
+            got=f"lengths {lengths}" if others else first,
             do="give one value for each image in every column",
-        )
-    if rows not in (None, length):
-        expected, do = f"{rows} values in each column", "give one for each image, in their order"
-        raise InputError(
-            "attributes", expected=f"{expected}, one for each image", got=length, do=do
         )

@@ -65,7 +65,7 @@ class HVAECounterfactual(AbstractCounterfactual):
         return self.prediction.clamp(-1, 1)
 
     @property
-    def factual(self) -> Float[Tensor, "batch channel height width"]:
+    def factual_images(self) -> Float[Tensor, "batch channel height width"]:
         """Factual images."""
         return self.abduction.images
 

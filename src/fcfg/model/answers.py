@@ -62,11 +62,11 @@ class AbstractCounterfactual(ABC):
         """Show the first images in a notebook."""
         if self.images.shape[1] not in (1, 3):
             return None
-        factual = {} if self.factual is None else {"factual": self.factual}
+        factual = {} if self.factual_images is None else {"factual": self.factual_images}
         return figure(factual | {"counterfactual": self.images}, repr(self))
 
     @property
-    def factual(self) -> Float[Tensor, "batch channel height width"] | None:
+    def factual_images(self) -> Float[Tensor, "batch channel height width"] | None:
         """Factual images, if they are kept; a hook for models that do so."""
         return None
 

@@ -92,7 +92,7 @@ class Counterfactual(AbstractCounterfactual):
         return self.trajectory.x.clamp(-1, 1)
 
     @property
-    def factual(self) -> Float[Tensor, "batch channel height width"]:
+    def factual_images(self) -> Float[Tensor, "batch channel height width"]:
         """Factual images."""
         return self.abduction.images
 

@@ -91,9 +91,9 @@ def read_images(
     tensor = _from_numbers(images)
     if not tensor.is_floating_point():
         raise _refusal(
-            "floating-point pixels in [-1, 1], or bytes (uint8)",
+            "floating-point pixels in [-1, 1]",
             f"dtype {tensor.dtype}".replace("torch.", ""),
-            "convert bytes with x.astype('uint8')",
+            "convert bytes with x / 127.5 - 1, or pass them as an array of NumPy",
         )
     _check_shape(tensor, channels, stride, size)
     _check_range(tensor)
@@ -116,8 +116,6 @@ def _pictures_of(images: object) -> list[Any] | None:
         return pictures
     if isinstance(images, Image.Image | str | os.PathLike):
         return [images]
-    if isinstance(images, Tensor) and images.dtype == torch.uint8 and not images.is_meta:
-        images = images.numpy(force=True)
     is_bytes = isinstance(images, np.ndarray) and images.dtype == np.uint8
     return _pictures_of_bytes(cast("NDArray[np.uint8]", images)) if is_bytes else None
 
@@ -128,10 +126,10 @@ def _pictures_of_bytes(pixels: NDArray[np.uint8]) -> list[Image.Image]:
     planes = len(shape) == 3 and shape[0] in (3, 4)  # or grey pictures: nobody knows
     if not 2 <= len(shape) <= 4 or planes or (len(shape) == 4 and first == last):
         raise _refusal(
-            "bytes of shape (height, width), (height, width, channel), (batch, height, width) or "
-            "(batch, height, width, channel), with 1, 3 or 4 channels",
-            f"shape {shape}, which could mean several things" if planes or first else f"{shape}",
-            "put the channels last, and add an axis for the one channel of grey pictures",
+            "bytes (height, width), (height, width, channel), or a batch of either, with 1, 3 or "
+            "4 channels",
+            f"shape {shape}" + (", which could mean two things" if planes or first else ""),
+            "put the channels last, and give grey pictures an axis for their one channel",
         )
     if first:
         pixels = pixels.transpose(0, 2, 3, 1)
@@ -159,11 +157,13 @@ def _read_picture(
         raise InputError(subject, expected="one that can be read", got=why, do=do) from error
     mode = _MODES.get(channels)
     if shown.mode != mode:
+        deep = shown.mode.startswith(("I", "F"))  # which convert would clip
+        own = "a float array in [-1, 1]" if deep else f"picture.convert('{mode}')"
         raise InputError(
             subject,
             expected=f"mode {mode} ({channels} channels of 8 bits)",
             got=f"mode {shown.mode}",
-            do="convert it, or pass resize=True to a model, which reads it as in training",
+            do=f"pass {own}, or resize=True, with which a model reads it as in training",
         )
     return np.asarray(shown).reshape(*shown.size[::-1], channels).transpose(2, 0, 1)
 
@@ -213,7 +213,7 @@ def _check_range(images: Tensor) -> None:
         raise _refusal(
             "pixels in [-1, 1]",
             f"values from {low:.4g} to {high:.4g}",
-            "scale 0..255 with x / 127.5 - 1, or clamp",
+            "scale bytes with x / 127.5 - 1, or clamp",
         )
     if low >= 0 and high > 0.5:
         warnings.warn(
