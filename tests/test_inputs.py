@@ -17,7 +17,7 @@ from fcfg.cli import main
 from fcfg.datasets import registry
 from fcfg.generation import generate
 from fcfg.support import progress
-from fcfg.support.images import read_images
+from fcfg.support.images import read_images, to_png
 from fcfg.support.pictures import Pixels
 from refusal import refused
 from test_evaluate_command import Terminal
@@ -84,11 +84,10 @@ def test_python_and_the_command_line_give_the_same_bytes(
     asked = ["--do", "smiling=flip", "--sampling", "3", "--no-reverse", "--no-trust"]
     assert main(["generate", saved, str(path), *asked, "--out", str(out)]) == 0
     written = (out / "picture-counterfactual.png").read_bytes()
-    for given in (path, str(path), Image.open(path), [Image.open(path)]):
-        pair = pipeline.counterfactual(given, "auto", DO, sampling=3, resize=True)
-        file = io.BytesIO()
-        fcfg.to_pictures(pair.images)[0].save(file, format="PNG")
-        assert file.getvalue() == written
+    with Image.open(path) as opened:
+        for given in (path, str(path), opened, [opened]):
+            pair = pipeline.counterfactual(given, "auto", DO, sampling=3, resize=True)
+            assert to_png(fcfg.to_pictures(pair.images)[0]) == written
 
 
 def test_a_picture_stays_as_it_was(tmp_path: Path) -> None:
@@ -136,7 +135,8 @@ def test_the_vae_takes_the_same(tmp_path: Path) -> None:
     answers, rows = hvae(), {"sick": [0], "site": ["b"], "age": [50]}
     path = write("jpeg", tmp_path)
     pair = answers.counterfactual(path, rows, {"sick": 1}, resize=True)
-    opened = answers.abduct(Image.open(path), rows, resize=True)
+    with Image.open(path) as picture:
+        opened = answers.abduct(picture, rows, resize=True)
     assert torch.equal(pair.abduction.images, opened.images)
     with refused("attributes", "a model with a judge", "'auto'"):
         answers.abduct(opened.images, "auto")
@@ -246,32 +246,33 @@ def test_names_are_listed() -> None:
 # Progress ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    watched = Terminal()
-    monkeypatch.setattr(sys, "stderr", watched)
+def watched(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    return watched
+    return terminal
 
 
 SHOWN = "\x1b[?25h"  # the cursor
 
 
 def test_a_long_call_shows_a_bar_and_leaves_nothing(
-    pipeline, terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    pipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    terminal = watched(monkeypatch)
     images, path = noise(1, SIZE, SIZE, 3), write("exact", tmp_path)
     pair = pipeline.counterfactual(images, "auto", DO, sampling=2)
     answers, x, values = hvae(), pictures(1), table(1)
-    action = answers.act(values, {"sick": 1})
+    there, action = answers.abduct(x, values), answers.act(values, {"sick": 1})
+    other = answers.predict(there, action)
     calls = [
         lambda **o: pipeline.counterfactual(images, "auto", DO, sampling=2, **o),
         lambda **o: pipeline.abduct(images, "auto", sampling=2, **o),
         lambda **o: pipeline.predict(pair.abduction, pair.action, **o),
         lambda **o: pipeline.reverse(pair, **o),
         lambda **o: answers.counterfactual(x, values, {"sick": 1}, **o),
-        lambda **o: answers.predict(answers.abduct(x, values), action, **o),
-        lambda **o: answers.reverse(answers.counterfactual(x, values, {"sick": 1}), **o),
+        lambda **o: answers.predict(there, action, **o),
+        lambda **o: answers.reverse(other, **o),
         lambda **o: generate(pipeline, [path], do=DO, sampling=2, out=tmp_path / "out", **o),
     ]
     for call in calls:
@@ -294,9 +295,8 @@ def test_a_long_call_shows_a_bar_and_leaves_nothing(
         assert terminal.text.count("?25l") == 0  # one bar is enough
 
 
-def test_ctrl_c_leaves_the_terminal_clean(
-    pipeline, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_leaves_the_terminal_clean(pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = watched(monkeypatch)
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
 
     def interrupt(*_: object) -> None:
@@ -310,7 +310,7 @@ def test_ctrl_c_leaves_the_terminal_clean(
     assert terminal.text.endswith("\x1b[2K")  # the line is erased
 
 
-def test_the_share_never_goes_back(pipeline, terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_share_never_goes_back(pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[float] = []
 
     class Told(progress.Progress):

@@ -47,10 +47,8 @@ def read_factual(
     if reading is None:
         raise InputError(
             "attributes",
-            expected="a table" if attributes == AUTO else f"a table, or '{AUTO}'",
-            got=f"'{AUTO}' for a model without a judge"
-            if attributes == AUTO
-            else short(attributes),
+            expected=f"a table, or '{AUTO}' for a model with a judge, which reads them",
+            got=short(attributes),
             do="give a column of values for each attribute, a data frame, or a list of rows",
         )
     return x, reading.attributes

@@ -165,7 +165,8 @@ def _read_picture(
             got=f"mode {shown.mode}",
             do=f"pass {own}, or resize=True, with which a model reads it as in training",
         )
-    return np.asarray(shown).reshape(*shown.size[::-1], channels).transpose(2, 0, 1)
+    rows = np.asarray(shown).reshape(*shown.size[::-1], channels)
+    return np.ascontiguousarray(rows.transpose(2, 0, 1))
 
 
 def _from_numbers(images: ImagesLike) -> Tensor:
@@ -189,18 +190,18 @@ def _check_shape(images: Tensor, channels: int, stride: int, size: int | None) -
         )
     if 0 in shape:
         raise _refusal("at least one image", f"shape {shape}", "pass some images")
-    if shape[2] % stride or shape[3] % stride:
-        raise _refusal(
-            f"height and width divisible by {stride}",
-            f"{shape[2]} by {shape[3]}",
-            "resize or pad the images; the network halves them that often",
-        )
     if size is not None and shape[2:] != (size, size):
         raise _refusal(
             f"{size} by {size} pixels, the size the model was trained at",
             f"{shape[2]} by {shape[3]}",
             "resize them (with resize=True, a model does so to pictures), or pass any_size=True "
             "if the network takes it",
+        )
+    if shape[2] % stride or shape[3] % stride:
+        raise _refusal(
+            f"height and width divisible by {stride}",
+            f"{shape[2]} by {shape[3]}",
+            "resize or pad the images; the network halves them that often",
         )
     return images
 
