@@ -13,7 +13,6 @@ from fcfg.calibration.choice import RealImages
 from fcfg.calibration.criterion import Counts, judged
 from fcfg.calibration.measurements import Request, readings_of
 from fcfg.causal.attributes import AttributeSpace, Table
-from fcfg.causal.tables import TableLike
 from fcfg.evaluation.measurements import judge_of
 from fcfg.evaluation.subset import draw_targets
 from fcfg.guidance import Guidance
@@ -26,6 +25,7 @@ from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.progress import OnProgress
+from fcfg.support.tables import TableLike
 
 #: Weights that are measured.
 WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0)

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fcfg.causal.codes import Codes, are_other_numbers, levels_of
-from fcfg.causal.tables import TableLike, check_lengths, columns_of
 from fcfg.support.errors import InputError, check_among, check_is, nearest, quoted, short
 from fcfg.support.names import RESERVED, check_name
+from fcfg.support.tables import TableLike, check_lengths, columns_of
 
 Column: TypeAlias = NDArray[Any]  # int64 codes or float64 values, one dimension
 Table: TypeAlias = dict[str, Column]

@@ -26,9 +26,9 @@ from fcfg.causal.attributes import AttributeSpace, Column, Continuous, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.intervention import Intervention, intervened
 from fcfg.causal.mechanisms import AbstractMechanism, FlowMechanism, GumbelMechanism
-from fcfg.causal.tables import TableLike
 from fcfg.support.errors import InputError, check_integer, check_is, short
 from fcfg.support.hashing import stream_seed
+from fcfg.support.tables import TableLike
 
 Keys: TypeAlias = Sequence[int] | Sequence[str] | NDArray[np.integer]
 OnFit: TypeAlias = Callable[[str, int, float], None]

@@ -11,7 +11,6 @@ import networkx as nx
 import numpy as np
 
 from fcfg.causal.graph import Partition
-from fcfg.causal.tables import TableLike
 from fcfg.diagnosis.additivity import Gap, Groups, measure_gaps
 from fcfg.diagnosis.entanglement import Associations, measure_associations
 from fcfg.diagnosis.gain import measure_gain
@@ -23,6 +22,7 @@ from fcfg.support.errors import InputError, check_integer
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.progress import OnProgress
+from fcfg.support.tables import TableLike
 
 #: Largest gap of groups that count as independent. Weights are chosen in steps of about a fifth
 #: (1.2, 1.5, 1.7, 2, 2.5 and 3 in the paper), so an error below that is less than one step.

@@ -15,7 +15,6 @@ from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
-from fcfg.causal.tables import TableLike
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.model.answers import AbstractCounterfactual, Action, Method
 from fcfg.model.inputs import AttributesLike, model_pixels
@@ -25,6 +24,7 @@ from fcfg.storage import Storage, load_model, save_model
 from fcfg.support.errors import InputError, check_is
 from fcfg.support.images import ImagesLike, pixel_range_is_known, read_images
 from fcfg.support.pictures import SUFFIXES
+from fcfg.support.tables import TableLike
 
 AbductionT = TypeVar("AbductionT")
 SettingT = TypeVar("SettingT")

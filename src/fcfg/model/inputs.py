@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 from torch import Tensor
 
 from fcfg.causal.attributes import Table
-from fcfg.causal.tables import TableLike
 from fcfg.support.errors import InputError, check_among, short
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.pictures import Fit, Intensity, Pixels
+from fcfg.support.tables import TableLike
 
 if TYPE_CHECKING:
     from fcfg.model.contract import AnyModel

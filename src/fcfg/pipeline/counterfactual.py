@@ -18,7 +18,6 @@ from torch import nn
 from fcfg.causal.graph import Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
-from fcfg.causal.tables import TableLike
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import Guidance
@@ -50,6 +49,7 @@ from fcfg.support.errors import InputError, check_is
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys
 from fcfg.support.progress import steps_shown
+from fcfg.support.tables import TableLike
 
 
 @register_kind(diffusion=DiffusionConfig, semantic=SemanticPipelineConfig)

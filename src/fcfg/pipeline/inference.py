@@ -65,7 +65,7 @@ def abduct_images(
         keys: Key of each image.
         times: Ascending times.
         solver: The solver, also of the prediction.
-        path_kind: What is kept for the prediction.
+        path_kind: Kind of path that is kept for the prediction.
         batch_size: Largest number of network rows per call.
         on_step: Callback invoked after every step.
     """

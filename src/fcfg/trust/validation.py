@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Continuous, Table
-from fcfg.causal.tables import TableLike
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
@@ -23,6 +22,7 @@ from fcfg.sampling import SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, quoted
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.progress import OnProgress, Progress
+from fcfg.support.tables import TableLike
 from fcfg.trust.signals import loss_signals, measure_trust, read_against, surprise
 
 #: Share of ordinary images that each kind of signal may exceed: few false alarms, even together.
