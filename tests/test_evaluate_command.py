@@ -17,7 +17,7 @@ from rich.table import Table
 import fcfg
 from evaluations import asked, folder_model, tiny_model
 from fake_results import make_results
-from fcfg.cli import main, progress
+from fcfg.cli import main
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_summary, print_table, table_console
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
@@ -26,6 +26,7 @@ from fcfg.evaluation.summary import summarise
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.pipeline.runtime import own_gpu
 from fcfg.sampling import combine_sampling
+from fcfg.support import progress
 from fcfg.support.config_files import to_yaml
 from refusal import refused
 

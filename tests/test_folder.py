@@ -22,9 +22,9 @@ from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuo
 from fcfg.datasets.base import Splits, split_by_group
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.loading import cache_folder, load_listing
-from fcfg.datasets.pixels import Pixels
 from fcfg.datasets.registry import load_data
 from fcfg.support.csv_files import read_columns
+from fcfg.support.pictures import Pixels
 from refusal import refused
 
 SPACE = AttributeSpace(

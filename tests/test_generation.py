@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
-from fcfg.datasets.pixels import Pixels
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
@@ -48,6 +47,7 @@ from fcfg.sampling import DRAWN_NOISE
 from fcfg.sheet import NEUTRAL, SCALES
 from fcfg.support.errors import InputError
 from fcfg.support.images import image_keys, read_images
+from fcfg.support.pictures import Pixels
 from kills import kill_again_and_again
 from refusal import refused
 
@@ -365,7 +365,7 @@ def test_pairs_hold_for_every_file(faces: list[Path]) -> None:
         ("smiling=0,age=old,hair=red", ["numbers from 0 to 100"]),
         ("smiling", ["'auto'", ".csv"]),
         ("auto", ["no judge"]),
-        (7, ["'auto'", "int 7"]),
+        (7, ["a data frame", "int 7"]),
     ],
 )
 def test_attributes_that_say_too_little_are_refused(faces, text, fragments: list[str]) -> None:

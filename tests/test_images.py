@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -76,7 +78,12 @@ GREY = Image.new("L", (4, 4))
 @pytest.mark.parametrize(
     ("images", "channels", "subject", "fragments"),
     [
-        (np.zeros((1, 3, 4, 4), np.uint8), 3, "images", ["floating-point", "dtype uint8"]),
+        (torch.zeros((1, 3, 4, 4), dtype=torch.uint8), 3, "images", ["floating", "dtype uint8"]),
+        (np.zeros((1, 3, 4, 4), np.uint8), 3, "images", ["(1, 3, 4, 4), which", "two things"]),
+        (np.zeros((3, 8, 8), np.uint8), 1, "images", ["(3, 8, 8), which", "two things"]),
+        (np.zeros((2, 8, 8, 8), np.uint8), 1, "images", ["1, 3 or 4", "channels last"]),
+        (np.zeros(8, np.uint8), 1, "images", ["(height, width)", "shape (8,)"]),
+        ([Path("face.png"), 3], 3, "images", ["a sequence with int"]),
         (np.zeros((1, 3, 4, 4), np.int64), 3, "images", ["dtype int64"]),
         (np.full((1, 3, 4, 4), 255.0), 3, "images", ["[-1, 1]", "from 255 to 255", "127.5"]),
         (torch.full((1, 3, 4, 4), -1.1), 3, "images", ["-1.1", "clamp"]),
@@ -90,7 +97,7 @@ GREY = Image.new("L", (4, 4))
         ([Image.new("RGBA", (4, 4))], 3, "picture 0", ["mode RGBA"]),
         ([GREY, Image.new("L", (8, 4))], 1, "images", ["one size", "(4, 8)"]),
         ([GREY, Image.new("I;16", (4, 4))], 1, "picture 1", ["mode I;16", "float array"]),
-        ("face.png", 3, "images", ["PIL pictures", "'face.png'"]),
+        ("face.png", 3, "picture 'face.png'", ["can be read", "FileNotFoundError"]),
         (None, 3, "images", ["got None"]),
         (np.array([["a"]]), 3, "images", ["numbers"]),
         (torch.zeros(1, 3, 4, 4, device="meta"), 3, "images", ["numbers"]),

@@ -122,7 +122,7 @@ def test_the_code_of_every_page_runs_and_prints_what_it_says(page: str, tmp_path
     if page == "docs/howto.md":
         assert "['black', 'black', 'black', 'black']" in out
         assert "100%" in out
-        assert len(list(tmp_path.glob("*.png"))) == 5
+        assert len(list(tmp_path.glob("*.png"))) == 3
 
 
 def test_the_readme_begins_with_the_code_of_the_front_page() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fcfg.datasets.pixels import Pixels, UnreadableError, read_picture
+from fcfg.datasets.pixels import read_picture
+from fcfg.support.pictures import Pixels, UnreadableError
 from test_folder import picture
 
 

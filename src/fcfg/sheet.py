@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from fcfg.support.errors import InputError
 from fcfg.support.fonts import font_for, legible
-from fcfg.support.images import to_pictures
+from fcfg.support.images import data_url, to_pictures, to_png
 
 SCALES = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0)  # changes at which the colours of a map may saturate
 NEUTRAL = (247, 247, 247)  # the colour of no change
@@ -60,6 +61,21 @@ def sheet(
             large = picture.resize((scale * width, scale * height), Image.Resampling.NEAREST)
             page.paste(large, (left + column * step_x, top))
     return page
+
+
+def figure(rows: Mapping[str, Float[Tensor, "batch channel height width"]], caption: str) -> str:
+    """Draw the first images of a sheet for a notebook, as HTML with the picture inside.
+
+    Args:
+        rows: Images in [-1, 1] by name of the row, all of one shape.
+        caption: Text below them, which is escaped.
+    """
+    count, _, _, width = next(iter(rows.values())).shape
+    shown = max(1, min(count, 8, 1024 // width))
+    first = {name: images[:shown].float().nan_to_num() for name, images in rows.items()}
+    page = data_url(to_png(sheet(first, scale=max(1, 96 // width))))
+    text = escape(caption + (f", the first {shown}" if shown < count else ""))
+    return f'<figure><img src="{page}" alt="{text}"><figcaption>{text}</figcaption></figure>'
 
 
 def difference_map(

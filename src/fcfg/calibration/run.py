@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fcfg.calibration.choice import RealImages
@@ -28,6 +27,7 @@ from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.progress import OnProgress
+from fcfg.support.tables import TableLike
 
 #: Weights that are measured.
 WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0)
@@ -45,7 +45,7 @@ TrueCounterfactual: TypeAlias = Callable[[Table], Tensor]
 def calibrate(
     pipeline: CounterfactualPipeline,
     images: ImagesLike,
-    attributes: Mapping[str, ArrayLike],
+    attributes: TableLike,
     *,
     guidance: Guidance = DEFAULT_GUIDANCE,
     sampling: SamplingLike = "default",
@@ -104,7 +104,7 @@ def calibrate(
     chosen = as_sampling(sampling, default)
     rule, grid = checked_search(guidance, chosen, weights, space)
     x = read_images(images, channels=pipeline.denoiser.channels, size=pipeline.denoiser.size)
-    table, keys = space.parse(attributes), image_keys(x)
+    table, keys = space.parse(attributes, len(x)), image_keys(x)
     asked = check_integer("count", len(x) if count is None else count, 2, len(x), do=_MORE)
     raises = asked >= RAISING if at_least_real is None else at_least_real
     real = RealImages(

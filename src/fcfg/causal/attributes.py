@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from fcfg.causal.codes import Codes, are_other_numbers, checked_levels, levels_of
 from fcfg.support.errors import InputError, check_among, check_is, nearest, quoted, short, together
 from fcfg.support.names import RESERVED, check_name
+from fcfg.support.tables import TableLike, check_lengths, columns_of
 
 Column: TypeAlias = NDArray[Any]  # int64 codes or float64 values, one dimension
 Table: TypeAlias = dict[str, Column]
@@ -348,11 +349,17 @@ class AttributeSpace:
         """Refuse names that are not attributes."""
         together(*(partial(check_among, subject, name, self.names) for name in names))
 
-    def parse(self, table: Mapping[str, ArrayLike]) -> Table:
-        """Convert a whole table, with columns in this order, or refuse it."""
-        check_is("attributes", table, Mapping, "a mapping from names to columns")
-        self.check_known(table)
-        missing = [name for name in self.names if name not in table]
+    def parse(self, table: TableLike, rows: int | None = None) -> Table:
+        """Convert a whole table, with columns in this order, or refuse it.
+
+        Args:
+            table: A mapping from names to columns; a data frame, whose other columns do not
+                matter; or a list with a mapping for each row.
+            rows: Required number of rows; any by default.
+        """
+        columns = columns_of(table, self.names)
+        self.check_known(columns)
+        missing = [name for name in self.names if name not in columns]
         if missing:
             raise InputError(
                 "attributes",
@@ -360,16 +367,9 @@ class AttributeSpace:
                 got=f"no column for {quoted(missing)}",
                 do="add the missing columns: the model was conditioned on them",
             )
-        columns = together(*(partial(a.parse, table[a.name]) for a in self.attributes))
-        parsed = dict(zip(self.names, columns, strict=True))
-        lengths = {name: len(column) for name, column in parsed.items()}
-        if len(set(lengths.values())) > 1 or 0 in lengths.values():
-            raise InputError(
-                "attributes",
-                expected="columns of one length, at least 1",
-                got=f"lengths {lengths}",
-                do="give one value for each image in every column",
-            )
+        found = together(*(partial(a.parse, columns[a.name]) for a in self.attributes))
+        parsed = dict(zip(self.names, found, strict=True))
+        check_lengths(parsed, rows)
         return parsed
 
     def encode(

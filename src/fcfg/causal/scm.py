@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import torch
 from jaxtyping import Float64
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace, Column, Continuous, Table
@@ -28,6 +28,7 @@ from fcfg.causal.intervention import Intervention, intervened
 from fcfg.causal.mechanisms import AbstractMechanism, FlowMechanism, GumbelMechanism
 from fcfg.support.errors import InputError, check_integer, check_is, short
 from fcfg.support.hashing import stream_seed
+from fcfg.support.tables import TableLike
 
 Keys: TypeAlias = Sequence[int] | Sequence[str] | NDArray[np.integer]
 OnFit: TypeAlias = Callable[[str, int, float], None]
@@ -77,7 +78,7 @@ class StructuralCausalModel(nn.Module):
 
     def fit(
         self,
-        table: Mapping[str, ArrayLike],
+        table: TableLike,
         *,
         seed: int = 0,
         steps: int = 1000,
@@ -147,7 +148,7 @@ class StructuralCausalModel(nn.Module):
     @torch.no_grad()
     def abduct(
         self,
-        table: Mapping[str, ArrayLike],
+        table: TableLike,
         nodes: Iterable[str] | None = None,
         *,
         seed: int = 0,
@@ -178,7 +179,7 @@ class StructuralCausalModel(nn.Module):
     @torch.no_grad()
     def act(
         self,
-        table: Mapping[str, ArrayLike],
+        table: TableLike,
         do: Mapping[str, Intervention],
         noise: Mapping[str, Tensor],
     ) -> Table:

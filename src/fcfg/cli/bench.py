@@ -68,7 +68,7 @@ def bench(
 
     from fcfg.bench import PARTS, Bench
     from fcfg.cli.computing import chosen_device
-    from fcfg.cli.progress import share_bar
+    from fcfg.support.progress import share_bar
 
     target = torch.device(chosen_device(device))
     _check(model, preset, out, overwrite=overwrite)

@@ -112,7 +112,7 @@ def calibrate(
     from fcfg.calibration import calibrate as run
     from fcfg.calibration.run import checked_search
     from fcfg.cli.computing import chosen_device, chosen_rows
-    from fcfg.cli.progress import ProgressReporter, share_bar
+    from fcfg.cli.progress import ProgressReporter
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
     from fcfg.pipeline.calibration import Calibration
@@ -121,6 +121,7 @@ def calibrate(
     from fcfg.pipeline.thresholds import Thresholds
     from fcfg.sampling import as_sampling
     from fcfg.support.outputs import Outputs, make_folder
+    from fcfg.support.progress import share_bar
     from fcfg.trust import trust_thresholds
 
     rule = DEFAULT_GUIDANCE if guidance is None else Guidance.parse(guidance)

@@ -44,7 +44,6 @@ def demo(
       fcfg demo --full --device cuda
     """
     from fcfg.cli.computing import chosen_device
-    from fcfg.cli.progress import share_bar
     from fcfg.cli.tables import print_summary
     from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
     from fcfg.evaluation.provenance import collect_provenance
@@ -52,6 +51,7 @@ def demo(
     from fcfg.pipeline.checkpoint import load_pipeline
     from fcfg.reports import reading, write_report
     from fcfg.reports.verdict import failures
+    from fcfg.support.progress import share_bar
 
     target = chosen_device(device)
     pipeline = load_pipeline(_MODEL, "fcfg demo").to(target).prepare()

@@ -54,7 +54,7 @@ def diagnose(
       fcfg diagnose runs/faces --data /data/faces --out runs/diagnosis
     """
     from fcfg.cli.computing import chosen_device, chosen_rows
-    from fcfg.cli.progress import ProgressReporter, share_bar
+    from fcfg.cli.progress import ProgressReporter
     from fcfg.diagnosis import diagnose, diagnosis_page
     from fcfg.evaluation.experiment import Experiment
     from fcfg.evaluation.provenance import collect_provenance
@@ -63,6 +63,7 @@ def diagnose(
     from fcfg.support.config_errors import validate
     from fcfg.support.hashing import digest_of
     from fcfg.support.outputs import Outputs
+    from fcfg.support.progress import share_bar
 
     target, name = chosen_device(device), Path(model).resolve().name
     # In float32, because small differences of predictions are measured.

@@ -165,12 +165,13 @@ def evaluate(
     if own is None or show:  # a run has a model
         print(to_yaml(chosen), end="")
         return
-    from fcfg.cli.progress import ProgressReporter, share_bar
+    from fcfg.cli.progress import ProgressReporter
     from fcfg.evaluation.evaluation import Evaluation
     from fcfg.evaluation.measurements import find_evaluators, judge_of
     from fcfg.evaluation.provenance import collect_provenance
     from fcfg.evaluation.subset import choose_subset, find_data
     from fcfg.pipeline.runtime import Execution
+    from fcfg.support.progress import share_bar
 
     part = chosen_shard(shard)
     is_first = bool(shard) or part[0] == 0  # one process of several on a terminal prints

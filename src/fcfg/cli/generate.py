@@ -121,7 +121,6 @@ def generate(
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
     from fcfg.cli.computing import check_sampled, chosen_device, chosen_rows, chosen_shard
-    from fcfg.cli.progress import share_bar
     from fcfg.generation import (
         Request,
         find_pictures,
@@ -134,6 +133,7 @@ def generate(
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.sampling import SamplingParts, combine_sampling
+    from fcfg.support.progress import share_bar
 
     parts: SamplingParts = {"quality": quality, "solver": solver, "grid": grid, "steps": steps}
     part, target, asked, _ = together(

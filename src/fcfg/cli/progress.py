@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -14,16 +11,13 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
-    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
 
-from fcfg.support.progress import AbstractReporter, in_words
-
-SECONDS = 30  # between two lines without a terminal
+from fcfg.support.progress import SECONDS, AbstractReporter, in_words
 
 
 def pace(rate: float) -> str:
@@ -33,37 +27,6 @@ def pace(rate: float) -> str:
     ('2.5 it/s', '5.0 s/it')
     """
     return f"{rate:.1f} it/s" if rate >= 1 else f"{1 / rate:.1f} s/it"
-
-
-@contextmanager
-def share_bar(*, quiet: bool = False) -> Generator[Callable[[float], None]]:
-    """Show the share of the work that is done.
-
-    Args:
-        quiet: Whether to show nothing.
-
-    Yields:
-        Function to call with the share.
-    """
-    if quiet:
-        yield lambda share: None
-    elif not sys.stderr.isatty():
-        start = last = time.monotonic()
-
-        def print_line(share: float) -> None:
-            nonlocal last
-            now = time.monotonic()
-            if now - last > SECONDS and share > 0:
-                left = in_words((now - start) * (1 / share - 1))
-                print(f"{share:4.0%} done, {left} left", file=sys.stderr, flush=True)
-                last = now
-
-        yield print_line
-    else:
-        columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=1.0)
-            yield lambda share: bar.update(task, completed=share)
 
 
 class _Rate(ProgressColumn):

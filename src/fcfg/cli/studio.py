@@ -111,10 +111,10 @@ def studio(
 
 def _export(model: str, device: str, precision: str, folder: Path, overwrite: bool) -> None:
     """Write the gallery of a model."""
-    from fcfg.cli.progress import share_bar
     from fcfg.pipeline.checkpoint import load
     from fcfg.studio.export import export_gallery
     from fcfg.studio.models import as_studio_models
+    from fcfg.support.progress import share_bar
 
     loaded = load(model).to(device).prepare(precision)
     (chosen,) = as_studio_models([(model, loaded)], public=True)  # a page for strangers

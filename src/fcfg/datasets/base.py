@@ -23,8 +23,9 @@ from pydantic import BaseModel, Field
 
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.pixels import Pixels, Source
+from fcfg.datasets.pixels import Source
 from fcfg.support.errors import InputError, check_among, listed
+from fcfg.support.pictures import Pixels
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -57,8 +57,9 @@ from fcfg.datasets.base import (
     split_by_group,
 )
 from fcfg.datasets.columns import is_missing
-from fcfg.datasets.pixels import Fit, Intensity, Source
+from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns, read_columns
+from fcfg.support.pictures import Fit, Intensity
 
 _SOURCE = "https://github.com/Emory-HITI/EMBED_Open_Data"
 _MARKERS = "https://github.com/biomedia-mira/mammo-artifacts"
@@ -76,7 +77,7 @@ class EmbedData(AbstractDiskData, frozen=True):
     format: Literal["embed"] = "embed"
     size: Size = 192  #: height and width of the images
     channels: Channels = 1  #: 1 for grey, 3 for RGB
-    intensity: Intensity = "full"  #: of 16-bit PNG, see :mod:`fcfg.datasets.pixels`
+    intensity: Intensity = "full"  #: of 16-bit PNG, see :mod:`fcfg.support.pictures`
     fit: Fit = "pad"  #: cropping would cut a breast that fills its tall picture
     fractions: Fractions = (0.75, 0.035, 0.215)  #: of patients
     split_seed: int = 0  #: seed for the split

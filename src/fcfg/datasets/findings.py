@@ -23,9 +23,9 @@ from fcfg.causal.attributes import (
 from fcfg.datasets.base import SPLITS, leaking_groups, repeated, split_by_group
 from fcfg.datasets.columns import is_missing, legal_values, parse_column
 from fcfg.datasets.folder import METADATA, FolderData, Missing, leaves_folder
-from fcfg.datasets.pixels import SUFFIXES
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
+from fcfg.support.pictures import SUFFIXES
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 Labels: TypeAlias = Mapping[str, Sequence[str]]

@@ -39,9 +39,10 @@ from fcfg.datasets.base import (
     split_by_group,
 )
 from fcfg.datasets.columns import is_missing, parse_column
-from fcfg.datasets.pixels import Fit, Intensity, Source
+from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns, read_columns
 from fcfg.support.errors import InputError, check_among, listed
+from fcfg.support.pictures import Fit, Intensity
 
 METADATA = "metadata.csv"
 Missing: TypeAlias = Literal["error", "drop"]
@@ -51,7 +52,7 @@ class FolderData(AbstractDiskData, frozen=True):
     """Options of a folder of images."""
 
     format: Literal["folder"] = "folder"
-    intensity: Intensity = "full"  #: of more than 8 bits, see :mod:`fcfg.datasets.pixels`
+    intensity: Intensity = "full"  #: of more than 8 bits, see :mod:`fcfg.support.pictures`
     fit: Fit = "crop"  #: how a picture becomes square
     split: str | None = None  #: column that holds 'train', 'val' or 'test'
     fractions: Fractions = (0.8, 0.1, 0.1)  #: of groups, without such a column

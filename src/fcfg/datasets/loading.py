@@ -32,9 +32,10 @@ from numpy.lib import format as npy
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.base import SPLITS, Examples, Listing, OnProgress, Splits
 from fcfg.datasets.columns import parse_table
-from fcfg.datasets.pixels import Pixels, read_all
+from fcfg.datasets.pixels import read_all
 from fcfg.support.errors import InputError, listed
 from fcfg.support.files import write_atomically
+from fcfg.support.pictures import Pixels
 
 _VERSION = 2  # of the decoding; increase it when the same file gives other pixels
 

@@ -58,8 +58,9 @@ from fcfg.datasets.base import (
     first_values,
     split_by_group,
 )
-from fcfg.datasets.pixels import Fit, Source
+from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns, read_columns
+from fcfg.support.pictures import Fit
 
 _SOURCE = "https://physionet.org/content/mimic-cxr-jpg/"
 _HOSPITAL = "https://physionet.org/content/mimiciv/ (folder hosp)"

@@ -9,7 +9,6 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fcfg.causal.graph import Partition
 from fcfg.diagnosis.additivity import Gap, Groups, measure_gaps
@@ -23,6 +22,7 @@ from fcfg.support.errors import InputError, check_integer
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.progress import OnProgress
+from fcfg.support.tables import TableLike
 
 #: Largest gap of groups that count as independent. Weights are chosen in steps of about a fifth
 #: (1.2, 1.5, 1.7, 2, 2.5 and 3 in the paper), so an error below that is less than one step.
@@ -161,7 +161,7 @@ class Diagnosis:
 def diagnose(
     pipeline: CounterfactualPipeline,
     images: ImagesLike,
-    attributes: Mapping[str, ArrayLike],
+    attributes: TableLike,
     *,
     noised: int = 64,
     times: int = 10,
@@ -195,12 +195,9 @@ def diagnose(
     check_integer("noised", noised, 1, 10**7, do="64 is the default")
     check_integer("times", times, 2, denoiser.schedule.steps, do="10 is the default")
     check_integer("seed", seed, 0, LARGEST_SEED, do="0 is the default")
-    shape = {"channels": denoiser.channels, "stride": denoiser.stride}
-    x, table = read_images(images, **shape, size=denoiser.size), pipeline.space.parse(attributes)
-    if (given := len(table[names[0]])) != len(x):
-        expected, do = f"{len(x)} values in each column", "give one value for each image"
-        raise InputError("attributes", expected=expected, got=given, do=do)
-
+    channels, stride = denoiser.channels, denoiser.stride
+    x = read_images(images, channels=channels, stride=stride, size=denoiser.size)
+    table = pipeline.space.parse(attributes, len(x))
     rows = np.arange(min(noised, len(x))) * len(x) // min(noised, len(x))
     chosen = x[rows], {name: column[rows] for name, column in table.items()}
     grid, start = time_grid(denoiser.schedule, times, "log-snr")[1:], 0.0

@@ -111,6 +111,7 @@ class AbductionCache:
         lacks_semantics = semantic and len(codes) < len(kept)
         if len(whole) == len(kept) and not (lacks_path or lacks_semantics):
             return Abduction(
+                images,
                 Trajectory.joined([end for end, _, _ in whole]),
                 attributes,
                 keys,

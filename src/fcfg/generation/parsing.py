@@ -12,21 +12,20 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Table
 from fcfg.causal.codes import binary_code
 from fcfg.causal.intervention import Intervention, from_text, intervened
 from fcfg.datasets.columns import parse_table
 from fcfg.judge import Reading
+from fcfg.model import AUTO, AttributesLike
 from fcfg.support.csv_files import check_columns, read_columns
-from fcfg.support.errors import InputError, check_is, listed, together
+from fcfg.support.errors import InputError, listed, together
 from fcfg.support.parsing import parse_pairs
 
-AUTO = "auto"
 JUDGE = "judge"
 FILE = "file_name"  # the column of a table that names the pictures
-Attributes: TypeAlias = str | os.PathLike[str] | Mapping[str, ArrayLike]
+Attributes: TypeAlias = AttributesLike | os.PathLike[str]
 
 _SEPARATOR = re.compile(r",(?=[^,=]*=)")  # a comma before the next name; levels may hold others
 _WANTED = "'auto', a table that ends in .csv, or pairs such as smiling=0,male=1"
@@ -77,16 +76,15 @@ def find_attributes(
     Args:
         given: 'auto' for those that the judge reads; the path of a CSV table with a column
             ``file_name`` and one for each attribute, read as in training; pairs such as
-            ``smiling=0,male=1``, which hold for every file; or a mapping from names to columns.
+            ``smiling=0,male=1``, which hold for every file; or columns, a data frame, or rows.
         space: The attributes of the model.
         files: The pictures.
         reading: Attributes that the judge reads from them, if there is one.
         rename: Columns of the training table by attribute, where the names differ; a table
             without such a column has one with the name of the attribute.
     """
-    if isinstance(given, Mapping):
-        return Factual(_columns(given, space, len(files)), "given", "the attributes were given")
-    check_is("attributes", given, (str, os.PathLike), _WANTED)
+    if not isinstance(given, str | os.PathLike):
+        return Factual(space.parse(given, len(files)), "given", "the attributes were given")
     text = os.fspath(given)
     if text == AUTO:
         return _judged(reading)
@@ -99,19 +97,6 @@ def find_attributes(
     values = {name: [_value(space[name], value)] for name, value in written.items()}
     columns = {name: np.repeat(column, len(files)) for name, column in space.parse(values).items()}
     return Factual(columns, "given", f"all pictures have {text}, as given")
-
-
-def _columns(given: Mapping[str, ArrayLike], space: AttributeSpace, count: int) -> Table:
-    columns = space.parse(given)
-    length = len(columns[space.names[0]])
-    if length != count:
-        raise InputError(
-            "attributes",
-            expected=f"{count} values in each column, one for each picture",
-            got=length,
-            do="give them in the order of the pictures",
-        )
-    return columns
 
 
 def _judged(reading: Reading | None) -> Factual:

@@ -1,7 +1,7 @@
 """Pictures from files, made to fit a model as in its training.
 
 A picture of the model's size and channels is read byte by byte. Any other is turned upright, made
-square, resized and converted by :mod:`fcfg.datasets.pixels`, and each change is noted.
+square, resized and converted by :mod:`fcfg.support.pictures`, and each change is noted.
 """
 
 from __future__ import annotations
@@ -10,26 +10,25 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, cast, get_args
+from typing import BinaryIO
 
 from jaxtyping import Float
 from PIL import ExifTags, Image
 from torch import Tensor
 
-from fcfg.datasets.pixels import (
+from fcfg.model import AnyModel, training_data
+from fcfg.model.inputs import mapping_of
+from fcfg.support.errors import InputError, quoted
+from fcfg.support.images import images_from_bytes
+from fcfg.support.pictures import (
     DICOM,
     SUFFIXES,
-    Fit,
-    Intensity,
     Pixels,
     UnreadableError,
     has_several_frames,
     open_image,
     to_bytes,
 )
-from fcfg.model import AnyModel
-from fcfg.support.errors import InputError, check_among, quoted
-from fcfg.support.images import images_from_bytes
 
 _FITTED = {
     "crop": "centre-cropped to a square",
@@ -84,41 +83,10 @@ def find_pictures(arguments: Iterable[str | os.PathLike[str]]) -> list[Path]:
     return found
 
 
-def model_pixels(pipeline: AnyModel) -> Pixels:
-    """Return how the pictures of a model were brought to one shape in its training.
-
-    Size and channels are those of its network; how pictures became square, and the range of deep
-    pixels, are in the provenance that ``fcfg train`` writes. Without one, the centre is cropped,
-    and pixels of 16 bits have their full range.
-    """
-    size, channels = pipeline.size, pipeline.channels
-    if size is None or channels not in (1, 3):
-        raise InputError(
-            "model",
-            expected="a network for grey or RGB pictures, whose size is known",
-            got=f"{'an unknown size' if size is None else size}, {channels} channels",
-            do="call pipeline.counterfactual with an array instead",
-        )
-    data = training_data(pipeline)
-    fit, intensity = data.get("fit", "crop"), data.get("intensity", "full")
-    check_among("model, fit of its training data", fit, get_args(Fit))
-    check_among("model, intensity of its training data", intensity, get_args(Intensity))
-    return Pixels(size, channels, intensity, fit)
-
-
-def training_data(pipeline: AnyModel) -> Mapping[str, Any]:
-    """Return the options of a model's training data, if its provenance has any."""
-    return _mapping(_mapping(pipeline.provenance.get("training")).get("data"))
-
-
 def renamed_columns(pipeline: AnyModel) -> Mapping[str, str]:
     """Return the columns of the training table by attribute, where the names differ."""
-    rename = _mapping(training_data(pipeline).get("rename"))
+    rename = mapping_of(training_data(pipeline).get("rename"))
     return {name: column for name, column in rename.items() if isinstance(column, str)}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def read_files(paths: Sequence[Path], wanted: Pixels) -> list[Picture]:

@@ -14,11 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.causal.intervention import Intervention
-from fcfg.generation.parsing import AUTO, Attributes, Factual
+from fcfg.generation.parsing import Attributes, Factual
 from fcfg.generation.picture_files import Picture
 from fcfg.generation.results import intervention_text
 from fcfg.judge import Reading
-from fcfg.model import Action, AnyModel, Method
+from fcfg.model import AUTO, Action, AnyModel, Method
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.thresholds import Thresholds
 from fcfg.sampling import SamplingLike
@@ -33,7 +33,8 @@ class Request:
     files: Iterable[str | os.PathLike[str]]
     """Pictures and folders of pictures, which are cropped or padded as in the model's training."""
     attributes: Attributes = AUTO
-    """'auto', the path of a CSV table, pairs such as ``smiling=0,male=1``, or columns."""
+    """'auto', the path of a CSV table, pairs such as ``smiling=0,male=1``, columns, a data
+    frame, or rows."""
     do: Mapping[str, Intervention] | None = None
     """For every target a value, a column, or a function of the factual column."""
     guidance: object = None

@@ -8,9 +8,7 @@ stopped.
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -18,8 +16,8 @@ from torch import Tensor
 
 from fcfg.causal.intervention import Intervention
 from fcfg.generation.comparison import compare
-from fcfg.generation.parsing import AUTO, JUDGE, Attributes, Factual, find_attributes
-from fcfg.generation.picture_files import find_pictures, model_pixels, read_files, renamed_columns
+from fcfg.generation.parsing import JUDGE, Attributes, Factual, find_attributes
+from fcfg.generation.picture_files import find_pictures, read_files, renamed_columns
 from fcfg.generation.record import (
     check_inputs_are_kept,
     finished_before,
@@ -38,16 +36,16 @@ from fcfg.generation.results import (
     value_text,
     values_of,
 )
-from fcfg.judge import AttributeJudge, Reading
-from fcfg.model import AbstractCounterfactual, Action, AnyModel
+from fcfg.judge import Reading
+from fcfg.model import AUTO, AbstractCounterfactual, Action, AnyModel, model_pixels
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.sampling import SamplingParts, StepRecord, sampling_of
+from fcfg.sampling import SamplingParts, sampling_of
 from fcfg.support.errors import InputError, check_batch_size, check_integer, together
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import LARGEST_SEED
-from fcfg.support.images import image_keys, to_pictures, to_png
+from fcfg.support.images import image_keys, pixel_range_is_known, to_pictures, to_png
 from fcfg.support.outputs import make_folder
-from fcfg.support.progress import Progress
+from fcfg.support.progress import Progress, call_bar
 from fcfg.support.shards import check_shard, contiguous_rows
 from fcfg.trust import Signals, measure_trust, not_reached
 
@@ -64,6 +62,7 @@ def generate(
     *,
     on_chunk: OnChunk | None = None,
     on_progress: OnProgress | None = None,
+    progress: bool = True,
     **options: Any,
 ) -> list[Result]:
     """Make counterfactuals of picture files, in a folder.
@@ -71,11 +70,13 @@ def generate(
     Args:
         pipeline: The model, on its device.
         files: Pictures and folders of pictures.
-        attributes: 'auto', a CSV table, pairs such as ``smiling=0,male=1``, or columns.
+        attributes: 'auto', a CSV table, pairs such as ``smiling=0,male=1``, or columns, a data
+            frame, or rows.
         do: For every target a value, a column, or a function of the factual column.
         guidance: Setting of the model, such as a :class:`fcfg.Guidance`; by default its own.
         on_chunk: Callback invoked with the results of the pictures that were just finished.
         on_progress: Callback invoked after every step with the share of the work that is done.
+        progress: Whether to show a bar if it takes seconds, without ``on_progress``.
         **options: Other fields of :class:`~fcfg.generation.request.Request`, such as ``sampling``,
             ``out`` and ``reverse``.
     """
@@ -83,8 +84,9 @@ def generate(
     if names:  # keywords of fcfg 0.1
         old = cast(SamplingParts, {name: options.pop(name) for name in names})
         options["sampling"] = sampling_of(options.get("sampling", "default"), old)
-    request = Request(files, attributes, do, guidance, **options)
-    return run(prepare(pipeline, request), on_chunk=on_chunk, on_progress=on_progress)
+    prepared = prepare(pipeline, Request(files, attributes, do, guidance, **options))
+    with call_bar(on_progress, progress) as report:
+        return run(prepared, on_chunk=on_chunk, on_progress=on_progress or report)
 
 
 def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
@@ -124,7 +126,7 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
         lambda: read_files(paths, pixels), lambda: None if by_judge else attributes(None)
     )
     images = torch.stack([picture.image for picture in pictures])
-    reading = _read(pipeline, images)
+    reading = pipeline.read(images)
     factual = attributes(reading) if by_judge else factual
     prepared = PreparedRequest(
         request=request,
@@ -207,12 +209,8 @@ def _answer(
     back = None
     progress.advance(cost)
     if request.reverse:
-        abducting, predicting = progress.phase(count), progress.phase(cost, after=count)
-
-        def on_step(step: StepRecord) -> None:
-            (abducting if step.ascending else predicting)(step)
-
-        back = pipeline.reverse(pair, batch_size=request.batch_size, on_step=on_step)
+        steps = progress.both(count, cost)
+        back = pipeline.reverse(pair, batch_size=request.batch_size, on_step=steps)
         progress.advance(count + cost)
     signals = Signals({})
     if request.trust and isinstance(pipeline, CounterfactualPipeline):
@@ -242,7 +240,7 @@ def _write(
         shown["reversed"] = back.images.float()
         spent["reversal"] = back.spent
         errors = _distances(shown["reversed"], shown["factual"])
-    readings = {name: _read(pipeline, images.nan_to_num()) for name, images in shown.items()}
+    readings = {name: pipeline.read(images.nan_to_num()) for name, images in shown.items()}
     own = {name: column[rows] for name, column in factual.attributes.items()}
     both = readings["factual"], readings["counterfactual"]
     missed = not_reached(pipeline, own, pair.action, *both)
@@ -279,22 +277,6 @@ def _write(
         write_atomically(prepared.out / files["counterfactual"], to_png(plain))
         results[row] = result.doubted(prepared.limits)
     return results
-
-
-def _read(pipeline: AnyModel, images: Tensor) -> Reading | None:
-    """Read images with the judge of the model, if there is one."""
-    if not isinstance(pipeline.judge, AttributeJudge):
-        return None
-    with pixel_range_is_known():
-        return pipeline.judge.read(images)
-
-
-@contextmanager
-def pixel_range_is_known() -> Generator[None]:
-    """Suppress the warning about bright images: unlike arrays, files define their range."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="images: all pixels are in")
-        yield
 
 
 def _distances(images: Tensor, others: Tensor) -> list[float | None]:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fcfg.causal.attributes import Table
 from fcfg.generation.parsing import find_attributes
-from fcfg.generation.picture_files import find_pictures, model_pixels, read_files
-from fcfg.model import AnyModel
+from fcfg.generation.picture_files import find_pictures, read_files
+from fcfg.model import AnyModel, model_pixels
 
 
 @dataclass(frozen=True, eq=False)

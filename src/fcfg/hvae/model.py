@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace, Table
@@ -26,6 +25,7 @@ from fcfg.hvae.setting import HVAESetting
 from fcfg.model import (
     AbstractCounterfactual,
     Action,
+    AttributesLike,
     BackKeys,
     CounterfactualModel,
     Method,
@@ -33,11 +33,13 @@ from fcfg.model import (
     check_do,
     keys_back,
 )
+from fcfg.model.inputs import read_factual
 from fcfg.sampling import OnStep, SamplingLike, StepRecord, Trajectory
 from fcfg.storage import ModelConfig, register_kind
 from fcfg.support.errors import InputError, check_integer, check_is, together
 from fcfg.support.hashing import stream_seed
-from fcfg.support.images import ImagesLike, image_keys, read_images
+from fcfg.support.images import ImagesLike, image_keys
+from fcfg.support.progress import steps_shown
 
 _ROWS = 2  # one for the inference of the latents, one for the counterfactual
 
@@ -51,7 +53,7 @@ class HVAEAbduction:
     keys: Keys = field(repr=False)  #: name of each image, combined with the seed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HVAECounterfactual(AbstractCounterfactual):
     """Counterfactual images, with everything they were computed from."""
 
@@ -64,6 +66,11 @@ class HVAECounterfactual(AbstractCounterfactual):
     def images(self) -> Float[Tensor, "batch channel height width"]:
         """Counterfactual images, clamped to [-1, 1]."""
         return self.prediction.clamp(-1, 1)
+
+    @property
+    def factual_images(self) -> Float[Tensor, "batch channel height width"]:
+        """Factual images."""
+        return self.abduction.images
 
     @property
     def spent(self) -> Sequence[int]:
@@ -170,22 +177,23 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
     def counterfactual(  # pyright: ignore[reportIncompatibleMethodOverride] # no further options
         self,
         images: ImagesLike,
-        attributes: Mapping[str, ArrayLike],
+        attributes: AttributesLike,
         do: Mapping[str, Intervention],
         *,
         setting: HVAESetting | None = None,
         seed: int = 0,
         keys: Keys | None = None,
         any_size: bool = False,
+        resize: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
     ) -> HVAECounterfactual:
         """What would these images look like had the attributes been different?
 
         Args:
-            images: Float tensor or array in [-1, 1], (batch, channel, height, width), or PIL
-                pictures.
-            attributes: Column of factual values for every attribute.
+            images: Floats in [-1, 1], or pictures, paths or bytes, see :mod:`fcfg.support.images`.
+            attributes: Columns by name, a data frame, rows, or 'auto': the judge reads them.
             do: For every target a value, a column, a function of the factual column, or a string
                 such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
             setting: Temperature of the latents, and share of the residual.
@@ -193,25 +201,30 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
             keys: Name or number of each image, combined with the seed; by default a digest of its
                 pixels, so that an answer depends on the image alone.
             any_size: No effect: the network has one size.
+            resize: Whether to make pictures fit as in training, like ``fcfg generate``.
             batch_size: Largest number of network rows per call; bounds the memory.
             on_step: Callback invoked after every batch, with the share that is done.
+            progress: Whether to show a bar if it takes seconds, without ``on_step``.
         """
         abduction, _ = together(
-            lambda: self.abduct(images, attributes, keys=keys, any_size=any_size),
+            lambda: self.abduct(images, attributes, keys=keys, resize=resize),
             lambda: check_do(self.space, do),
         )
         action = self.act(abduction.attributes, do, seed=seed, keys=abduction.keys)
-        return self.predict(abduction, action, setting, batch_size=batch_size, on_step=on_step)
+        with steps_shown(on_step, progress, 0, 1) as report:
+            return self.predict(abduction, action, setting, batch_size=batch_size, on_step=report)
 
     def abduct(  # pyright: ignore[reportIncompatibleMethodOverride] # no further options
         self,
         images: ImagesLike,
-        attributes: Mapping[str, ArrayLike],
+        attributes: AttributesLike,
         *,
         keys: Keys | None = None,
         any_size: bool = False,
+        resize: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
     ) -> HVAEAbduction:
         """Read images and attributes. A prediction infers the latents, at its temperature.
 
@@ -220,34 +233,15 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
             attributes: Factual attributes.
             keys: Name or number of each image; a digest of its pixels by default.
             any_size: No effect: the network has one size.
+            resize: Whether to make pictures fit as in training, like ``fcfg generate``.
             batch_size: No effect, since no network is evaluated.
             on_step: No effect, since there are no steps.
+            progress: No effect.
         """
-        x, table = together(
-            lambda: self._read_images(images), lambda: self.space.parse(attributes)
-        )
-        length = len(table[self.space.names[0]])
-        if length != len(x):
-            raise InputError(
-                "attributes",
-                expected=f"{len(x)} values in each column, one for each image",
-                got=length,
-                do="give one value for each image",
-            )
+        x, table = read_factual(self, images, attributes, resize=resize)
         keys = image_keys(x) if keys is None else keys
-        checked_keys(keys, length)
+        checked_keys(keys, len(x))
         return HVAEAbduction(x, table, keys)
-
-    def _read_images(self, images: ImagesLike) -> Tensor:
-        x = read_images(images, channels=self.channels)
-        if x.shape[2:] != (self.size, self.size):
-            raise InputError(
-                "images",
-                expected=f"{self.size} by {self.size} pixels, the only size of this model",
-                got=f"{x.shape[2]} by {x.shape[3]}",
-                do="resize the images",
-            )
-        return x
 
     @torch.no_grad()
     def predict(
@@ -259,6 +253,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         *,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
     ) -> HVAECounterfactual:
         """Infer latents under factual attributes, and decode them under counterfactual ones.
 
@@ -269,6 +264,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
             setting: Temperature of the latents, and share of the residual.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every batch.
+            progress: Whether to show a bar.
         """
         check_is("abduction", abduction, HVAEAbduction, "the result of model.abduct")
         check_is("action", action, Action, "the result of model.act")
@@ -279,11 +275,11 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         kept = set(self.space.names) - self.graph.affected(action.targets)
         check_action(action, abduction.attributes, kept)
         count, pieces = len(abduction.images), list[Tensor]()
-        for start in range(0, count, batch_size):
-            rows = slice(start, start + batch_size)
-            pieces.append(self._predict(abduction, action, setting, rows))
-            if on_step is not None:
-                on_step(StepRecord(0, 1, Trajectory(pieces[-1]), False, start, count))
+        with steps_shown(on_step, progress, 0, 1) as report:
+            for start in range(0, count, batch_size):
+                rows = slice(start, start + batch_size)
+                pieces.append(self._predict(abduction, action, setting, rows))
+                report(StepRecord(0, 1, Trajectory(pieces[-1]), False, start, count))
         return HVAECounterfactual(torch.cat(pieces), abduction, action, setting)
 
     def reverse(
@@ -293,6 +289,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         keys: BackKeys = "same",
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
     ) -> HVAECounterfactual:
         """Go back to the factual attributes, from the clamped images, with the same setting.
 
@@ -302,13 +299,17 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
                 pixels that go back.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every batch.
+            progress: Whether to show a bar.
         """
         check_is("pair", pair, HVAECounterfactual, "the result of model.counterfactual")
         there = pair.abduction
         keys = keys_back(keys, there.keys, pair.images)
         abduction = HVAEAbduction(pair.images, pair.attributes, keys)
         back = replace(pair.action, attributes=there.attributes)
-        return self.predict(abduction, back, pair.setting, batch_size=batch_size, on_step=on_step)
+        with steps_shown(on_step, progress, 0, 1) as report:
+            return self.predict(
+                abduction, back, pair.setting, batch_size=batch_size, on_step=report
+            )
 
     def _predict(
         self, abduction: HVAEAbduction, action: Action, setting: HVAESetting, rows: slice

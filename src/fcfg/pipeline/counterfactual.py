@@ -7,30 +7,30 @@ Pearl's three steps are three methods: one abduction serves every intervention a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self, Unpack
 
 import torch
-from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import nn
 
-from fcfg.causal.attributes import Table
 from fcfg.causal.graph import Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.semantic import SemanticDenoiser
-from fcfg.guidance import Guidance, PathKind
-from fcfg.model import Action, BackKeys, CounterfactualModel, Method, keys_back
+from fcfg.guidance import Guidance
+from fcfg.model import Action, AttributesLike, BackKeys, CounterfactualModel, Method, keys_back
+from fcfg.model.inputs import read_factual
 from fcfg.pipeline.alignment import check_alignment
 from fcfg.pipeline.anchoring import find_anchor
-from fcfg.pipeline.batching import semantics_of, weights_of
+from fcfg.pipeline.batching import weights_of
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.configs import DiffusionConfig, SemanticPipelineConfig
 from fcfg.pipeline.defaults import choose_groups, choose_guidance, default_sampling
-from fcfg.pipeline.drawn_noise import check_path, choose_noise, draw_noise
-from fcfg.pipeline.inference import generate_images, infer_noise, read_factual, warn_of_broken
+from fcfg.pipeline.drawn_noise import check_path, choose_noise
+from fcfg.pipeline.inference import abduct_images, generate_images, warn_of_broken
 from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
 from fcfg.pipeline.thresholds import Thresholds
@@ -45,9 +45,11 @@ from fcfg.sampling import (
     sampling_of,
 )
 from fcfg.storage import register_kind
-from fcfg.support.errors import InputError, check_integer, check_is
+from fcfg.support.errors import InputError, check_is
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys
+from fcfg.support.progress import steps_shown
+from fcfg.support.tables import TableLike
 
 
 @register_kind(diffusion=DiffusionConfig, semantic=SemanticPipelineConfig)
@@ -104,6 +106,11 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """Height and width of the training images; None if the network does not say."""
         return self.denoiser.size
 
+    @property
+    def stride(self) -> int:
+        """Number that height and width must be divisible by."""
+        return self.denoiser.stride
+
     def parse_setting(self, text: str) -> Guidance:
         """Read a guidance."""
         return Guidance.parse(text)
@@ -124,7 +131,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             anchor: Whether to anchor; by default as the guidance says.
             sampling: Solver, grid and steps.
         """
-        guidance = self._guidance(targets, setting, anchor, sampling)
+        guidance = self._guidance(targets, setting, anchor=anchor, sampling=sampling)
         default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
         chosen = as_sampling(sampling, default)
         groups = choose_groups(self.denoiser, self.graph, guidance, targets)
@@ -167,7 +174,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     def counterfactual(
         self,
         images: ImagesLike,
-        attributes: Mapping[str, ArrayLike],
+        attributes: AttributesLike,
         do: Mapping[str, Intervention],
         *,
         guidance: Guidance | None = None,
@@ -177,15 +184,17 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         seed: int = 0,
         keys: Keys | None = None,
         any_size: bool = False,
+        resize: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
         **deprecated: Unpack[SamplingParts],
     ) -> Counterfactual:
         """What would these images look like had the attributes been different?
 
         Args:
-            images: Tensor or array in [-1, 1], (batch, channel, height, width), or PIL pictures.
-            attributes: Column of factual values for every attribute.
+            images: Floats in [-1, 1], or pictures, paths or bytes, see :mod:`fcfg.support.images`.
+            attributes: Columns by name, a data frame, rows, or 'auto': the judge reads them.
             do: For every target a value, a column, a function of the factual column, or a string
                 such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
             guidance: Rule, and weight for each group; by default that of :meth:`method`.
@@ -197,38 +206,43 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             keys: Name or number of each image, combined with the seed; by default a digest of its
                 pixels, so that an answer depends on the image alone.
             any_size: Whether to accept images of another size than the model was trained at.
+            resize: Whether to make pictures fit as in training, like ``fcfg generate``.
             batch_size: Largest number of network rows per call; bounds the memory.
             on_step: Callback invoked after every step, with the share that is done.
+            progress: Whether to show a bar if it takes seconds, without ``on_step``.
             **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
         """
         # Cheap checks come first, so that a bad question fails before hours of work.
-        x, table = read_factual(self.denoiser, images, attributes, do, any_size=any_size)
+        x, table = read_factual(self, images, attributes, do, any_size=any_size, resize=resize)
         keys = image_keys(x) if keys is None else keys
         action = self.act(table, do, seed=seed, keys=keys)
         asked = combine_sampling(sampling, **deprecated)
-        guidance = self._guidance(action.targets, guidance, anchor, asked)
+        guidance = self._guidance(action.targets, guidance, anchor=anchor, sampling=asked)
         default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
         chosen = sampling_of(sampling, deprecated, default)
         times = chosen.times(self.denoiser.schedule)
         groups = choose_groups(self.denoiser, self.graph, guidance, action.targets, partition)
-        weights_of(self.denoiser, guidance, groups, times, batch_size)
+        rows = weights_of(self.denoiser, guidance, groups, times, batch_size).rows
         check_alignment(guidance, chosen.solver, has_path=True)
-        how = (times, chosen.solver, guidance.path, batch_size, on_step)
-        abduction = self._abduct(x, table, keys, *how)
-        return self._predict(abduction, action, guidance, groups, batch_size, on_step)
+        how = (times, chosen.solver, guidance.path, batch_size)
+        with steps_shown(on_step, progress, guidance.path != "drawn", rows) as report:
+            abduction = self._abduct(x, table, keys, *how, report)
+            return self._predict(abduction, action, guidance, groups, batch_size, report)
 
     def abduct(
         self,
         images: ImagesLike,
-        attributes: Mapping[str, ArrayLike],
+        attributes: AttributesLike,
         *,
         sampling: SamplingLike = "default",
         anchor: bool | None = None,
         drawn_noise: bool = False,
         keys: Keys | None = None,
         any_size: bool = False,
+        resize: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
         **deprecated: Unpack[SamplingParts],
     ) -> Abduction:
         """Infer the noise behind images: unguided inversion under their attributes (Algorithm 1).
@@ -242,11 +256,13 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             drawn_noise: Whether to draw noise, not infer it; see :mod:`fcfg.pipeline.drawn_noise`.
             keys: Name or number of each image; a digest of its pixels by default.
             any_size: Whether to accept images of another size than the model was trained at.
+            resize: Whether to make pictures fit as in training, like ``fcfg generate``.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
+            progress: Whether to show a bar.
             **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
         """
-        x, table = read_factual(self.denoiser, images, attributes, any_size=any_size)
+        x, table = read_factual(self, images, attributes, any_size=any_size, resize=resize)
         keys = image_keys(x) if keys is None else keys
         asked = combine_sampling(sampling, **deprecated)
         keep = drawn_noise or asked != PRESETS["paper"] if anchor is None else anchor
@@ -254,7 +270,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         default = default_sampling(self.calibration, keep, drawn_noise)
         chosen = sampling_of(sampling, deprecated, default)
         times = chosen.times(self.denoiser.schedule)
-        return self._abduct(x, table, keys, times, chosen.solver, path, batch_size, on_step)
+        with steps_shown(on_step, progress, 1, 0) as report:
+            return self._abduct(x, table, keys, times, chosen.solver, path, batch_size, report)
 
     def predict(
         self,
@@ -266,6 +283,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         partition: Partition | None = None,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
     ) -> Counterfactual:
         """Generate from abducted noise under counterfactual attributes (Algorithms 3 to 9).
 
@@ -279,16 +297,18 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             partition: Attributes of each group, for groups other than affected and invariant.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
+            progress: Whether to show a bar.
         """
         check_is("abduction", abduction, Abduction, "the result of pipeline.abduct")
         check_is("action", action, Action, "the result of pipeline.act")
         kept = set(self.space.names) - self.graph.affected(action.targets)
         abduction.check(action, kept, self._fingerprint)
         sampling = "paper" if abduction.path is None else "default"
-        guidance = self._guidance(action.targets, guidance, anchor, sampling)
+        guidance = self._guidance(action.targets, guidance, anchor=anchor, sampling=sampling)
         check_alignment(guidance, abduction.solver, has_path=abduction.path is not None)
         groups = choose_groups(self.denoiser, self.graph, guidance, action.targets, partition)
-        return self._predict(abduction, action, guidance, groups, batch_size, on_step)
+        with steps_shown(on_step, progress, 0, 1) as report:
+            return self._predict(abduction, action, guidance, groups, batch_size, report)
 
     def reverse(
         self,
@@ -297,6 +317,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         keys: BackKeys = "same",
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
     ) -> Counterfactual:
         """Go back to the factual attributes from the clamped images, all else as on the way there.
 
@@ -307,18 +328,19 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             keys: 'same', None to draw noise anew, by the pixels that go back, or own names.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
+            progress: Whether to show a bar.
         """
         check_is("pair", pair, Counterfactual, "the result of pipeline.counterfactual")
         there, keys = pair.abduction, keys_back(keys, pair.abduction.keys, pair.images)
-        weights_of(self.denoiser, pair.guidance, pair.partition, there.times, batch_size)
-        how = (there.times, there.solver, pair.guidance.path, batch_size, on_step)
-        abduction = self._abduct(pair.images, pair.attributes, keys, *how)
+        guidance, groups = pair.guidance, pair.partition
+        rows = weights_of(self.denoiser, guidance, groups, there.times, batch_size).rows
+        how = (there.times, there.solver, guidance.path, batch_size)
         back = replace(pair.action, attributes=there.attributes)
-        return self._predict(abduction, back, pair.guidance, pair.partition, batch_size, on_step)
+        with steps_shown(on_step, progress, guidance.path != "drawn", rows) as report:
+            abduction = self._abduct(pair.images, pair.attributes, keys, *how, report)
+            return self._predict(abduction, back, guidance, groups, batch_size, report)
 
-    def calibrate(
-        self, images: ImagesLike, attributes: Mapping[str, ArrayLike], **options: Any
-    ) -> Calibration:
+    def calibrate(self, images: ImagesLike, attributes: TableLike, **options: Any) -> Calibration:
         """Choose the weights of the default guidance, and use them unless they are in doubt.
 
         Args:
@@ -333,40 +355,13 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             self.calibration = found
         return found
 
-    def _guidance(
-        self,
-        targets: Collection[str],
-        guidance: Guidance | None,
-        anchor: bool | None,
-        sampling: SamplingLike,
-    ) -> Guidance:
-        known = (self.denoiser, self.calibration, targets, guidance)
-        return choose_guidance(*known, anchor=anchor, sampling=sampling)
+    @property
+    def _guidance(self) -> Callable[..., Guidance]:
+        return partial(choose_guidance, self.denoiser, self.calibration)
 
-    def _abduct(
-        self,
-        images: Tensor,
-        table: Table,
-        keys: Keys,
-        times: tuple[int, ...],
-        solver: AbstractSolver,
-        path_kind: PathKind,
-        batch_size: int,
-        on_step: OnStep | None,
-    ) -> Abduction:
-        check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
-        semantics = semantics_of(self.denoiser, images, batch_size)
-        known = (table, keys, times, solver, self._fingerprint)
-        if path_kind == "drawn":
-            end, path = draw_noise(self.denoiser, images, keys, times, on_step)
-            return Abduction(end, *known, path, semantics, noise_is_drawn=True)
-        end, path = infer_noise(
-            *(self.denoiser, images, table, semantics, times, self._replaying(solver)),
-            keep_path=path_kind == "inferred",
-            batch_size=batch_size,
-            on_step=on_step,
-        )
-        return Abduction(end, *known, path, semantics)
+    @property
+    def _abduct(self) -> Callable[..., Abduction]:
+        return partial(abduct_images, self.denoiser, self._replaying, self._fingerprint)
 
     def _predict(
         self,

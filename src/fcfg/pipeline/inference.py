@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fcfg.causal.attributes import Table
 from fcfg.causal.graph import Partition
-from fcfg.causal.intervention import Intervention
+from fcfg.causal.scm import Keys
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import ConditionalPredictor, Images
-from fcfg.guidance import Guidance, WeightTable
-from fcfg.model import Action, check_do
+from fcfg.guidance import Guidance, PathKind, WeightTable
+from fcfg.model import Action
 from fcfg.pipeline.alignment import AlignedPredictor, GuidedBranch, align
-from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
+from fcfg.pipeline.batching import (
+    condition_of,
+    fetch,
+    group_mask,
+    in_chunks,
+    plan_on,
+    semantics_of,
+    send,
+)
+from fcfg.pipeline.drawn_noise import draw_noise
 from fcfg.pipeline.records import Abduction
 from fcfg.sampling import (
     AbstractSolver,
@@ -30,43 +38,50 @@ from fcfg.sampling import (
     Trajectory,
     integrate,
 )
-from fcfg.support.errors import InputError, short, together
-from fcfg.support.images import ImagesLike, read_images
+from fcfg.support.errors import check_integer, short
 
 
-def read_factual(
+def abduct_images(
     denoiser: Denoiser,
-    images: ImagesLike,
-    attributes: Mapping[str, ArrayLike],
-    do: Mapping[str, Intervention] | None = None,
-    *,
-    any_size: bool,
-) -> tuple[Images, Table]:
-    """Read images and attributes that fit a denoiser, and each other.
+    replaying: Callable[[AbstractSolver], AbstractSolver],
+    model: str,
+    images: Images,
+    table: Table,
+    keys: Keys,
+    times: tuple[int, ...],
+    solver: AbstractSolver,
+    path_kind: PathKind,
+    batch_size: int,
+    on_step: OnStep | None,
+) -> Abduction:
+    """Infer or draw the noise behind images.
 
     Args:
         denoiser: The denoiser.
-        images: As in :meth:`fcfg.CounterfactualPipeline.counterfactual`.
-        attributes: Column of factual values for every attribute.
-        do: Intervention to check with them.
-        any_size: Whether to accept images of another size than the model was trained at.
+        replaying: Function that prepares the solver for how the network computes.
+        model: Digest of the model's embedder.
+        images: Images in [-1, 1].
+        table: Their attributes.
+        keys: Key of each image.
+        times: Ascending times.
+        solver: The solver, also of the prediction.
+        path_kind: Kind of path that is kept for the prediction.
+        batch_size: Largest number of network rows per call.
+        on_step: Callback invoked after every step.
     """
-    size = None if any_size else denoiser.size
-    space = denoiser.embedder.space
-    x, table, _ = together(
-        lambda: read_images(images, channels=denoiser.channels, stride=denoiser.stride, size=size),
-        lambda: space.parse(attributes),
-        lambda: check_do(space, {} if do is None else do),
+    check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
+    semantics = semantics_of(denoiser, images, batch_size)
+    known = (table, keys, times, solver, model)
+    if path_kind == "drawn":
+        end, path = draw_noise(denoiser, images, keys, times, on_step)
+        return Abduction(images, end, *known, path, semantics, noise_is_drawn=True)
+    end, path = infer_noise(
+        *(denoiser, images, table, semantics, times, replaying(solver)),
+        keep_path=path_kind == "inferred",
+        batch_size=batch_size,
+        on_step=on_step,
     )
-    length = len(table[space.names[0]])
-    if length != len(x):
-        raise InputError(
-            "attributes",
-            expected=f"{len(x)} values in each column, one for each image",
-            got=length,
-            do="give one value for each image",
-        )
-    return x, table
+    return Abduction(images, end, *known, path, semantics)
 
 
 def infer_noise(

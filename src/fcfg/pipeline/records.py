@@ -23,7 +23,8 @@ from fcfg.support.errors import InputError
 class Abduction:
     """The noise behind images under their own attributes; reusable for many questions."""
 
-    trajectory: Trajectory  #: at time T, on the CPU
+    images: Float[Tensor, "batch channel height width"] = field(repr=False)  #: on the CPU
+    trajectory: Trajectory = field(repr=False)  #: at time T, on the CPU
     attributes: Table = field(repr=False)  #: factual
     keys: Keys = field(repr=False)  #: name of each image, combined with the seed
     times: tuple[int, ...] = field(repr=False)  #: the ascending grid
@@ -73,7 +74,7 @@ class Abduction:
         check_action(action, self.attributes, kept)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Counterfactual(AbstractCounterfactual):
     """Counterfactual images, with everything they were computed from."""
 
@@ -89,6 +90,11 @@ class Counterfactual(AbstractCounterfactual):
     def images(self) -> Float[Tensor, "batch channel height width"]:
         """Counterfactual images, clamped to [-1, 1]."""
         return self.trajectory.x.clamp(-1, 1)
+
+    @property
+    def factual_images(self) -> Float[Tensor, "batch channel height width"]:
+        """Factual images."""
+        return self.abduction.images
 
     @property
     def spent(self) -> Sequence[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
@@ -14,7 +13,7 @@ from fcfg.reports.numbers import listed, named
 from fcfg.reports.rule_styles import palette_css
 from fcfg.reports.strips import encoded, ramp
 from fcfg.reports.svg import mark
-from fcfg.support.images import to_pictures
+from fcfg.support.images import data_url, to_pictures
 
 
 def rendered(template: str, **values: object) -> str:
@@ -39,7 +38,7 @@ def rendered(template: str, **values: object) -> str:
         mark=mark,
         facts=_facts,
         png=_png,
-        ramp=_data_url(ramp()),
+        ramp=data_url(ramp()),
         **values,
     )
 
@@ -53,8 +52,4 @@ def _facts(about: Mapping[str, object]) -> str:
 
 def _png(images: Tensor) -> Sequence[str]:
     """Images as PNG files inside the page."""
-    return [_data_url(encoded(picture)) for picture in to_pictures(images)]
-
-
-def _data_url(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return [data_url(encoded(picture)) for picture in to_pictures(images)]

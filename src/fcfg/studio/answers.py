@@ -17,7 +17,6 @@ from torch import Tensor
 
 from fcfg.datasets import portraits
 from fcfg.generation.results import Result, finite, scores_of
-from fcfg.generation.run import pixel_range_is_known
 from fcfg.model import AbstractCounterfactual
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction, Counterfactual
@@ -27,10 +26,10 @@ from fcfg.sheet import difference_map, difference_scale
 from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import Job
 from fcfg.studio.models import describe_method
-from fcfg.studio.pictures import data_url, image_url, read_attributes
+from fcfg.studio.pictures import image_url, read_attributes
 from fcfg.studio.questions import PreparedQuestion, Question
 from fcfg.studio.snippets import as_command, as_python
-from fcfg.support.images import image_keys
+from fcfg.support.images import data_url, image_keys, pixel_range_is_known, to_png
 from fcfg.trust import measure_trust, not_reached, unchecked
 from fcfg.version import __version__
 
@@ -195,7 +194,7 @@ class _Work:
         self._emit(
             "answer",
             image=image_url(images),
-            difference=data_url(Image.fromarray(change)),
+            difference=data_url(to_png(Image.fromarray(change))),
             difference_scale=scale,
             change=result.change,
             attributes=result.counterfactual,

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 from fcfg.datasets import portraits
-from fcfg.datasets.pixels import Pixels
 from fcfg.datasets.portraits.data import PortraitsData
-from fcfg.generation.picture_files import model_pixels, training_data
 from fcfg.guidance.rule import RULES, UNGUIDED
 from fcfg.judge import AttributeJudge
-from fcfg.model import AnyModel, Method
+from fcfg.model import AnyModel, Method, model_pixels, training_data
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import GRIDS, SOLVERS
 from fcfg.support.errors import InputError, check_among
+from fcfg.support.pictures import Pixels
 
 NOTICE = "For research and play. The answers are made up by a model: no medical use."
 

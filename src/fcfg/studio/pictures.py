@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jaxtyping import Float
-from PIL import Image
 from torch import Tensor
 
 from fcfg.causal.attributes import (
@@ -22,11 +20,10 @@ from fcfg.causal.attributes import (
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
 from fcfg.generation.results import Value, scores_of, value_text, values_of
-from fcfg.generation.run import pixel_range_is_known
 from fcfg.generation.samples import sample_pictures
-from fcfg.judge import AttributeJudge, Reading
+from fcfg.judge import Reading
 from fcfg.studio.models import StudioModel
-from fcfg.support.images import images_from_bytes, images_to_bytes, to_pictures, to_png
+from fcfg.support.images import data_url, images_from_bytes, images_to_bytes, to_pictures, to_png
 
 SAMPLES = 12  #: drawings that the page offers
 SEED = EVALUATION_SEED  #: of the drawings, which no model was trained on
@@ -113,11 +110,7 @@ def read_attributes(
     model: StudioModel, images: Float[Tensor, "batch channel height width"]
 ) -> Reading | None:
     """Read images with the judge of the model, if there is one."""
-    judge = model.model.judge
-    if not isinstance(judge, AttributeJudge):
-        return None
-    with pixel_range_is_known():
-        return judge.read(images)
+    return model.model.read(images)
 
 
 def describe_reading(
@@ -160,11 +153,6 @@ def _first(attribute: AbstractAttribute) -> Value:
     return (attribute.low + attribute.high) / 2 if isinstance(attribute, Continuous) else 0
 
 
-def data_url(picture: Image.Image) -> str:
-    """Return a picture as a PNG inside an address."""
-    return f"data:image/png;base64,{base64.b64encode(to_png(picture)).decode()}"
-
-
 def image_url(images: Float[Tensor, "1 channel height width"]) -> str:
     """Return an image as a PNG inside an address; pixels that are not finite are grey."""
-    return data_url(to_pictures(images.float().nan_to_num())[0])
+    return data_url(to_png(to_pictures(images.float().nan_to_num())[0]))

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from fcfg.generation.picture_files import model_pixels
-from fcfg.model import AnyModel
+from fcfg.model import AnyModel, model_pixels
 from fcfg.studio.pictures import without_judge
 
 BUDGET = 1.0  #: seconds of all measurements together

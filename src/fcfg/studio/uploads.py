@@ -13,7 +13,6 @@ from pathlib import Path
 
 from PIL import Image
 
-from fcfg.datasets.pixels import UnreadableError
 from fcfg.generation.picture_files import read_picture
 from fcfg.generation.results import values_of
 from fcfg.studio.models import StudioModel
@@ -24,6 +23,7 @@ from fcfg.studio.pictures import (
     without_judge,
 )
 from fcfg.support.errors import InputError
+from fcfg.support.pictures import UnreadableError
 
 MOST_BYTES = 16 * 2**20
 MOST_PIXELS = 25_000_000

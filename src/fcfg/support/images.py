@@ -1,27 +1,37 @@
-"""Images: reading from arrays, tensors and PIL pictures, and conversion from and to bytes.
+"""Images: reading from what users hold, and conversion from and to bytes.
 
-The package works on float tensors in [-1, 1], (batch, channel, height, width). The bytes of
-pictures are scaled; arrays and tensors must be in that range already.
+The package works on float tensors in [-1, 1], (batch, channel, height, width). Floats must have
+this form already. Pictures of Pillow, paths to pictures, and bytes (uint8) are scaled; a list may
+hold any of them. Bytes are (height, width), (height, width, channel), or a batch of either, with
+1, 3 or 4 channels, which may also follow the batch axis. Shapes that could mean two things are
+refused: three grey pictures, for example, need the axis of their one channel.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
+import os
 import warnings
-from collections.abc import Sequence
-from typing import TypeAlias, cast
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from fcfg.support.errors import InputError, check_is, short
+from fcfg.support.pictures import Pixels, UnreadableError, fit_picture, reason
 
-ImagesLike: TypeAlias = Tensor | NDArray[np.generic] | Image.Image | Sequence[Image.Image]
+#: Images as users hold them: numbers in [-1, 1], or pictures, see :func:`read_images`.
+ImagesLike: TypeAlias = (
+    Tensor | NDArray[np.generic] | Image.Image | str | os.PathLike[str] | Sequence[Any]
+)
 
 _MODES = {1: "L", 3: "RGB"}
 
@@ -45,34 +55,118 @@ def images_to_bytes(images: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
 
 
 def read_images(
-    images: ImagesLike, *, channels: int, stride: int = 1, size: int | None = None
+    images: ImagesLike,
+    *,
+    channels: int,
+    stride: int = 1,
+    size: int | None = None,
+    fit: Pixels | None = None,
 ) -> Float[Tensor, "batch channel height width"]:
     """Return images as a tensor in [-1, 1] on the CPU, or raise an error.
 
     >>> read_images(np.zeros((2, 3, 8, 8), dtype=np.float32), channels=3).shape
     torch.Size([2, 3, 8, 8])
+    >>> read_images(np.zeros((8, 8, 3), dtype=np.uint8), channels=3).shape
+    torch.Size([1, 3, 8, 8])
 
     Args:
-        images: A float tensor or array (batch, channel, height, width) in [-1, 1], a picture, or
-            pictures of one size.
+        images: Floats (batch, channel, height, width) in [-1, 1], or pictures of one size: of
+            Pillow, paths, or bytes, see :mod:`fcfg.support.images`.
         channels: Number of channels of the network.
         stride: Number that height and width must be divisible by.
         size: Required height and width; any by default.
+        fit: Format that pictures are made to fit; by default they must fit already.
     """
-    if isinstance(images, Image.Image):
-        images = [images]
-    if isinstance(images, list | tuple):
-        return _check_shape(_from_pictures(images, channels), channels, stride, size)
+    pictures = _pictures_of(images)
+    if pictures is not None:
+        rows = [_read_picture(each, row, channels, fit) for row, each in enumerate(pictures)]
+        sizes = {row.shape[1:] for row in rows}
+        if len(sizes) != 1:
+            raise _refusal(
+                "at least one picture, all of one size",
+                f"sizes {sorted(sizes)}" if sizes else "none",
+                "resize them to the model's size, or pass resize=True to a model",
+            )
+        return _check_shape(images_from_bytes(np.stack(rows)), channels, stride, size)
     tensor = _from_numbers(images)
     if not tensor.is_floating_point():
         raise _refusal(
             "floating-point pixels in [-1, 1]",
             f"dtype {tensor.dtype}".replace("torch.", ""),
-            "convert bytes with x / 127.5 - 1",
+            "convert bytes with x / 127.5 - 1, or pass them as an array of NumPy",
         )
     _check_shape(tensor, channels, stride, size)
     _check_range(tensor)
     return tensor
+
+
+def _pictures_of(images: object) -> list[Any] | None:
+    """Return the pictures that a user holds, each of Pillow or a path; None if it is numbers."""
+    if isinstance(images, list | tuple):
+        pictures: list[Any] = []
+        for each in cast("Sequence[object]", images):
+            found = _pictures_of(each)
+            if found is None:
+                raise _refusal(
+                    "pictures, paths or arrays of bytes",
+                    f"a sequence with {type(each).__name__}",
+                    "stack numbers into one array of shape (batch, channel, height, width)",
+                )
+            pictures += found
+        return pictures
+    if isinstance(images, Image.Image | str | os.PathLike):
+        return [images]
+    is_bytes = isinstance(images, np.ndarray) and images.dtype == np.uint8
+    return _pictures_of_bytes(cast("NDArray[np.uint8]", images)) if is_bytes else None
+
+
+def _pictures_of_bytes(pixels: NDArray[np.uint8]) -> list[Image.Image]:
+    shape, counts = pixels.shape, (1, 3, 4)
+    first, last = len(shape) == 4 and shape[1] in counts, len(shape) > 2 and shape[-1] in counts
+    planes = len(shape) == 3 and shape[0] in (3, 4)  # or grey pictures: nobody knows
+    if not 2 <= len(shape) <= 4 or planes or (len(shape) == 4 and first == last):
+        raise _refusal(
+            "bytes (height, width), (height, width, channel), or a batch of either, with 1, 3 or "
+            "4 channels",
+            f"shape {shape}" + (", which could mean two things" if planes or first else ""),
+            "put the channels last, and give grey pictures an axis for their one channel",
+        )
+    if first:
+        pixels = pixels.transpose(0, 2, 3, 1)
+    if len(shape) == 2 or (len(shape) == 3 and last):
+        pixels = pixels[None]
+    if pixels.ndim == 4 and pixels.shape[3] == 1:
+        pixels = pixels[..., 0]
+    return [Image.fromarray(np.ascontiguousarray(row)) for row in pixels]
+
+
+def _read_picture(
+    picture: Image.Image | str | os.PathLike[str], row: int, channels: int, fit: Pixels | None
+) -> UInt8[np.ndarray, "channel height width"]:
+    """Return the bytes of a picture, made to fit if that is wanted."""
+    is_open = isinstance(picture, Image.Image)
+    subject = f"picture {row}" if is_open else f"picture '{os.fspath(picture)}'"
+    try:
+        if fit is not None:
+            return fit_picture(picture, fit)
+        opened = picture if isinstance(picture, Image.Image) else Image.open(picture)
+        shown = ImageOps.exif_transpose(opened)
+    except (UnreadableError, OSError, SyntaxError) as error:  # the last for some broken files
+        why = str(error) if isinstance(error, UnreadableError) else reason(error)
+        do = "repair it or leave it out; files that need a window, with resize=True"
+        raise InputError(subject, expected="one that can be read", got=why, do=do) from error
+    mode = _MODES.get(channels)
+    if shown.mode != mode:
+        deep = shown.mode.startswith(("I", "F"))  # which convert would clip
+        own = "a float array in [-1, 1]" if deep else f"picture.convert('{mode}')"
+        raise InputError(
+            subject,
+            expected=f"mode {mode} ({channels} channels of 8 bits)",
+            got=f"mode {shown.mode}",
+            do=f"pass {own}, or resize=True, with which a model reads it as in training",
+        )
+    rows = np.asarray(shown).reshape(*shown.size[::-1], channels)
+    return np.ascontiguousarray(rows.transpose(2, 0, 1))
 
 
 def _from_numbers(images: ImagesLike) -> Tensor:
@@ -80,41 +174,10 @@ def _from_numbers(images: ImagesLike) -> Tensor:
         if isinstance(images, np.ndarray):  # reversed or strided views, other byte orders
             native = np.ascontiguousarray(images, dtype=images.dtype.newbyteorder("="))
             return torch.from_numpy(native)
-        check_is("images", images, Tensor, "a tensor, an array or PIL pictures")
+        check_is("images", images, Tensor, "pictures, or numbers in a tensor or an array")
         return cast(Tensor, images).detach().cpu()
     except (TypeError, RuntimeError) as error:  # texts, objects; tensors without numbers
         raise _refusal("numbers", short(images), "pass a float32 array or tensor") from error
-
-
-def _from_pictures(pictures: Sequence[Image.Image], channels: int) -> Tensor:
-    arrays: list[NDArray[np.generic]] = []
-    for number, picture in enumerate(pictures):
-        if not isinstance(picture, Image.Image):
-            raise _refusal(
-                "a tensor, an array or PIL pictures",
-                f"a sequence with {type(picture).__name__}",
-                "stack arrays into one of shape (batch, channel, height, width)",
-            )
-        mode = _MODES.get(channels)
-        if picture.mode != mode:
-            deep = picture.mode.startswith(("I", "F"))  # which convert would clip
-            raise InputError(
-                f"picture {number}",
-                expected=f"mode {mode} ({channels} channels of 8 bits)",
-                got=f"mode {picture.mode}",
-                do="scale its numbers to [-1, 1] yourself and pass a float array"
-                if deep
-                else f"use picture.convert('{mode}')",
-            )
-        arrays.append(np.asarray(picture).reshape(*picture.size[::-1], channels))
-    sizes = {array.shape[:2] for array in arrays}
-    if len(sizes) != 1:
-        raise _refusal(
-            "at least one picture, all of one size",
-            f"sizes {sorted(sizes)}" if sizes else "none",
-            "resize them to the model's size",
-        )
-    return images_from_bytes(torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2))
 
 
 def _check_shape(images: Tensor, channels: int, stride: int, size: int | None) -> Tensor:
@@ -127,17 +190,18 @@ def _check_shape(images: Tensor, channels: int, stride: int, size: int | None) -
         )
     if 0 in shape:
         raise _refusal("at least one image", f"shape {shape}", "pass some images")
+    if size is not None and shape[2:] != (size, size):
+        raise _refusal(
+            f"{size} by {size} pixels, the size the model was trained at",
+            f"{shape[2]} by {shape[3]}",
+            "resize them (with resize=True, a model does so to pictures), or pass any_size=True "
+            "if the network takes it",
+        )
     if shape[2] % stride or shape[3] % stride:
         raise _refusal(
             f"height and width divisible by {stride}",
             f"{shape[2]} by {shape[3]}",
             "resize or pad the images; the network halves them that often",
-        )
-    if size is not None and shape[2:] != (size, size):
-        raise _refusal(
-            f"{size} by {size} pixels, the size the model was trained at",
-            f"{shape[2]} by {shape[3]}",
-            "resize the images, or pass any_size=True if you mean it",
         )
     return images
 
@@ -158,6 +222,14 @@ def _check_range(images: Tensor) -> None:
             "unless they are really that bright",
             stacklevel=5,  # the caller of the pipeline
         )
+
+
+@contextmanager
+def pixel_range_is_known() -> Generator[None]:
+    """Suppress the warning about bright images: unlike arrays, files define their range."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="images: all pixels are in")
+        yield
 
 
 def _refusal(expected: str, got: str, do: str) -> InputError:
@@ -184,6 +256,11 @@ def to_png(picture: Image.Image) -> bytes:
     file = io.BytesIO()
     picture.save(file, format="PNG")
     return file.getvalue()
+
+
+def data_url(png: bytes) -> str:
+    """Return a PNG file inside an address."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def image_keys(images: Float[Tensor, "batch channel height width"]) -> list[str]:

@@ -1,12 +1,24 @@
-"""Progress: the share of some work that is done, and the receivers of progress."""
+"""Progress: the share of some work that is done, its receivers, and a bar that shows it."""
 
 from __future__ import annotations
 
+import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Timer
+from typing import Protocol, TypeAlias, TypeVar
 
 OnProgress: TypeAlias = Callable[[float], None]  # called with a share from 0 to 1
+
+SECONDS = 30  # between two lines without a terminal
+PATIENCE = 3.0  # seconds without a bar, of a call from Python
+
+StepT = TypeVar("StepT", bound="HasShare")
+
+_bar_is_shown: ContextVar[bool] = ContextVar("bar is shown", default=False)
 
 
 def in_words(seconds: float) -> str:
@@ -27,6 +39,11 @@ class HasShare(Protocol):
     @property
     def share(self) -> float:
         """The share of the phase, from 0 to 1."""
+        ...
+
+    @property
+    def ascending(self) -> bool:
+        """Whether the phase is an abduction; otherwise it is a prediction."""
         ...
 
 
@@ -60,6 +77,16 @@ class Progress:
         """
         return lambda step: self._report(self.done + after + cost * step.share)
 
+    def both(self, up: float, down: float) -> Callable[[HasShare], None]:
+        """Return a callback for the steps of an abduction and the prediction after it.
+
+        Args:
+            up: Cost of the abduction.
+            down: Cost of the prediction.
+        """
+        abducting, predicting = self.phase(up), self.phase(down, after=up)
+        return lambda step: (abducting if step.ascending else predicting)(step)
+
     def _report(self, done: float) -> None:
         if self._on_progress is not None:
             self._on_progress(min(1.0, done / self._total))
@@ -92,3 +119,96 @@ class Quiet(AbstractReporter):
 
     def say(self, text: str) -> None:
         """Do nothing."""
+
+
+@contextmanager
+def share_bar(*, quiet: bool = False) -> Generator[OnProgress]:
+    """Show the share of the work that is done: a bar on a terminal, lines elsewhere.
+
+    Args:
+        quiet: Whether to show nothing.
+
+    Yields:
+        Function to call with the share.
+    """
+    if quiet:
+        yield lambda share: None
+    elif sys.stderr.isatty():
+        with _bar() as report:
+            yield report
+    else:
+        yield _lines(SECONDS, "\n")
+
+
+@contextmanager
+def call_bar(callback: object, progress: bool) -> Generator[OnProgress]:
+    """Show a bar for a call from Python that takes seconds, on a terminal or in a notebook.
+
+    Args:
+        callback: Callback of a caller who shows progress without us.
+        progress: Whether to show anything.
+
+    Yields:
+        Function to call with the share.
+    """
+    wanted = progress and callback is None and not _bar_is_shown.get()
+    if wanted and sys.stderr.isatty():
+        with _bar(PATIENCE) as report:
+            yield report
+    else:  # in a notebook, a bar of rich would need further packages
+        in_notebook = type(sys.stderr).__module__ == "ipykernel.iostream"
+        yield _lines(PATIENCE, " " * 9 + "\r") if wanted and in_notebook else lambda share: None
+
+
+@contextmanager
+def steps_shown(
+    on_step: Callable[[StepT], None] | None, progress: bool, up: float, down: float
+) -> Generator[Callable[[StepT], None]]:
+    """Show a bar for an abduction and a prediction, unless their steps have a callback.
+
+    Args:
+        on_step: The callback, if there is one.
+        progress: Whether to show anything.
+        up: Cost of the abduction.
+        down: Cost of the prediction.
+    """
+    with call_bar(on_step, progress) as report:
+        yield on_step or Progress(up + down, report).both(up, down)
+
+
+def _lines(seconds: float, end: str) -> OnProgress:
+    """Return a function that prints the share when this many seconds have passed."""
+    start = last = time.monotonic()
+
+    def print_line(share: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > seconds and share > 0:
+            left = in_words((now - start) * (1 / share - 1))
+            print(f"{share:4.0%} done, {left} left", end=end, file=sys.stderr, flush=True)
+            last = now
+
+    return print_line
+
+
+@contextmanager
+def _bar(patience: float = 0.0) -> Generator[OnProgress]:
+    """Show a bar on a terminal, after some seconds, and leave nothing behind."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    bar = Bar(*columns, console=Console(stderr=True), transient=True)
+    task, timer = bar.add_task("", total=1.0), Timer(patience, bar.start)
+    token, timer.daemon = _bar_is_shown.set(True), True
+    timer.start()
+    try:
+        if not patience:
+            timer.join()
+        yield lambda share: bar.update(task, completed=share)
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()
+        _bar_is_shown.reset(token)

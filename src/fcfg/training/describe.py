@@ -117,6 +117,19 @@ def describe(config: TrainingConfig) -> Description:
     )
 
 
+def planned_steps(config: TrainingConfig, steps: Mapping[str, int], parts: Sequence[str]) -> str:
+    """Describe the steps of a training run.
+
+    Args:
+        config: The configuration.
+        steps: Number of steps of every part.
+        parts: Parts that are trained.
+    """
+    each = {"scm": f" ({config.scm.steps:,} for each attribute with causes)"}
+    counts = {name: steps[name] for name in parts if steps[name]}
+    return "steps: " + ", ".join(f"{n} {count:,}{each.get(n, '')}" for n, count in counts.items())
+
+
 def expected_time(
     config: TrainingConfig,
     workspace: Workspace,

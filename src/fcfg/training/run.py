@@ -32,7 +32,7 @@ from fcfg.support.hashing import stream_seed
 from fcfg.support.images import images_from_bytes
 from fcfg.support.progress import AbstractReporter, Quiet
 from fcfg.training.config import Part, TrainingConfig
-from fcfg.training.describe import expected_time
+from fcfg.training.describe import expected_time, planned_steps
 from fcfg.training.feed import Batch, Feed, first_examples, scales_of
 from fcfg.training.hvae_objectives import (
     ConstrainedHVAE,
@@ -115,10 +115,7 @@ def train(
         reporter.say(f"images: {counts}")
         session = Session(config, workspace, splits, accelerator, log, reporter, stop)
         trained = [name for name in session.parts if part in ("all", name)]
-        each = {"scm": f" ({config.scm.steps:,} for each attribute with causes)"}
-        counts = {name: session.steps[name] for name in trained if session.steps[name]}
-        steps = (f"{name} {count:,}{each.get(name, '')}" for name, count in counts.items())
-        reporter.say(f"steps: {', '.join(steps)}")
+        reporter.say(planned_steps(config, session.steps, trained))
         if accelerator.device.type == "cpu":
             reporter.say(expected_time(config, workspace, splits["train"], session.steps, trained))
         try:

@@ -27,6 +27,7 @@ from fcfg.sampling import SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, quoted
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.progress import OnProgress, Progress
+from fcfg.support.tables import TableLike
 from fcfg.trust.signals import loss_signals, measure_trust, read_against, surprise
 
 #: Share of ordinary images that each kind of signal may exceed: few false alarms, even together.
@@ -41,7 +42,7 @@ COUNT = 256
 def trust_thresholds(
     pipeline: CounterfactualPipeline,
     images: ImagesLike,
-    attributes: Mapping[str, ArrayLike],
+    attributes: TableLike,
     *,
     guidance: Guidance | None = None,
     sampling: SamplingLike = "default",
@@ -83,7 +84,7 @@ def trust_thresholds(
     denoiser, space = pipeline.denoiser, pipeline.space
     x = read_images(images, channels=denoiser.channels, size=denoiser.size)
     check_integer("images", len(x), 2, 10**9, do="256 are enough")
-    table, progress = space.parse(attributes), Progress(1 + len(space), on_progress)
+    table, progress = space.parse(attributes, len(x)), Progress(1 + len(space), on_progress)
     used = {
         name: pipeline.method([name], guidance, sampling=sampling).setting for name in space.names
     }

@@ -1,147 +1,34 @@
-"""What a model that answers what-ifs offers, whatever its images are made by.
-
-Abduction infers what an image has beside its attributes, action turns an intervention into
-counterfactual attributes, prediction makes the image. Evaluation asks a model by this contract;
-the diffusion pipeline and the hierarchical VAE are two such models. A class of your own is one,
-too; to save and load its models, register its kind with :func:`fcfg.storage.register_kind`.
-"""
+"""The contract of every model that answers what-ifs."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-import numpy as np
 import torch
-from jaxtyping import Float
-from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import nn
 
-from fcfg.causal.attributes import AttributeSpace, Table
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.intervention import Intervention
-from fcfg.causal.scm import Keys, StructuralCausalModel, checked_keys
-from fcfg.sampling import OnStep, SamplingConfig, SamplingLike
+from fcfg.causal.scm import Keys, StructuralCausalModel
+from fcfg.judge import AttributeJudge, Reading
+from fcfg.model.answers import AbstractCounterfactual, Action, BackKeys, Method, check_do
+from fcfg.model.inputs import AttributesLike, model_pixels
+from fcfg.sampling import OnStep, SamplingLike
+from fcfg.sheet import figure
 from fcfg.storage import Storage, load_model, read_words, save_model
 from fcfg.support.errors import InputError, check_is
-from fcfg.support.images import ImagesLike, image_keys
-
-#: Keys of a way back: those of the way there, a digest of the pixels that go back, or own ones.
-BackKeys: TypeAlias = Keys | Literal["same"] | None
-
-
-@dataclass(frozen=True, eq=False)
-class Action:
-    """Attributes under an intervention."""
-
-    attributes: Table = field(repr=False)  #: counterfactual
-    targets: tuple[str, ...]  #: the attributes intervened on
-    seed: int  #: for sampling discrete exogenous noise
-
-
-def check_action(action: Action, factual: Table, kept: Collection[str]) -> None:
-    """Refuse an action on other images than those of an abduction.
-
-    Args:
-        action: The action.
-        factual: Attributes of the images of the abduction.
-        kept: Attributes that the action does not change.
-    """
-    count, own = (len(next(iter(table.values()))) for table in (action.attributes, factual))
-    if count != own or not all(
-        np.array_equal(action.attributes[name], factual[name]) for name in kept
-    ):
-        raise InputError(
-            "action",
-            expected=f"attributes for the {own} images of the abduction",
-            got=f"{count} other ones",
-            do="make both from the same images",
-        )
-
-
-def keys_back(keys: BackKeys, there: Keys, images: Tensor) -> Keys:
-    """Return the keys of a way back.
-
-    Args:
-        keys: Keys that were asked for.
-        there: Keys of the way there.
-        images: Images that go back.
-    """
-    if isinstance(keys, str) and keys == "same":
-        return there
-    keys = image_keys(images) if keys is None else keys
-    checked_keys(keys, len(images))
-    return keys
-
-
-class AbstractCounterfactual(ABC):
-    """Counterfactual images, with what they were computed from."""
-
-    action: Action
-
-    @property
-    @abstractmethod
-    def images(self) -> Float[Tensor, "batch channel height width"]:
-        """Counterfactual images, clamped to [-1, 1]."""
-
-    @property
-    @abstractmethod
-    def spent(self) -> Sequence[int]:
-        """Network rows of each image, abduction included."""
-
-    @property
-    def attributes(self) -> Table:
-        """Counterfactual attributes."""
-        return self.action.attributes
-
-    @property
-    def evaluations(self) -> int | float:
-        """Network rows per image, abduction included; the mean where images differ."""
-        spent = self.spent
-        return spent[0] if len(set(spent)) == 1 else sum(spent) / len(spent)
-
+from fcfg.support.images import ImagesLike, pixel_range_is_known, read_images
+from fcfg.support.pictures import SUFFIXES
+from fcfg.support.tables import TableLike
 
 AbductionT = TypeVar("AbductionT")
 SettingT = TypeVar("SettingT")
 AnswerT = TypeVar("AnswerT", bound=AbstractCounterfactual)
-
-
-@dataclass(frozen=True, eq=False)
-class Method(Generic[SettingT]):
-    """How a model answers a question, with all defaults filled in."""
-
-    setting: SettingT
-    rows: int  #: network rows of one image in one call of a prediction
-    sampling: SamplingConfig | None = None  #: solver, grid and steps, if images are sampled
-    groups: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
-    """Groups of attributes with a weight of their own, if there are any."""
-    abduction: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Further arguments that :meth:`CounterfactualModel.abduct` needs for such answers."""
-
-    def __str__(self) -> str:
-        parts = (self.setting, self.sampling)
-        return ", ".join(str(part) for part in parts if part is not None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the method as JSON values."""
-        sampling = {} if self.sampling is None else self.sampling.to_json()
-        groups = {group: sorted(names) for group, names in self.groups.items()}
-        return {"guidance": repr(self.setting), "groups": groups, **sampling}
-
-
-def check_do(space: AttributeSpace, do: Mapping[str, Intervention]) -> None:
-    """Refuse an intervention on what is no attribute.
-
-    Args:
-        space: The attributes.
-        do: Intervention, as in :meth:`CounterfactualModel.act`.
-    """
-    check_is("do", do, Mapping, "a mapping from names to values")
-    space.check_known(do, "intervention")
 
 
 class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
@@ -187,6 +74,11 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
     def size(self) -> int | None:
         """Height and width of the training images; None if the model does not know it."""
 
+    @property
+    def stride(self) -> int:
+        """Number that height and width must be divisible by; a hook for networks with one."""
+        return 1
+
     @abstractmethod
     def parse_setting(self, text: str) -> SettingT:
         """Read the text form of a setting; refuse one that this model does not have."""
@@ -213,27 +105,31 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
     def counterfactual(
         self,
         images: ImagesLike,
-        attributes: Mapping[str, ArrayLike],
+        attributes: AttributesLike,
         do: Mapping[str, Intervention],
         *,
         seed: int = 0,
         keys: Keys | None = None,
         any_size: bool = False,
+        resize: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
         **options: Any,
     ) -> AnswerT:
         """What would these images look like had the attributes been different?
 
         Args:
             images: Images, as in :meth:`abduct`.
-            attributes: Column of factual values for every attribute.
+            attributes: Factual attributes, as in :meth:`abduct`.
             do: Intervention, as in :meth:`act`.
             seed: Seed for sampling discrete exogenous noise.
             keys: Name or number of each image; a digest of its pixels by default.
             any_size: Whether to accept images of another size than the model was trained at.
+            resize: Whether to make pictures fit as in training, see :func:`model_pixels`.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
+            progress: Whether to show a bar.
             **options: ``guidance`` and ``sampling`` of a diffusion pipeline, or the ``setting`` of
                 another model.
         """
@@ -242,25 +138,28 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
     def abduct(
         self,
         images: ImagesLike,
-        attributes: Mapping[str, ArrayLike],
+        attributes: AttributesLike,
         *,
         keys: Keys | None = None,
         any_size: bool = False,
+        resize: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
         **options: Any,
     ) -> AbductionT:
         """Infer what images have beside their attributes.
 
         Args:
-            images: Float tensor or array in [-1, 1], (batch, channel, height, width), or PIL
-                pictures.
-            attributes: Column of factual values for every attribute.
+            images: Floats in [-1, 1], or pictures, paths or bytes, see :mod:`fcfg.support.images`.
+            attributes: Columns by name, a data frame, rows, or 'auto': the judge reads them.
             keys: Name or number of each image, from which its random numbers follow; by default a
                 digest of its pixels.
             any_size: Whether to accept images of another size than the model was trained at.
+            resize: Whether to make pictures fit as in training, see :func:`model_pixels`.
             batch_size: Largest number of network rows per call; bounds the memory.
             on_step: Callback invoked after every step, with the share that is done.
+            progress: Whether to show a bar if it takes seconds, without ``on_step``.
             **options: Arguments that some kinds of answers need, see :attr:`Method.abduction`.
         """
 
@@ -274,6 +173,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         *,
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
     ) -> AnswerT:
         """Make images of an abduction under counterfactual attributes.
 
@@ -283,6 +183,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
             setting: The setting; by default that of the model.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
+            progress: Whether to show a bar.
         """
 
     @abstractmethod
@@ -293,6 +194,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         keys: BackKeys = "same",
         batch_size: int = 256,
         on_step: OnStep | None = None,
+        progress: bool = True,
     ) -> AnswerT:
         """Go back to the factual attributes, from the clamped images, with the same setting.
 
@@ -305,7 +207,28 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
                 pixels that go back.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
+            progress: Whether to show a bar.
         """
+
+    def _repr_html_(self) -> str | None:
+        """Show the model in a notebook, with the pictures that come with it."""
+        samples = None if self.folder is None else self.folder / "samples"
+        if samples is None or self.channels not in (1, 3) or not samples.is_dir():
+            return None
+        paths = sorted(path for path in samples.iterdir() if path.suffix in SUFFIXES)
+        fit = model_pixels(self)
+        return figure({"samples": read_images(paths, channels=self.channels, fit=fit)}, repr(self))
+
+    def read(self, images: ImagesLike) -> Reading | None:
+        """Read the attributes of images with the judge; None without one.
+
+        Args:
+            images: Images, as in :meth:`abduct`.
+        """
+        if not isinstance(self.judge, AttributeJudge):
+            return None
+        with pixel_range_is_known():
+            return self.judge.read(images)
 
     @property
     def space(self) -> AttributeSpace:
@@ -359,7 +282,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
 
     def act(
         self,
-        attributes: Mapping[str, ArrayLike],
+        attributes: TableLike,
         do: Mapping[str, Intervention],
         *,
         seed: int = 0,

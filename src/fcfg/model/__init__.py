@@ -1,0 +1,35 @@
+"""What a model that answers what-ifs offers, whatever its images are made by.
+
+Abduction infers what an image has beside its attributes, action turns an intervention into
+counterfactual attributes, prediction makes the image. Evaluation asks a model by this contract;
+the diffusion pipeline and the hierarchical VAE are two such models. A class of your own is one,
+too; to save and load its models, register its kind with :func:`fcfg.storage.register_kind`.
+"""
+
+from fcfg.model.answers import (
+    AbstractCounterfactual,
+    Action,
+    BackKeys,
+    Method,
+    check_action,
+    check_do,
+    keys_back,
+)
+from fcfg.model.contract import AnyModel, CounterfactualModel
+from fcfg.model.inputs import AUTO, AttributesLike, model_pixels, training_data
+
+__all__ = [
+    "AUTO",
+    "AbstractCounterfactual",
+    "Action",
+    "AnyModel",
+    "AttributesLike",
+    "BackKeys",
+    "CounterfactualModel",
+    "Method",
+    "check_action",
+    "check_do",
+    "keys_back",
+    "model_pixels",
+    "training_data",
+]

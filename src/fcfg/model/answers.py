@@ -1,0 +1,146 @@
+"""Questions and answers: methods, actions, and counterfactual images as a notebook shows them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from fcfg.causal.attributes import AttributeSpace, Table
+from fcfg.causal.intervention import Intervention
+from fcfg.causal.scm import Keys, checked_keys
+from fcfg.sampling import SamplingConfig
+from fcfg.sheet import figure
+from fcfg.support.errors import InputError, check_is
+from fcfg.support.images import image_keys
+
+SettingT = TypeVar("SettingT")
+#: Keys of a way back: those of the way there, a digest of the pixels that go back, or own ones.
+BackKeys: TypeAlias = Keys | Literal["same"] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Action:
+    """Attributes under an intervention."""
+
+    attributes: Table = field(repr=False)  #: counterfactual
+    targets: tuple[str, ...]  #: the attributes intervened on
+    seed: int  #: for sampling discrete exogenous noise
+
+
+def check_action(action: Action, factual: Table, kept: Collection[str]) -> None:
+    """Refuse an action on other images than those of an abduction.
+
+    Args:
+        action: The action.
+        factual: Attributes of the images of the abduction.
+        kept: Attributes that the action does not change.
+    """
+    count, own = (len(next(iter(table.values()))) for table in (action.attributes, factual))
+    if count != own or not all(
+        np.array_equal(action.attributes[name], factual[name]) for name in kept
+    ):
+        raise InputError(
+            "action",
+            expected=f"attributes for the {own} images of the abduction",
+            got=f"{count} other ones",
+            do="make both from the same images",
+        )
+
+
+def check_do(space: AttributeSpace, do: Mapping[str, Intervention]) -> None:
+    """Refuse an intervention on what is no attribute.
+
+    Args:
+        space: The attributes.
+        do: Intervention, as in :meth:`CounterfactualModel.act`.
+    """
+    check_is("do", do, Mapping, "a mapping from names to values")
+    space.check_known(do, "intervention")
+
+
+def keys_back(keys: BackKeys, there: Keys, images: Tensor) -> Keys:
+    """Return the keys of a way back.
+
+    Args:
+        keys: Keys that were asked for.
+        there: Keys of the way there.
+        images: Images that go back.
+    """
+    if isinstance(keys, str) and keys == "same":
+        return there
+    keys = image_keys(images) if keys is None else keys
+    checked_keys(keys, len(images))
+    return keys
+
+
+class AbstractCounterfactual(ABC):
+    """Counterfactual images, with what they were computed from."""
+
+    action: Action
+
+    def __repr__(self) -> str:
+        (count, _, height, width), spent = self.images.shape, f"{self.evaluations:g} network rows"
+        images = f"{count} {'image' if count == 1 else 'images'} of {height} by {width}"
+        return f"{type(self).__name__}({images}, do({', '.join(self.action.targets)}), {spent})"
+
+    def _repr_html_(self) -> str | None:
+        """Show the first images in a notebook."""
+        if self.images.shape[1] not in (1, 3):
+            return None
+        factual = {} if self.factual_images is None else {"factual": self.factual_images}
+        return figure(factual | {"counterfactual": self.images}, repr(self))
+
+    @property
+    def factual_images(self) -> Float[Tensor, "batch channel height width"] | None:
+        """Factual images, if they are kept; a hook for models that do so."""
+        return None
+
+    @property
+    @abstractmethod
+    def images(self) -> Float[Tensor, "batch channel height width"]:
+        """Counterfactual images, clamped to [-1, 1]."""
+
+    @property
+    @abstractmethod
+    def spent(self) -> Sequence[int]:
+        """Network rows of each image, abduction included."""
+
+    @property
+    def attributes(self) -> Table:
+        """Counterfactual attributes."""
+        return self.action.attributes
+
+    @property
+    def evaluations(self) -> int | float:
+        """Network rows per image, abduction included; the mean where images differ."""
+        spent = self.spent
+        return spent[0] if len(set(spent)) == 1 else sum(spent) / len(spent)
+
+
+@dataclass(frozen=True, eq=False)
+class Method(Generic[SettingT]):
+    """How a model answers a question, with all defaults filled in."""
+
+    setting: SettingT
+    rows: int  #: network rows of one image in one call of a prediction
+    sampling: SamplingConfig | None = None  #: solver, grid and steps, if images are sampled
+    groups: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
+    """Groups of attributes with a weight of their own, if there are any."""
+    abduction: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further arguments that :meth:`CounterfactualModel.abduct` needs for such answers."""
+
+    def __str__(self) -> str:
+        parts = (self.setting, self.sampling)
+        return ", ".join(str(part) for part in parts if part is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the method as JSON values."""
+        sampling = {} if self.sampling is None else self.sampling.to_json()
+        groups = {group: sorted(names) for group, names in self.groups.items()}
+        return {"guidance": repr(self.setting), "groups": groups, **sampling}

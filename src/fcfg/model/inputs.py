@@ -1,0 +1,95 @@
+"""Images and attributes of a question, from what users hold to what a model takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
+
+from torch import Tensor
+
+from fcfg.causal.attributes import Table
+from fcfg.causal.intervention import Intervention
+from fcfg.model.answers import check_do
+from fcfg.support.errors import InputError, check_among, short, together
+from fcfg.support.images import ImagesLike, read_images
+from fcfg.support.pictures import Fit, Intensity, Pixels
+from fcfg.support.tables import TableLike, check_lengths
+
+if TYPE_CHECKING:
+    from fcfg.model.contract import AnyModel
+
+AUTO = "auto"
+#: A table of attributes, or 'auto': the model's judge reads them.
+AttributesLike: TypeAlias = TableLike | str
+
+
+def read_factual(
+    model: AnyModel,
+    images: ImagesLike,
+    attributes: AttributesLike,
+    do: Mapping[str, Intervention] | None = None,
+    *,
+    any_size: bool = False,
+    resize: bool = False,
+) -> tuple[Tensor, Table]:
+    """Read images and attributes that fit a model, and each other.
+
+    Args:
+        model: The model.
+        images: Images, see :mod:`fcfg.support.images`.
+        attributes: Their attributes, or 'auto'.
+        do: Intervention to check with them.
+        any_size: Whether to accept other sizes than that of the model.
+        resize: Whether to make pictures fit as in the training of the model.
+    """
+    fit = model_pixels(model) if resize else None
+    size, shape = None if any_size else model.size, (model.channels, model.stride)
+    x, table, _ = together(
+        lambda: read_images(images, channels=shape[0], stride=shape[1], size=size, fit=fit),
+        lambda: None if isinstance(attributes, str) else model.space.parse(attributes),
+        lambda: check_do(model.space, {} if do is None else do),
+    )
+    if table is not None:
+        check_lengths(table, len(x))
+        return x, table
+    reading = model.read(x) if attributes == AUTO else None
+    if reading is None:
+        raise InputError(
+            "attributes",
+            expected=f"a table, or '{AUTO}' for a model with a judge, which reads them",
+            got=short(attributes),
+            do="give a column of values for each attribute, a data frame, or a list of rows",
+        )
+    return x, reading.attributes
+
+
+def model_pixels(pipeline: AnyModel) -> Pixels:
+    """Return how the pictures of a model were brought to one shape in its training.
+
+    Size and channels are those of its network; how pictures became square, and the range of deep
+    pixels, are in the provenance that ``fcfg train`` writes. Without one, the centre is cropped,
+    and pixels of 16 bits have their full range.
+    """
+    size, channels = pipeline.size, pipeline.channels
+    if size is None or channels not in (1, 3):
+        raise InputError(
+            "model",
+            expected="a network for grey or RGB pictures, whose size is known",
+            got=f"{'an unknown size' if size is None else size}, {channels} channels",
+            do="call pipeline.counterfactual with an array instead",
+        )
+    data = training_data(pipeline)
+    fit, intensity = data.get("fit", "crop"), data.get("intensity", "full")
+    check_among("model, fit of its training data", fit, get_args(Fit))
+    check_among("model, intensity of its training data", intensity, get_args(Intensity))
+    return Pixels(size, channels, intensity, fit)
+
+
+def training_data(pipeline: AnyModel) -> Mapping[str, Any]:
+    """Return the options of a model's training data, if its provenance has any."""
+    return mapping_of(mapping_of(pipeline.provenance.get("training")).get("data"))
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """Return a mapping of JSON values; an empty one for anything else."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

@@ -1,0 +1,248 @@
+"""Pictures: from a file, or from Pillow, to bytes of a given size.
+
+A picture is turned as its EXIF entry says, made square, resized with a Lanczos filter and
+converted to grey or RGB. Pixels of more than 8 bits are resized as floats and rounded last.
+
+==============  ======================================================================
+``intensity``   pixels of more than 8 bits (16-bit PNG and TIFF); 8-bit pixels stay
+==============  ======================================================================
+``full``        0 to 65535 becomes 0 to 255. For images on a common scale: exported
+                with one window, or using the whole range.
+``minmax``      Each image's own range becomes 0 to 255. For raw detector values (12
+                bits in a 16-bit file look black under ``full``); brightness between
+                images is lost, and one bright pixel darkens the rest.
+==============  ======================================================================
+
+NaN and infinite pixels are always refused. Of several frames or pages only the first is read.
+
+DICOM files (``.dcm``, ``.dicom``) bring their own window: the modality and VOI transformations
+of the file are applied, its window (or its range, if it has none) becomes 0 to 255, and
+MONOCHROME1 is inverted, so that dense tissue is always bright.
+
+===========  ====================================================
+``fit``      how a picture becomes square
+===========  ====================================================
+``crop``     keep the centre and cut the rest
+``pad``      add black on both sides
+``stretch``  change the proportions
+===========  ====================================================
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, BinaryIO, Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import UInt8
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
+
+from fcfg.support.errors import InputError
+
+Intensity: TypeAlias = Literal["full", "minmax"]
+Fit: TypeAlias = Literal["crop", "pad", "stretch"]
+
+DICOM = (".dcm", ".dicom")
+#: Suffixes of image files.
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", *DICOM)
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Common format of the images of a data set."""
+
+    size: int
+    channels: int
+    intensity: Intensity = "full"
+    fit: Fit = "crop"
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedImage:
+    """An image as stored in its file."""
+
+    picture: Image.Image  #: mode L or RGB for 8 bits, F (0 to 255) for more
+    several_frames: bool = False  #: whether the file has more frames or pages than this
+
+
+class UnreadableError(Exception):
+    """A file that is not a usable image; the message gives the reason in a few words."""
+
+
+def open_image(
+    file: BinaryIO,
+    name: str,
+    intensity: Intensity,
+    enough: int | None = None,
+    formats: tuple[str, ...] | None = None,
+) -> OpenedImage:
+    """Open an image of any supported kind, or the first of its frames or pages.
+
+    Args:
+        file: Open image file.
+        name: Name of the file; its suffix tells DICOM from other kinds.
+        intensity: Scaling of pixels of more than 8 bits.
+        enough: Height and width to which a JPEG may be reduced while decoding. This is several
+            times faster; twice the final size is enough for the filter that follows.
+        formats: Formats of Pillow that are accepted; by default all of them.
+    """
+    try:
+        if name.lower().endswith(DICOM):
+            return OpenedImage(Image.fromarray(_dicom(file)))
+        picture = Image.open(file, formats=formats)
+        several = has_several_frames(picture)
+        if enough is not None:
+            picture.draft(None, (enough, enough))
+        picture.load()
+        return OpenedImage(_grey_or_rgb(ImageOps.exif_transpose(picture), intensity), several)
+    except UnreadableError:
+        raise
+    except Exception as error:  # Pillow and pydicom raise many kinds for broken files
+        raise UnreadableError(reason(error)) from error
+
+
+def has_several_frames(picture: Image.Image) -> bool:
+    """Whether a picture is animated or has several pages."""
+    return bool(getattr(picture, "is_animated", False))
+
+
+def fit_picture(
+    picture: Image.Image | str | os.PathLike[str], wanted: Pixels
+) -> UInt8[np.ndarray, "channel height width"]:
+    """Turn, crop or pad, resize and convert a picture, exactly as a file of a data set.
+
+    A JPEG that Pillow has not decoded yet is still its file, which may be reduced while it is
+    decoded; of any other picture, all pixels count.
+
+    Args:
+        picture: The picture, or its file.
+        wanted: Format of the result.
+    """
+    if isinstance(picture, JpegImageFile) and picture.tile and picture.fp is not None:
+        place = picture.fp.tell()
+        picture.fp.seek(0)
+        file, name = io.BytesIO(picture.fp.read()), "picture"
+        picture.fp.seek(place)
+    elif isinstance(picture, Image.Image):
+        upright = ImageOps.exif_transpose(picture)
+        return to_bytes(_grey_or_rgb(upright, wanted.intensity), wanted)
+    else:
+        file, name = io.BytesIO(Path(picture).read_bytes()), os.fspath(picture)
+    return to_bytes(open_image(file, name, wanted.intensity, 2 * wanted.size).picture, wanted)
+
+
+def reason(error: Exception) -> str:
+    """Say in a few words why a file cannot be read."""
+    if isinstance(error, UnidentifiedImageError):
+        return "not a picture of a known format"
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:120] if text else type(error).__name__
+
+
+def _grey_or_rgb(picture: Image.Image, intensity: Intensity) -> Image.Image:
+    mode = picture.mode
+    if mode == "F" or mode.startswith("I"):
+        return Image.fromarray(_scaled(np.asarray(picture, dtype=np.float64), mode, intensity))
+    if mode in {"LA", "PA", "RGBA", "La", "RGBa"} or "transparency" in picture.info:
+        picture = picture.convert("RGBA")
+        if np.asarray(picture)[..., 3].min() < 255:
+            raise UnreadableError("transparent pixels; flatten it onto a background")
+        return picture.convert("L" if mode in {"LA", "La"} else "RGB")
+    return picture.convert("L" if mode in {"1", "L"} else "RGB")
+
+
+def _scaled(deep: NDArray[np.float64], mode: str, intensity: Intensity) -> NDArray[np.float32]:
+    _check_finite(deep)
+    low, high = float(deep.min()), float(deep.max())
+    if intensity == "full":
+        if mode == "F" or low < 0 or high > 65535:
+            raise UnreadableError(
+                f"values from {low:g} to {high:g} have no full range; use intensity 'minmax'"
+            )
+        low, high = 0.0, 65535.0
+    return _between(deep, low, high)
+
+
+def _check_finite(values: NDArray[np.float64]) -> None:
+    """Refuse NaN and infinity, which resizing would spread over the image."""
+    if not np.isfinite(values).all():
+        raise UnreadableError("it has pixels that are NaN or infinite; give each a number")
+
+
+def _between(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float32]:
+    scale = 255 / (high - low) if high > low else 0.0
+    with np.errstate(all="ignore"):  # NaN is refused below
+        scaled = (values - low) * scale
+    _check_finite(scaled)
+    return scaled.astype(np.float32)
+
+
+def pydicom() -> ModuleType:
+    """Import the reader of DICOM files, or say how to install it."""
+    try:
+        import pydicom as module
+    except ImportError as error:
+        raise InputError(
+            "DICOM images",
+            expected="the package pydicom",
+            got="none installed",
+            do="run: pip install 'fcfg[medical]'",
+        ) from error
+    return module
+
+
+def _dicom(file: BinaryIO) -> NDArray[np.float32]:
+    record: Any = pydicom().dcmread(file)
+    from pydicom.pixels.processing import apply_modality_lut, apply_voi_lut
+
+    kind = str(record.PhotometricInterpretation)
+    raw = record.pixel_array
+    if kind not in {"MONOCHROME1", "MONOCHROME2"} or raw.ndim != 2:
+        raise UnreadableError(f"{kind} of shape {raw.shape}; one grey image is expected")
+    values = apply_modality_lut(raw, record)
+    _check_finite(values.astype(np.float64))
+    ends = np.array([values.min(), values.max()])
+    if "WindowWidth" in record or "VOILUTSequence" in record:
+        values = apply_voi_lut(values, record)
+        # Values far outside of the window give the range that it maps to.
+        ends = apply_voi_lut(np.array([-(2**31), 2**31 - 1]), record)
+    grey = _between(values.astype(np.float64), float(ends.min()), float(ends.max()))
+    return 255 - grey if kind == "MONOCHROME1" else grey
+
+
+def to_bytes(picture: Image.Image, wanted: Pixels) -> UInt8[np.ndarray, "channel height width"]:
+    """Make a picture square, resize it, and convert it to the wanted channels.
+
+    Args:
+        picture: Picture of mode L or RGB, or F with values from 0 to 255.
+        wanted: Format of the result. Grey is repeated to RGB; RGB becomes its luma (ITU-R 601).
+    """
+    if wanted.channels == 1 and picture.mode == "RGB":
+        picture = picture.convert("L")
+    square = _make_square(picture, wanted.fit)
+    small = square.resize((wanted.size, wanted.size), Image.Resampling.LANCZOS)
+    values = np.asarray(small)
+    if small.mode == "F":
+        values = np.clip(np.round(values), 0, 255).astype(np.uint8)
+    planes = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
+    return np.ascontiguousarray(np.broadcast_to(planes, (wanted.channels, *planes.shape[1:])))
+
+
+def _make_square(picture: Image.Image, fit: Fit) -> Image.Image:
+    width, height = picture.size
+    if fit == "stretch" or width == height:
+        return picture
+    if fit == "pad":
+        side = max(width, height)
+        page = Image.new(picture.mode, (side, side))
+        page.paste(picture, ((side - width) // 2, (side - height) // 2))
+        return page
+    side = min(width, height)
+    left, upper = (width - side) // 2, (height - side) // 2
+    return picture.crop((left, upper, left + side, upper + side))

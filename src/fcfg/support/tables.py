@@ -1,0 +1,77 @@
+"""Tables of attributes as users hold them: columns by name, rows, or a data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+
+from numpy.typing import ArrayLike
+
+from fcfg.support.errors import InputError, quoted, short
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A data frame, of pandas or of another library with columns by name."""
+
+    @property
+    def columns(self) -> Any:
+        """Names of the columns."""
+
+    def __getitem__(self, name: Any, /) -> Any:
+        """Return a column."""
+
+
+#: Attributes of images: a mapping from names to columns, a data frame, or a mapping for each row.
+TableLike: TypeAlias = Mapping[str, ArrayLike] | Frame | Sequence[Mapping[str, Any]]
+
+
+def columns_of(table: object, names: Iterable[str]) -> Mapping[str, ArrayLike]:
+    """Return the columns of a table, by name.
+
+    >>> columns_of([{"age": 20, "sex": 0}, {"age": 65, "sex": 1}], ["age", "sex"])
+    {'age': [20, 65], 'sex': [0, 1]}
+
+    Args:
+        table: A :data:`TableLike`; other things are refused.
+        names: Columns to take from a data frame, which may have more.
+    """
+    if isinstance(table, Mapping):
+        return cast("Mapping[str, ArrayLike]", table)
+    if isinstance(table, Frame):
+        return {name: table[name] for name in names if name in table.columns}
+    rows = cast("Sequence[object]", table) if isinstance(table, list | tuple) else ()
+    found = [cast("Mapping[str, Any]", row) for row in rows if isinstance(row, Mapping)]
+    if not rows or len(found) < len(rows):
+        expected = "a mapping from names to columns, a data frame, or a list of rows as mappings"
+        do = "pass one of these"
+        raise InputError("attributes", expected=expected, got=short(table), do=do)
+    every = list(dict.fromkeys(name for row in found for name in row))
+    for number, row in enumerate(found):
+        if len(row) < len(every):
+            raise InputError(
+                "attributes",
+                expected=f"{quoted(every)} in every row",
+                got=f"{quoted(row)} in row {number}",
+                do="give each row the same names",
+            )
+    return {name: [row[name] for row in found] for name in every}
+
+
+def check_lengths(columns: Mapping[str, Sized], rows: int | None) -> None:
+    """Refuse columns of different lengths, or of another one than wanted.
+
+    Args:
+        columns: The columns.
+        rows: Wanted length; any but 0 by default.
+    """
+    lengths = {name: len(column) for name, column in columns.items()}
+    first, *others = set(lengths.values())
+    if others or first == 0 or rows not in (None, first):
+        every = "columns of one length, at least 1"
+        raise InputError(
+            "attributes",
+            expected=every if rows is None else f"{rows} values in each column",
+            got=f"lengths {lengths}" if others else first,
+            do="give one value for each image in every column",
+        )
