@@ -367,17 +367,24 @@ def test_beside_a_calibrated_default_other_weights_say_that_they_are_not(
 ) -> None:
     """In every table of a run and of a comparison, in the row itself."""
 
-    def by_default(line: dict[str, Any]) -> None:
-        if line.get("guidance") == CFG:
-            line["guidance"] = default
-        if line["kind"] == "run":
-            line["model"] |= {"name": "mild", "defaults": {"male": default}}
-            line["questions"] = [[do, default if g == CFG else g] for do, g in line["questions"]]
+    def asked(text: str, **about: Any) -> Callable[[dict[str, Any]], None]:
+        def change(line: dict[str, Any]) -> None:
+            if line.get("guidance") == CFG:
+                line["guidance"] = text
+            if line["kind"] == "run":
+                line["model"] |= about
+                line["questions"] = [[do, text if g == CFG else g] for do, g in line["questions"]]
 
+        return change
+
+    by_default = asked(default, name="mild", defaults={"male": default})
     mild = edited(ours, tmp_path / "mild" / "results-0-of-1.jsonl", by_default).parent
-    rows = compare([mild, ours], resamples=2).rows("male")
+    elsewhere = asked("cfg:2.0;anchor=true", name="third")  # perhaps of another calibration
+    third = edited(ours, tmp_path / "third.jsonl", elsewhere)
+    rows = compare([mild, ours, third], resamples=2).rows("male")
     marked = {(r.system.name, r.cell.guidance) for r in rows if "not calibrated" in r.label}
-    assert marked == ({("mild", FCFG), ("tiny", CFG), ("tiny", FCFG)} if marks else set())
+    plain = {("mild", FCFG), ("tiny", CFG), ("tiny", FCFG), ("third", FCFG)}
+    assert marked == (plain if marks else set())
     summary = summarise(read_results(mild), resamples=2)
     print_summary(summary)
     page = write_report(mild, tmp_path / "out").page.read_text("utf-8")

@@ -156,20 +156,24 @@ def setting(text: str) -> Setting:
 
 
 def settings_of(rows: Sequence[tuple[Cell, JSON]]) -> list[Setting]:
-    """Return the settings of the rows of a table; beside calibrated weights, others say so.
+    """Return the settings of the rows of a table; beside calibrated weights, plain ones say so.
+
+    Anchored weights may be of another calibration, so nothing is said of them.
 
     Args:
         rows: Cells of one intervention, each with the header of its run.
     """
-    untuned = repr(DEFAULT_GUIDANCE)  # calibrated defaults are anchored, too
+    untuned = repr(DEFAULT_GUIDANCE)  # of a model without a calibration
     found = [setting(cell.guidance) for cell, _ in rows]
-    tuned = [
+    tuned = any(
         is_default(*row) and one.anchored and one.text != untuned
         for one, row in zip(found, rows, strict=True)
-    ]
+    )
     return [
-        replace(one, note="not calibrated") if any(tuned) and one.is_guided and not own else one
-        for one, own in zip(found, tuned, strict=True)
+        replace(one, note="not calibrated")
+        if tuned and one.is_guided and not one.anchored
+        else one
+        for one in found
     ]
 
 
