@@ -253,6 +253,20 @@ def test_a_guidance_whose_answers_are_all_off_the_manifold_has_only_the_worst_na
     assert 0 < share(own.limits) < 0.3
 
 
+def test_readings_of_real_images_bound_what_answers_may_read(world) -> None:
+    """So few images share 1 % among three attributes that the largest reading is the limit."""
+    images, attributes = mixture_faces(world, 150, seed=9)
+    how: dict[str, Any] = {"guidance": Guidance.cfg(6.0), "sampling": "ddim uniform 2"}
+    limits = trust_thresholds(world, images, attributes, count=30, **how).limits
+    for name, own in attributes.items():
+        read = world.judge.read(images).scores[name]
+        share = np.where(own == 1, read, 1 - read).clip(1e-3, 1 - 1e-3)
+        odds = np.log((1 - share) / share)
+        apart = max(np.ptp(odds[own == value] - odds[own == value].mean()) for value in (0, 1))
+        assert limits[f"given {name}"] == limits[f"asked {name}"] == pytest.approx(odds.max())
+        assert limits[f"moved {name}"] <= apart
+
+
 def test_the_way_back_is_that_of_the_guidance_in_every_turn(world) -> None:
     """Two images and three attributes: one of these has no turn."""
     images, attributes = mixture_faces(world, 2)
