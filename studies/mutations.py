@@ -4,9 +4,10 @@
     python studies/mutations.py sampling hvae/likelihood  # those of files that begin like this
     python studies/mutations.py --unbroken                # the same tests, with nothing broken
 
-``mutations.yaml`` names each mutation, its file under ``src/fcfg`` and what it replaces by what, and
-the test files of every room. Mutations are made in a copy of the tree, one after the other; the
-answer, which replaces the old one for the same mutation, goes to ``results/mutations.json``.
+``mutations.yaml`` names each mutation, its file under ``src/fcfg``, what replaces what, and the
+test files that should notice. Mutations are made in a copy of the tree, one after the other. Each
+answer goes to ``results/mutations.json``, where it replaces the old one of the same mutation. The
+test that noticed before is asked first.
 """
 
 from __future__ import annotations
@@ -36,7 +37,15 @@ SURVIVED, LATE = "survived", "no answer in time"
 #: Each mutation has a process, which finds these imported; they take most of the time of a start.
 FORK = multiprocessing.get_context("fork")
 HEAVY = (
-    *("torch", "zuko", "networkx", "accelerate", "safetensors.torch", "PIL.Image", "rich.progress"),
+    *(
+        "torch",
+        "zuko",
+        "networkx",
+        "accelerate",
+        "safetensors.torch",
+        "PIL.Image",
+        "rich.progress",
+    ),
     *("typer", "pydantic", "jaxtyping", "beartype.claw", "hypothesis.strategies", "jinja2"),
 )
 
@@ -49,7 +58,7 @@ class Mutation:
     file: str  #: under src/fcfg
     before: str
     after: str
-    tests: tuple[str, ...]  #: names of test files, the likeliest first
+    tests: tuple[str, ...]  #: files, the likeliest first
 
     def of(self, source: str) -> str:
         """Break a source; refuse one where the fragment does not stand exactly once."""
@@ -64,7 +73,13 @@ def mutations(table: Mapping[str, Any]) -> Iterator[Mutation]:
     for file, own in table["mutations"].items():
         prefix = max((p for p in table["tests"] if file.startswith(p)), key=len)
         for name, (before, after) in own.items():
-            yield Mutation(name, file, before, after, tuple(table["tests"][prefix].split()))
+            yield Mutation(
+                name,
+                file,
+                before,
+                after,
+                tuple(f"{test}.py" for test in table["tests"][prefix].split()),
+            )
 
 
 class Witness:
@@ -79,6 +94,11 @@ class Witness:
 
     pytest_collectreport = pytest_runtest_logreport
 
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Refuse a run that found no test."""
+        if exitstatus not in (0, 1) and not self.answer:
+            raise SystemExit(f"pytest ended with {int(exitstatus)}")
+
 
 def answer(tree: Path, tests: tuple[str, ...], seconds: int, out: Connection) -> None:
     """Run tests in a tree, and send the first that fails; runs in a process of its own."""
@@ -89,9 +109,11 @@ def answer(tree: Path, tests: tuple[str, ...], seconds: int, out: Connection) ->
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
-    witness, files = Witness(), [f"tests/{name}.py" for name in tests]
-    code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *files], plugins=[witness])
-    out.send(witness.answer or (SURVIVED if code == 0 else f"pytest ended with {int(code)}"))
+    witness, options = Witness(), ("-x", "-q", "-p", "no:cacheprovider")
+    for group in (tests[:1], tests[1:]):
+        if group and not witness.answer:
+            pytest.main([*options, *(f"tests/{name}" for name in group)], plugins=[witness])
+    out.send(witness.answer or SURVIVED)
 
 
 def noticed(tree: Path, tests: tuple[str, ...], seconds: int) -> str:
@@ -137,12 +159,16 @@ def main() -> None:
         for mutation in chosen:
             file = tree / "src/fcfg" / mutation.file
             source = file.read_text("utf-8")
-            file.write_text(mutation.of(source), "utf-8")
-            answer = noticed(tree, mutation.tests, given.seconds)
-            file.write_text(source, "utf-8")
-            print(f"{mutation.file}, {mutation.name}: {answer}", flush=True)
             answers = json.loads(given.out.read_text("utf-8")) if given.out.exists() else {}
-            answers.setdefault(mutation.file, {})[mutation.name] = answer
+            own = answers.setdefault(mutation.file, {})
+            first, _, test = own.get(mutation.name, "").partition("::")
+            before = tree / "tests" / first
+            knows = before.is_file() and f"def {test}(" in before.read_text("utf-8")
+            file.write_text(mutation.of(source), "utf-8")
+            tests = ((f"{first}::{test}",) if knows else ()) + mutation.tests
+            own[mutation.name] = noticed(tree, tests, given.seconds)
+            file.write_text(source, "utf-8")
+            print(f"{mutation.file}, {mutation.name}: {own[mutation.name]}", flush=True)
             given.out.write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n", "utf-8")
 
 

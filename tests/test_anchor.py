@@ -208,7 +208,7 @@ def test_the_batch_size_does_not_matter(
 
 
 def test_the_size_of_an_anchor_counts_all_its_steps() -> None:
-    """Errors of several steps add like independent ones, and steps without an error add nothing."""
+    """Errors add like independent ones, and steps without an error add nothing."""
     one = torch.randn(1, 3, 2, 4, 4, generator=torch.Generator().manual_seed(0))
     size = one[0].square().mean(dim=(1, 2, 3)).sqrt()
     for steps in (1, 4, 9):
@@ -245,12 +245,14 @@ def test_contrast_needs_no_weight_for_what_stays_put(pipeline: CounterfactualPip
         torch.testing.assert_close(split.images, whole.images, atol=1e-10, rtol=0)
 
 
-@pytest.mark.parametrize("text", ["contrast:0.3", "contrast:4", "fcontrast:affected=4,invariant=9"])
+@pytest.mark.parametrize(
+    "text", ["contrast:0.3", "contrast:4", "fcontrast:affected=4,invariant=9"]
+)
 def test_contrast_without_a_difference_is_the_plain_model(
     pipeline: CounterfactualPipeline, text: str
 ) -> None:
     """The masked attributes are the factual ones: nothing is pushed where nothing is asked."""
-    faces, attributes = mixture_faces(pipeline, 3)
+    _, attributes = mixture_faces(pipeline, 3)
     same = {"smiling": attributes["smiling"]}
     plain: dict[str, Any] = {"do": same, "anchor": False, "sampling": "ddim uniform 5"}
     _, pushed = ask(pipeline, guidance=Guidance.parse(text), **plain)

@@ -515,7 +515,8 @@ def test_ticks_are_round_and_hold_zero() -> None:
         assert scale(low) == 10
         assert scale(high) == pytest.approx(110)
     assert Scale(0, 8, 0, 1).digits == 0
-    assert around([float("nan")], 0, 1).ticks
+    for values in ([3.0, 4.0], [-4.0, -3.0], [float("nan")]):
+        assert 0 in around(values, 0, 1).ticks
 
 
 def test_files_are_drawings_by_themselves(report: Report) -> None:
