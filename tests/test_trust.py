@@ -253,11 +253,11 @@ def test_a_guidance_whose_answers_are_all_off_the_manifold_has_only_the_worst_na
     assert 0 < share(own.limits) < 0.3
 
 
-@pytest.mark.parametrize("unsure", [0.0, 0.6])
-def test_readings_of_real_images_bound_what_answers_may_read(world, unsure: float) -> None:
-    """So few images share 1 % among three attributes that the largest reading is the limit."""
-    images, attributes = mixture_faces(world, 60, seed=9)
-    share = torch.linspace(0, unsure, 60, dtype=torch.float64).view(-1, 1, 1, 1)
+@pytest.mark.parametrize(("count", "unsure"), [(60, 0.0), (200, 0.6)])
+def test_readings_of_real_images_bound_what_answers_may_read(world, count, unsure) -> None:
+    """1 % of 200 images, shared by three attributes, is no image: the largest reading counts."""
+    images, attributes = mixture_faces(world, count, seed=9)
+    share = torch.linspace(0, unsure, count, dtype=torch.float64).view(-1, 1, 1, 1)
     images = images + share * (images.flip(0) - images)
     how: dict[str, Any] = {"guidance": Guidance.cfg(6.0), "sampling": "ddim uniform 2"}
     limits = trust_thresholds(world, images, attributes, count=30, **how).limits
