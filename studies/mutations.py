@@ -5,9 +5,9 @@
     python studies/mutations.py --unbroken                # the same tests, with nothing broken
 
 ``mutations.yaml`` names each mutation, its file under ``src/fcfg``, what replaces what, and the
-test files that should notice. Mutations are made in a copy of the tree, one after the other. Each
-answer goes to ``results/mutations.json``, where it replaces the old one of the same mutation. The
-test that noticed before is asked first.
+test files that should notice. Mutations are made in a copy of the tree, one after the other. The
+first test that fails goes to ``results/mutations.json``, in place of the old answer for the same
+mutation, and is asked first next time. ``survived`` there lists what no test noticed at a commit.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ def main() -> None:
         for mutation in chosen:
             file = tree / "src/fcfg" / mutation.file
             source = file.read_text("utf-8")
-            answers = json.loads(given.out.read_text("utf-8")) if given.out.exists() else {}
-            own = answers.setdefault(mutation.file, {})
+            known = json.loads(given.out.read_text("utf-8")) if given.out.exists() else {}
+            own = known.setdefault("noticed", {}).setdefault(mutation.file, {})
             first, _, test = own.get(mutation.name, "").partition("::")
             before = tree / "tests" / first
             knows = before.is_file() and f"def {test}(" in before.read_text("utf-8")
@@ -169,7 +169,7 @@ def main() -> None:
             own[mutation.name] = noticed(tree, tests, given.seconds)
             file.write_text(source, "utf-8")
             print(f"{mutation.file}, {mutation.name}: {own[mutation.name]}", flush=True)
-            given.out.write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n", "utf-8")
+            given.out.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from fcfg.evaluation.summary import Summary, summarise
 from fcfg.metrics import Estimate
 from fcfg.reports import Report, reading, write_report
 from fcfg.reports.bars import axis_label, bar_panels
-from fcfg.reports.numbers import off_target, on_target
+from fcfg.reports.numbers import distance, off_target, on_target
 from fcfg.reports.page import build_page, make_figures, missing_notes
 from fcfg.reports.rule_styles import PAPER, STYLES, colours, palette_css, setting, strongest
 from fcfg.reports.strips import make_strips, opening_strip, read_pictures
@@ -505,6 +505,13 @@ def test_the_legend_lists_the_settings_of_a_line_and_shortens_a_long_list(tmp_pa
     cells = {key: cell for key, cell in summary.cells.items() if key[1] != settings[3]}
     shorter = tradeoff_panels(replace(summary, cells=cells))[0].file
     assert "FCFG 1.5 / 1.2 → 2.0 / 1.2 → 3.0 / 1.2" in shorter
+
+
+def test_a_distance_from_zero_is_the_same_on_both_sides() -> None:
+    drift = Estimate(-0.2, np.array([-0.5, -0.1, 0.3]), 5)
+    for side in (drift, drift.scaled(-1)):
+        found = distance(side)
+        assert (found.value, found.replicates.tolist()) == (0.2, [0.5, 0.1, 0.3])
 
 
 def test_ticks_are_round_and_hold_zero() -> None:
