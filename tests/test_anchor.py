@@ -17,7 +17,7 @@ from fcfg.evaluation.abductions import AbductionCache
 from fcfg.guidance import CFG, Guidance, GuidedPredictor
 from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
 from fcfg.pipeline.defaults import PAPER_GUIDANCE
-from fcfg.sampling import SOLVERS, Plan, Trajectory, as_sampling, integrate
+from fcfg.sampling import SOLVERS, Anchor, Plan, Trajectory, as_sampling, integrate
 from fcfg.sampling.anchor import (
     _KnownPredictor,  # pyright: ignore[reportPrivateUsage] # its state matters to solvers
 )
@@ -207,6 +207,15 @@ def test_the_batch_size_does_not_matter(
     torch.testing.assert_close(split.correction, whole.correction)
 
 
+def test_the_size_of_an_anchor_counts_all_its_steps() -> None:
+    """Errors add like independent ones, and steps without an error add nothing."""
+    one = torch.randn(1, 3, 2, 4, 4, generator=torch.Generator().manual_seed(0))
+    size = one[0].square().mean(dim=(1, 2, 3)).sqrt()
+    for steps in (1, 4, 9):
+        corrections = torch.cat([one] * steps + [torch.zeros_like(one)] * 5)
+        torch.testing.assert_close(Anchor(corrections, 0).size, steps**0.5 * size)
+
+
 def test_a_reversal_is_anchored_on_the_path_of_the_counterfactual(
     pipeline: CounterfactualPipeline,
 ) -> None:
@@ -234,6 +243,21 @@ def test_contrast_needs_no_weight_for_what_stays_put(pipeline: CounterfactualPip
         rule = Guidance.parse(f"fcontrast:affected=2,invariant={invariant}")
         _, split = ask(pipeline, guidance=rule, **plain)
         torch.testing.assert_close(split.images, whole.images, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "text", ["contrast:0.3", "contrast:4", "fcontrast:affected=4,invariant=9"]
+)
+def test_contrast_without_a_difference_is_the_plain_model(
+    pipeline: CounterfactualPipeline, text: str
+) -> None:
+    """The masked attributes are the factual ones: nothing is pushed where nothing is asked."""
+    _, attributes = mixture_faces(pipeline, 3)
+    same = {"smiling": attributes["smiling"]}
+    plain: dict[str, Any] = {"do": same, "anchor": False, "sampling": "ddim uniform 5"}
+    _, pushed = ask(pipeline, guidance=Guidance.parse(text), **plain)
+    _, none = ask(pipeline, guidance=Guidance.none(), **plain)
+    torch.testing.assert_close(pushed.images, none.images, atol=1e-10, rtol=0)
 
 
 def test_contrast_is_its_formula(pipeline: CounterfactualPipeline) -> None:

@@ -402,6 +402,30 @@ def test_noise_of_single_images_costs_nothing_and_shifts_do_not_cancel_over_valu
     assert shift(np.full(n, -0.2)) == pytest.approx(0.2, abs=0.02)
 
 
+@pytest.mark.parametrize("n", [2, 5, 40])
+def test_a_shift_that_images_share_costs_its_square_however_few_they_are(n: int) -> None:
+    weights, at = np.array([1.0, 2.0]), np.array([1.0, 1.7])
+    common, mixed = np.full((2, n), 0.7), np.ones((2, n))
+    mixed[:, ::2] = -1
+    found = Shifts(np.arange(n), common).mean_square(weights, at, np.ones((1, n)))
+    assert found == pytest.approx(np.full((2, 1), 0.49))
+    # The mean over pairs of images, written out.
+    pairs = [mixed[0, i] * mixed[0, j] for i in range(n) for j in range(n) if i != j]
+    found = Shifts(np.arange(n), mixed).mean_square(weights, at, np.ones((1, n)))
+    assert found == pytest.approx(np.full((2, 1), np.mean(pairs)))
+
+
+def test_a_shift_is_in_standard_deviations_of_images_with_the_same_value() -> None:
+    """A judge may be surer of one value than of the other."""
+    n, rng = 400, np.random.default_rng(0)
+    table = {"smiling": np.arange(n) % 2, "male": np.arange(n) // 2 % 2}
+    reading = 3 + rng.normal(size=(n, 2)) + 6 * np.stack([np.zeros(n), table["male"]], axis=1)
+    cell = Cell(reading - np.array([0.0, 0.2]), np.full((n, 3), np.nan))
+    real = choice(binary_space(2), table, reading)
+    found = real.weight("smiling", 1 - table["smiling"], {1.0: cell, 2.0: cell}, None)
+    assert found.off_target == pytest.approx(0.2, abs=0.02)
+
+
 def choice(
     space: fcfg.AttributeSpace, table: dict[str, np.ndarray], reading: np.ndarray
 ) -> RealImages:

@@ -351,6 +351,9 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "(target)" in out
     assert "Error to the truth" in out
     assert "Reversibility" in out
+    for cell in summary.cells.values():  # half of the interval stands beside every number
+        margins = [f"±{(e.high - e.low) / 2:.2f}" for e in cell.drift.values()]
+        assert any(all(margin in line for margin in margins) for line in out.splitlines())
     cells = {key: replace(cell, reversal_mae=None) for key, cell in summary.cells.items()}
     cells[("smiling", "none")] = replace(cells[("smiling", "none")], truth_changed=None)
     print_summary(replace(summary, cells=cells))

@@ -518,6 +518,9 @@ def test_networks_that_compute_the_same_have_one_digest() -> None:
     same.weight.data[0, 0] += 1e-6
     assert digest_of(one) != digest_of(same)
     assert digest_of(one, one) != digest_of(one)
+    wide, high = nn.Linear(2, 3, bias=False), nn.Linear(3, 2, bias=False)
+    high.weight.data = wide.weight.data.reshape(2, 3)  # the same numbers, for another network
+    assert digest_of(wide) != digest_of(high)
 
 
 def test_a_model_without_a_judge_is_refused() -> None:

@@ -674,6 +674,25 @@ def test_what_was_done_to_the_pictures_is_in_the_record(pipeline, tmp_path: Path
         assert picture.size == (8, 8)
 
 
+@pytest.mark.parametrize("size", [(30, 10), (10, 30)])
+def test_the_stored_size_is_that_of_the_file(tmp_path: Path, size: tuple[int, int]) -> None:
+    Image.new("RGB", size).save(tmp_path / "a.png")
+    (picture,) = read_files([tmp_path / "a.png"], Pixels(SIZE, 3))
+    assert picture.stored == np.asarray(Image.open(tmp_path / "a.png")).shape[:2]
+
+
+@pytest.mark.parametrize("scores", [(0.1, 0.6, 0.3), (0.5, 0.2, 0.3)])
+@pytest.mark.parametrize("smiling", [0.1, 0.9])
+def test_the_judge_is_surest_of_what_it_read(smiling: float, scores: tuple[float, ...]) -> None:
+    """It never says that something else is likelier than what it says."""
+    hair = dict(zip(("dark", "grey", "red"), scores, strict=True))
+    read = {"smiling": int(smiling > 0.5), "hair": max(hair, key=hair.__getitem__)}
+    judged = {"factual": {"smiling": smiling, "hair": hair}}
+    result = Result("x.png", (8, 8), (), "judge", read, read, judged)
+    assert result.sure("smiling") == max(smiling, 1 - smiling)
+    assert result.sure("hair") == max(scores)
+
+
 def test_columns_and_functions_are_cut_with_their_pictures(pipeline, faces, tmp_path) -> None:
     """A column of values belongs to the pictures, however many are worked on at once."""
     columns = {"smiling": [0, 1, 1], "age": [10, 20, 30], "hair": ["dark", "grey", "red"]}

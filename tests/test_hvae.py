@@ -188,6 +188,21 @@ def test_the_predicted_image_is_the_location_of_every_channel_given_itself() -> 
     assert torch.allclose(pixels.log_prob(image)[inside], peak[inside], rtol=1e-9)
 
 
+def test_the_predicted_image_is_the_likeliest_colour_in_every_channel_given_those_before() -> None:
+    """Also where a location leaves the range, and the channels after it see a legal one."""
+    generator = torch.Generator().manual_seed(0)
+    loc, coupling = 3 * torch.randn(2, 300, 3, 1, 1, generator=generator, dtype=torch.float64)
+    coupling = coupling.tanh()
+    image = PixelDistribution(loc, torch.full_like(loc, -1.0), coupling).image
+    red, green, _ = image.unbind(dim=1)
+    red_green, red_blue, green_blue = coupling.unbind(dim=1)
+    given = torch.stack([0 * red, red_green * red, red_blue * red + green_blue * green], dim=1)
+    levels = torch.linspace(-1, 1, 2001, dtype=torch.float64)
+    nearest = levels[(levels - (loc + given)).abs().argmin(dim=-1, keepdim=True)]
+    assert (image[:, 1].abs() == 1).sum() > 100
+    torch.testing.assert_close(image, nearest, atol=5e-4 + 1e-9, rtol=0)
+
+
 @pytest.mark.parametrize("colour", [True, False])
 def test_the_whole_residual_gives_the_image_back_and_none_gives_the_prediction(colour) -> None:
     there, back = colours(4), colours(5)
@@ -199,6 +214,18 @@ def test_the_whole_residual_gives_the_image_back_and_none_gives_the_prediction(c
     answer = transfer_residual(x, there, back)
     assert not torch.allclose(answer, x, atol=0.1)
     assert torch.allclose(transfer_residual(answer, back, there), x, atol=1e-12)
+
+
+def test_an_answer_is_as_far_from_its_prediction_as_the_image_in_standard_deviations() -> None:
+    """This number is the exogenous noise of a pixel, which a counterfactual keeps."""
+    there, back = colours(4), colours(5)
+    x = pictures(2, size=4).double()
+    answer = transfer_residual(x, there, back)
+    noise, kept = (x - there.image) / there.scale, (answer - back.image) / back.scale
+    torch.testing.assert_close(kept, noise)
+    torch.testing.assert_close(
+        transfer_residual(x, there, back, 0.25), back.image + 0.25 * (answer - back.image)
+    )
 
 
 def test_the_scale_of_a_pixel_has_a_floor() -> None:

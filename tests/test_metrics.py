@@ -161,10 +161,12 @@ def test_the_error_of_a_continuous_attribute_is_in_its_own_unit() -> None:
 # Signed shift -----------------------------------------------------------------------------------
 
 
-def test_a_correlation_is_spearmans_up_to_the_ranks_of_values() -> None:
+@pytest.mark.parametrize("ties", [False, True])
+def test_a_correlation_is_spearmans_up_to_the_ranks_of_values(ties: bool) -> None:
     rng = np.random.default_rng(0)
     values = rng.permutation(40.0 * np.arange(40))  # as far apart as their ranks
     scores = values / 400 + rng.normal(size=40)
+    scores = scores.round() if ties else scores
     bootstrap = Bootstrap(40, resamples=30)
     found = correlation(scores, values, bootstrap)
     assert found is not None

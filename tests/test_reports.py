@@ -24,7 +24,7 @@ from fcfg.evaluation.summary import Summary, summarise
 from fcfg.metrics import Estimate
 from fcfg.reports import Report, reading, write_report
 from fcfg.reports.bars import axis_label, bar_panels
-from fcfg.reports.numbers import off_target, on_target
+from fcfg.reports.numbers import distance, off_target, on_target
 from fcfg.reports.page import build_page, make_figures, missing_notes
 from fcfg.reports.rule_styles import PAPER, STYLES, colours, palette_css, setting, strongest
 from fcfg.reports.strips import make_strips, opening_strip, read_pictures
@@ -507,6 +507,13 @@ def test_the_legend_lists_the_settings_of_a_line_and_shortens_a_long_list(tmp_pa
     assert "FCFG 1.5 / 1.2 → 2.0 / 1.2 → 3.0 / 1.2" in shorter
 
 
+def test_a_distance_from_zero_is_the_same_on_both_sides() -> None:
+    drift = Estimate(-0.2, np.array([-0.5, -0.1, 0.3]), 5)
+    for side in (drift, drift.scaled(-1)):
+        found = distance(side)
+        assert (found.value, found.replicates.tolist()) == (0.2, [0.5, 0.1, 0.3])
+
+
 def test_ticks_are_round_and_hold_zero() -> None:
     for low, high in ((-3.1, 4.0), (-0.004, 0.0171), (-120.0, 5.0)):
         scale = Scale(low, high, 10.0, 110.0)
@@ -515,7 +522,8 @@ def test_ticks_are_round_and_hold_zero() -> None:
         assert scale(low) == 10
         assert scale(high) == pytest.approx(110)
     assert Scale(0, 8, 0, 1).digits == 0
-    assert around([float("nan")], 0, 1).ticks
+    for values in ([3.0, 4.0], [-4.0, -3.0], [float("nan")]):
+        assert 0 in around(values, 0, 1).ticks
 
 
 def test_files_are_drawings_by_themselves(report: Report) -> None:

@@ -214,6 +214,14 @@ def test_fitting_is_reproducible_and_improves_the_likelihood() -> None:
     assert StructuralCausalModel(SPACE, GRAPH).fit(table, steps=30, seed=1) != likelihoods[0]
 
 
+def test_small_batches_see_every_row() -> None:
+    """In the end each of two rows that say the opposite is known almost for sure."""
+    space = AttributeSpace([Binary("cause"), Binary("effect")])
+    scm = StructuralCausalModel(space, CausalGraph({"cause": [], "effect": ["cause"]}))
+    table = {"cause": [0, 1], "effect": [1, 0]}
+    assert scm.fit(table, steps=100, batch_size=1)["effect"] < 0.1
+
+
 def test_fitting_leaves_the_global_random_state_alone() -> None:
     before = torch.random.get_rng_state()
     StructuralCausalModel(SPACE, GRAPH).fit(population(100), steps=2)

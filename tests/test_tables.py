@@ -68,6 +68,14 @@ def test_every_line_of_the_csv_is_one_number(summary: Summary, records) -> None:
         assert record["unit"]
 
 
+def test_value_and_margin_span_the_interval(summary: Summary) -> None:
+    shown = [entry for entry in entries(summary).values() if entry.margin]
+    assert len(shown) > 50
+    for entry in shown:
+        rounding = 10.0 ** -len(entry.margin.partition(".")[2])
+        assert 2 * float(entry.margin) == pytest.approx(entry.high - entry.low, abs=rounding)
+
+
 def test_the_csv_says_what_the_summary_says(summary: Summary, records) -> None:
     for (do, guidance), cell in summary.cells.items():
         rows = {(r["metric"], r["attribute"]): r for r in records

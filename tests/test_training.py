@@ -14,10 +14,11 @@ from torch import nn
 import fcfg
 from fcfg.training import TrainingConfig, train
 from fcfg.training.config import Diffusion
-from fcfg.training.loop import Course
-from fcfg.training.models import new_denoiser
+from fcfg.training.feed import Batch
+from fcfg.training.loop import Course, mean_losses
+from fcfg.training.models import new_denoiser, new_judge
 from fcfg.training.moving_average import MovingAverage
-from fcfg.training.objectives import DenoisingObjective
+from fcfg.training.objectives import DenoisingObjective, ReadingObjective
 from fcfg.training.preflight import accelerator_for, check_batches
 from fcfg.training.run import denoising_optimiser
 from refusal import refused
@@ -235,6 +236,18 @@ def test_a_process_trains_in_one_way_only(tmp_path: Path) -> None:
     with refused("run.precision and run.device", "float32 on cpu", "bf16 on cpu", "fcfg train"):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_validation_loss_is_the_mean_over_images_whatever_their_batches() -> None:
+    torch.manual_seed(0)
+    config = tiny()
+    objective = ReadingObjective(new_judge(config, {}))
+    images, values = torch.randn(5, 3, 8, 8).clamp(-1, 1), torch.randint(0, 2, (5, 3)).float()
+    whole = Batch(images, values, torch.empty(5, 0))
+    parts = [Batch(images[rows], values[rows], torch.empty(rows.stop - rows.start, 0))
+             for rows in (slice(0, 4), slice(4, 5))]  # fmt: skip
+    losses = [mean_losses(objective, batches, torch.Generator()) for batches in ([whole], parts)]
+    assert losses[1] == pytest.approx(losses[0])
 
 
 def test_the_learning_rate_rises_then_falls() -> None:

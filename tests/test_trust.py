@@ -255,6 +255,24 @@ def test_a_guidance_whose_answers_are_all_off_the_manifold_has_only_the_worst_na
     assert 0 < share(own.limits) < 0.3
 
 
+@pytest.mark.parametrize(("count", "unsure"), [(60, 0.0), (200, 0.6)])
+def test_readings_of_real_images_bound_what_answers_may_read(world, count, unsure) -> None:
+    """1 % of 200 images, shared by three attributes, is no image: the largest reading counts."""
+    images, attributes = mixture_faces(world, count, seed=9)
+    share = torch.linspace(0, unsure, count, dtype=torch.float64).view(-1, 1, 1, 1)
+    images = images + share * (images.flip(0) - images)
+    how: dict[str, Any] = {"guidance": Guidance.cfg(6.0), "sampling": "ddim uniform 2"}
+    limits = trust_thresholds(world, images, attributes, count=30, **how).limits
+    for name, own in attributes.items():
+        read = world.judge.read(images).scores[name]
+        right = np.where(own == 1, read, 1 - read).clip(1e-3, 1 - 1e-3)
+        odds = np.log((1 - right) / right)
+        apart = [np.abs(odds[own == value] - odds[own == value].mean()).max() for value in (0, 1)]
+        most = pytest.approx(max(0.0, odds.max()))
+        assert limits[f"given {name}"] == limits[f"asked {name}"] == most
+        assert limits[f"moved {name}"] <= max(apart) + 1e-9  # however far these answers move
+
+
 def test_the_way_back_is_that_of_the_guidance_in_every_turn(world) -> None:
     """Two images and three attributes: one of these has no turn."""
     images, attributes = mixture_faces(world, 2)
