@@ -19,6 +19,7 @@ from fcfg.generation import generate
 from fcfg.support import progress
 from fcfg.support.images import read_images, to_png
 from fcfg.support.pictures import Pixels
+from own_kind import Shifted
 from refusal import refused
 from test_evaluate_command import Terminal
 from test_generation import SIZE, tiny_pipeline
@@ -77,16 +78,17 @@ def write(kind: str, path: Path) -> Path:
     "kind", ["exact", "grey", "deep", "opaque", "palette", "jpeg", "turned jpeg"]
 )
 def test_python_and_the_command_line_give_the_same_bytes(
-    pipeline, saved: str, kind: str, tmp_path: Path
+    saved: str, kind: str, tmp_path: Path
 ) -> None:
     path = write(kind, tmp_path)
     out = tmp_path / "out"
     asked = ["--do", "smiling=flip", "--sampling", "3", "--no-reverse", "--no-trust"]
     assert main(["generate", saved, str(path), *asked, "--out", str(out)]) == 0
     written = (out / "picture-counterfactual.png").read_bytes()
+    prepared = fcfg.load(saved).prepare()  # as the command does; it rounds in its own way
     with Image.open(path) as opened:
         for given in (path, str(path), opened, [opened]):
-            pair = pipeline.counterfactual(given, "auto", DO, sampling=3, resize=True)
+            pair = prepared.counterfactual(given, "auto", DO, sampling=3, resize=True)
             assert to_png(fcfg.to_pictures(pair.images)[0]) == written
 
 
@@ -223,6 +225,9 @@ def test_answers_and_models_show_themselves(pipeline, tmp_path: Path) -> None:
     assert "the first" not in answer._repr_html_()
     two = hvae(channels=2).counterfactual(pictures(1, channels=2), table(1), {"sick": 1})
     assert two._repr_html_() is None  # nobody knows their colours
+    x = torch.zeros(1, 1, 8, 8)
+    own = Shifted(x, (x, {}), fcfg.Action({}, ("age",), 0))
+    assert own._repr_html_().count("<img") == 1  # a kind that does not keep the factual images
     assert pipeline._repr_html_() is None  # without pictures, its repr is all there is
     shipped = fcfg.load("digits")
     assert "CounterfactualPipeline(" in shipped._repr_html_()

@@ -54,21 +54,7 @@ def abduct_images(
     batch_size: int,
     on_step: OnStep | None,
 ) -> Abduction:
-    """Infer or draw the noise behind images.
-
-    Args:
-        denoiser: The denoiser.
-        replaying: Function that prepares the solver for how the network computes.
-        model: Digest of the model's embedder.
-        images: Images in [-1, 1].
-        table: Their attributes.
-        keys: Key of each image.
-        times: Ascending times.
-        solver: The solver, also of the prediction.
-        path_kind: Kind of path that is kept for the prediction.
-        batch_size: Largest number of network rows per call.
-        on_step: Callback invoked after every step.
-    """
+    """Infer or draw the noise behind images, with a solver as the pipeline prepares it."""
     check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
     semantics = semantics_of(denoiser, images, batch_size)
     known = (table, keys, times, solver, model)
