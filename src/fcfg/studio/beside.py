@@ -37,7 +37,7 @@ def read_beside(model: AnyModel, file: str, kind: type[_Kind]) -> _Kind | None:
     Args:
         model: The model.
         file: Name of the file.
-        kind: What it holds.
+        kind: Class of its content.
     """
     if model.folder is None or not (model.folder / file).exists():
         return None

@@ -52,7 +52,8 @@ class Job:
         most_seconds: float = MOST_SECONDS,
     ) -> None:
         self.visitor, self.work, self.emit, self.ticket = visitor, work, emit, ticket
-        self.turn = False, visitor  #: whether it waits for main questions, and whose it is
+        #: Whether it waits for main questions, and whose it is.
+        self.turn: tuple[bool, str] = False, visitor
         self._cancelled, self._most_seconds = Event(), most_seconds
         self._deadline = float("inf")
 
