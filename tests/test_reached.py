@@ -16,7 +16,7 @@ from fcfg.generation import generate
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.model import Action
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.storage.words import WORDS
+from fcfg.storage.beside import WORDS
 from fcfg.trust import measure_trust, not_reached
 from studios import ask, client_of, of, studio_of, upload
 from test_generation import GIVEN, draw, tiny_pipeline

@@ -349,8 +349,13 @@ def test_a_model_of_real_images_brings_its_pictures_and_its_words() -> None:
     assert about["truth"] is False
     pictures, shipped = find_samples(model), sample_pictures(model.model)
     assert shipped is not None
-    assert [each.name for each in pictures] == [f"picture {row}" for row in range(12)]
-    for row, picture in enumerate(pictures):
+    assert sorted(each.name for each in pictures) == sorted(f"picture {n}" for n in range(12))
+    first = pictures[0]  # which the judge reads rightly
+    readings = {name: reading["value"] for name, reading in first.readings.items()}
+    assert {**readings, "age": 0} == {**first.attributes, "age": 0}
+    assert abs(readings["age"] - first.attributes["age"]) <= 10
+    for picture in pictures:
+        row = int(picture.id[1:])
         assert torch.equal(picture.image[0], shipped.images[row])
         assert picture.attributes["sex"] == shipped.attributes["sex"][row]
         assert picture.readings["view"]["value"] in (0, 1)
@@ -371,8 +376,41 @@ def test_words_that_no_attribute_has_are_refused_before_the_studio_starts(
     model = tiny_pipeline()
     model.folder = tmp_path
     (tmp_path / "words.json").write_text(json.dumps(words))
-    with refused(f"words {tmp_path}", complaint):
+    with refused("words.json", complaint):
         as_studio_models([("tiny", model)])
+
+
+SHIPPED = ("portraits", "portraits-causal", "digits", "radiographs")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_answer_that_comes_with_a_model_is_its_own(name: str) -> None:
+    (model,) = as_studio_models([(name, fcfg.load(name))])
+    (picture, *_), opening = find_samples(model), model.opening
+    assert opening is not None, "run python tools/opening_answers.py"
+    about = {"image": opening.asked["image"], "attributes": picture.attributes}
+    question = prepare_question(Question(**about, do=opening.asked["do"]), model, picture)
+    assert question.opening == opening.image, "run python tools/opening_answers.py"
+    events: list[Any] = []
+    Answers().answer(question, Job("a", lambda job: None, events.append))
+    (answer,) = of(events, "answer")
+    assert not any("image" in event for event in of(events, "progress"))  # which are coarser
+    assert np.abs(picture_in(answer["image"]) - picture_in(opening.image)).max() <= 1  # of 255
+    other = prepare_question(Question(**about, do=opening.asked["do"], seed=1), model, picture)
+    assert other.opening is None
+    phrases = model.phrases.root
+    assert list(phrases) == list(model.model.space.names)
+
+
+def test_an_answer_of_other_weights_is_not_shown_and_nonsense_refused(tmp_path: Path) -> None:
+    fcfg.save(tiny_pipeline(), tmp_path)
+    opening = {"weights": "0", "asked": {}, "image": "data:image/png;base64,AA=="}
+    (tmp_path / "opening.json").write_text(json.dumps(opening))
+    (model,) = as_studio_models([("tiny", fcfg.load(tmp_path))])
+    assert model.opening is None
+    (tmp_path / "phrases.json").write_text('{"smiling": 3}')
+    with refused("file", "phrases.json", "smiling"):
+        as_studio_models([("tiny", fcfg.load(tmp_path))])
 
 
 def test_models_are_compared_on_the_same_picture() -> None:

@@ -69,19 +69,24 @@ def test_visitors_take_turns_however_many_questions_each_has(log: Log) -> None:
     assert log.ran == ["block", "a0", "b0", "c0", "a1", "b1", "a2"]
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
-def test_the_announced_number_ahead_is_how_many_really_run_before(visitors: list[int]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=12))
+def test_the_announced_number_ahead_is_how_many_really_run_before(
+    asked: list[tuple[int, bool]],
+) -> None:
     engine = Engine()
     engine.start()
     log = Log(engine)
     log.block()
     jobs = {}
-    for number, visitor in enumerate(visitors):
-        jobs[f"job {number}"] = log.job(str(visitor), f"job {number}")
-        engine.submit(jobs[f"job {number}"], keep=True)
+    for number, (visitor, beside) in enumerate(asked):
+        job = jobs[f"job {number}"] = log.job(str(visitor), f"job {number}")
+        job.ticket = -number  # came late, so that a main one cancels none before it
+        engine.submit(job, keep=beside)
     ahead = {name: engine.ahead(job) for name, job in jobs.items()}
     log.finish()
     assert ahead == {name: log.ran.index(name) for name in jobs}
+    kinds = [asked[int(name.split()[1])][1] for name in log.ran[1:]]
+    assert kinds == sorted(kinds)  # all main ones, then those beside them
     assert all(engine.ahead(job) is None for job in jobs.values())
 
 

@@ -78,7 +78,7 @@ def test_a_newcomer_sees_an_answer_without_a_click(visit: Open) -> None:
     (question,) = here.questions()[:1]
     value = question["do"]["smiling"]
     assert value == 1 - question["attributes"]["smiling"]
-    assert here.texts("h1") == [f"What if smiling were {['no', 'yes'][value]}?"]
+    assert here.texts("h1") == [f"What if smiling changed to {['no', 'yes'][value]}?"]
     assert here.texts("#notation") == [f"do(smiling = {value})"]
     assert page.url.endswith(f"#image={question['image']}&do=smiling:{value}")
     assert here.shown("after").startswith("data:image/png")
@@ -118,6 +118,78 @@ def test_what_is_asked_and_not_read_is_amber_and_first(
         here.answered()
         here.page.locator(".tile", has_text="not reached").nth(1).wait_for()
         here.close()
+
+
+@browsing
+def test_the_shipped_model_answers_at_once_and_says_so(browser: Any) -> None:
+    opening = fcfg.load("digits").folder / "opening.json"
+    shipped = json.loads(opening.read_text("utf-8"))
+    with running_studio("digits") as address:
+        here = Visit(browser, f"{address}/")
+        page = here.page
+        page.goto(here.address)
+        page.locator("#after-text", has_text="computed beforehand by this model").wait_for()
+        assert here.shown("after") == shipped["image"]
+        assert page.locator("#after.preview").count() == 0
+        assert here.texts("h1") == ["What if the strokes were 5.5 pixels thick?"]
+        here.answered()
+        assert here.questions()[0]["do"] == shipped["asked"]["do"]
+        assert here.texts("#after-text") == [""]
+        here.close()
+
+
+@browsing
+def test_what_would_be_is_what_the_question_asks_whatever_was_before(visit: Open) -> None:
+    here = visit()
+    page, held = here.page, list[Any]()
+    page.route(re.compile("/api/(act|answer)"), held.append)  # a server that does not answer yet
+    for node in ("male", "young"):
+        page.locator(f".node[data-name={node}]").click()
+        (value,) = re.findall(r"changed to (\w+)", here.texts("h1")[0])
+        (row,) = [each for each in here.texts(".attributes tbody tr") if node in each]
+        assert page.locator(".attributes tr", has_text=node).locator(".now").inner_text() == value
+        assert "%" not in row.split(value)[-1]  # nothing is read in an answer to come
+        assert value in page.locator(f".node[data-name={node}] .value").text_content()
+    for route in held:
+        route.continue_()
+    here.answered()
+
+
+@browsing
+def test_questions_are_phrased_as_the_model_says(visit: Open) -> None:
+    script = """async (phrases) => {
+        const {questionWords} = await import("/static/words.js");
+        const kinds = {smiling: "binary", age: "continuous", view: "categorical"};
+        const all = Object.entries(kinds).map(([name, kind]) => ({name, kind, low: 0, high: 90}));
+        const own = all.map((each) => ({...each, phrases: phrases[each.name]}));
+        const wanted = {smiling: 0, age: 60};
+        return [questionWords(own, wanted), questionWords(all, {...wanted, view: "AP"})];
+    }"""
+    phrases = {
+        "smiling": ["the person were not smiling", "the person were smiling"],
+        "age": "the person were {} years old",
+    }
+    assert visit().page.evaluate(script, phrases) == [
+        "What if the person were not smiling and the person were 60 years old?",
+        "What if smiling changed to no, age changed to 60 and view changed to AP?",
+    ]
+
+
+@browsing
+def test_the_strip_begins_as_soon_as_the_answer_is_seen(visit: Open) -> None:
+    here = visit("sampling=dpm-2m+uniform+4&tab=rules")
+    began = """() => new Promise((resolve) => {
+        new MutationObserver(() => {
+            const tiles = document.querySelectorAll(".tile").length;
+            if (tiles) resolve(document.getElementById("status").textContent);
+        }).observe(document.getElementById("panel"), {childList: true, subtree: true});
+        document.querySelector(".node[data-name=young]").dispatchEvent(new MouseEvent("click"));
+    })"""
+    assert "network rows" not in here.page.evaluate(began)  # before the answer is checked
+    here.answered()
+    here.page.locator(".tile canvas").nth(1).wait_for()
+    asked = [question.get("keep", False) for question in here.questions()]
+    assert sum(not each for each in asked) == 2  # two answers; all others wait for them
 
 
 @browsing
@@ -266,7 +338,9 @@ def test_a_picture_of_ones_own_is_read_and_never_in_the_address(visit: Open) -> 
     assert "image=" not in page.url
     assert page.locator("[data-view=truth]").is_hidden()
     assert page.locator(".attributes tbody tr").count() == 3
-    assert here.texts("#notes")[0] != ""
+    assert f"resized to {SIZE} x {SIZE}" in here.texts("#before-text")[0]  # beside the picture
+    page.locator("[data-view=slide]").click()  # where a phone shows one picture alone
+    assert f"resized to {SIZE} x {SIZE}" in here.texts("#after-text")[0]
     page.get_by_label("male, as it is").select_option("yes")
     here.answered()
     assert here.questions()[-1]["attributes"]["male"] == 1
@@ -373,13 +447,19 @@ def test_everything_can_be_done_by_keyboard(visit: Open) -> None:
     here = visit()
     page = here.page
 
-    def walk(selector: str) -> None:
-        for _ in range(60):
+    def walk(selector: str, most: int = 60) -> None:
+        for _ in range(most):
             page.keyboard.press("Tab")
             if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
                 return
         raise AssertionError(f"{selector} cannot be reached")
 
+    page.keyboard.press("Tab")
+    assert here.texts(":focus") == ["Skip to the answer"]
+    page.keyboard.press("Enter")
+    walk("[data-view=answer]", 1)
+    assert "do=" in page.url  # the question stays in the address
+    page.locator("#link").focus()
     walk(".thumb:nth-child(2)")
     page.keyboard.press("Enter")
     here.answered()
@@ -427,6 +507,13 @@ def test_the_page_is_accessible_on_every_screen(
         page.evaluate("getComputedStyle(document.querySelector('.node rect')).transitionDuration")
         == "0s"
     )
+    cut = """[...document.querySelectorAll(".attributes select")].filter((each) => {
+        const width = each.offsetWidth;
+        each.style.width = "max-content";
+        return each.offsetWidth > width;
+    }).length"""
+    assert page.evaluate(cut) == 0  # whole words
+    assert here.texts(".attributes caption .reading") == ["80 % or more", "less"]  # its bars
     frame = page.locator("#frame").bounding_box()
     assert frame is not None
     assert frame["width"] > 0.25 * size[0]

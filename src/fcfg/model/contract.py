@@ -243,7 +243,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
     @property
     def words(self) -> dict[str, list[str]]:
         """Words for no and yes of binary attributes, if the model brings its own."""
-        return {} if self.folder is None else read_words(self.folder, self.space)
+        return read_words(self.folder, self.space)
 
     @property
     def device(self) -> torch.device:

@@ -4,13 +4,13 @@ A model is kept if its kind is registered with a :class:`ModelConfig`, which say
 that kind holds, and how to build the image model again.
 """
 
+from fcfg.storage.beside import read_beside, read_words
 from fcfg.storage.config import FORMAT, ModelConfig
 from fcfg.storage.config_file import read_outline, replaced_files, shipped
 from fcfg.storage.folder import StorableModel, load_model, save_model
 from fcfg.storage.kinds import register_kind
 from fcfg.storage.stored_record import Number, Record, StoredRecord
 from fcfg.storage.weight_files import Storage
-from fcfg.storage.words import read_words
 
 __all__ = [
     "FORMAT",
@@ -21,6 +21,7 @@ __all__ = [
     "Storage",
     "StoredRecord",
     "load_model",
+    "read_beside",
     "read_outline",
     "read_words",
     "register_kind",

@@ -111,7 +111,8 @@ class _Work:
         if abduction is None:
             abduction = self._abduct()
             self._keep(abduction)
-        preview = _previews(abduction, self._factual)
+        shown = self._question.opening is not None  # already, and better than a coarse picture
+        preview = None if shown else _previews(abduction, self._factual)
         on_step = self._steps("prediction", rows, preview)
         pair = self._model.predict(
             abduction, self._question.action, self._method.setting, on_step=on_step

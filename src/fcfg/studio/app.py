@@ -227,6 +227,8 @@ class _Routes:
         address = request.client.host if request.client else ""
         visitor = f"{address} {asked.visitor}"
         job = Job(visitor, lambda job: self._studio.answers.answer(question, job), emit, ticket)
+        if question.opening is not None:  # at once, however many wait
+            emit({"type": "opening", "image": question.opening})
         self._studio.engine.submit(job, keep=asked.keep)
         return StreamingResponse(self._lines(job, events), media_type="application/x-ndjson")
 

@@ -1,7 +1,8 @@
 """The engine: one thread that works for all visitors, who take turns.
 
 A visitor with many questions waits for one with a single question, not the other way round: each
-turn takes one question of the visitor whose last turn is longest ago.
+turn takes one question of the visitor whose last turn is longest ago. Questions beside the main
+one, as those of a strip, take turns when no main one waits.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Job:
         most_seconds: float = MOST_SECONDS,
     ) -> None:
         self.visitor, self.work, self.emit, self.ticket = visitor, work, emit, ticket
+        #: Whether it waits for main questions, and whose it is.
+        self.turn: tuple[bool, str] = False, visitor
         self._cancelled, self._most_seconds = Event(), most_seconds
         self._deadline = float("inf")
 
@@ -103,7 +106,8 @@ class Engine:
 
     def __init__(self, most_waiting: int = MOST_WAITING, most_each: int = MOST_EACH) -> None:
         self._most_waiting, self._most_each = most_waiting, most_each
-        self._waiting: OrderedDict[str, deque[Job]] = OrderedDict()  # the next visitor first
+        # By turn; of the main questions, and of those beside them, the next visitor first.
+        self._waiting: OrderedDict[tuple[bool, str], deque[Job]] = OrderedDict()
         self._running: Job | None = None
         self._changed, self._closed = Condition(), False
         self._thread = Thread(target=self._work, name="fcfg-studio", daemon=True)
@@ -132,25 +136,31 @@ class Engine:
 
         Args:
             job: The job.
-            keep: Whether older jobs of this visitor stay; by default they are cancelled.
+            keep: Whether older jobs of this visitor stay, and it waits for main ones of all
+                visitors; by default they are cancelled.
         """
+        job.turn = keep, job.visitor
         if not keep:
             self._cancel_earlier(job)
         with self._changed:
-            own = len(self._waiting.get(job.visitor, ()))
+            own = len(self._of(job.visitor))
             if self._closed or own >= self._most_each or self.waiting >= self._most_waiting:
                 whose = "of yours" if own >= self._most_each else "of all visitors"
                 raise BusyError(
                     f"question: expected a place in the queue, got {max(own, self.waiting)} "
                     f"questions {whose} that wait already; try again in a while."
                 )
-            self._waiting.setdefault(job.visitor, deque()).append(job)
+            self._waiting.setdefault(job.turn, deque()).append(job)
             self._changed.notify()
+
+    def _of(self, visitor: str) -> list[Job]:
+        """Return the jobs of a visitor that wait."""
+        return [job for jobs in self._waiting.values() for job in jobs if job.visitor == visitor]
 
     def _cancel_earlier(self, job: Job) -> None:
         """Cancel the jobs of a visitor that were asked for before this one."""
         with self._changed:
-            jobs = list(self._waiting.get(job.visitor, ()))
+            jobs = self._of(job.visitor)
             if self._running is not None and self._running.visitor == job.visitor:
                 jobs.append(self._running)
         for other in jobs:
@@ -161,12 +171,12 @@ class Engine:
         """Cancel a job: at once if it waits, at its next step if it runs."""
         job.stop()
         with self._changed:
-            jobs = self._waiting.get(job.visitor, deque())
+            jobs = self._waiting.get(job.turn, deque())
             waits = job in jobs
             if waits:
                 jobs.remove(job)
                 if not jobs:
-                    del self._waiting[job.visitor]
+                    del self._waiting[job.turn]
         if waits:
             job.run()
 
@@ -178,16 +188,18 @@ class Engine:
     def ahead(self, job: Job) -> int | None:
         """Return the number of jobs that end before this one starts; None if it does not wait."""
         with self._changed:
-            own = self._waiting.get(job.visitor, deque())
+            own = self._waiting.get(job.turn, deque())
             if job not in own:
                 return None
             place, before = own.index(job), True
             count = place + (self._running is not None)
-            for visitor, jobs in self._waiting.items():
-                if visitor == job.visitor:
+            for turn, jobs in self._waiting.items():
+                if turn == job.turn:
                     before = False
-                else:
+                elif turn[0] == job.turn[0]:
                     count += min(len(jobs), place + before)
+                elif turn < job.turn:  # main ones all come first
+                    count += len(jobs)
             return count
 
     def _next(self) -> Job | None:
@@ -198,10 +210,11 @@ class Engine:
                 self._changed.wait()
             if self._closed:
                 return None
-            visitor, jobs = self._waiting.popitem(last=False)
+            turn = min(self._waiting, key=lambda turn: turn[0])  # the first one of several
+            jobs = self._waiting.pop(turn)
             self._running = jobs.popleft()
             if jobs:
-                self._waiting[visitor] = jobs
+                self._waiting[turn] = jobs
             return self._running
 
     def _work(self) -> None:

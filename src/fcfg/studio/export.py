@@ -26,9 +26,9 @@ from fcfg.version import __version__
 
 PAGE = "index.html"
 DRAWINGS = 6  #: of the samples of the studio, if there are not too many questions
-MOST_ANSWERS = 130  #: at about 13 KB each, so that the page stays below 2 MB
+MOST_ANSWERS = 36  #: at about 12 KB each, so that the page stays below 500 KB
 _SHARES = (0.5, 1.0, 2.0)  # of the default weight
-_FURTHER = ("cfg:3.0", "none")
+_FURTHER = ("cfg:3.0",)
 _AGES = (1 / 6, 1 / 2, 5 / 6)  # places in the range of a continuous attribute
 _LEFT_OUT = ("started", "progress")  # events that a finished answer does not need
 
@@ -169,4 +169,5 @@ def _answer(studio: Studio, asked: Asked) -> dict[str, Any]:
     kept = [event for event in events if event is not None and event["type"] not in _LEFT_OUT]
     for event in kept:
         event.pop("seconds", None)  # the same page whenever it is made
+        event.pop("signals", None)  # which the record has, too
     return {"image": question.image, "do": asked.do, "guidance": asked.guidance, "events": kept}

@@ -14,9 +14,13 @@ from fcfg.judge import AttributeJudge
 from fcfg.model import AnyModel, Method, model_pixels, training_data
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import GRIDS, SOLVERS
+from fcfg.storage import read_beside
+from fcfg.studio.beside import Opening, Phrases
 from fcfg.support.errors import InputError, check_among
+from fcfg.support.hashing import digest_of
 from fcfg.support.pictures import Pixels
 
+OPENING, PHRASES = "opening.json", "phrases.json"  #: files beside a model
 NOTICE = "For research and play. The answers are made up by a model: no medical use."
 
 _WORLDS: tuple[str, ...] = get_args(PortraitsData.model_fields["format"].annotation)
@@ -30,6 +34,8 @@ class StudioModel:
     source: str  #: name or folder, as :func:`fcfg.load` reads it
     model: AnyModel = field(repr=False)
     pixels: Pixels  #: shape of its images
+    phrases: Phrases  #: of its questions
+    opening: Opening | None = field(repr=False)  #: an answer of these weights
 
     @property
     def world(self) -> str | None:
@@ -49,6 +55,7 @@ class StudioModel:
     def describe(self) -> dict[str, Any]:
         """Return what the page needs to know, as JSON values."""
         model, names, words = self.model, self.model.space.names, self.model.words
+        phrases = self.phrases.root
         is_diffusion = isinstance(model, CounterfactualPipeline)
         return {
             "name": self.name,
@@ -60,6 +67,7 @@ class StudioModel:
             "attributes": [
                 {"name": a.name, **a.to_config()}
                 | ({"words": words[a.name]} if a.name in words else {})
+                | ({"phrases": phrases[a.name]} if a.name in phrases else {})
                 for a in model.space
             ],
             "graph": {name: list(parents) for name, parents in model.graph.parents.items()},
@@ -72,6 +80,7 @@ class StudioModel:
             "trust": is_diffusion,
             "truth": self.world is not None,
             "notice": NOTICE,
+            "opening": None if self.opening is None else self.opening.asked,
         }
 
 
@@ -106,7 +115,12 @@ def as_studio_models(
         own = f"{name}-{len(found) + 1}" if name in [other.name for other in found] else name
         model.image_model.eval()
         _ = model.words  # refuses what is no word before the studio starts
-        found.append(StudioModel(own, name if public else source, model, model_pixels(model)))
+        shown, pixels = name if public else source, model_pixels(model)
+        phrases = read_beside(model.folder, PHRASES, Phrases) or Phrases({})
+        opening = read_beside(model.folder, OPENING, Opening)
+        if opening is not None and opening.weights != digest_of(model.image_model):
+            opening = None
+        found.append(StudioModel(own, shown, model, pixels, phrases, opening))
     first = found[0]
     for other in found[1:]:
         same = (other.model.space, other.model.graph.parents, other.pixels)

@@ -62,6 +62,8 @@ class StudioPicture:
 def find_samples(model: StudioModel) -> list[StudioPicture]:
     """Return pictures to ask about: drawings of the model's world, or those that come with it.
 
+    Of the latter, those that the judge reads rightly come first: one asks about them first.
+
     Args:
         model: The first model of the studio.
     """
@@ -78,7 +80,7 @@ def find_samples(model: StudioModel) -> list[StudioPicture]:
         noun, attributes = "drawing", drawn.attributes
     reading = read_attributes(model, images)
     space = model.model.space
-    return [
+    found = [
         StudioPicture(
             f"s{row}",
             f"{noun} {row}",
@@ -89,6 +91,21 @@ def find_samples(model: StudioModel) -> list[StudioPicture]:
         )
         for row in range(len(images))
     ]
+    return sorted(found, key=lambda each: drawn is None and not _is_right(space, each))
+
+
+def _is_right(space: AttributeSpace, picture: StudioPicture) -> bool:
+    """Return whether the judge reads a picture as it is, or a tenth of a range beside it."""
+    for name, reading in picture.readings.items():
+        attribute, value = space[name], picture.attributes[name]
+        if isinstance(attribute, Continuous):
+            error = abs(float(reading["value"]) - float(value))
+            wrong = error > 0.1 * (attribute.high - attribute.low)
+        else:
+            wrong = reading["value"] != value
+        if wrong:
+            return False
+    return True
 
 
 def _face(drawn: Portraits, rows: slice) -> Portraits:

@@ -13,7 +13,7 @@ from fcfg.causal.intervention import Intervention
 from fcfg.generation.results import Value, values_of
 from fcfg.model import Action, Method
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.studio.models import StudioModel
+from fcfg.studio.models import StudioModel, describe_method
 from fcfg.studio.pictures import StudioPicture
 from fcfg.support.config_errors import validate
 from fcfg.support.errors import InputError, short
@@ -104,6 +104,19 @@ class PreparedQuestion:
     def after(self) -> dict[str, Value]:
         """Counterfactual attributes."""
         return values_of(self.model.model.space, self.action.attributes, 0)
+
+    @property
+    def depends(self) -> dict[str, Any]:
+        """All that the answer depends on, next to the weights, as JSON values."""
+        before = {k: round(v, 3) if isinstance(v, float) else v for k, v in self.before.items()}
+        about = {"image": self.picture.id, "attributes": before, "do": self.asked.do}
+        return {**about, "seed": self.asked.seed, **describe_method(self.method)}
+
+    @property
+    def opening(self) -> str | None:
+        """Answer that comes with the model, if this is the question that it answers."""
+        found = self.model.opening
+        return found.image if found is not None and found.asked == self.depends else None
 
 
 def prepare_question(asked: Act, model: StudioModel, picture: StudioPicture) -> PreparedQuestion:

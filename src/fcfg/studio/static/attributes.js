@@ -25,11 +25,13 @@ function judged(attribute, scores, value) {
   return { text: `${Math.round(100 * share)} %`, share };
 }
 
+const SURE = 0.8; // as the server says
+
 function meter(reading) {
   if (!reading) return make("span", { class: "pale" }, "–");
   const text = make("span", {}, reading.text);
   if (reading.share === null) return text;
-  const bar = make("span", { class: reading.share < 0.9 ? "meter unsure" : "meter", "aria-hidden": "true" });
+  const bar = make("span", { class: reading.share < SURE ? "meter unsure" : "meter", "aria-hidden": "true" });
   bar.style.setProperty("--share", `${100 * reading.share}%`);
   return make("span", { class: "reading" }, bar, text);
 }
@@ -41,9 +43,9 @@ export function attributesView({ model, sample, factual, counterfactual, result,
   const rows = model.attributes.map((attribute) => {
     const { name } = attribute;
     const was = valueWords(attribute, factual[name]);
-    const now = valueWords(attribute, counterfactual?.[name] ?? factual[name]);
+    const now = valueWords(attribute, counterfactual[name]);
     const before = judged(attribute, result?.judged?.factual ?? scoresOf(sample), factual[name]);
-    const after = judged(attribute, result?.judged?.counterfactual, counterfactual?.[name] ?? factual[name]);
+    const after = judged(attribute, result?.judged?.counterfactual, counterfactual[name]);
     return make("tr", { class: was === now ? "" : "moved" },
       make("th", { scope: "row" }, plain(name)),
       make("td", {}, live ? editor(attribute, factual[name], onedit) : was),
@@ -53,9 +55,8 @@ export function attributesView({ model, sample, factual, counterfactual, result,
   });
   const head = make("tr", {}, ...["attribute", "is", "judge", "would be", "judge"].map((text) => make("th", { scope: "col" }, text)));
   const focused = document.activeElement?.getAttribute?.("aria-label");
-  $("attributes").replaceChildren(make("caption", {}, "What the picture is, and would be. The judge is a classifier; it says how sure it is."), make("thead", {}, head), make("tbody", {}, ...rows));
+  $("attributes").replaceChildren(make("caption", {}, "What the picture is, and would be. The judge is a classifier, and says how sure it is: ", meter({ share: 1, text: "80 % or more" }), ", ", meter({ share: 0.5, text: "less" }), "."), make("thead", {}, head), make("tbody", {}, ...rows));
   if (focused?.endsWith(", as it is")) [...$("attributes").querySelectorAll("input, select")].find((each) => each.getAttribute("aria-label") === focused)?.focus();
-  $("notes").textContent = (sample.notes ?? []).join(" · ");
 }
 
 function scoresOf(sample) {

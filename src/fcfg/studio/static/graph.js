@@ -81,7 +81,7 @@ export function graphView(svg, model, onpick) {
     const lit = affectedBy(model.graph, Object.keys(wanted));
     for (const [name, { node, value, attribute }] of Object.entries(nodes)) {
       const was = valueWords(attribute, factual[name]);
-      const now = valueWords(attribute, (counterfactual ?? { ...factual, ...wanted })[name]);
+      const now = valueWords(attribute, counterfactual[name]);
       const kind = name in wanted ? "target" : lit.has(name) ? "affected" : "kept";
       value.textContent = was === now ? was : `${was} → ${now}`;
       node.setAttribute("class", `node ${kind}`);

@@ -22,6 +22,7 @@ const PAUSE = 150; // milliseconds for which a slider has to rest
 const PHONE = matchMedia("(max-width: 700px)");
 const PHASES = { abduction: "Reading the picture", prediction: "Drawing the answer", reversal: "Going back", trust: "Checking the answer" };
 const TABS = [["strip", "Strengths"], ["rules", "Rules"], ["compare", "Compare"], ["history", "History"], ["code", "Code and files"]];
+const EARLY = ["strip", "rules"]; // tabs that need the picture of the answer alone
 const QUESTION = ["model", "image", "is", "do", "guidance", "sampling", "seed"]; // parts of the state that make the question
 
 async function start() {
@@ -34,7 +35,7 @@ async function start() {
   const store = answerStore(api);
   const history = historyList();
   let state = readState(location.hash, about.models);
-  let act = null, result = null, preview = null, previewed = null, smooth = true;
+  let act = null, result = null, preview = null, previewed = null, opened = false, smooth = true;
   let asking = null, exploring = null, timer = 0;
 
   const model = () => about.models.find((each) => each.name === state.model) ?? about.models[0];
@@ -54,6 +55,7 @@ async function start() {
     const known = state.view in TITLES && (state.view !== "truth" || truth());
     return known ? state.view : PHONE.matches ? "slide" : "answer";
   };
+  const tab = () => state.tab ?? "strip";
   const choices = () => (api.live ? null : api.choices(state.image, target()));
   const address = () => writeState(state, own.has(state.image));
   // The address of the question alone, whatever one looks at.
@@ -86,8 +88,8 @@ async function start() {
       state.is = {};
     }
     if (sample() && !target()) {
-      const first = model().attributes[0];
-      state.do = { [first.name]: other(first) };
+      const first = model().attributes[0], { opening } = model();
+      state.do = opening?.image === state.image ? opening.do : { [first.name]: other(first) };
     }
   }
 
@@ -109,11 +111,18 @@ async function start() {
     clearTimeout(timer);
     remember(!slides);
     if (!Object.keys(changes).some((name) => QUESTION.includes(name))) return show(), explore();
+    forget();
     if (slides) {
       asking?.abort();
       timer = setTimeout(ask, PAUSE);
       show();
     } else ask();
+  }
+
+  // What was found for another question is not shown with this one.
+  function forget() {
+    act = result = null;
+    opened = false;
   }
 
   async function ask() {
@@ -122,8 +131,7 @@ async function start() {
     asking?.abort();
     exploring?.abort();
     const mine = asking = new AbortController();
-    act = null;
-    result = null;
+    forget();
     if (state.image !== previewed) preview = null;
     previewed = state.image;
     fail(null);
@@ -157,14 +165,20 @@ async function start() {
 
   function step(found, event) {
     if (event.type === "queued") say(event.ahead ? `Waiting for ${event.ahead} other questions …` : "Asking …");
+    if (event.type === "opening") {
+      opened = true;
+      preview = event.image;
+    }
     if (event.type === "progress") {
       say(`${PHASES[event.phase] ?? event.phase} …`);
       view_.progress(event.share);
       if (event.image && !found.image) preview = event.image;
     }
     if (found.image) {
+      const first = !result;
       result = found;
       preview = found.image;
+      if (first) explore();
     }
     show();
   }
@@ -175,7 +189,7 @@ async function start() {
     say(`${shortGuidance(result.guidance)}, ${result.evaluations} network rows${seconds}, mean change ${small(result.change)}`);
     history.add({ key: key(), asked: Object.fromEntries(QUESTION.map((name) => [name, state[name]])), image: result.image, title: questionWords(model().attributes, state.do), note: `${sample().name}, ${shortGuidance(result.guidance)}` });
     show();
-    explore();
+    if (!EARLY.includes(tab())) explore();
   }
 
   const view_ = viewer((name) => set({ view: name }));
@@ -206,14 +220,14 @@ async function start() {
     $("notation").textContent = notationWords(state.do);
     document.title = `${words} – fcfg studio`;
     showSamples(samples, state.image);
-    showTab(state.tab ?? "strip");
+    showTab(tab());
     if (!sample()) return;
     if (drawn !== model().name) {
       showGraph = graphView($("graph"), model(), pick);
       drawn = model().name;
     }
-    const counterfactual = result?.attributes ?? act?.attributes;
-    view_.show({ factual: sample().image, name: sample().name, question: words, view: view(), result, preview, truth: truth() });
+    const counterfactual = { ...factual(), ...(result?.attributes ?? act?.attributes), ...state.do };
+    view_.show({ factual: sample().image, name: sample().name, notes: sample().notes ?? [], question: words, view: view(), result, preview, opened, truth: truth() });
     showGraph({ factual: factual(), counterfactual, wanted: state.do, image: result?.image ?? preview ?? sample().image });
     attributesView({ model: model(), sample: sample(), factual: factual(), counterfactual, result, live: api.live, onedit: (name, value) => set({ is: { ...state.is, [name]: value } }) });
     wantedView({ model: model(), wanted: state.do, choices: choices(), onchange: (name, value) => set({ do: { ...state.do, [name]: value } }, { slides: true }) });
@@ -233,11 +247,11 @@ async function start() {
     exploring?.abort();
     exploring = new AbortController();
     $("panel").classList.remove("stale");
-    const place = $("panel"), tab = state.tab ?? "strip";
-    if (tab === "history") history.panel(studio, place);
-    else if (tab === "code") codePanel(studio, place, say);
-    else if (!result?.done) place.replaceChildren();
-    else ({ strip: stripPanel, rules: galleryPanel, compare: comparePanel })[tab]?.(studio, place, exploring.signal);
+    const place = $("panel"), chosen = tab();
+    if (chosen === "history") history.panel(studio, place);
+    else if (chosen === "code") codePanel(studio, place, say);
+    else if (!(EARLY.includes(chosen) ? result : result?.done)) place.replaceChildren();
+    else ({ strip: stripPanel, rules: galleryPanel, compare: comparePanel })[chosen]?.(studio, place, exploring.signal);
   }
 
   function fail(error) {
@@ -264,6 +278,10 @@ async function start() {
   $("graph-hint").textContent = api.live ? "Choose an attribute to change it; with Shift, several. What follows from it lights up." : "Choose an attribute to change it. What follows from it lights up.";
   $("retry").addEventListener("click", ask);
   $("dismiss").addEventListener("click", () => fail(null));
+  $("skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the fragment of the address is the question
+    $("faces").focus();
+  });
   $("link").addEventListener("click", async () => say(await copyText(location.href)));
   listenForFiles(upload);
   addEventListener("popstate", (event) => {

@@ -52,16 +52,16 @@ export function viewer(onview) {
   }
 
   // Show a state: the picture as it is, and an answer or a preview of it.
-  function show({ factual, name, question, view, result, preview, truth }) {
+  function show({ factual, name, notes, question, view, result, preview, opened, truth }) {
     paint($("before"), factual);
     $("before").setAttribute("aria-label", `${name}, as it is`);
-    $("before-text").textContent = name;
+    $("before-text").textContent = [name, ...notes].join(" · ");
     const image = imageOf(view, result) ?? preview ?? factual;
     const slides = view === "slide";
     paint($("after"), image);
     const title = TITLES[imageOf(view, result) || slides ? view : "answer"]; // a preview is of the answer
     $("after").setAttribute("aria-label", `${title}: ${question}`);
-    $("after").classList.toggle("preview", !imageOf(view, result));
+    $("after").classList.toggle("preview", !imageOf(view, result) && !opened);
     $("after").classList.toggle("map", view === "difference" && Boolean(result?.difference));
     $("over").hidden = $("wipe").hidden = !slides;
     paint($("over"), factual);
@@ -69,7 +69,8 @@ export function viewer(onview) {
     for (const tag of $("frame").querySelectorAll(".tag")) tag.hidden = !slides;
     wipe();
     $("after-title").textContent = title;
-    $("after-text").textContent = result?.image ? caption(view, result) : "";
+    const words = slides ? notes.join(" · ") : result?.image ? caption(view, result) : "";
+    $("after-text").textContent = opened && !result ? "computed beforehand by this model; now computed here" : words;
     for (const [key, button] of Object.entries(buttons)) {
       button.setAttribute("aria-pressed", String(key === view));
       button.hidden = key === "truth" && !truth;

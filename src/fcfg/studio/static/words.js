@@ -15,10 +15,16 @@ function number(value, range) {
 
 const joined = (parts) => (parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`);
 
-// "What if smiling were yes and age were 60?"
+// "the person were not smiling" by the phrases of the model, else "smiling changed to no".
+function phrase(attribute, value) {
+  const own = attribute.phrases, words = valueWords(attribute, value);
+  if (!own) return `${plain(attribute.name)} changed to ${words}`;
+  return typeof own === "string" ? own.replace("{}", words) : own[Number(value)];
+}
+
+// "What if the person were not smiling and the person were 60 years old?"
 export function questionWords(attributes, wanted) {
-  const parts = attributes.filter((each) => each.name in wanted)
-    .map((each) => `${plain(each.name)} were ${valueWords(each, wanted[each.name])}`);
+  const parts = attributes.filter((each) => each.name in wanted).map((each) => phrase(each, wanted[each.name]));
   return parts.length ? `What if ${joined(parts)}?` : "What if nothing were different?";
 }
 

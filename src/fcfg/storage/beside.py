@@ -1,0 +1,48 @@
+"""Files that may come beside the weights of a model, such as words for its attributes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, RootModel
+
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.support.config_errors import validate
+from fcfg.support.config_files import parse_json, read_text
+
+WORDS = "words.json"  #: such as {"sex": ["female", "male"]}
+
+_Kind = TypeVar("_Kind", bound=BaseModel)
+
+
+class _Words(RootModel[dict[str, tuple[str, str]]]):
+    """Words for no and yes, by attribute."""
+
+
+def read_beside(folder: Path | None, file: str, kind: type[_Kind]) -> _Kind | None:
+    """Read a JSON file in the folder of a model; None if there is none.
+
+    Args:
+        folder: The folder; None for a model that was not loaded.
+        file: Name of the file.
+        kind: Class of its content.
+    """
+    if folder is None or not (folder / file).exists():
+        return None
+    subject = f"file {folder / file}"
+    text = read_text(folder / file, subject, expected="JSON")
+    return validate(kind, parse_json(text, subject, do="correct or remove it"), subject)
+
+
+def read_words(folder: Path | None, space: AttributeSpace) -> dict[str, list[str]]:
+    """Return the words for no and yes of binary attributes, if a model brings its own.
+
+    Args:
+        folder: The folder; None for a model that was not loaded.
+        space: Attributes of the model; words for others are refused.
+    """
+    found = read_beside(folder, WORDS, _Words)
+    words = {} if found is None else found.root
+    space.check_known(words, WORDS)
+    return {name: list(pair) for name, pair in words.items()}
