@@ -14,7 +14,7 @@ import check_house
 def house(tmp_path: Path) -> Path:
     """A small repository without problems, with the real settings."""
     (tmp_path / "src" / "fcfg").mkdir(parents=True)
-    for name in ("tests", "tools", "docs"):
+    for name in ("tests", "studies", "tools", "docs"):
         (tmp_path / name).mkdir()
     for name in (
         "CHANGELOG.md",
