@@ -1,0 +1,114 @@
+"""Connections: whoever keeps the server waiting is left, and makes room for others.
+
+A connection is admitted while the studio works on a request that passed :class:`Safety`. At all
+other times the server waits for its client, for a bounded time. Of too many connections, the one
+that it has waited for longest is closed: a client that asks at once always gets in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sys
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from fcfg.studio.safety import ADMITTED, Rule
+
+_SILENCE = 60.0  # seconds from one line in the terminal to the next
+
+
+class Door:
+    """Room for connections.
+
+    Args:
+        rule: How many there may be, and for how long the server waits for one.
+    """
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule, self._silent_until = rule, 0.0
+
+    def make_room(self, connections: set[Any], new: Connection) -> None:
+        """Close the connection that has waited longest, if there are too many.
+
+        Args:
+            connections: All of the server, with the new one.
+            new: A connection that was just made.
+        """
+        most = self._rule.connections
+        crowd = [one for one in connections if one.address == new.address]
+        if len(crowd) <= most // 2:
+            crowd = connections
+            if len(crowd) <= most:
+                return
+        oldest = min((one for one in crowd if not one.admitted), key=lambda one: one.since)
+        connections.discard(oldest)
+        oldest.transport.abort()
+        self._say(
+            f"more than {most} connections, or {most // 2} of one address; "
+            "those that sent nothing for longest are closed"
+        )
+
+    def close_silent(self, connections: set[Any]) -> None:
+        """Close the connections that the server has waited for too long."""
+        now = asyncio.get_running_loop().time()
+        for one in list(connections):
+            if one.silence(now) > self._rule.patience:
+                one.transport.abort()
+
+    def on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Report an error of the loop: in a line, if the process has no file for a connection."""
+        if getattr(context.get("exception"), "errno", None) in (errno.EMFILE, errno.ENFILE):
+            self._say("no file is left for new connections; they wait")
+        else:
+            loop.default_exception_handler(context)
+
+    def _say(self, text: str) -> None:
+        """Print a line, but not for every stranger."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._silent_until:
+            self._silent_until = now + _SILENCE
+            print(f"fcfg studio: {text}", file=sys.stderr, flush=True)
+
+
+class Connection(H11Protocol):
+    """A connection that knows since when the server waits for its client.
+
+    Args:
+        door: Room that all connections share.
+        parts: Parts that uvicorn gives to every connection.
+    """
+
+    def __init__(self, door: Door, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._door, self._unsent = door, 0
+        self.since = self.loop.time()  #: when the server began to wait
+
+    @property
+    def address(self) -> str:
+        """Address of the client."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the studio works on a request."""
+        return bool(self.scope) and ADMITTED in self.scope.get("state", {})
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Take a place, maybe that of another one."""
+        super().connection_made(transport)
+        self._door.make_room(self.connections, self)
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request."""
+        self.since = self.loop.time()
+        super().on_response_complete()
+
+    def silence(self, now: float) -> float:
+        """Return for how long the client has neither asked nor taken any of its reply."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent < self._unsent or (self.admitted and not unsent):
+            self.since = now
+        self._unsent = unsent
+        return now - self.since
