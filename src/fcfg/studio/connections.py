@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import sys
+from collections import Counter
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -28,32 +29,43 @@ class Door:
 
     def __init__(self, rule: Rule) -> None:
         self._rule, self._silent_until = rule, 0.0
+        self._inside: dict[Connection, None] = {}  # the one that asked longest ago first
+        self._of_address = Counter[str]()
 
-    def make_room(self, connections: set[Any], new: Connection) -> None:
-        """Close the connection that has waited longest, if there are too many.
-
-        Args:
-            connections: All of the server, with the new one.
-            new: A connection that was just made.
-        """
+    def enter(self, new: Connection) -> None:
+        """Let a connection in; if there are too many, close the one that asked longest ago."""
+        self._inside[new] = None
+        self._of_address[new.address] += 1
         most = self._rule.connections
-        crowd = [one for one in connections if one.address == new.address]
-        if len(crowd) <= most // 2:
-            crowd = connections
-            if len(crowd) <= most:
-                return
-        oldest = min((one for one in crowd if not one.admitted), key=lambda one: one.since)
-        connections.discard(oldest)
-        oldest.transport.abort()
-        self._say(
-            f"more than {most} connections, or {most // 2} of one address; "
-            "those that sent nothing for longest are closed"
-        )
+        alike = self._of_address[new.address] > most // 2
+        if alike or len(self._inside) > most:
+            waiting = (one for one in self._inside if not one.admitted)
+            oldest = next(one for one in waiting if not alike or one.address == new.address)
+            self.leave(oldest)
+            oldest.transport.abort()
+            self._say(
+                f"more than {most} connections, or {most // 2} of one address; "
+                "those that asked nothing for longest are closed"
+            )
 
-    def close_silent(self, connections: set[Any]) -> None:
+    def stay(self, one: Connection) -> None:
+        """Note that a connection has asked."""
+        if one in self._inside:
+            del self._inside[one]
+            self._inside[one] = None
+
+    def leave(self, one: Connection) -> None:
+        """Note that a connection is closed."""
+        if one in self._inside:
+            del self._inside[one]
+            self._of_address[one.address] -= 1
+            if not self._of_address[one.address]:
+                del self._of_address[one.address]
+
+    def close_silent(self) -> None:
         """Close the connections that the server has waited for too long."""
         now = asyncio.get_running_loop().time()
-        for one in list(connections):
+        for one in list(self._inside):
             if one.silence(now) > self._rule.patience:
                 one.transport.abort()
 
@@ -83,12 +95,8 @@ class Connection(H11Protocol):
     def __init__(self, door: Door, **parts: Any) -> None:
         super().__init__(**parts)
         self._door, self._unsent = door, 0
-        self.since = self.loop.time()  #: when the server began to wait
-
-    @property
-    def address(self) -> str:
-        """Address of the client."""
-        return self.client[0] if self.client else ""
+        self._since = self.loop.time()  # when the server began to wait
+        self.address = ""  #: of the client
 
     @property
     def admitted(self) -> bool:
@@ -98,17 +106,24 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Take a place, maybe that of another one."""
         super().connection_made(transport)
-        self._door.make_room(self.connections, self)
+        self.address = self.client[0] if self.client else ""
+        self._door.enter(self)
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""
-        self.since = self.loop.time()
+        self._since = self.loop.time()
+        self._door.stay(self)
         super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free the place."""
+        self._door.leave(self)
+        super().connection_lost(exc)
 
     def silence(self, now: float) -> float:
         """Return for how long the client has neither asked nor taken any of its reply."""
         unsent = self.transport.get_write_buffer_size()
         if unsent < self._unsent or (self.admitted and not unsent):
-            self.since = now
+            self._since = now
         self._unsent = unsent
-        return now - self.since
+        return now - self._since

@@ -18,7 +18,6 @@ from fcfg.studio.safety import Rule, is_loopback
 from fcfg.support.errors import InputError
 
 _WAITING = 1024  # connections that the system keeps until they are accepted
-_ACCEPTED = 8  # connections at once, before others make room for them
 _STRANGERS = (20.0, 200.0)  # requests per second of an address, and at once, with a token
 
 
@@ -99,8 +98,9 @@ class _Server(uvicorn.Server):
             opened.listen(_WAITING)
 
     async def on_tick(self, counter: int) -> bool:
-        """Close silent connections, ten times a second."""
-        self._door.close_silent(self.server_state.connections)
+        """Close silent connections, twice a second."""
+        if counter % 5 == 0:
+            self._door.close_silent()
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -125,7 +125,7 @@ def serve(studio: Studio, opened: socket.socket) -> None:
         server_header=False,
         proxy_headers=False,
         ws="none",
-        backlog=_ACCEPTED,
+        backlog=studio.rule.connections // 8,  # accepted at once, before others make room
         timeout_graceful_shutdown=1,
     )
     opened.listen(_WAITING)  # before the address is printed
