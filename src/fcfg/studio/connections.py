@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fcfg.studio.safety import ADMITTED, Rule
@@ -119,6 +120,16 @@ class Connection(H11Protocol):
         """Free the place."""
         self._door.leave(self)
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, also in the middle of a request."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # nothing more of this request can be answered
+            self.cycle.message_event.set()
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:  # a reply has begun
+            self.transport.abort()
 
     def silence(self, now: float) -> float:
         """Return for how long the client has neither asked nor taken any of its reply."""
