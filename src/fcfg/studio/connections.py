@@ -18,6 +18,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fcfg.studio.safety import ADMITTED, Rule
 
+_PIECE = 256  # bytes of a body that come at once, on average; the smallest networks send 536
+_CRUMBS = 200  # smaller pieces that are accepted
 _SILENCE = 60.0  # seconds from one line in the terminal to the next
 
 
@@ -37,15 +39,16 @@ class Door:
         """Let a connection in; if there are too many, close the one that asked longest ago."""
         self._inside[new] = None
         self._of_address[new.address] += 1
-        most = self._rule.connections
-        alike = self._of_address[new.address] > most // 2
-        if alike or len(self._inside) > most:
+        most, alike = self._rule.connections, self._of_address[new.address]
+        if alike > most * 3 // 4 or len(self._inside) > most:
             waiting = (one for one in self._inside if not one.admitted)
-            oldest = next(one for one in waiting if not alike or one.address == new.address)
+            if alike > most * 3 // 4:
+                waiting = (one for one in waiting if one.address == new.address)
+            oldest = next(waiting)
             self.leave(oldest)
             oldest.transport.abort()
             self._say(
-                f"more than {most} connections, or {most // 2} of one address; "
+                f"more than {most} connections, or {most * 3 // 4} of one address; "
                 "those that asked nothing for longest are closed"
             )
 
@@ -85,6 +88,21 @@ class Door:
             print(f"fcfg studio: {text}", file=sys.stderr, flush=True)
 
 
+class _Pieces(h11.Connection):
+    """HTTP whose bodies do not come in crumbs: each piece costs time, however small it is."""
+
+    _crumbs = 0.0
+
+    def next_event(self) -> Any:
+        """Return the next event; a body of many small pieces is an error of its sender."""
+        event = super().next_event()
+        if isinstance(event, h11.Data):
+            self._crumbs = max(0.0, self._crumbs + 1 - len(event.data) / _PIECE)
+            if self._crumbs > _CRUMBS:
+                raise h11.RemoteProtocolError("a body in small pieces")
+        return event
+
+
 class Connection(H11Protocol):
     """A connection that knows since when the server waits for its client.
 
@@ -95,6 +113,7 @@ class Connection(H11Protocol):
 
     def __init__(self, door: Door, **parts: Any) -> None:
         super().__init__(**parts)
+        self.conn = _Pieces(h11.SERVER)
         self._door, self._unsent = door, 0
         self._since = self.loop.time()  # when the server began to wait
         self.address = ""  #: of the client
@@ -123,7 +142,7 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP, also in the middle of a request."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.cycle and not self.cycle.response_complete:
             self.cycle.disconnected = True  # nothing more of this request can be answered
             self.cycle.message_event.set()
         try:

@@ -13,7 +13,7 @@ import ipaddress
 import json
 import re
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -91,7 +91,10 @@ class Rule:
     burst: float = 2000.0  #: requests that may come at once
     patience: float = 10.0  #: seconds that the server waits for a client
     connections: int = field(default_factory=most_connections)
-    """Connections at once; half of them of one address, and three quarters with a request."""
+    """Connections at once; three quarters of them may have a request that is worked on.
+
+    Of one address there are three quarters, and half of them with such a request.
+    """
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
 
@@ -116,7 +119,8 @@ class Safety:
     """
 
     def __init__(self, app: ASGIApp, rule: Rule) -> None:
-        self._app, self._rule, self._busy = app, rule, 0
+        self._app, self._rule = app, rule
+        self._busy = Counter[str]()  # requests that are worked on, by address
         self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()  # left, and when
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -124,11 +128,12 @@ class Safety:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        state, unread = scope.setdefault("state", {}), True
+        request, state, unread = Request(scope), scope.setdefault("state", {}), True
+        address = request.client.host if request.client else ""
 
         def leave() -> None:
             if state.pop(ADMITTED, False):
-                self._busy -= 1
+                self._busy -= Counter((address,))
 
         async def receive_noting() -> Message:
             nonlocal unread
@@ -152,34 +157,36 @@ class Safety:
                 message = {"type": "http.response.body"}
             await send(message)
 
-        request = Request(scope)
         known = self._has_token(request)
-        reply = self._too_often(request, known) or self._from_elsewhere(request)
-        reply = reply or self._without_token(request, known) or self._too_many()
+        reply = self._too_often(f"{address} {known}") or self._from_elsewhere(request)
+        reply = reply or self._without_token(request, known) or self._too_many(address)
         if reply is not None:
             await reply(scope, receive, send_safely)
             return
         state[ADMITTED] = True
-        self._busy += 1
+        self._busy[address] += 1
         try:
             await self._app(scope, receive_noting, send_safely)
         finally:
             leave()
 
-    def _too_many(self) -> Response | None:
-        """Refuse requests of which too many are worked on, so that connections stay free."""
-        most = self._rule.connections * 3 // 4
-        if self._busy < most:
+    def _too_many(self, address: str) -> Response | None:
+        """Refuse a request if too many are worked on, so that connections stay free for others."""
+        most = self._rule.connections
+        if self._busy[address] < most // 2 and self._busy.total() < most * 3 // 4:
             return None
-        return refusal(503, f"requests: expected at most {most} at once, got more; try again.")
+        return refusal(
+            503,
+            f"requests: expected at most {most // 2} of an address at once, and "
+            f"{most * 3 // 4} in all, got more; try again in a moment.",
+        )
 
-    def _too_often(self, request: Request, known: bool) -> Response | None:
+    def _too_often(self, sender: str) -> Response | None:
         """Refuse more requests than a bucket of tokens holds, which fills at a constant rate."""
         rule, now = self._rule, self._rule.clock()
-        address = f"{request.client.host if request.client else ''} {known}"  # not of strangers
-        left, before = self._tokens.pop(address, (rule.burst, now))
+        left, before = self._tokens.pop(sender, (rule.burst, now))
         left = min(rule.burst, left + (now - before) * rule.rate)
-        self._tokens[address] = max(0.0, left - 1), now
+        self._tokens[sender] = max(0.0, left - 1), now
         if len(self._tokens) > _CLIENTS:
             self._tokens.popitem(last=False)
         if left >= 1:
