@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from fcfg.studio.answers import Answers
+from fcfg.studio.bodies import Bodies, Room
 from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import BusyError, Engine, Job
 from fcfg.studio.models import StudioModel, describe_method, find_model
@@ -33,13 +34,14 @@ from fcfg.studio.questions import (
     read_question,
 )
 from fcfg.studio.safety import JSON, RefusedError, Rule, Safety, refusal
-from fcfg.studio.uploads import MOST_BYTES, MOST_PIXELS, read_upload
+from fcfg.studio.uploads import MOST_BYTES, MOST_PIXELS, decoded_bytes, read_upload
 from fcfg.support.errors import InputError
 from fcfg.version import __version__
 
 MOST_QUESTION = 64 * 2**10  #: bytes of a question
-MOST_WAIT = 30.0  #: seconds for the body of a request
 _UPLOADS = 32 * 2**20  # bytes of all uploads
+_BODIES = 64 * 2**20  # bytes of all bodies that arrive or are worked on
+_DECODED = 512 * 2**20  # bytes of all pictures that are decoded at once
 _QUEUE = 1.0  # seconds from one message about the queue to the next
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -162,8 +164,8 @@ class _Routes:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._models = [model.describe() for model in studio.models]
-        self._uploading = asyncio.Semaphore(8)  # files in memory at once
-        self._decoding = asyncio.Semaphore(2)  # large pictures in memory at once
+        self._bodies = Bodies(_BODIES, studio.rule.patience)
+        self._room = Room(_DECODED, studio.rule.patience)
         self._tickets = itertools.count()
 
     async def page(self, _: Request) -> Response:
@@ -188,10 +190,11 @@ class _Routes:
         return JSON({"samples": [s.to_json() for s in self._studio.samples.values()]})
 
     async def upload(self, request: Request) -> Response:
-        async with self._uploading:
-            data = await read_body(request, MOST_BYTES)
-            async with self._decoding:
-                picture = await run_in_threadpool(read_upload, data, self._studio.models[0])
+        async with (
+            self._bodies.read(request, MOST_BYTES) as data,
+            self._room.take(await run_in_threadpool(decoded_bytes, data)),
+        ):
+            picture = await run_in_threadpool(read_upload, data, self._studio.models[0])
         self._studio.uploads.put(picture.id, picture, 2 * picture.image.nbytes)
         return JSON(picture.to_json())
 
@@ -200,7 +203,8 @@ class _Routes:
         return Response(picture.png, media_type="image/png")
 
     async def act(self, request: Request) -> Response:
-        asked = read_question(Act, await read_body(request, MOST_QUESTION))
+        async with self._bodies.read(request, MOST_QUESTION) as body:
+            asked = read_question(Act, body)
         question = await run_in_threadpool(self._studio.prepare, asked)
         graph = question.model.model.graph
         affected = graph.affected(asked.do)
@@ -215,7 +219,8 @@ class _Routes:
 
     async def answer(self, request: Request) -> Response:
         ticket = next(self._tickets)  # by which later questions are told from earlier ones
-        asked = read_question(Question, await read_body(request, MOST_QUESTION))
+        async with self._bodies.read(request, MOST_QUESTION) as body:
+            asked = read_question(Question, body)
         question = await run_in_threadpool(self._studio.prepare, asked)
         events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
@@ -256,28 +261,3 @@ class _Routes:
 
 def _line(event: dict[str, Any]) -> bytes:
     return json.dumps(event, allow_nan=False).encode() + b"\n"
-
-
-async def read_body(request: Request, most: int) -> bytes:
-    """Return the body of a request; stop to read where it is too long or too slow.
-
-    Args:
-        request: The request.
-        most: Largest number of bytes.
-    """
-    too_long = RefusedError(413, f"body: expected at most {most:,} bytes, got more; send fewer.")
-    length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > most:
-        raise too_long
-    body = bytearray()
-    try:
-        async with asyncio.timeout(MOST_WAIT):
-            async for piece in request.stream():
-                body += piece
-                if len(body) > most:
-                    raise too_long
-    except TimeoutError as error:
-        raise RefusedError(
-            408, f"body: expected all of it in {MOST_WAIT:g} seconds, got a part; send it again."
-        ) from error
-    return bytes(body)

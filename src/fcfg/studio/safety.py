@@ -7,12 +7,15 @@ points to this machine (DNS rebinding) is not one of ours.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import json
+import re
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,8 +36,11 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
+ADMITTED = "admitted"  #: key in the state of a request that passed, while it is worked on
 _LENGTH = 600  # of a message
 _CLIENTS = 4096  # addresses whose rate is known
+_FILES = 512  # that a process may open, where the system does not say
+_HOST = re.compile(r"(?:\[([0-9a-f:]+)\]|([^:]+))(?::\d+)?")  # name and port
 
 
 class RefusedError(Exception):
@@ -64,6 +70,18 @@ def refusal(status: int, message: str) -> JSON:
     return JSON({"error": short}, status)
 
 
+def most_connections() -> int:
+    """Return how many connections leave half of the files of this process free."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        files = _FILES
+    else:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        files = 2048 if files == resource.RLIM_INFINITY else files
+    return min(1024, files // 2)
+
+
 @dataclass(frozen=True)
 class Rule:
     """Who may ask, and how often."""
@@ -71,6 +89,12 @@ class Rule:
     token: str | None = None  #: that strangers need; None if only this machine can connect
     rate: float = 200.0  #: requests per second of one address, on average
     burst: float = 2000.0  #: requests that may come at once
+    patience: float = 10.0  #: seconds that the server waits for a client
+    connections: int = field(default_factory=most_connections)
+    """Connections at once; three quarters of them may have a request that is worked on.
+
+    Of one address there are three quarters, and half of them with such a request.
+    """
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
 
@@ -96,6 +120,7 @@ class Safety:
 
     def __init__(self, app: ASGIApp, rule: Rule) -> None:
         self._app, self._rule = app, rule
+        self._busy = Counter[str]()  # requests that are worked on, by address
         self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()  # left, and when
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,26 +128,65 @@ class Safety:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        request, state, unread = Request(scope), scope.setdefault("state", {}), True
+        address = request.client.host if request.client else ""
+
+        def leave() -> None:
+            if state.pop(ADMITTED, False):
+                self._busy -= Counter((address,))
+
+        async def receive_noting() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = message.get("more_body", False)
+            return message
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
+            elif unread and not message.get("more_body", False):
+                # A connection that is closed with bytes unread is reset, and the reply is lost.
+                await send({**message, "more_body": True})
+                leave()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._rule.patience):
+                        while unread:
+                            await receive_noting()
+                message = {"type": "http.response.body"}
             await send(message)
 
-        request = Request(scope)
-        reply = self._too_often(request) or self._from_elsewhere(request)
-        reply = reply or self._without_token(request)
-        await (reply or self._app)(scope, receive, send_safely)
+        known = self._has_token(request)
+        reply = self._too_often(f"{address} {known}") or self._from_elsewhere(request)
+        reply = reply or self._without_token(request, known) or self._too_many(address)
+        if reply is not None:
+            await reply(scope, receive, send_safely)
+            return
+        state[ADMITTED] = True
+        self._busy[address] += 1
+        try:
+            await self._app(scope, receive_noting, send_safely)
+        finally:
+            leave()
 
-    def _too_often(self, request: Request) -> Response | None:
+    def _too_many(self, address: str) -> Response | None:
+        """Refuse a request if too many are worked on, so that connections stay free for others."""
+        most = self._rule.connections
+        if self._busy[address] < most // 2 and self._busy.total() < most * 3 // 4:
+            return None
+        return refusal(
+            503,
+            f"requests: expected at most {most // 2} of an address at once, and "
+            f"{most * 3 // 4} in all, got more; try again in a moment.",
+        )
+
+    def _too_often(self, sender: str) -> Response | None:
         """Refuse more requests than a bucket of tokens holds, which fills at a constant rate."""
         rule, now = self._rule, self._rule.clock()
-        address = request.client.host if request.client else ""
-        left, before = self._tokens.pop(address, (rule.burst, now))
+        left, before = self._tokens.pop(sender, (rule.burst, now))
         left = min(rule.burst, left + (now - before) * rule.rate)
-        self._tokens[address] = max(0.0, left - 1), now
+        self._tokens[sender] = max(0.0, left - 1), now
         if len(self._tokens) > _CLIENTS:
             self._tokens.popitem(last=False)
         if left >= 1:
@@ -137,11 +201,11 @@ class Safety:
     def _from_elsewhere(self, request: Request) -> Response | None:
         """Refuse pages of other sites."""
         host = request.headers.get("host", "")
-        name = host[1:].partition("]")[0] if host[:1] == "[" else host.partition(":")[0]
-        if self._rule.token is None and not is_loopback(name):
+        name = _HOST.fullmatch(host)
+        if self._rule.token is None and not (name and is_loopback(name[1] or name[2])):
             return refusal(
                 421,
-                f"host: expected localhost or 127.0.0.1, got {name[:80]!r}; "
+                f"host: expected localhost or 127.0.0.1, got {host[:80]!r}; "
                 "open the address that fcfg studio printed.",
             )
         origin = request.headers.get("origin")
@@ -155,18 +219,24 @@ class Safety:
             )
         return None
 
-    def _without_token(self, request: Request) -> Response | None:
-        """Refuse strangers without a token; keep a right one in a cookie, out of the address."""
+    def _has_token(self, request: Request) -> bool:
+        """Return whether a request has the token, if one is needed."""
         token = self._rule.token
         if token is None:
-            return None
-        if _equal(request.query_params.get("token", ""), token) and request.method == "GET":
-            reply = RedirectResponse(request.url.path, 303)
+            return True
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        given = request.cookies.get(cookie_of(token), ""), bearer, _in_address(request)
+        return any(_equal(one, token) for one in given)
+
+    def _without_token(self, request: Request, known: bool) -> Response | None:
+        """Refuse strangers without a token; keep a right one in a cookie, out of the address."""
+        token = self._rule.token
+        if token is not None and _equal(_in_address(request), token):
+            reply = RedirectResponse("/", 303)
             # Lax, so that a link from elsewhere opens the page; other sites are refused above.
             reply.set_cookie(cookie_of(token), token, httponly=True, samesite="lax")
             return reply
-        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if _equal(request.cookies.get(cookie_of(token), ""), token) or _equal(bearer, token):
+        if known:
             return None
         return refusal(
             401, "token: expected that of this server, got none or another; open the printed URL."
@@ -176,6 +246,10 @@ class Safety:
 def cookie_of(token: str) -> str:
     """Return the name of the cookie with a token; browsers share cookies among all ports."""
     return f"fcfg-studio-{hex_digest(token, size=4)}"
+
+
+def _in_address(request: Request) -> str:
+    return request.query_params.get("token", "") if request.method == "GET" else ""
 
 
 def _equal(given: str, token: str) -> bool:

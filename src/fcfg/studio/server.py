@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import secrets
 import socket
+from functools import partial
 from types import FrameType
+from typing import Any, cast
 
 import uvicorn
 
 from fcfg.studio.app import Studio, build_app
+from fcfg.studio.connections import Connection, Door
 from fcfg.studio.safety import Rule, is_loopback
 from fcfg.support.errors import InputError
 
-_CONNECTIONS = 1024  # at once; more are answered with status 503
+_WAITING = 1024  # connections that the system keeps until they are accepted
 _STRANGERS = (20.0, 200.0)  # requests per second of an address, and at once, with a token
 
 
@@ -75,7 +79,29 @@ def address_of(opened: socket.socket, host: str, rule: Rule) -> str:
 
 
 class _Server(uvicorn.Server):
-    """A server that ends by a signal as if it had nothing more to do."""
+    """A server that ends by a signal as if it had nothing more to do.
+
+    Args:
+        config: Settings of uvicorn.
+        door: Room for its connections.
+    """
+
+    def __init__(self, config: uvicorn.Config, door: Door) -> None:
+        super().__init__(config)
+        self._door = door
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections, and let many wait for it."""
+        asyncio.get_running_loop().set_exception_handler(self._door.on_error)
+        await super().startup(sockets)
+        for opened in sockets or ():
+            opened.listen(_WAITING)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close silent connections, twice a second."""
+        if counter % 5 == 0:
+            self._door.close_silent()
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Finish what is under way; at the second signal, do not."""
@@ -89,15 +115,18 @@ def serve(studio: Studio, opened: socket.socket) -> None:
         studio: The studio.
         opened: Socket to listen on.
     """
+    door = Door(studio.rule)
     config = uvicorn.Config(
         build_app(studio),
-        log_level="warning",
+        loop="asyncio",
+        http=cast("Any", partial(Connection, door)),
+        log_level="error",  # a warning is about a request: strangers would fill the terminal
         access_log=False,
         server_header=False,
         proxy_headers=False,
         ws="none",
-        limit_concurrency=_CONNECTIONS,
+        backlog=studio.rule.connections // 8,  # accepted at once, before others make room
         timeout_graceful_shutdown=1,
     )
-    opened.listen(_CONNECTIONS)  # before the address is printed
-    _Server(config).run(sockets=[opened])
+    opened.listen(_WAITING)  # before the address is printed
+    _Server(config, door).run(sockets=[opened])

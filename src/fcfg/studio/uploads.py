@@ -28,15 +28,15 @@ from fcfg.support.pictures import UnreadableError
 MOST_BYTES = 16 * 2**20
 MOST_PIXELS = 25_000_000
 LEAST_SIDE = 8
+_BYTES = 16  # of a pixel, as measured of the worst kinds: WebP, and TIFF of 32 bits
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 
 
-def read_upload(data: bytes, model: StudioModel) -> StudioPicture:
-    """Read a picture, and its attributes with the judge.
+def decoded_bytes(data: bytes) -> int:
+    """Return how much memory a picture takes while it is read; refuse one that is too large.
 
     Args:
         data: Contents of the file.
-        model: The first model of the studio.
     """
     width, height = _size(data)
     if width * height > MOST_PIXELS or min(width, height) < LEAST_SIDE:
@@ -45,6 +45,16 @@ def read_upload(data: bytes, model: StudioModel) -> StudioPicture:
             f"{width} × {height}",
             "scale it first",
         )
+    return _BYTES * width * height
+
+
+def read_upload(data: bytes, model: StudioModel) -> StudioPicture:
+    """Read a picture, and its attributes with the judge.
+
+    Args:
+        data: Contents of a file of bounded size, see :func:`decoded_bytes`.
+        model: The first model of the studio.
+    """
     try:
         picture = read_picture(io.BytesIO(data), Path("picture"), model.pixels, FORMATS)
     except UnreadableError as error:

@@ -100,7 +100,8 @@ def open_image(
         if enough is not None:
             picture.draft(None, (enough, enough))
         picture.load()
-        return OpenedImage(_grey_or_rgb(ImageOps.exif_transpose(picture), intensity), several)
+        ImageOps.exif_transpose(picture, in_place=True)
+        return OpenedImage(_grey_or_rgb(picture, intensity), several)
     except UnreadableError:
         raise
     except Exception as error:  # Pillow and pydicom raise many kinds for broken files
@@ -150,11 +151,12 @@ def _grey_or_rgb(picture: Image.Image, intensity: Intensity) -> Image.Image:
     if mode == "F" or mode.startswith("I"):
         return Image.fromarray(_scaled(np.asarray(picture, dtype=np.float64), mode, intensity))
     if mode in {"LA", "PA", "RGBA", "La", "RGBa"} or "transparency" in picture.info:
-        picture = picture.convert("RGBA")
-        if np.asarray(picture)[..., 3].min() < 255:
+        picture = picture if mode == "RGBA" else picture.convert("RGBA")
+        if picture.getchannel("A").getextrema() != (255, 255):
             raise UnreadableError("transparent pixels; flatten it onto a background")
         return picture.convert("L" if mode in {"LA", "La"} else "RGB")
-    return picture.convert("L" if mode in {"1", "L"} else "RGB")
+    wanted = "L" if mode in {"1", "L"} else "RGB"
+    return picture if mode == wanted else picture.convert(wanted)
 
 
 def _scaled(deep: NDArray[np.float64], mode: str, intensity: Intensity) -> NDArray[np.float32]:
@@ -178,9 +180,10 @@ def _check_finite(values: NDArray[np.float64]) -> None:
 def _between(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float32]:
     scale = 255 / (high - low) if high > low else 0.0
     with np.errstate(all="ignore"):  # NaN is refused below
-        scaled = (values - low) * scale
-    _check_finite(scaled)
-    return scaled.astype(np.float32)
+        values -= low  # in place: a large picture takes much memory
+        values *= scale
+    _check_finite(values)
+    return values.astype(np.float32)
 
 
 def pydicom() -> ModuleType:

@@ -1,0 +1,289 @@
+"""Strangers who attack the server, while a user with the token works; see also attacks.py."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import struct
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from threading import Event, Lock
+
+import pytest
+
+from attacks import HALF, Target, exchange, flood, large, siege
+from fcfg.studio import app
+from fcfg.studio.connections import Door
+from fcfg.studio.models import StudioModel
+from fcfg.studio.pictures import StudioPicture
+from fcfg.studio.safety import Rule
+from fcfg.studio.server import open_socket, serve
+from fcfg.studio.uploads import MOST_BYTES
+from studios import png, studio_of
+from test_generation import tiny_pipeline
+from test_studio_server import meanwhile
+
+TOKEN = "a-token-that-nobody-guesses"
+
+
+def attacked(work: Callable[[Target], None], rule: Rule | None = None, **parts: object) -> None:
+    """Work while the server runs in the main thread."""
+    ready, opened = Event(), open_socket("127.0.0.1", 0)
+    studio = studio_of(tiny_pipeline(), rule=rule or Rule(TOKEN), ready=ready.set, **parts)
+    target = Target(opened.getsockname()[1], TOKEN)
+
+    def visit() -> None:
+        assert ready.wait(60)
+        work(target)
+
+    with opened:
+        meanwhile(visit, lambda: serve(studio, opened))
+
+
+def is_closed(opened: socket.socket, seconds: float) -> bool:
+    """Whether the server closes a connection in a time."""
+    opened.settimeout(seconds)
+    try:
+        return opened.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("addresses", [1, 50])
+def test_a_user_gets_in_among_strangers_and_the_terminal_gets_one_line(
+    addresses: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def work(target: Target) -> None:
+        with siege(target, 100, HALF, addresses):
+            assert [target.ask("GET", "/api/model") for _ in range(10)] == [200] * 10
+            assert target.ask("POST", "/api/images", png()) == 200
+
+    attacked(work, Rule(TOKEN, connections=24))
+    told = capfd.readouterr().err
+    assert told.count("\n") == 1
+    assert "more than 24 connections, or 18 of one address" in told
+
+
+def test_an_address_takes_at_most_three_quarters_of_the_connections() -> None:
+    def work(target: Target) -> None:
+        with ExitStack() as stack:
+            other = stack.enter_context(target.connect("127.0.0.9"))
+            crowd = [stack.enter_context(target.connect("127.0.0.2")) for _ in range(30)]
+            assert [is_closed(one, 2) for one in crowd[:15]] == [True] * 15  # the oldest
+            assert not any(is_closed(one, 0.01) for one in crowd[15:])
+            assert not is_closed(other, 0.01)
+
+    attacked(work, Rule(TOKEN, connections=20))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        HALF,
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + HALF,  # the second request
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx",  # of a stranger
+    ],
+    ids=["nothing", "half a header", "half of another", "a part of a body"],
+)
+def test_a_silent_connection_is_closed_in_time(sent: bytes) -> None:
+    def work(target: Target) -> None:
+        with target.connect() as opened:
+            opened.sendall(sent)
+            start = time.monotonic()
+            while not is_closed(opened, 20):
+                assert time.monotonic() - start < 20
+
+    attacked(work, Rule(TOKEN, patience=0.3))
+
+
+def test_whoever_does_not_take_the_reply_is_left() -> None:
+    """The page is asked for again and again, and never read."""
+    asked = f"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+
+    def ask_on(opened: socket.socket) -> None:
+        for _ in range(1000):
+            opened.sendall(asked * 10)
+            time.sleep(0.01)
+
+    def work(target: Target) -> None:
+        with socket.socket() as opened:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            opened.connect(("127.0.0.1", target.port))
+            with pytest.raises(ConnectionError):
+                ask_on(opened)
+        assert target.ask("GET", "/") == 200
+
+    attacked(work, Rule(TOKEN, rate=1e6, burst=1e6, patience=0.3))
+
+
+@pytest.mark.parametrize(("addresses", "most"), [(9, 6), (1, 4)])
+def test_requests_that_are_worked_on_are_bounded_and_not_given_up_for_strangers(
+    addresses: int, most: int
+) -> None:
+    def work(target: Target) -> None:
+        with ExitStack() as stack:
+            uploads: list[socket.socket] = []
+            for number in range(most):
+                uploads.append(target.connect(f"127.0.0.{1 + number % addresses}"))
+                stack.enter_context(uploads[-1]).sendall(target.head(4) + b"no")
+            time.sleep(0.3)
+            assert target.ask("GET", "/api/model") == 503
+            with siege(target, 50, HALF, 50):
+                for one in uploads:
+                    one.sendall(b"ne")
+                    assert b" 400 " in one.recv(2**16).partition(b"\r\n")[0]
+                assert target.ask("GET", "/api/model") == 200
+
+    attacked(work, Rule(TOKEN, connections=8))
+
+
+def test_crumbs_of_a_body_are_refused_before_they_take_time() -> None:
+    """Each of a million chunks costs as much as a large one."""
+    lines = "POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked", "", ""
+    crumbs = "\r\n".join(lines).encode() + b"1\r\nx\r\n" * 10**6
+
+    def work(target: Target) -> None:
+        assert b" 401 " not in exchange(target, crumbs)  # 400, or a reset
+        assert target.ask("GET", "/api/model") == 200
+
+    attacked(work)
+
+
+def test_slow_bodies_do_not_keep_a_user_waiting() -> None:
+    def work(target: Target) -> None:
+        with siege(target, 16, target.head(10**6) + b"x"):
+            start = time.monotonic()
+            assert target.ask("POST", "/api/images", png()) == 200
+            assert time.monotonic() - start < 10  # patience of the server, three times as much
+
+    attacked(work, Rule(TOKEN, patience=30.0))
+
+
+def test_large_pictures_are_decoded_one_by_one_and_small_ones_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app, "_DECODED", 16 * (1500**2 + 1000))
+    lock, inside, most = Lock(), list[int](), list[int]()
+    original = app.read_upload
+
+    def read(data: bytes, model: StudioModel) -> StudioPicture:
+        with lock:
+            inside.append(len(data))
+            most.append(sum(size > 1000 for size in inside))
+        try:
+            return original(data, model)
+        finally:
+            inside.remove(len(data))
+
+    monkeypatch.setattr(app, "read_upload", read)
+    statuses: list[int] = []
+
+    def work(target: Target) -> None:
+        with flood(target, 8, large(1500), statuses):
+            assert target.ask("POST", "/api/images", png()) == 200
+        assert set(statuses) == {200}
+
+    attacked(work, Rule(TOKEN, patience=60.0))
+    assert max(most) == 1
+
+
+@pytest.mark.parametrize("authorization", [f"Bearer {TOKEN}", "none"])
+@pytest.mark.parametrize("connection", ["close", "keep-alive"])
+def test_a_reply_before_the_end_of_the_body_is_read_by_its_sender(
+    authorization: str, connection: str
+) -> None:
+    headers = {"Authorization": authorization, "Connection": connection}
+    wanted = 401 if authorization == "none" else 413
+
+    def work(target: Target) -> None:
+        for _ in range(3):
+            assert (
+                target.ask("POST", "/api/images", bytes(MOST_BYTES + 10**6), **headers) == wanted
+            )
+
+    attacked(work)
+
+
+def test_a_body_without_end_is_left() -> None:
+    def send_on(opened: socket.socket) -> None:
+        for _ in range(2000):
+            opened.sendall(bytes(1000))
+            time.sleep(0.01)
+
+    def work(target: Target) -> None:
+        with target.connect() as opened:
+            opened.sendall(target.head(10**12))
+            assert b" 413 " in opened.recv(2**16).partition(b"\r\n")[0]  # at once
+            with pytest.raises(ConnectionError):
+                send_on(opened)
+
+    attacked(work, Rule(TOKEN, patience=0.3))
+
+
+#: What strangers send; each is answered or closed, without a word in the terminal.
+HOSTILE = {
+    "nothing of HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+    "a long header": b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
+    "many headers": b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
+    "a broken chunk": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZ\r\n",
+    "half a chunk": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+    "two lengths": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    "a length of many digits": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: "
+    + b"9" * 5000
+    + b"\r\n\r\n",
+    "many requests at once": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 300,
+    "requests, then garbage": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 3 + b"\0\r\n\r\n" * 3,
+    "a web socket": b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "HTTP/1.0 that stays": b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" * 2,
+    "HTTP/0.9": b"GET /\r\n",
+    "a proxy's request": b"CONNECT evil.com:80 HTTP/1.1\r\nHost: evil.com\r\n\r\n",
+    "another address": b"GET http://evil.com/ HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a broken escape": b"GET /%ff%00%zz HTTP/1.1\r\nHost: a\r\n\r\n",
+    "broken cookies": b'GET / HTTP/1.1\r\nHost: a\r\nCookie: =;;=\xff\xfe; a="\r\n\r\n',
+    "a token of other letters": b"GET /?token=%ed%a0%80 HTTP/1.1\r\nHost: a\r\n"
+    b"Authorization: Bearer \xff\r\n\r\n",
+    "a body that is expected": b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+    b"Content-Length: 5\r\n\r\n",
+    "a head with a body": b"HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab",
+}
+
+
+@pytest.mark.parametrize("token", [False, True], ids=["stranger", "user"])
+def test_no_stranger_makes_the_terminal_speak(
+    token: bool, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def work(target: Target) -> None:
+        for name, sent in HOSTILE.items():
+            known = b" HTTP/1.1\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n"
+            reply = exchange(target, sent.replace(b" HTTP/1.1\r\n", known) if token else sent, 0.2)
+            assert b" 500 " not in reply, name
+            with target.connect() as opened:  # and gone without a word
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                opened.sendall(sent)
+        assert target.ask("GET", "/api/model") == 200
+
+    attacked(work)
+    assert capfd.readouterr() == ("", "")
+    assert caplog.records == []  # of asyncio
+
+
+def test_a_process_without_files_says_so_in_a_line(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(Door(Rule()).on_error)
+        for _ in range(100):
+            loop.call_exception_handler({"message": "", "exception": OSError(errno.EMFILE, "")})
+        loop.call_exception_handler({"message": "of ours", "exception": ZeroDivisionError()})
+
+    asyncio.run(work())
+    assert capfd.readouterr().err.count("no file is left") == 1
+    assert [record.message.strip() for record in caplog.records] == ["of ours"]
