@@ -87,11 +87,14 @@ def siege(
         while not over.is_set():
             for number in range(count):
                 with suppress(OSError):
-                    try:
-                        opened[number].sendall(drip)
-                    except (KeyError, OSError):
+                    if number not in opened:
                         opened[number] = target.connect(f"127.0.0.{2 + number % addresses}")
                         opened[number].sendall(data)
+                        time.sleep(0.001)  # a thousand a second
+                    try:
+                        opened[number].sendall(drip)
+                    except OSError:
+                        opened.pop(number).close()
                 if over.is_set():
                     break
             begun.set()

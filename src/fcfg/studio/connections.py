@@ -27,7 +27,7 @@ class Door:
     """Room for connections.
 
     Args:
-        rule: How many there may be, and for how long the server waits for one.
+        rule: Rule with their largest number and the patience of the server.
     """
 
     def __init__(self, rule: Rule) -> None:
