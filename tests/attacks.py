@@ -12,7 +12,6 @@ import http.client
 import io
 import os
 import re
-import resource
 import socket
 import subprocess
 import sys
@@ -132,6 +131,8 @@ def large(side: int) -> bytes:
 @contextmanager
 def _studio(files: int) -> Generator[tuple[Target, subprocess.Popen[str], Path]]:
     """The command itself, with a limit of open files."""
+    import resource  # not on Windows
+
     words = [sys.executable, "-m", "fcfg", "studio", "portraits", "--token", "--no-open"]
     limit = (files, files)
     with (
