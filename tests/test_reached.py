@@ -16,7 +16,7 @@ from fcfg.generation import generate
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.model import Action
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.storage.beside import WORDS
+from fcfg.storage.beside import WORDS, read_words
 from fcfg.trust import measure_trust, not_reached
 from studios import ask, client_of, of, studio_of, upload
 from test_generation import GIVEN, draw, tiny_pipeline
@@ -40,6 +40,13 @@ def test_a_binary_value_is_reached_from_a_half_on() -> None:
     found = missed("smiling", [0, 1, 0, 1], [1, 0, 1, 0], [0.0] * 4, [0.03, 0.55, 0.5, 0.5])
     wanted = [{"smiling": "reads 3 %, asked yes"}, {"smiling": "reads 55 %, asked no"}, {}, {}]
     assert found == wanted
+
+
+def test_values_that_have_names_are_told_by_them(tmp_path: Path) -> None:
+    space = fcfg.AttributeSpace([fcfg.Binary("sex", ["F", "M"]), fcfg.Binary("smiling")])
+    assert read_words(tmp_path, space) == {"sex": ["F", "M"]}
+    (tmp_path / WORDS).write_text('{"sex": ["female", "male"]}')
+    assert read_words(tmp_path, space) == {"sex": ["female", "male"]}
 
 
 def test_a_level_is_reached_if_no_other_is_likelier() -> None:

@@ -409,9 +409,10 @@ def test_an_answer_of_other_weights_is_not_shown_and_nonsense_refused(tmp_path: 
     (tmp_path / "opening.json").write_text(json.dumps(opening))
     (model,) = as_studio_models([("tiny", fcfg.load(tmp_path))])
     assert model.opening is None
-    (tmp_path / "phrases.json").write_text('{"smiling": 3}')
-    with refused("file", "phrases.json", "smiling"):
-        as_studio_models([("tiny", fcfg.load(tmp_path))])
+    for nonsense in ({"smiling": 3}, {"smile": ["no", "yes"]}, {"age": ["young", "old"]}):
+        (tmp_path / "phrases.json").write_text(json.dumps(nonsense))
+        with refused("phrases.json", *nonsense):
+            as_studio_models([("tiny", fcfg.load(tmp_path))])
 
 
 def test_models_are_compared_on_the_same_picture() -> None:

@@ -211,8 +211,9 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
             lambda: check_do(self.space, do),
         )
         action = self.act(abduction.attributes, do, seed=seed, keys=abduction.keys)
-        with steps_shown(on_step, progress, 0, 1) as report:
-            return self.predict(abduction, action, setting, batch_size=batch_size, on_step=report)
+        return self.predict(
+            abduction, action, setting, batch_size=batch_size, on_step=on_step, progress=progress
+        )
 
     def abduct(  # pyright: ignore[reportIncompatibleMethodOverride] # no further options
         self,
@@ -306,10 +307,14 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         keys = keys_back(keys, there.keys, pair.images)
         abduction = HVAEAbduction(pair.images, pair.attributes, keys)
         back = replace(pair.action, attributes=there.attributes)
-        with steps_shown(on_step, progress, 0, 1) as report:
-            return self.predict(
-                abduction, back, pair.setting, batch_size=batch_size, on_step=report
-            )
+        return self.predict(
+            abduction,
+            back,
+            pair.setting,
+            batch_size=batch_size,
+            on_step=on_step,
+            progress=progress,
+        )
 
     def _predict(
         self, abduction: HVAEAbduction, action: Action, setting: HVAESetting, rows: slice

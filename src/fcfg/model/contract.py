@@ -212,10 +212,11 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
 
     def _repr_html_(self) -> str | None:
         """Show the model in a notebook, with the pictures that come with it."""
-        samples = None if self.folder is None else self.folder / "samples"
-        if samples is None or self.channels not in (1, 3) or not samples.is_dir():
+        folder = None if self.folder is None else self.folder / "samples"
+        files = [] if folder is None or not folder.is_dir() else sorted(folder.iterdir())
+        paths = [path for path in files if path.suffix.lower() in SUFFIXES]
+        if not paths or self.size is None or self.channels not in (1, 3):
             return None
-        paths = sorted(path for path in samples.iterdir() if path.suffix in SUFFIXES)
         fit = model_pixels(self)
         return figure({"samples": read_images(paths, channels=self.channels, fit=fit)}, repr(self))
 

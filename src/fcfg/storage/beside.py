@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, RootModel
 
-from fcfg.causal.attributes import AttributeSpace
+from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import parse_json, read_text
 
@@ -36,7 +36,7 @@ def read_beside(folder: Path | None, file: str, kind: type[_Kind]) -> _Kind | No
 
 
 def read_words(folder: Path | None, space: AttributeSpace) -> dict[str, list[str]]:
-    """Return the words for no and yes of binary attributes, if a model brings its own.
+    """Return words for no and yes of binary attributes: of a file, or the names of their values.
 
     Args:
         folder: The folder; None for a model that was not loaded.
@@ -45,4 +45,5 @@ def read_words(folder: Path | None, space: AttributeSpace) -> dict[str, list[str
     found = read_beside(folder, WORDS, _Words)
     words = {} if found is None else found.root
     space.check_known(words, WORDS)
-    return {name: list(pair) for name, pair in words.items()}
+    named = {a.name: list(a.levels) for a in space if isinstance(a, Binary) and a.levels}
+    return named | {name: list(pair) for name, pair in words.items()}

@@ -77,7 +77,8 @@ class StoredRecord(Record):
         record = validate(cls, values, subject)
         if digest != digest_of_values(values):
             expected = "the file that was written, with its digest"
-            raise InputError(subject, expected=expected, got="an edited one", do=do)
+            got = "an edited one" if digest else "one without, of an earlier version"
+            raise InputError(subject, expected=expected, got=got, do=do)
         return record
 
     def check(self, space: AttributeSpace, subject: str) -> None:

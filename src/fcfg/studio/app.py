@@ -164,7 +164,8 @@ class _Routes:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._models = [model.describe() for model in studio.models]
-        self._bodies = Bodies(_BODIES, studio.rule.patience)
+        self._pictures = Bodies(_BODIES * 3 // 4, studio.rule.patience)
+        self._questions = Bodies(_BODIES // 4, studio.rule.patience)  # pictures hold up none
         self._room = Room(_DECODED, studio.rule.patience)
         self._tickets = itertools.count()
 
@@ -191,7 +192,7 @@ class _Routes:
 
     async def upload(self, request: Request) -> Response:
         async with (
-            self._bodies.read(request, MOST_BYTES) as data,
+            self._pictures.read(request, MOST_BYTES) as data,
             self._room.take(await run_in_threadpool(decoded_bytes, data)),
         ):
             picture = await run_in_threadpool(read_upload, data, self._studio.models[0])
@@ -203,7 +204,7 @@ class _Routes:
         return Response(picture.png, media_type="image/png")
 
     async def act(self, request: Request) -> Response:
-        async with self._bodies.read(request, MOST_QUESTION) as body:
+        async with self._questions.read(request, MOST_QUESTION) as body:
             asked = read_question(Act, body)
         question = await run_in_threadpool(self._studio.prepare, asked)
         graph = question.model.model.graph
@@ -219,7 +220,7 @@ class _Routes:
 
     async def answer(self, request: Request) -> Response:
         ticket = next(self._tickets)  # by which later questions are told from earlier ones
-        async with self._bodies.read(request, MOST_QUESTION) as body:
+        async with self._questions.read(request, MOST_QUESTION) as body:
             asked = read_question(Question, body)
         question = await run_in_threadpool(self._studio.prepare, asked)
         events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()

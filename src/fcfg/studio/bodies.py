@@ -19,7 +19,7 @@ class Bodies:
 
     Args:
         most: Largest number of bytes of all. Where there are more, the largest body that still
-            arrives is given up, so a small one always gets through.
+            arrives is given up, so that small ones get through.
         patience: Longest time in seconds without enough bytes.
     """
 
@@ -75,7 +75,8 @@ class Bodies:
         while self._arriving and self._arrived + sum(self._arriving.values()) > self._most:
             largest = max(self._arriving, key=lambda one: self._arriving[one])
             del self._arriving[largest]
-            largest.reschedule(0)
+            if not largest.expired():
+                largest.reschedule(0)
         if limit not in self._arriving:
             raise TimeoutError
 
@@ -110,6 +111,6 @@ class Room:
         try:
             yield
         finally:
+            self._taken -= size  # before a wait, which may be cancelled
             async with self._changed:
-                self._taken -= size
                 self._changed.notify_all()

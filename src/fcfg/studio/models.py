@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from fcfg.causal.attributes import Binary
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.guidance.rule import RULES, UNGUIDED
@@ -16,7 +17,7 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import GRIDS, SOLVERS
 from fcfg.storage import read_beside
 from fcfg.studio.beside import Opening, Phrases
-from fcfg.support.errors import InputError, check_among
+from fcfg.support.errors import InputError, check_among, short
 from fcfg.support.hashing import digest_of
 from fcfg.support.pictures import Pixels
 
@@ -100,6 +101,21 @@ def _rules(model: AnyModel) -> list[str]:
     return [*RULES, *factored, UNGUIDED]
 
 
+def _phrases(model: AnyModel) -> Phrases:
+    """Return how questions are phrased; refuse phrases that do not fit their attributes."""
+    found = read_beside(model.folder, PHRASES, Phrases) or Phrases({})
+    model.space.check_known(found.root, PHRASES)
+    for name, phrase in found.root.items():
+        if isinstance(phrase, str) == isinstance(model.space[name], Binary):
+            raise InputError(
+                f"{PHRASES}, {name}",
+                expected="a pair for no and yes of a binary attribute, else a text with {}",
+                got=short(phrase),
+                do="correct or remove it",
+            )
+    return found
+
+
 def as_studio_models(
     models: Sequence[tuple[str, AnyModel]], *, public: bool = False
 ) -> tuple[StudioModel, ...]:
@@ -116,7 +132,7 @@ def as_studio_models(
         model.image_model.eval()
         _ = model.words  # refuses what is no word before the studio starts
         shown, pixels = name if public else source, model_pixels(model)
-        phrases = read_beside(model.folder, PHRASES, Phrases) or Phrases({})
+        phrases = _phrases(model)
         opening = read_beside(model.folder, OPENING, Opening)
         if opening is not None and opening.weights != digest_of(model.image_model):
             opening = None

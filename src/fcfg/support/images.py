@@ -151,8 +151,9 @@ def _read_picture(
             return fit_picture(picture, fit)
         opened = picture if isinstance(picture, Image.Image) else Image.open(picture)
         shown = ImageOps.exif_transpose(opened)
-    except (UnreadableError, OSError, SyntaxError) as error:  # the last for some broken files
-        why = str(error) if isinstance(error, UnreadableError) else reason(error)
+    except Exception as error:  # Pillow raises many kinds for broken files
+        is_known = isinstance(error, UnreadableError | InputError)
+        why = str(error) if is_known else reason(error)
         do = "repair it or leave it out; files that need a window, with resize=True"
         raise InputError(subject, expected="one that can be read", got=why, do=do) from error
     mode = _MODES.get(channels)
@@ -220,7 +221,7 @@ def _check_range(images: Tensor) -> None:
         warnings.warn(
             "images: all pixels are in [0, 1], but [-1, 1] is expected; scale with 2 * x - 1 "
             "unless they are really that bright",
-            stacklevel=5,  # the caller of the pipeline
+            stacklevel=7,  # the caller of the pipeline
         )
 
 
