@@ -13,10 +13,10 @@ ROOT = Path(__file__).parents[1]
 ROOMS = {
     *("bench", "calibration", "causal", "cli", "datasets", "diagnosis", "diffusion"),
     *("evaluation", "generation", "guidance", "metrics", "pipeline", "reports", "sampling"),
-    *("storage", "studio", "support", "training", "trust", "hvae"),
+    *("storage", "studio", "support", "training", "trust", "hvae", "model"),
 }
 MODULES = {
-    *("__init__.py", "__main__.py", "judge.py", "model.py", "sheet.py", "version.py"),
+    *("__init__.py", "__main__.py", "judge.py", "sheet.py", "version.py"),
     "py.typed",
 }
 

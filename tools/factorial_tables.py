@@ -67,7 +67,7 @@ def section(part: str = "") -> str:
         for name, cell in answers(do, part=part):
             lines.append(
                 [
-                    *(do, name.removesuffix(", calibrated"), cell["sampling"]),
+                    *(do, name, cell["sampling"]),
                     *(_shown(cell[f"shift {judge} {do}"], 2, signed=True) for judge in "AB"),
                     _others(cell, do, "B"),
                     *(_shown(cell["mae"], 4), _shown(cell["changed"], 3)),

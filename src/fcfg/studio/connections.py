@@ -11,6 +11,7 @@ import asyncio
 import errno
 import sys
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import h11
@@ -145,10 +146,9 @@ class Connection(H11Protocol):
         if self.cycle and not self.cycle.response_complete:
             self.cycle.disconnected = True  # nothing more of this request can be answered
             self.cycle.message_event.set()
-        try:
+        with suppress(h11.LocalProtocolError):  # a reply has begun
             super().send_400_response(msg)
-        except h11.LocalProtocolError:  # a reply has begun
-            self.transport.abort()
+        self.transport.close()
 
     def silence(self, now: float) -> float:
         """Return for how long the client has neither asked nor taken any of its reply."""
