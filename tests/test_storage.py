@@ -138,9 +138,13 @@ def test_an_edited_record_is_noticed(tmp_path: Path) -> None:
     file.write_text(json.dumps(values))  # laid out otherwise
     assert ShiftModel.load(tmp_path).note.text == "seed 4"
     without = {key: value for key, value in values.items() if key != "digest"}
-    for edited in (values | {"text": "seed 5"}, without, values | {"digest": 1}):
+    for edited, got in (
+        (values | {"text": "seed 5"}, "an edited one"),
+        (values | {"digest": 1}, "an edited one"),
+        (without, "one without"),
+    ):
         file.write_text(json.dumps(edited))
-        with refused(f"note {file}", "an edited one", "remove the file"):
+        with refused(f"note {file}", got, "remove the file"):
             ShiftModel.load(tmp_path)
 
 
