@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -67,6 +68,11 @@ def front() -> str:
             lines += map(table_row, factorial_tables.front_rows(do))
         lines.append(row)
     return "\n".join(lines)
+
+
+def front_brief() -> str:
+    """Return the same without intervals, for the README."""
+    return re.sub(r" ± [0-9.]+", "", front())
 
 
 def _default(text: str) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MOST_LINES, MOST_WORDS = 400, 850
+MOST_LINES, MOST_WORDS = 400, 700
 #: First words of an argument's description that are not a noun phrase.
 REFUSED = ("Of ", "What ", "How ", "Where ", "Told ")
 

@@ -49,7 +49,7 @@ MODELS = "src/fcfg/pipeline/models"
 
 #: The sections of every page, in any order.
 PAGES: dict[str, tuple[str, ...]] = {
-    "README.md": ("front",),
+    "README.md": ("front-brief",),
     "docs/calibrate.md": ("weights/portraits", "weights/portraits-causal", "direction-weights"),
     "docs/choosing.md": ("front", "faces-in-brief"),
     "docs/results-anchoring.md": (
@@ -111,6 +111,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "factorial-seed-1": lambda: factorial_tables.section("seed 1"),
     "faces-in-brief": anchoring_tables.faces_in_brief,
     "front": anchoring_tables.front,
+    "front-brief": anchoring_tables.front_brief,
     "studio": studio_tables.speed,
     "portraits-brief": reproduction_tables.portraits_brief,
     "precision": speed_tables.precision,
