@@ -3,6 +3,7 @@
     python studies/mutations.py                           # all mutations
     python studies/mutations.py sampling hvae/likelihood  # those of files that begin like this
     python studies/mutations.py --unbroken                # the same tests, with nothing broken
+    python studies/mutations.py --table studies/planted.yaml --out studies/results/planted.json
 
 ``mutations.yaml`` names each mutation, its file under ``src/fcfg``, what replaces what, and the
 test files that should notice. Mutations are made in a copy of the tree, one after the other. The
@@ -32,6 +33,7 @@ import pytest
 import yaml
 
 ROOT, HERE = Path(__file__).parents[1], Path(__file__).parent
+SOURCE = ROOT / "src/fcfg"
 TABLE, RESULTS = HERE / "mutations.yaml", HERE / "results" / "mutations.json"
 SURVIVED, LATE = "survived", "no answer in time"
 #: Each mutation has a process, which finds these imported; they take most of the time of a start.
@@ -72,14 +74,9 @@ def mutations(table: Mapping[str, Any]) -> Iterator[Mutation]:
     """Read the table; tests are those of the longest prefix of the file."""
     for file, own in table["mutations"].items():
         prefix = max((p for p in table["tests"] if file.startswith(p)), key=len)
+        tests = tuple(f"{test}.py" for test in table["tests"][prefix].split())
         for name, (before, after) in own.items():
-            yield Mutation(
-                name,
-                file,
-                before,
-                after,
-                tuple(f"{test}.py" for test in table["tests"][prefix].split()),
-            )
+            yield Mutation(name, file, before, after, tests)
 
 
 class Witness:
@@ -137,14 +134,15 @@ def main() -> None:
     """Run the mutations that the arguments name."""
     parser = argparse.ArgumentParser(description="Break each formula once; see which law notices.")
     parser.add_argument("files", nargs="*", default=[""], help="beginnings of files; default: all")
+    parser.add_argument("--table", type=Path, default=TABLE)
     parser.add_argument("--seconds", type=int, default=150, help="CPU time of each, at most")
     parser.add_argument("--unbroken", action="store_true", help="run the tests and break nothing")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    table = yaml.safe_load(TABLE.read_text("utf-8"))
+    table = yaml.safe_load(given.table.read_text("utf-8"))
     chosen = [m for m in mutations(table) if m.file.startswith(tuple(given.files))]
     for mutation in chosen:
-        mutation.of((ROOT / "src/fcfg" / mutation.file).read_text("utf-8"))
+        mutation.of((SOURCE / mutation.file).read_text("utf-8"))
     os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     for name in HEAVY:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -65,3 +68,25 @@ def picture_in(url: str) -> np.ndarray:
     data = base64.b64decode(url.removeprefix("data:image/png;base64,"))
     with Image.open(io.BytesIO(data)) as picture:
         return np.asarray(picture).astype(int)
+
+
+def meanwhile(work: Callable[[], None], serving: Callable[[], Any]) -> Any:
+    """Work in a thread while the main one serves, then interrupt it as Ctrl-C does."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = Thread(target=run)
+    thread.start()
+    try:
+        return serving()
+    finally:
+        thread.join()
+        if failed:
+            raise failed[0]

@@ -36,7 +36,7 @@ from fcfg.diffusion.networks import PAPER, UNet, UNetConfig
 from fcfg.guidance import Guidance
 from fcfg.sampling import DRAWN_NOISE
 from refusal import refused
-from test_generation import tiny_pipeline
+from tiny import tiny_pipeline
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*script_method.*:DeprecationWarning"  # torch's own import of its compiler

@@ -24,7 +24,7 @@ from fcfg.generation import Result
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.sampling import DRAWN_NOISE, PRESETS, SamplingConfig, combine_sampling
 from fcfg.support.errors import InputError
-from test_generation import GIVEN, draw, tiny_pipeline
+from tiny import GIVEN, draw, tiny_pipeline
 
 COMMANDS = ("train", "generate", "data")
 

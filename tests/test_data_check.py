@@ -11,6 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import fcfg
+from face_folder import SPACE, faces, picture, write_table
 from fcfg.causal.attributes import (
     AbstractAttribute,
     AttributeSpace,
@@ -35,7 +36,6 @@ from fcfg.support.errors import InputError
 from fcfg.training import read_config
 from refusal import refused
 from runs import tiny
-from test_folder import SPACE, faces, picture, write_table
 
 NO_VALUE = "no value; fill it in, or leave such rows out with --missing drop"
 

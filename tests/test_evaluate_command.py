@@ -29,6 +29,7 @@ from fcfg.sampling import combine_sampling
 from fcfg.support import progress
 from fcfg.support.config_files import to_yaml
 from refusal import refused
+from terminals import Terminal
 
 
 @pytest.fixture(scope="module")
@@ -360,22 +361,6 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     again = capsys.readouterr().out
     assert "reversibility" not in again
     assert "changed pixels" in again
-
-
-class Terminal:
-    """A stream that somebody watches."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def write(self, text: str) -> int:
-        self.text += text
-        return len(text)
-
-    def flush(self) -> None: ...
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_table_is_cut_at_the_width_of_a_terminal_only(

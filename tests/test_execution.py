@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,91 +12,32 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import fcfg
-from evaluations import SIZE, tiny_model
-from fcfg.datasets import portraits
-from fcfg.guidance import Guidance
+from awake import (
+    Counting,
+    ask,
+    awake_model,
+    distance,
+    questions,
+    without_the_compiler,
+)
+from awake import pytestmark as pytestmark
+from evaluations import SIZE
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Counterfactual
 from fcfg.pipeline.runtime import CompiledRows, Execution, covering, devices, fitting_rows
 from fcfg.pipeline.runtime.compiled_batches import compiled_sizes
 from fcfg.pipeline.runtime.cuda_graphs import as_recording
 from fcfg.support.hashing import digest_of
-from place import DEVICE, anywhere
+from place import DEVICE
 from refusal import refused
 
 ROOT = Path(__file__).parents[1]
-
-pytestmark = [
-    anywhere,
-    # Importing the compiler, torch warns of itself; and where a CPU has no products of bf16.
-    pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:mkldnn_matmul failed:UserWarning"),
-]
-
-FCFG = Guidance.fcfg(affected=3.0, invariant=1.2)
-
-
-def awake_model() -> CounterfactualPipeline:
-    """A U-Net that nobody trained, all of which is at work."""
-    pipeline = tiny_model(saved=True)
-    generator = torch.Generator().manual_seed(1)
-    for name, parameter in pipeline.denoiser.network.named_parameters():
-        # Small answers: what nobody trained would let every error of rounding grow.
-        scale = 0.0006 if name.startswith("head") else 0.2
-        parameter.data = scale * torch.randn(parameter.shape, generator=generator)
-    return pipeline.to(DEVICE)
-
-
-def ask(pipeline: CounterfactualPipeline, count: int = 5, **options: object) -> Counterfactual:
-    faces = portraits.sample(count, size=SIZE)
-    asked = {"guidance": FCFG, "sampling": "ddim uniform 3"} | options
-    return pipeline.counterfactual(faces.images, faces.attributes, {"smiling": 1}, **asked)
-
-
-def questions(count: int) -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(2)
-    x = torch.randn(count, 3, SIZE, SIZE, generator=generator)
-    t = torch.randint(1, 1000, (count,), generator=generator)
-    c = torch.randn(count, 12, generator=generator)
-    return x.to(DEVICE), t.to(DEVICE), c.to(DEVICE)
-
-
-def distance(one: Counterfactual, other: Counterfactual) -> float:
-    """The worst pixel, where one is the usual size of a pixel."""
-    x, y = one.trajectory.x, other.trajectory.x
-    return ((x - y).abs().max() / x.std()).item()
-
-
-@contextmanager
-def without_the_compiler() -> Generator[None]:
-    """All of a compiled call but the compiler, which is not ours and takes half a minute."""
-    torch.compiler.set_stance("force_eager")
-    try:
-        yield
-    finally:
-        torch.compiler.set_stance("default")
-
-
-class Counting(nn.Module):
-    """Remembers how many rows it was asked for; above some, there is no memory."""
-
-    def __init__(self, inner: nn.Module, most: int = 10**9) -> None:
-        super().__init__()
-        self.inner, self.most = inner, most
-        self.asked: list[int] = []
-
-    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
-        if len(x) > self.most:
-            raise torch.OutOfMemoryError("no memory for that many rows")
-        self.asked.append(len(x))
-        return self.inner(x, t, c)
 
 
 # Compiled ----------------------------------------------------------------------------------------
 
 COMPILED = """
 import torch
-from test_execution import ask, awake_model, distance
+from awake import ask, awake_model, distance
 from fcfg.guidance import Guidance
 
 plain, compiled = (

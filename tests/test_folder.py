@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import os
@@ -15,10 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 import fcfg
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from face_folder import SPACE, faces, picture
+from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.datasets.base import Splits, split_by_group
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.loading import cache_folder, load_listing
@@ -26,38 +25,6 @@ from fcfg.datasets.registry import load_data
 from fcfg.support.csv_files import read_columns
 from fcfg.support.pictures import Pixels
 from refusal import refused
-
-SPACE = AttributeSpace(
-    [Binary("smiling"), Categorical("hair", ("dark", "fair")), Continuous("age", 0, 100)]
-)
-
-
-def picture(number: int, size: tuple[int, int] = (20, 16)) -> Image.Image:
-    rng = np.random.default_rng(number)
-    return Image.fromarray(rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8))
-
-
-def faces(folder: Path, count: int = 10, **columns: list[str]) -> FolderData:
-    """Write a folder of small pictures; a column can be replaced or added."""
-    names = [f"{'more/' if n % 3 == 0 else ''}{n}.png" for n in range(count)]
-    table = {
-        "file_name": names,
-        "smiling": [str(n % 2) for n in range(count)],
-        "hair": [["dark", "fair"][n % 2] for n in range(count)],
-        "age": [str(20 + n) for n in range(count)],
-    } | columns
-    (folder / "more").mkdir(parents=True, exist_ok=True)
-    for number, name in enumerate(names):
-        picture(number).save(folder / name)
-    write_table(folder / "metadata.csv", table)
-    return FolderData(path=folder, size=16)
-
-
-def write_table(path: Path, table: dict[str, list[str]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(table)
-        writer.writerows(zip(*table.values(), strict=True))
 
 
 def load(config: FolderData, **options: Any) -> Splits:

@@ -17,12 +17,9 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.generation import (
     Request,
@@ -41,7 +38,6 @@ from fcfg.generation import (
 )
 from fcfg.generation.results import finite, intervention_json
 from fcfg.guidance import Guidance
-from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import DRAWN_NOISE
 from fcfg.sheet import NEUTRAL, SCALES
@@ -50,52 +46,7 @@ from fcfg.support.images import image_keys, read_images
 from fcfg.support.pictures import Pixels
 from kills import kill_again_and_again
 from refusal import refused
-
-SPACE = AttributeSpace(
-    [Binary("smiling"), Continuous("age", 0, 100), Categorical("hair", ["dark", "grey", "red"])]
-)
-GRAPH = CausalGraph({"smiling": [], "age": [], "hair": ["age"]})
-GIVEN = "smiling=0,age=40,hair=dark"
-SIZE = 8
-
-
-def tiny_pipeline(channels: int = 3, *, judge: bool = True) -> CounterfactualPipeline:
-    """A model that answers in milliseconds; the command line is tested with it, too."""
-    torch.manual_seed(0)
-    shape = UNetConfig(
-        channels=channels,
-        size=SIZE,
-        base=8,
-        multipliers=(1, 2),
-        attention=(),
-        blocks=1,
-        condition=24,
-    )
-    network = UNet(shape)
-    for parameter in network.parameters():
-        parameter.data += 0.05 * torch.randn_like(parameter)
-    network.head[-1].weight.data *= 0.01
-    embedder, schedule = AttributeEmbedder(SPACE, width=8), NoiseSchedule("linear", 100)
-    denoiser = Denoiser(network, embedder, schedule, channels=channels, stride=2).eval()
-    scm = StructuralCausalModel(SPACE, GRAPH)
-    rng = np.random.default_rng(0)
-    columns = {"smiling": rng.integers(0, 2, 200), "age": rng.uniform(0, 100, 200)}
-    scm.fit(columns | {"hair": rng.integers(0, 3, 200)}, steps=5)
-    reader = None
-    if judge:
-        config = JudgeConfig(channels=channels, outputs=sum(SPACE.widths), width=4)
-        reader = AttributeJudge(Judge(config), SPACE).eval()
-    return CounterfactualPipeline(denoiser, scm, judge=reader, provenance={"seed": 3})
-
-
-def draw(folder: Path, names: list[str], size: int = SIZE) -> list[Path]:
-    """Write pictures of noise, each its own."""
-    paths = [folder / name for name in names]
-    for number, path in enumerate(paths):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        bytes_ = np.random.default_rng(number).integers(0, 256, (size, size, 3), dtype=np.uint8)
-        Image.fromarray(bytes_).save(path)
-    return paths
+from tiny import GIVEN, SIZE, SPACE, ask, draw, tiny_pipeline
 
 
 @pytest.fixture(scope="module")
@@ -106,16 +57,6 @@ def pipeline() -> CounterfactualPipeline:
 @pytest.fixture
 def faces(tmp_path: Path) -> list[Path]:
     return draw(tmp_path / "faces", ["anna.png", "ben.png", "carl.png"])
-
-
-def ask(
-    pipeline: CounterfactualPipeline, files: list[Path], out: Path, **options: object
-) -> list[Result]:
-    return generate(
-        pipeline,
-        files,
-        **{"do": {"age": 90}, "attributes": GIVEN, "sampling": 3, "out": out} | options,
-    )
 
 
 def visible(folder: Path) -> set[str]:

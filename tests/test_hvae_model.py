@@ -9,55 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
 from fcfg.hvae import HVAE, HVAEConfig, HVAEModel, HVAESetting
 from fcfg.sampling import StepRecord
-from fcfg.support.images import images_from_bytes
 from refusal import refused
+from tiny_hvae import CONFIG, SPACE, pictures, table, tiny_hvae
 
-CONFIG = HVAEConfig(
-    size=8,
-    parents=5,
-    encoder="8b1d2,4b1d4,1b1",
-    decoder="1b1,4b1,8b1",
-    widths=(8, 8, 16),
-    latent=3,
-)
-SPACE = AttributeSpace(
-    [Binary("sick"), Categorical("site", ["a", "b", "c"]), Continuous("age", 20, 80)]
-)
 SETTINGS = ["none", "temperature:0.1", "temperature:1.0"]
-
-
-def model(channels: int = 3) -> HVAEModel:
-    """A network that depends on everything; sickness depends on age."""
-    torch.manual_seed(0)
-    scm = StructuralCausalModel(SPACE, CausalGraph({"age": [], "site": [], "sick": ["age"]}))
-    scm.fit(table(200), steps=5)
-    network = HVAE(HVAEConfig(**{**CONFIG.model_dump(), "channels": channels}))
-    generator = torch.Generator().manual_seed(0)
-    for parameter in network.parameters():
-        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
-    return HVAEModel(network, scm)
-
-
-def table(count: int) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(1)
-    return SPACE.parse(
-        {
-            "sick": rng.integers(0, 2, count),
-            "site": rng.integers(0, 3, count),
-            "age": rng.uniform(20, 80, count),
-        }
-    )
-
-
-def pictures(count: int = 5, channels: int = 3, size: int = 8) -> Tensor:
-    generator = torch.Generator().manual_seed(2)
-    pixels = torch.randint(256, (count, channels, size, size), generator=generator)
-    return images_from_bytes(pixels.to(torch.uint8))
 
 
 # Laws of counterfactuals -------------------------------------------------------------------------
@@ -66,7 +23,7 @@ def pictures(count: int = 5, channels: int = 3, size: int = 8) -> Tensor:
 @pytest.mark.parametrize("text", SETTINGS)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_counterfactual_of_the_factual_values_is_the_image(text: str, channels: int) -> None:
-    answers, x, values = model(channels), pictures(channels=channels), table(5)
+    answers, x, values = tiny_hvae(channels), pictures(channels=channels), table(5)
     same = {name: values[name] for name in ("age", "site")}
     answer = answers.counterfactual(x, values, same, setting=HVAESetting.parse(text))
     assert (answer.images - x).abs().max() < 1e-6
@@ -76,7 +33,7 @@ def test_the_counterfactual_of_the_factual_values_is_the_image(text: str, channe
 
 
 def test_without_the_residual_the_answer_is_what_the_model_predicts() -> None:
-    answers, x, values = model(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(), table(5)
     setting = HVAESetting(temperature=0, residual=0)
     answer = answers.counterfactual(x, values, {"site": "b"}, setting=setting)
     encode = SPACE.encode
@@ -90,7 +47,7 @@ def test_without_the_residual_the_answer_is_what_the_model_predicts() -> None:
 
 
 def test_the_answer_follows_from_image_key_and_seed() -> None:
-    answers, x, values = model(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(), table(5)
     setting, do = HVAESetting(temperature=1), {"site": "b", "sick": "flip"}
 
     def ask(rows: list[int], **options: object) -> Tensor:
@@ -107,7 +64,7 @@ def test_the_answer_follows_from_image_key_and_seed() -> None:
 
 
 def test_without_temperature_nothing_is_drawn() -> None:
-    answers, x, values = model(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(), table(5)
     cold = HVAESetting.parse("none")
     first, second = (
         answers.counterfactual(x, values, {"site": "b"}, setting=cold, seed=seed)
@@ -117,7 +74,7 @@ def test_without_temperature_nothing_is_drawn() -> None:
 
 
 def test_the_three_steps_are_one_call() -> None:
-    answers, x, values = model(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(), table(5)
     whole = answers.counterfactual(x, values, {"age": "+5%"}, seed=3)
     abduction = answers.abduct(x, values)
     action = answers.act(values, {"age": "+5%"}, seed=3, keys=abduction.keys)
@@ -128,7 +85,7 @@ def test_the_three_steps_are_one_call() -> None:
 
 
 def test_the_way_back_infers_the_clamped_images_anew() -> None:
-    answers, x, values = model(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(), table(5)
     pair = answers.counterfactual(x, values, {"site": "b"}, seed=3)
     back = answers.reverse(pair)
     abduction = answers.abduct(pair.images, pair.attributes, keys=pair.abduction.keys)
@@ -145,14 +102,14 @@ def test_the_way_back_infers_the_clamped_images_anew() -> None:
 
 
 def test_answers_are_clamped_and_predictions_are_not() -> None:
-    answers, x, values = model(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(), table(5)
     pair = answers.counterfactual(x, values, {"site": "b"})
     assert pair.prediction.abs().max() > 1
     assert torch.equal(pair.images, pair.prediction.clamp(-1, 1))
 
 
 def test_the_rows_that_are_counted_are_evaluated() -> None:
-    answers, x, values = model(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(), table(5)
     evaluated: list[int] = []
     answers.network.head.register_forward_hook(
         lambda _, inputs, __: evaluated.append(len(inputs[0]))
@@ -167,7 +124,7 @@ def test_the_rows_that_are_counted_are_evaluated() -> None:
 
 
 def test_double_precision_is_kept() -> None:
-    answers, x, values = model(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(), table(5)
     answers.network.double()
     same = {"site": values["site"]}
     answer = answers.counterfactual(x, values, same, setting=HVAESetting(temperature=1))
@@ -175,7 +132,7 @@ def test_double_precision_is_kept() -> None:
 
 
 def test_a_model_describes_itself() -> None:
-    answers = model()
+    answers = tiny_hvae()
     assert answers.kind == "hvae"
     assert (answers.channels, answers.size) == (3, 8)
     assert answers.image_model is answers.network
@@ -187,7 +144,7 @@ def test_a_model_describes_itself() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    answers, x, values = model(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(), table(5)
     with refused("model, network", "5 parents", "got 4"):
         HVAEModel(HVAE(HVAEConfig(**{**CONFIG.model_dump(), "parents": 4})), answers.scm)
     with refused("model, network", "a fcfg.hvae.HVAE"):

@@ -21,10 +21,10 @@ from fcfg.support.images import read_images, to_png
 from fcfg.support.pictures import Pixels
 from own_kind import Shifted
 from refusal import refused
-from test_evaluate_command import Terminal
-from test_generation import SIZE, tiny_pipeline
-from test_hvae_model import model as hvae
-from test_hvae_model import pictures, table
+from terminals import Terminal
+from tiny import SIZE, tiny_pipeline
+from tiny_hvae import pictures, table
+from tiny_hvae import tiny_hvae as hvae
 
 DO = {"smiling": "flip"}
 ROWS = [{"smiling": 0, "age": 40.0, "hair": "dark"}, {"smiling": 1, "age": 70.0, "hair": "red"}]

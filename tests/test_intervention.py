@@ -8,7 +8,7 @@ import pytest
 from fcfg.causal.attributes import Binary, Categorical, Continuous
 from fcfg.causal.intervention import intervened
 from refusal import refused
-from test_generation import ask, draw, tiny_pipeline
+from tiny import ask, draw, tiny_pipeline
 
 AGE, SMILING = Continuous("age", 0, 100), Binary("smiling")
 COLD = Continuous("temperature", -40, 40)

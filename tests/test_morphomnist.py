@@ -34,31 +34,9 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.reports import write_report
 from fcfg.support.images import images_from_bytes
 from refusal import refused
-from test_loaders import space_of
+from trees import morphomnist, ring, space_of
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "morphomnist"
-
-
-def ring(thickness: float, intensity: float, radius: float = 8.0) -> NDArray[np.uint8]:
-    """A circle with soft edges, 28 by 28."""
-    y, x = np.mgrid[:28, :28] - 13.5
-    inside = thickness / 2 + 0.5 - abs(np.hypot(x, y) - radius)
-    return np.round(intensity * inside.clip(0, 1)).astype(np.uint8)
-
-
-def morphomnist(root: Path, train: int = 10, test: int = 6, **changes: object) -> MorphoMNISTData:
-    """Rings of different thickness and intensity, with any arrays replaced."""
-    rng, arrays = np.random.default_rng(0), {}
-    for split, count in (("train", train), ("test", test)):
-        thickness = rng.uniform(2.5, 5, count).astype(np.float32)
-        intensity = rng.uniform(100, 250, count).astype(np.float32)
-        rings = [ring(*values) for values in zip(thickness, intensity, strict=True)]
-        arrays |= {f"x_{split}": np.stack(rings), f"thickness_{split}": thickness}
-        digits = np.arange(count, dtype=np.uint8) % 10
-        arrays |= {f"intensity_{split}": intensity, f"y_{split}": digits}
-    arrays = {name: array for name, array in (arrays | changes).items() if array is not None}
-    np.savez(root / "morphomnist.npz", **arrays)
-    return MorphoMNISTData(path=root)
 
 
 # The file ----------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from face_folder import faces
 from fake_results import make_results
 from fcfg.cli import main
 from fcfg.support.outputs import LIST, Outputs, make_folder
 from refusal import refused
-from test_data_check import faces
 
 FILES = {"page.html": b"one", "figures/bar.svg": b"two"}
 

@@ -19,7 +19,7 @@ from fcfg.guidance import CFG, RULES, AbstractRule, Guidance, register_rule
 from fcfg.reports.rule_styles import setting, strongest
 from fcfg.sampling import SOLVERS, AbstractSolver, SamplingConfig, as_solver, register_solver
 from refusal import refused
-from test_generation import draw, tiny_pipeline
+from tiny import draw, tiny_pipeline
 
 CFG_3 = Guidance.cfg(3.0)
 ATTRIBUTES = {"smiling": [0, 1], "age": [20, 60], "hair": ["dark", "red"]}

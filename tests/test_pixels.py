@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from face_folder import picture
 from fcfg.datasets.pixels import read_picture
 from fcfg.support.pictures import Pixels, UnreadableError
-from test_folder import picture
 
 
 def read(path: Path, wanted: Pixels) -> np.ndarray:

@@ -19,7 +19,7 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.storage.beside import WORDS, read_words
 from fcfg.trust import measure_trust, not_reached
 from studios import ask, client_of, of, studio_of, upload
-from test_generation import GIVEN, draw, tiny_pipeline
+from tiny import GIVEN, draw, tiny_pipeline
 
 COUNT = 4
 

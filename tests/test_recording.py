@@ -15,6 +15,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from awake import FCFG, Counting, ask, awake_model, distance, without_the_compiler
+from awake import pytestmark as pytestmark
 from evaluations import SIZE
 from fcfg.datasets import portraits
 from fcfg.guidance import Guidance
@@ -24,8 +26,6 @@ from fcfg.pipeline.runtime import Execution, StepRecorder, cuda_graphs, prepare_
 from fcfg.sampling import StepRecord, as_solver
 from graphs import make_up_graphs
 from place import DEVICE
-from test_execution import FCFG, Counting, ask, awake_model, distance, without_the_compiler
-from test_execution import pytestmark as pytestmark
 from worlds import RULES
 
 SOLVERS = ("ddim", "fixed-point:2", "dpm-2m", "heun", "bdia:0.5")

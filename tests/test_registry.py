@@ -19,8 +19,7 @@ from fcfg.datasets.registry import (
     load_data,
 )
 from refusal import refused
-from test_loaders import celeba, embed, mimic, mosaic, nih, space_of
-from test_morphomnist import morphomnist
+from trees import celeba, embed, mimic, morphomnist, mosaic, nih, space_of
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

@@ -17,8 +17,8 @@ from safetensors import torch as safetensors
 from torch import nn
 
 import fcfg
-import test_checkpoint
-import test_hvae_model
+import tiny_hvae
+import tiny_saved
 import tiny_semantic
 from fcfg.hvae import HVAEModel
 from fcfg.model import AnyModel
@@ -26,7 +26,7 @@ from fcfg.storage import register_kind
 from fcfg.storage.weight_files import digest
 from own_kind import Note, ShiftConfig, ShiftModel
 from refusal import refused
-from test_checkpoint import pipeline as pipeline
+from tiny_saved import pipeline as pipeline
 
 NAMES = ["diffusion", "semantic", "hvae", "shift"]
 Models = dict[str, tuple[AnyModel, Callable[[Any], torch.Tensor]]]
@@ -34,7 +34,7 @@ Models = dict[str, tuple[AnyModel, Callable[[Any], torch.Tensor]]]
 
 def shift() -> ShiftModel:
     torch.manual_seed(4)
-    space = test_hvae_model.SPACE
+    space = tiny_hvae.SPACE
     graph = fcfg.CausalGraph(dict.fromkeys(space.names, ()))
     model = ShiftModel(nn.Linear(sum(space.widths), 16), fcfg.StructuralCausalModel(space, graph))
     model.note = Note(model=Note.digest(model.network), text="seed 4")
@@ -49,16 +49,16 @@ def models(pipeline: fcfg.CounterfactualPipeline) -> Models:
     semantic.denoiser.float()
     faces, labels = tiny_semantic.tiny_images()
     own = tiny_semantic.binary_space().names[0]
-    x, table = test_hvae_model.pictures(), test_hvae_model.table(5)
-    grey = test_hvae_model.pictures(channels=1, size=4)
+    x, table = tiny_hvae.pictures(), tiny_hvae.table(5)
+    grey = tiny_hvae.pictures(channels=1, size=4)
     do, few = {"site": "b"}, {"sampling": "ddim uniform 3"}
     return {
-        "diffusion": (pipeline, lambda m: test_checkpoint.answer(m).images),
+        "diffusion": (pipeline, lambda m: tiny_saved.answer(m).images),
         "semantic": (
             semantic,
             lambda m: m.counterfactual(faces.float(), labels, {own: "flip"}, **few).images,
         ),
-        "hvae": (test_hvae_model.model(), lambda m: m.counterfactual(x, table, do).images),
+        "hvae": (tiny_hvae.tiny_hvae(), lambda m: m.counterfactual(x, table, do).images),
         "shift": (shift(), lambda m: m.counterfactual(grey, table, do).images),
     }
 

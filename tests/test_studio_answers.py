@@ -34,8 +34,8 @@ from fcfg.studio.uploads import read_upload
 from fcfg.support.images import images_from_bytes, images_to_bytes
 from refusal import refused
 from studios import FACTUAL, ask, client_of, of, picture_in, png, studio_of, upload
-from test_generation import tiny_pipeline
-from test_hvae_model import model as tiny_hvae
+from tiny import tiny_pipeline
+from tiny_hvae import tiny_hvae
 
 SICK = {"sick": 0, "site": "a", "age": 50.0}
 

@@ -21,9 +21,8 @@ from fcfg.studio.pictures import StudioPicture
 from fcfg.studio.safety import Rule
 from fcfg.studio.server import open_socket, serve
 from fcfg.studio.uploads import MOST_BYTES
-from studios import png, studio_of
-from test_generation import tiny_pipeline
-from test_studio_server import meanwhile
+from studios import meanwhile, png, studio_of
+from tiny import tiny_pipeline
 
 TOKEN = "a-token-that-nobody-guesses"
 

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from fcfg.studio import app
 from fcfg.studio.safety import HEADERS, Rule, cookie_of, is_loopback, most_connections
 from studios import FACTUAL, ask, client_of, studio_of, upload
-from test_generation import tiny_pipeline
+from tiny import tiny_pipeline
 
 PUBLIC = "studio.example.org"
 TOKEN = "a-token-that-nobody-guesses"

@@ -13,9 +13,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
@@ -28,8 +27,8 @@ from fcfg.studio.questions import PreparedQuestion
 from fcfg.studio.safety import Rule
 from fcfg.studio.server import address_of, open_socket, rule_for, serve
 from refusal import refused
-from studios import FACTUAL, png, studio_of
-from test_generation import tiny_pipeline
+from studios import FACTUAL, meanwhile, png, studio_of
+from tiny import tiny_pipeline
 
 
 @pytest.fixture(scope="module")
@@ -37,28 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "tiny"
     fcfg.save(tiny_pipeline(), folder)
     return folder
-
-
-def meanwhile(work: Callable[[], None], serving: Callable[[], Any]) -> Any:
-    """Work in a thread while the main one serves, then interrupt it as Ctrl-C does."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            failed.append(error)
-        finally:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    thread = Thread(target=run)
-    thread.start()
-    try:
-        return serving()
-    finally:
-        thread.join()
-        if failed:
-            raise failed[0]
 
 
 def post(address: str, path: str, body: bytes) -> Any:

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from fcfg.studio.app import MOST_QUESTION
 from fcfg.studio.uploads import FORMATS, MOST_BYTES, MOST_PIXELS
 from studios import client_of, png, studio_of
-from test_generation import tiny_pipeline
+from tiny import tiny_pipeline
 
 
 def file_of(picture: Image.Image, format: str = "PNG", **options: Any) -> bytes:

@@ -31,7 +31,7 @@ from fcfg.support.hashing import digest_of_values
 from fcfg.trust import LEVELS, Thresholds, denoising_loss, measure_trust, reasons, trust_thresholds
 from fcfg.trust.validation import upper_limit
 from refusal import refused
-from test_generation import GIVEN, draw, tiny_pipeline
+from tiny import GIVEN, draw, tiny_pipeline
 from worlds import MixtureNetwork, mixture_faces, mixture_pipeline
 
 SAMPLING = "dpm-2m karras 8"

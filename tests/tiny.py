@@ -1,0 +1,85 @@
+"""A diffusion model that answers in milliseconds, and what is asked of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.generation import (
+    Result,
+    generate,
+)
+from fcfg.judge import AttributeJudge
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+
+SPACE = AttributeSpace(
+    [Binary("smiling"), Continuous("age", 0, 100), Categorical("hair", ["dark", "grey", "red"])]
+)
+
+
+GRAPH = CausalGraph({"smiling": [], "age": [], "hair": ["age"]})
+
+
+GIVEN = "smiling=0,age=40,hair=dark"
+
+
+SIZE = 8
+
+
+def tiny_pipeline(channels: int = 3, *, judge: bool = True) -> CounterfactualPipeline:
+    """A model that answers in milliseconds; the command line is tested with it, too."""
+    torch.manual_seed(0)
+    shape = UNetConfig(
+        channels=channels,
+        size=SIZE,
+        base=8,
+        multipliers=(1, 2),
+        attention=(),
+        blocks=1,
+        condition=24,
+    )
+    network = UNet(shape)
+    for parameter in network.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    network.head[-1].weight.data *= 0.01
+    embedder, schedule = AttributeEmbedder(SPACE, width=8), NoiseSchedule("linear", 100)
+    denoiser = Denoiser(network, embedder, schedule, channels=channels, stride=2).eval()
+    scm = StructuralCausalModel(SPACE, GRAPH)
+    rng = np.random.default_rng(0)
+    columns = {"smiling": rng.integers(0, 2, 200), "age": rng.uniform(0, 100, 200)}
+    scm.fit(columns | {"hair": rng.integers(0, 3, 200)}, steps=5)
+    reader = None
+    if judge:
+        config = JudgeConfig(channels=channels, outputs=sum(SPACE.widths), width=4)
+        reader = AttributeJudge(Judge(config), SPACE).eval()
+    return CounterfactualPipeline(denoiser, scm, judge=reader, provenance={"seed": 3})
+
+
+def draw(folder: Path, names: list[str], size: int = SIZE) -> list[Path]:
+    """Write pictures of noise, each its own."""
+    paths = [folder / name for name in names]
+    for number, path in enumerate(paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        bytes_ = np.random.default_rng(number).integers(0, 256, (size, size, 3), dtype=np.uint8)
+        Image.fromarray(bytes_).save(path)
+    return paths
+
+
+def ask(
+    pipeline: CounterfactualPipeline, files: list[Path], out: Path, **options: object
+) -> list[Result]:
+    return generate(
+        pipeline,
+        files,
+        **{"do": {"age": 90}, "attributes": GIVEN, "sampling": 3, "out": out} | options,
+    )
