@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -22,7 +23,7 @@ from fcfg.cli import main
 from fcfg.cli.streams import open_closed, usable_streams
 from fcfg.generation import Result
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
-from fcfg.sampling import DRAWN_NOISE, PRESETS, SamplingConfig, combine_sampling
+from fcfg.sampling import DRAWN_NOISE
 from fcfg.support.errors import InputError
 from tiny import GIVEN, draw, tiny_pipeline
 
@@ -122,8 +123,8 @@ def test_what_is_unknown_is_one_line_with_the_nearest(capsys) -> None:
 def test_what_is_missing_or_no_number_is_one_line(capsys) -> None:
     assert "missing argument 'MODEL'" in refusal(capsys, "generate")
     assert "missing option '--do'" in refusal(capsys, "generate", "model", "image.png")
-    line = refusal(capsys, "generate", "m", "i", "--do", "a=1", "--steps", "ten")
-    assert "invalid value for '--steps'" in line
+    line = refusal(capsys, "generate", "m", "i", "--do", "a=1", "--seed", "ten")
+    assert "invalid value for '--seed'" in line
 
 
 def test_help_of_a_command_has_examples_line_by_line(capsys) -> None:
@@ -134,12 +135,15 @@ def test_help_of_a_command_has_examples_line_by_line(capsys) -> None:
         assert option in out
 
 
-@pytest.mark.parametrize("name", ["generate", "evaluate"])
-def test_help_names_every_quality(name: str, capsys) -> None:
-    assert main([name, "--help"]) == 0
-    out = capsys.readouterr().out
-    assert "--quality" in out
-    assert "|".join(PRESETS) in out
+def test_an_option_is_what_the_source_says(capsys) -> None:
+    """Of a class, and of a function, whose documentation is the help."""
+    assert main(["calibrate", "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "--seed N Seed of draws and resamples. [default: 0]" in words
+    assert "--at-least-real / --no-at-least-real Raise the weight of a binary attribute" in words
+    assert main(["evaluate", "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "--images N Largest number of images. --seed N" in words  # the experiment's by default
 
 
 def group() -> typer.Typer:
@@ -325,7 +329,7 @@ def test_streams_are_as_before_when_a_command_ends(monkeypatch) -> None:
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_stops_nothing(model, faces, closed: str) -> None:
-    words = f"-m fcfg generate {model} faces --do age=1 --steps 1"
+    words = f"-m fcfg generate {model} faces --do age=1 --sampling 1"
     done = subprocess.run(f"{sys.executable} {words} {closed}", shell=True, capture_output=True)
     assert done.returncode == 0
     out = Path("counterfactuals/tiny/age=1")
@@ -338,7 +342,17 @@ def test_a_closed_stream_stops_nothing(model, faces, closed: str) -> None:
 
 def test_generate_writes_and_says_what_it_did(model, tmp_path: Path, faces, capsys) -> None:
     draw(tmp_path / "faces", ["ben.png"], size=11)
-    words = ["generate", model, "faces", "--do", "age=80", "--do", "smiling=flip", "--steps", "2"]
+    words = [
+        "generate",
+        model,
+        "faces",
+        "--do",
+        "age=80",
+        "--do",
+        "smiling=flip",
+        "--sampling",
+        "2",
+    ]
     assert main([*words, "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     assert err == ""  # no bar without a terminal
@@ -360,7 +374,7 @@ def test_generate_takes_tables_levels_and_other_guidance(model, faces, tmp_path,
     rows = ["file_name,smiling,age,hair", *(f"{path.name},1,40,dark" for path in faces)]
     (tmp_path / "faces" / "labels.csv").write_text("\n".join(rows))
     words = ["generate", model, str(faces[0]), "--attributes", "faces/labels.csv"]
-    words += ["--do", "hair=red", "--guidance", "none", "--steps", "2", "--no-reverse"]
+    words += ["--do", "hair=red", "--guidance", "none", "--sampling", "2", "--no-reverse"]
     assert main([*words, "--out", "red"]) == 0
     out = capsys.readouterr().out
     assert "1 picture, none" in out
@@ -370,28 +384,23 @@ def test_generate_takes_tables_levels_and_other_guidance(model, faces, tmp_path,
     assert json.loads((tmp_path / "red" / "record.json").read_text())["guidance"] == "none"
 
 
-def test_generate_takes_what_is_said_and_the_rest_from_the_quality(model, faces, capsys) -> None:
+def test_generate_takes_what_is_said_and_the_rest_from_the_default(model, faces, capsys) -> None:
     words = ["generate", model, str(faces[0]), "--do", "age=80", "--attributes", GIVEN]
-    for out, more in {
-        "silent": [],
-        "some": ["--steps", "2", "--solver", "bdia"],
-        "paper": ["--quality", "paper", "--steps", "3", "--grid", "karras"],
-    }.items():
-        assert main([*words, "--no-reverse", "--out", out, *more]) == 0
-    assert recorded("silent") == DRAWN_NOISE
-    assert recorded("some") == combine_sampling(default=DRAWN_NOISE, steps=2, solver="bdia")
-    assert recorded("paper") == combine_sampling("paper", steps=3, grid="karras")
+    for out, asked in {"silent": [], "some": ["--sampling", "2"]}.items():
+        assert main([*words, "--no-reverse", "--out", out, *asked]) == 0
+    assert recorded("silent") == str(DRAWN_NOISE)
+    assert recorded("some") == str(replace(DRAWN_NOISE, steps=2))
 
 
-def recorded(out: str) -> SamplingConfig:
+def recorded(out: str) -> str:
     """The sampling configuration of a record."""
     record = json.loads(Path(out, "record.json").read_text())
-    return combine_sampling(**{name: record[name] for name in ("solver", "grid", "steps")})
+    return " ".join(str(record[name]) for name in ("solver", "grid", "steps"))
 
 
 @pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
 def test_generate_computes_as_it_is_told(model, faces, tmp_path, capsys) -> None:
-    words = ["generate", model, "faces", "--do", "age=80", "--steps", "2", "--device", "cpu"]
+    words = ["generate", model, "faces", "--do", "age=80", "--sampling", "2", "--device", "cpu"]
     torch.compiler.set_stance("force_eager")  # all of it but the compiler, which is not ours
     try:
         assert main([*words, "--out", "plain"]) == 0
@@ -407,7 +416,17 @@ def test_generate_computes_as_it_is_told(model, faces, tmp_path, capsys) -> None
 
 def test_generate_is_shared_by_processes(model, faces, tmp_path, capsys, monkeypatch) -> None:
     """As accelerate and torchrun launch them; each does its part, and one speaks."""
-    words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=80", "--steps", "1"]
+    words = [
+        "generate",
+        model,
+        "faces",
+        "--attributes",
+        GIVEN,
+        "--do",
+        "age=80",
+        "--sampling",
+        "1",
+    ]
     monkeypatch.setenv("WORLD_SIZE", "2")
     said = []
     for rank in ("0", "1"):
@@ -429,7 +448,7 @@ def test_generate_shows_a_part_of_many(model, tmp_path: Path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     draw(tmp_path / "many", [f"{number:02}.png" for number in range(23)])
     words = ["generate", model, "many", "--attributes", GIVEN, "--do", "smiling=1"]
-    assert main([*words, "--steps", "1", "--no-reverse"]) == 0
+    assert main([*words, "--sampling", "1", "--no-reverse"]) == 0
     out = capsys.readouterr().out
     assert "19.png" in out
     assert "20.png" not in out
@@ -438,14 +457,14 @@ def test_generate_shows_a_part_of_many(model, tmp_path: Path, monkeypatch, capsy
 
 def test_generate_works_without_a_judge(faces, tmp_path: Path, capsys) -> None:
     fcfg.save(tiny_pipeline(judge=False), tmp_path / "blind")
-    words = ["generate", "blind", "faces", "--do", "smiling=1", "--steps", "1"]
+    words = ["generate", "blind", "faces", "--do", "smiling=1", "--sampling", "1"]
     assert "no judge" in refusal(capsys, *words)
     assert main([*words, "--attributes", GIVEN]) == 0
     assert "judge" not in capsys.readouterr().out
 
 
 def test_every_model_and_intervention_has_a_folder_of_its_own(model, faces, capsys) -> None:
-    words = ["generate", model, str(faces[0]), "--attributes", GIVEN, "--steps", "1"]
+    words = ["generate", model, str(faces[0]), "--attributes", GIVEN, "--sampling", "1"]
     for do in ("age=80", "age=+5", "age=*1.5", "hair=red", "age=80,hair=red"):
         assert main([*words, "--do", do]) == 0
     folders = {path.name for path in Path("counterfactuals/tiny").iterdir()}
@@ -453,7 +472,7 @@ def test_every_model_and_intervention_has_a_folder_of_its_own(model, faces, caps
 
 
 def test_a_folder_that_is_taken_is_refused_before_a_picture_is_read(model, faces, capsys) -> None:
-    words = ["generate", model, str(faces[0]), "--attributes", GIVEN, "--steps", "1"]
+    words = ["generate", model, str(faces[0]), "--attributes", GIVEN, "--sampling", "1"]
     assert main([*words, "--do", "age=80", "--out", "out"]) == 0
     capsys.readouterr()
     faces[0].write_bytes(b"no picture")
@@ -468,7 +487,7 @@ def test_all_that_is_wrong_with_a_request_is_said_at_once(model, faces, capsys) 
     line = refusal(capsys, *words, "--guidance", "cgf:3")
     for fragment in ("'agee'", "'smilin'", "did you mean 'cfg'?", "no such file: 'gone.png'"):
         assert fragment in line
-    line = refusal(capsys, *words, "--device", "gpu", "--quality", "papr", "--precision", "fp16")
+    line = refusal(capsys, *words, "--device", "gpu", "--sampling", "papr", "--precision", "fp16")
     for fragment in ("device: expected", "did you mean 'paper'?", "precision: expected"):
         assert fragment in line
     faces[0].write_bytes(b"no picture")
@@ -489,10 +508,9 @@ def test_all_that_is_wrong_with_a_request_is_said_at_once(model, faces, capsys) 
         (["{model}", "faces", "--do", "age=1", "--device", "gpu"], "device: expected one of"),
         (["{model}", "faces", "--do", "age=1", "--attributes", "gone.csv"], "gone.csv: expected"),
         (["{model}", "faces", "--do", "age=1", "--out", "faces"], "out faces: expected"),
-        (["{model}", "faces", "--do", "age=1", "--steps", "0"], "steps: expected"),
-        (["{model}", "faces", "--do", "age=1", "--quality", "papr"], "did you mean 'paper'?"),
-        (["gone", "faces", "--do", "age=1", "--quality", ""], "quality: expected one of"),
-        (["{model}", "faces", "--do", "age=1", "--quality", "paper"], "got int 1000"),
+        (["{model}", "faces", "--do", "age=1", "--sampling", "0"], "steps: expected"),
+        (["{model}", "faces", "--do", "age=1", "--sampling", "papr"], "did you mean 'paper'?"),
+        (["{model}", "faces", "--do", "age=1", "--sampling", "paper"], "got int 1000"),
         (["{model}", "faces", "--do", "age=1", "--precision", "fp16"], "did you mean 'bf16'?"),
         (["{model}", "faces", "--do", "age=1", "--batch-size", "x"], "or 'auto'"),
     ],
@@ -521,7 +539,7 @@ def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, mon
         replace(*arguments)
 
     monkeypatch.setattr(os, "replace", interrupted)
-    words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=1", "--steps", "1"]
+    words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=1", "--sampling", "1"]
     assert main([*words, "--batch-size", "3"]) == 130
     err = capsys.readouterr().err
     out = "counterfactuals/tiny/age=1"
@@ -535,7 +553,17 @@ def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, mon
 
 def test_generate_says_which_answers_not_to_trust(model, faces, capsys) -> None:
     """An untrained network cannot be inverted."""
-    words = ["generate", model, "faces", "--attributes", GIVEN, "--do", "age=99", "--steps", "4"]
+    words = [
+        "generate",
+        model,
+        "faces",
+        "--attributes",
+        GIVEN,
+        "--do",
+        "age=99",
+        "--sampling",
+        "4",
+    ]
     words += ["--guidance", "fcfg:affected=3,invariant=1.2", "--no-trust"]
     assert main([*words, "--no-reverse"]) == 0
     assert "Do not trust" not in capsys.readouterr().out
@@ -547,7 +575,7 @@ def test_generate_says_which_answers_not_to_trust(model, faces, capsys) -> None:
 
 def test_a_terminal_gets_a_bar(model, faces, monkeypatch) -> None:
     screen, terminal = os.openpty()
-    words = ["generate", model, str(faces[0]), "--do", "age=1", "--steps", "2"]
+    words = ["generate", model, str(faces[0]), "--do", "age=1", "--sampling", "2"]
     with os.fdopen(terminal, "w") as stream:
         monkeypatch.setattr(sys, "stderr", stream)
         assert main(words) == 0

@@ -94,7 +94,7 @@ def test_a_finished_demo_is_shown_again_and_computed_again_on_demand(tiny: Path,
 def test_a_demo_spares_the_run_of_somebody_else(tiny: Path, capsys) -> None:
     out = tiny / "mine"
     words = ["evaluate", "portraits", "portraits/core", "--out", str(out), "--device", "cpu"]
-    assert main([*words, "--steps", "3", "--cache", str(tiny / "noise")]) == 0
+    assert main([*words, "--sampling", "3", "--cache", str(tiny / "noise")]) == 0
     before = listed(out)
     capsys.readouterr()
     for more in ([], ["--overwrite"]):

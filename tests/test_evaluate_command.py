@@ -25,7 +25,7 @@ from fcfg.evaluation.experiment import Costs
 from fcfg.evaluation.summary import summarise
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.pipeline.runtime import own_gpu
-from fcfg.sampling import combine_sampling
+from fcfg.sampling import as_sampling
 from fcfg.support import progress
 from fcfg.support.config_files import to_yaml
 from refusal import refused
@@ -70,7 +70,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_the_default_is_asked_as_it_is(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     line = refusal(capsys, "--show", "portraits/default")
     assert "expected a model, whose default it asks for" in line
-    for option in (["--steps", "3"], ["--sampling", "paper"], ["--no-anchor"]):
+    for option in (["--sampling", "3"], ["--sampling", "paper"], ["--no-anchor"]):
         assert "which asks a model as it answers" in refusal(capsys, model, "default", *option)
 
 
@@ -124,7 +124,7 @@ def test_a_model_of_a_folder_is_evaluated_in_one_line(
     """Whatever its attributes are, and however few images there are."""
     monkeypatch.chdir(tmp_path)
     folder = saved(tmp_path / "digits", folder_model(tmp_path / "faces", 3).provenance)
-    assert main(["evaluate", folder, "fid", "--steps", "2", "--no-report"]) == 0
+    assert main(["evaluate", folder, "fid", "--sampling", "2", "--no-report"]) == 0
     out = capsys.readouterr().out
     assert "3 images (the whole test split), 15 questions of each" in out
     assert "AUROC and distances need at least 200 images, and this run has 3" in out
@@ -137,7 +137,7 @@ def test_a_model_of_a_folder_is_evaluated_in_one_line(
 def test_what_is_shown_can_be_changed_and_read_back(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--steps", "7", "--solver", "fixed-point", "--grid", "karras"]
+    options = ["--sampling", "fixed-point karras 7"]
     assert main(["evaluate", "--show", *words, *options]) == 0
     file = tmp_path / "mine.yaml"
     file.write_text(capsys.readouterr().out)
@@ -146,28 +146,17 @@ def test_what_is_shown_can_be_changed_and_read_back(
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "changes"),
-    [
-        ([], {}),
-        (["--quality", "paper"], combine_sampling("paper").to_json()),
-        (["--quality", "default"], combine_sampling("default").to_json()),
-        (["--quality", "paper", "--steps", "7"], combine_sampling("paper", steps=7).to_json()),
-        (
-            ["--solver", "heun", "--quality", "paper"],
-            combine_sampling("paper", solver="heun").to_json(),
-        ),
-    ],
-)
-def test_a_quality_replaces_the_way_of_an_experiment_but_not_what_is_said(
-    words: list[str], changes: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.mark.parametrize("words", [[], ["paper"], ["default"], ["heun uniform 7"]])
+def test_a_sampling_replaces_that_of_an_experiment(
+    words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The experiment is none of the qualities."""
+    """The experiment is none of the presets."""
     own = find_experiment("portraits/demo", steps=16, solver="bdia", grid="karras")
     file = tmp_path / "own.yaml"
     file.write_text(to_yaml(own))
-    assert main(["evaluate", "--show", str(file), *words]) == 0
+    assert main(["evaluate", "--show", str(file), *(["--sampling", *words] if words else [])]) == 0
     shown = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
+    changes = as_sampling(words[0]).to_json() if words else {}
     assert shown == own.model_copy(update=changes)
     assert (shown == own) == (not words)
 
@@ -176,8 +165,8 @@ def test_what_is_missing_or_unknown_is_one_line(capsys: pytest.CaptureFixture[st
     assert "MODEL: expected 'fcfg evaluate MODEL EXPERIMENT'" in refusal(capsys)
     assert "EXPERIMENT: expected" in refusal(capsys, "portraits")
     assert "did you mean 'portraits/core' or '" in refusal(capsys, "portraits", "portrait/core")
-    assert "'steps'" in refusal(capsys, "portraits", "portraits/core", "--steps", "0")
-    line = refusal(capsys, "portraits", "portraits/core", "--quality", "papr")
+    assert "steps" in refusal(capsys, "portraits", "portraits/core", "--sampling", "0")
+    line = refusal(capsys, "portraits", "portraits/core", "--sampling", "papr")
     assert line.endswith("did you mean 'paper'?")
     for shard in ("1", "a/b", "1/", "-1/2"):
         line = refusal(capsys, "portraits", "portraits/core", f"--shard={shard}")
@@ -240,7 +229,7 @@ def test_a_run_shows_its_table_and_writes_its_report(
     assert main(["evaluate", model, mine, "--no-report"]) == 0
     assert "Report" not in capsys.readouterr().out
     assert (folder / "results-0-of-1.jsonl").read_bytes() == before
-    assert "choose another --out" in _last(capsys, model, mine, "--steps", "3")
+    assert "choose another --out" in _last(capsys, model, mine, "--sampling", "3")
 
 
 def _last(capsys: pytest.CaptureFixture[str], *words: str) -> str:

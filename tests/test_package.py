@@ -204,8 +204,8 @@ SHORTER = {
     "data example shapes": "--count 60",
     "train": "--set network.base=8 --set network.blocks=1 --set judge.width=4 --set run.sheets=0 "
     "--set diffusion.steps=4 --set judge.steps=4 --set scm.steps=20",
-    "generate": "--steps 2 --device cpu",
-    "evaluate runs": "--images 4 --steps 2 --device cpu",
+    "generate": "--sampling 2 --device cpu",
+    "evaluate runs": "--images 4 --sampling 2 --device cpu",
 }
 
 

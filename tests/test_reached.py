@@ -155,7 +155,7 @@ def test_the_command_says_it_first(
     fcfg.save(model, "tiny")
     names = ["anna.png", "ben.png", "carl.png", "dora.png", "emil.png", "fay.png"]
     draw(tmp_path / "faces", names)
-    words = ["--attributes", GIVEN, "--steps", "2", "--guidance", "cfg:40"]
+    words = ["--attributes", GIVEN, "--sampling", "2", "--guidance", "cfg:40"]
     assert main(["generate", "tiny", "faces/anna.png", *words, "--do", "smiling=1"]) == 0
     out = capsys.readouterr().out
     assert "\nNot reached: smiling reads 10 %, asked yes\n" in out

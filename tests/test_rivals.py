@@ -345,8 +345,7 @@ def test_pictures_of_every_model_are_made_by_one_command(
 @pytest.mark.parametrize(
     "option",
     [
-        *(["--sampling", "paper"], ["--quality", "paper"], ["--steps", "7"], ["--solver", "ddim"]),
-        *(["--grid", "karras"], ["--anchor"], ["--no-anchor"]),
+        *(["--sampling", "paper"], ["--sampling", "7"], ["--anchor"], ["--no-anchor"]),
     ],
 )
 def test_a_model_without_steps_refuses_options_of_sampling(
@@ -399,7 +398,7 @@ def test_every_model_answers_its_baselines_and_they_make_one_page(
     for kind, folder in trained.items():
         out = tmp_path / f"{kind}-run"
         words = ["evaluate", str(folder), "portraits/baselines", "--images", "3"]
-        words += ["--steps", "2"] * (kind != "hvae")
+        words += ["--sampling", "ddim uniform 2"] * (kind != "hvae")
         words += ["--judge", str(trained["diffusion"]), "--no-report", "--device", "cpu"]
         assert main([*words, "--cache", str(tmp_path / "cache"), "--out", str(out)]) == 0
         assert (" 2 steps, on cpu" in capsys.readouterr().out) == (kind != "hvae")

@@ -228,7 +228,7 @@ def test_from_a_folder_of_pictures_to_counterfactuals(elsewhere: Path, capsys) -
     for part in ("scm: step 2 of 2", "judge: step 2 of 2", "diffusion: step 3 of 3"):
         assert part in err
     assert len(list((elsewhere / "runs/faces/training/sheets").iterdir())) == 1
-    words = ["generate", "runs/faces", "faces/07.png", "--do", "bright=1", "--steps", "2"]
+    words = ["generate", "runs/faces", "faces/07.png", "--do", "bright=1", "--sampling", "2"]
     assert main([*words, "--out", "counterfactuals"]) == 0
     assert {path.name for path in (elsewhere / "counterfactuals").glob("[!.]*")} == {
         *("07.png", "07-counterfactual.png", "record.json"),

@@ -505,22 +505,22 @@ def test_the_command_says_in_one_line_what_not_to_trust(
     draw(tmp_path / "faces", names)
     words = ["generate", "tiny", "faces", "--attributes", GIVEN, "--do", "age=90", "--no-reverse"]
     fcfg.save(doubting(model), "tiny")
-    assert main([*words, "--steps", "2"]) == 0
+    assert main([*words, "--sampling", "2"]) == 0
     out = capsys.readouterr().out
     assert "trust" not in out
     fcfg.save(doubting(model, moved_smiling=0.0), "tiny")
-    assert main([*words, "--steps", "2"]) == 0  # the same answers, doubted now
+    assert main([*words, "--sampling", "2"]) == 0  # the same answers, doubted now
     named = ", ".join(f"{name} (smiling changes as well)" for name in names[:5])
     assert f"\nDo not trust 6 of 6: {named} and 1 more\n" in capsys.readouterr().out
-    assert main([*words, "--steps", "3", "--out", "three"]) == 0
+    assert main([*words, "--sampling", "3", "--out", "three"]) == 0
     out = capsys.readouterr().out
     assert "The errors of the prediction are not checked: their thresholds are of other" in out
     assert "Do not trust 6 of 6" in out
     model.thresholds = None
     fcfg.save(model, "tiny")
-    assert main([*words, "--steps", "2", "--out", "none"]) == 0
+    assert main([*words, "--sampling", "2", "--out", "none"]) == 0
     assert "fcfg calibrate" in capsys.readouterr().out
-    assert main([*words, "--steps", "2", "--out", "off", "--no-trust"]) == 0
+    assert main([*words, "--sampling", "2", "--out", "off", "--no-trust"]) == 0
     assert "trust" not in capsys.readouterr().out
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fcfg.cli import options
+from fcfg.cli.options import Model, Options, Overwrite, with_options
 from fcfg.support.errors import InputError
 from fcfg.support.outputs import make_folder
 
@@ -17,20 +17,18 @@ if TYPE_CHECKING:
     from fcfg.bench import BenchModel, Record
 
 
+@with_options(
+    asked=Options("bench.run.Bench", "images rows steps quick commit"),
+    computing=Options("cli.computing.Computing", "device"),
+)
 def bench(
-    model: options.Model = "",
+    asked: dict[str, Any],
+    computing: dict[str, Any],
+    model: Model = "",
     preset: Annotated[
         str,
         typer.Option(metavar="NAME", help="Network of a training preset, with random weights."),
     ] = "",
-    images: Annotated[
-        int | None, typer.Option(metavar="N", help="Number of counterfactuals for sampling.")
-    ] = None,
-    rows: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Batch size to compile for; by default --images."),
-    ] = None,
-    steps: options.Steps = None,
     only: Annotated[
         str, typer.Option(metavar="PART,…", help="Parts to measure: sampling, single.")
     ] = "",
@@ -38,17 +36,10 @@ def bench(
         bool | None,
         typer.Option(help="Whether to measure the compiled pipeline, too; by default on a GPU."),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Measure fewer images, fewer times.")
-    ] = False,
-    device: options.Device = "auto",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.csv", help="Write all rows to this file.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file of --out if it exists.")
-    ] = False,
-    commit: options.Commit = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Measure how fast this machine samples, beside baselines.
 
@@ -67,20 +58,16 @@ def bench(
     import torch
 
     from fcfg.bench import PARTS, Bench
-    from fcfg.cli.computing import chosen_device
+    from fcfg.cli.computing import Computing
     from fcfg.support.progress import share_bar
 
-    target = torch.device(chosen_device(device))
+    target = torch.device(Computing(**computing).target)
     _check(model, preset, out, overwrite=overwrite)
     benchmark = Bench(
         _bench_model(model, preset, target),
         tuple(part.strip() for part in only.split(",")) if only else PARTS,
-        images=images,
-        steps=steps,
-        rows=rows,
-        quick=quick,
         compiled=target.type == "cuda" if compile is None else compile,
-        commit=commit,
+        **asked,
     )
     with share_bar() as on_progress:
         record = benchmark.run(on_progress)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fcfg.cli.options import BatchSize, Data, Device, Model, Precision
+from fcfg.cli.options import Data, Model, Options, Overwrite, with_options
 from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,54 +19,33 @@ _IMAGES = {"cpu": 24, "cuda": 512}  # by default
 _TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
 
 
+@with_options(
+    asked=Options(
+        "calibration.run.calibrate",
+        "guidance sampling weights at_least_real accept seed",
+        {
+            "guidance": "Rule whose weight is searched, with any weight, such as "
+            "'cfg:1;anchor=true'; of a factored rule the weight affected. The default of the "
+            "package by default.",
+            "accept": "Use the new weights even where one lies at an end of those measured, or "
+            "where no direction of an attribute has 8 images. Otherwise the model keeps its "
+            "default.",
+        },
+    ),
+    computing=Options("cli.computing.Computing", "batch_size precision device"),
+)
 def calibrate(
     model: Model,
-    guidance: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RULE:WEIGHTS",
-            help="Rule whose weight is searched, with any weight, such as 'cfg:1;anchor=true'; of "
-            "a factored rule the weight affected. The default of the package by default.",
-        ),
-    ] = None,
-    sampling: Annotated[
-        str,
-        typer.Option(
-            metavar="'SOLVER GRID STEPS'",
-            help="Solver, grid and steps, as in 'fcfg generate'; the model then uses them.",
-        ),
-    ] = "default",
-    weights: Annotated[
-        str,
-        typer.Option(metavar="W,W,…", help="Weights to measure; the best is found between them."),
-    ] = "",
+    asked: dict[str, Any],
+    computing: dict[str, Any],
     images: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             help="Largest number of images; more make the intervals shorter. By default "
             f"{_IMAGES['cuda']} on a GPU, {_IMAGES['cpu']} on a CPU.",
-            show_default=False,
         ),
     ] = None,
-    at_least_real: Annotated[
-        bool | None,
-        typer.Option(
-            "--at-least-real/--no-at-least-real",
-            help="Raise weights of binary attributes until the judge tells their values apart as "
-            "well on counterfactuals as on real images, in 97.5 % of resamples. By default with "
-            "256 images or more: with few, less is certain, and it raises more.",
-            show_default=False,
-        ),
-    ] = None,
-    accept: Annotated[
-        bool,
-        typer.Option(
-            "--accept",
-            help="Use the new weights even where one lies at an end of those measured, or where "
-            "no direction of an attribute has 8 images. Otherwise the model keeps its default.",
-        ),
-    ] = False,
     data: Data = None,
     out: Annotated[
         Path | None,
@@ -74,25 +53,13 @@ def calibrate(
             metavar="FOLDER",
             help="Folder of calibration.json: by default that of the model, which then uses it; "
             "for a shipped model runs/calibrate/NAME.",
-            show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of all random draws.", min=0)] = 0,
-    batch_size: BatchSize = "auto",
-    precision: Precision = "auto",
-    device: Device = "auto",
     cache: Annotated[
         Path,
         typer.Option(metavar="FOLDER", help="Folder that keeps finished measurements."),
     ] = Path("runs/calibrations"),
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite",
-            help="Replace a calibration of another model or of other options. That of the model "
-            "itself, in its own folder, is always replaced.",
-        ),
-    ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Choose the weights of a model's guidance, and make them its default.
 
@@ -111,7 +78,7 @@ def calibrate(
     from fcfg.calibration import WEIGHTS, choose_images
     from fcfg.calibration import calibrate as run
     from fcfg.calibration.run import checked_search
-    from fcfg.cli.computing import chosen_device, chosen_rows
+    from fcfg.cli.computing import Computing
     from fcfg.cli.progress import ProgressReporter
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
@@ -124,18 +91,20 @@ def calibrate(
     from fcfg.support.progress import share_bar
     from fcfg.trust import trust_thresholds
 
-    rule = DEFAULT_GUIDANCE if guidance is None else Guidance.parse(guidance)
-    chosen = as_sampling(sampling, default_sampling(None, rule.anchor, rule.drawn_noise))
-    target = chosen_device(device)
-    pipeline = load_pipeline(model, "fcfg calibrate").to(target).prepare(precision)
+    how, accept = Computing(**computing), asked.pop("accept")
+    target, at_least_real = how.target, asked.get("at_least_real")
+    rule = Guidance.parse(asked["guidance"]) if "guidance" in asked else DEFAULT_GUIDANCE
+    chosen = as_sampling(asked["sampling"], default_sampling(None, rule.anchor, rule.drawn_noise))
+    pipeline = load_pipeline(model, "fcfg calibrate").to(target).prepare(how.precision)
     judge_of(pipeline)  # refuses a model without a judge before images are read
     assert pipeline.folder is not None
     count = _IMAGES[target] if images is None else images
-    asked = checked_search(rule, chosen, _numbers(weights) if weights else WEIGHTS, pipeline.space)
+    weights = _numbers(asked["weights"]) if "weights" in asked else WEIGHTS
+    search, seed = checked_search(rule, chosen, weights, pipeline.space), asked["seed"]
     folder = out or (Path("runs/calibrate") / model if model in shipped() else pipeline.folder)
     is_own = folder.resolve() == pipeline.folder.resolve()
     digest = Calibration.digest(pipeline.denoiser)
-    subject = f"{digest} {asked} {chosen} {count} {seed} {data and data.resolve()}"
+    subject = f"{digest} {search} {chosen} {count} {seed} {data and data.resolve()}"
     subject += {None: " raised if many", True: " at least real", False: ""}[at_least_real]
     outputs = None if is_own else Outputs(folder, "calibrate", subject, overwrite)
     if outputs is not None:
@@ -143,7 +112,7 @@ def calibrate(
     with ProgressReporter() as reporter:
         found = choose_images(pipeline, count, seed=seed, data=data, on_progress=reporter.progress)
     height, width = found.images.shape[-2:]
-    rows = chosen_rows(batch_size, pipeline, (height, width))
+    rows = how.rows(pipeline, (height, width))
     make_folder(folder)
     print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
     try:
@@ -154,7 +123,7 @@ def calibrate(
                 found.attributes,
                 guidance=rule,
                 sampling=chosen,
-                weights=asked[1],
+                weights=search[1],
                 count=found.count,
                 at_least_real=at_least_real,
                 accept=True,  # or not, below

@@ -1,9 +1,10 @@
-"""Options that commands share: device, shard and batch size."""
+"""How a command computes: device, precision, batch size, and its part of the images."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fcfg.support.errors import InputError, check_among, check_integer
@@ -12,6 +13,58 @@ if TYPE_CHECKING:
     from fcfg.model import AnyModel
 
 AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Computing:
+    """How a command computes, as text of the command line."""
+
+    batch_size: str = "auto"  #: largest number of network rows per call; auto: as many as fit
+    precision: str = "auto"
+    """Precision of the network; auto is tf32 on a GPU. The sampler uses float32."""
+    compile: bool = False  #: compile the network first; worth it for many images on a GPU
+    device: str = "auto"  #: device to run on
+    shard: str = ""
+    """Work on part I of N of the images, counted from 0; by default on the part of this process
+    under 'accelerate launch' or torchrun."""
+
+    @cached_property
+    def target(self) -> str:
+        """Name of the device, 'cpu' or 'cuda'."""
+        return chosen_device(self.device)
+
+    @cached_property
+    def part(self) -> tuple[int, int]:
+        """Number and count of the shard: of this process, if none is given."""
+        if not self.shard:
+            return _from_environment("RANK", "0"), _from_environment("WORLD_SIZE", "1")
+        number, slash, count = self.shard.partition("/")
+        if slash and number.isdecimal() and count.isdecimal():
+            return int(number), int(count)
+        got = repr(self.shard)
+        raise InputError("--shard", expected="I/N, such as 0/4", got=got, do="count from 0")
+
+    @property
+    def prints(self) -> bool:
+        """Whether this process prints: one of several on one terminal does."""
+        return bool(self.shard) or self.part[0] == 0
+
+    def rows(self, model: AnyModel, size: tuple[int, int]) -> int:
+        """Return the largest number of network rows per call; 256 where no memory is measured.
+
+        Args:
+            model: Model on its device, in its precision, not compiled yet.
+            size: Height and width of the images.
+        """
+        from fcfg.pipeline.counterfactual import CounterfactualPipeline
+        from fcfg.pipeline.runtime import fitting_rows
+
+        text = self.batch_size
+        if text == AUTO:
+            known = isinstance(model, CounterfactualPipeline)
+            return fitting_rows(model.denoiser, size) if known else 256
+        number = int(text) if text.isdecimal() else text
+        return check_integer("--batch-size", number, 1, 10**9, do="or 'auto', as much as fits")
 
 
 def chosen_device(name: str) -> str:
@@ -33,21 +86,6 @@ def chosen_device(name: str) -> str:
     return device
 
 
-def chosen_shard(text: str) -> tuple[int, int]:
-    """Return number and count of a shard.
-
-    Args:
-        text: I/N; if empty, the number of this process among those that ``accelerate launch`` or
-            ``torchrun`` started.
-    """
-    if not text:
-        return _from_environment("RANK", "0"), _from_environment("WORLD_SIZE", "1")
-    number, slash, count = text.partition("/")
-    if slash and number.isdecimal() and count.isdecimal():
-        return int(number), int(count)
-    raise InputError("--shard", expected="I/N, such as 0/4", got=repr(text), do="count from 0")
-
-
 def _from_environment(name: str, default: str) -> int:
     text = os.environ.get(name, default)
     if text.isdecimal():
@@ -55,7 +93,7 @@ def _from_environment(name: str, default: str) -> int:
     raise InputError(name, expected="a number", got=repr(text), do="unset this variable")
 
 
-def check_sampled(model: AnyModel, options: Mapping[str, object]) -> None:
+def check_sampled(model: AnyModel, **options: object) -> None:
     """Refuse options of sampling for a model that has none.
 
     Args:
@@ -65,26 +103,8 @@ def check_sampled(model: AnyModel, options: Mapping[str, object]) -> None:
     given = [name for name, value in options.items() if value is not None]
     if given and model.method(()).sampling is None:
         raise InputError(
-            given[0],
+            f"--{given[0]}",
             expected=f"none with a model of kind {model.kind}, which has no steps",
             got=options[given[0]],
             do="leave it out",
         )
-
-
-def chosen_rows(text: str, model: AnyModel, size: tuple[int, int]) -> int:
-    """Return the largest number of network rows per call.
-
-    Args:
-        text: A number, or 'auto': what fits the memory, and 256 where that is not known.
-        model: Model on its device, in its precision, not compiled yet.
-        size: Height and width of the images.
-    """
-    from fcfg.pipeline.counterfactual import CounterfactualPipeline
-    from fcfg.pipeline.runtime import fitting_rows
-
-    if text == AUTO:
-        known = isinstance(model, CounterfactualPipeline)
-        return fitting_rows(model.denoiser, size) if known else 256
-    number = int(text) if text.isdecimal() else text
-    return check_integer("--batch-size", number, 1, 10**9, do="or 'auto', as much as fits")

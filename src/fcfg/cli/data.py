@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from fcfg.cli.options import Options, with_options
 from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 from fcfg.support.outputs import Outputs
@@ -34,16 +35,14 @@ def _group() -> None:
 
 
 @data.command("check")
+@with_options(columns=Options("datasets.folder.FolderData", "group split"))
 def check(
+    columns: dict[str, Any],
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder with metadata.csv and images.")
     ],
     config: Annotated[
         Path | None, typer.Option(help="Training configuration with data and attributes.")
-    ] = None,
-    group: Annotated[str | None, typer.Option(help="Column with the patient or person.")] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Column that holds train, val or test.")
     ] = None,
     missing: Annotated[
         Literal["error", "drop"] | None,
@@ -87,7 +86,7 @@ def check(
     subject = os.path.relpath(folder.resolve(), target.resolve())  # both may be moved together
     outputs = Outputs(target, "data check", subject, overwrite)
     outputs.check(_PICTURES)
-    options, space = _options(config, {"group": group, "split": split, "missing": missing})
+    options, space = _options(config, columns | {"missing": missing})
     console = Console(highlight=False, soft_wrap=True)
     with Console(stderr=True).status("reading images") as status:
         report = check_folder(
@@ -108,10 +107,10 @@ def check(
 
 
 @data.command("example")
+@with_options(asked=Options("datasets.shapes.write_shapes", "count seed"))
 def example(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write.")],
-    count: Annotated[int, typer.Option(metavar="N", help="Number of pictures.")] = 1000,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed for sampling the shapes.")] = 0,
+    asked: dict[str, Any],
 ) -> None:
     """Draw a folder of grey shapes as an example for the other commands.
 
@@ -123,8 +122,10 @@ def example(
     """
     from fcfg.datasets.shapes import write_shapes
 
-    path = write_shapes(folder, count, seed)
-    print(f"Wrote {count} pictures and metadata.csv to {path}; next: fcfg data check {path}")
+    path = write_shapes(folder, **asked)
+    print(
+        f"Wrote {asked['count']} pictures and metadata.csv to {path}; next: fcfg data check {path}"
+    )
 
 
 def _options(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fcfg.cli.options import Device
+from fcfg.cli.options import Options, Out, Overwrite, with_options
 
 if TYPE_CHECKING:
     from fcfg.evaluation import Evaluation
@@ -15,23 +15,17 @@ if TYPE_CHECKING:
 _MODEL = "portraits"
 
 
+@with_options(computing=Options("cli.computing.Computing", "device"))
 def demo(
+    computing: dict[str, Any],
     full: Annotated[
         bool,
         typer.Option(
             "--full", help="1,000 drawings, all rules, and reversals: for a GPU, or overnight."
         ),
     ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Output folder, by default runs/demo or runs/demo-full."
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Discard the run in the folder and start again.")
-    ] = False,
-    device: Device = "auto",
+    out: Out = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Show in minutes what factored guidance is for, on drawn faces.
 
@@ -43,7 +37,7 @@ def demo(
       fcfg demo
       fcfg demo --full --device cuda
     """
-    from fcfg.cli.computing import chosen_device
+    from fcfg.cli.computing import Computing
     from fcfg.cli.tables import print_summary
     from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
     from fcfg.evaluation.provenance import collect_provenance
@@ -53,7 +47,7 @@ def demo(
     from fcfg.reports.verdict import failures
     from fcfg.support.progress import share_bar
 
-    target = chosen_device(device)
+    target = Computing(**computing).target
     pipeline = load_pipeline(_MODEL, "fcfg demo").to(target).prepare()
     experiment = find_experiment(f"{_MODEL}/core" if full else f"{_MODEL}/demo", model=pipeline)
     evaluation = Evaluation(

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fcfg.cli.options import BatchSize, Commit, Data, Device, Model
+from fcfg.cli.options import Commit, Data, Model, Options, Out, Overwrite, with_options
 
 if TYPE_CHECKING:
     from fcfg.diagnosis import Diagnosis
 
 
+@with_options(
+    asked=Options("diagnosis.diagnosis.diagnose", "noised threshold seed"),
+    computing=Options("cli.computing.Computing", "batch_size device"),
+)
 def diagnose(
     model: Model,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Output folder, by default in runs/diagnose."),
-    ] = None,
+    asked: dict[str, Any],
+    computing: dict[str, Any],
+    out: Out = None,
     data: Data = None,
     images: Annotated[
         int, typer.Option(metavar="N", help="Number of images, for correlations.")
     ] = 500,
-    noised: Annotated[
-        int, typer.Option(metavar="N", help="Number of these on which gaps are measured.")
-    ] = 64,
-    threshold: Annotated[
-        float, typer.Option(metavar="GAP", help="Largest gap of groups that are independent.")
-    ] = 0.2,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of all random draws.")] = 0,
-    batch_size: BatchSize = "auto",
-    device: Device = "auto",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files of others, or of other options.")
-    ] = False,
+    overwrite: Overwrite = False,
     commit: Commit = None,
 ) -> None:
     """Find out which attributes can have guidance weights of their own.
@@ -53,7 +45,7 @@ def diagnose(
       fcfg diagnose runs/faces --noised 256 --device cuda
       fcfg diagnose runs/faces --data /data/faces --out runs/diagnosis
     """
-    from fcfg.cli.computing import chosen_device, chosen_rows
+    from fcfg.cli.computing import Computing
     from fcfg.cli.progress import ProgressReporter
     from fcfg.diagnosis import diagnose, diagnosis_page
     from fcfg.evaluation.experiment import Experiment
@@ -65,15 +57,15 @@ def diagnose(
     from fcfg.support.outputs import Outputs
     from fcfg.support.progress import share_bar
 
-    target, name = chosen_device(device), Path(model).resolve().name
+    how, name = Computing(**computing), Path(model).resolve().name
+    target = how.target
     # In float32, because small differences of predictions are measured.
     pipeline = load_pipeline(model, "fcfg diagnose").to(target).prepare("float32")
-    asked = {"name": "diagnose", "do": pipeline.space.names[:1], "guidance": ()}
-    asked |= {"images": images, "seed": seed, "balance": ()}  # as frequent as in the data
-    experiment = validate(Experiment, asked, "diagnose")
+    values = {"name": "diagnose", "do": pipeline.space.names[:1], "guidance": ()}
+    values |= {"images": images, "seed": asked["seed"], "balance": ()}  # as frequent as in data
+    experiment = validate(Experiment, values, "diagnose")
     digest = digest_of(pipeline.denoiser)
-    options = {"images": images, "noised": noised, "threshold": threshold, "seed": seed}
-    subject = f"{digest} {options} {data and data.resolve()}"
+    subject = f"{digest} {images} {asked} {data and data.resolve()}"
     outputs = Outputs(out or Path("runs/diagnose") / name, "diagnose", subject, overwrite)
     outputs.check(["index.html", "diagnosis.json"])
     with ProgressReporter() as reporter:
@@ -82,10 +74,8 @@ def diagnose(
     with share_bar() as on_progress:
         diagnosis = diagnose(
             *(pipeline, subset.images, subset.attributes),
-            noised=noised,
-            threshold=threshold,
-            seed=seed,
-            batch_size=chosen_rows(batch_size, pipeline, (height, width)),
+            **asked,
+            batch_size=how.rows(pipeline, (height, width)),
             on_progress=on_progress,
         )
     about = {"model": f"{name}, digest {digest}", "data": subset.about}

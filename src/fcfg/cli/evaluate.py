@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fcfg.cli.options import (
+    COMPUTING,
+    SAMPLING,
     Anchor,
-    BatchSize,
     Commit,
     Data,
-    Device,
-    Grid,
     Model,
-    Precision,
-    Shard,
-    Solver,
-    Steps,
+    Options,
+    Out,
+    with_options,
 )
 from fcfg.support.errors import InputError
 
@@ -28,59 +25,33 @@ if TYPE_CHECKING:
     from fcfg.evaluation.result_files import Result
 
 
+@with_options(
+    changes=Options(
+        "evaluation.experiment.Experiment", "images seed reverse cycles", changes=True
+    ),
+    computing=COMPUTING,
+)
 def evaluate(
+    changes: dict[str, Any],
+    computing: dict[str, Any],
     model: Model = "",
     experiment: Annotated[
         str,
         typer.Argument(
+            metavar="EXPERIMENT",
             help="Name of an experiment (see --list): a kind such as core, built from the model's "
-            "attributes; a name such as portraits/core; or a YAML file."
+            "attributes; a name such as portraits/core; or a YAML file.",
         ),
     ] = "",
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Output folder, by default in runs/evaluate."),
-    ] = None,
+    out: Out = None,
     data: Data = None,
-    images: Annotated[
-        int | None, typer.Option(metavar="N", help="Largest number of images.")
-    ] = None,
     sampling: Annotated[
         str | None,
         typer.Option(
-            metavar="'SOLVER GRID STEPS'",
-            help="Solver, grid and number of steps, such as 'heun karras 10'; or default, paper "
-            "(1,000 steps of DDIM), a solver, or a number of steps. The experiment's by default.",
+            metavar="'SOLVER GRID STEPS'", help=f"{SAMPLING} The experiment's by default."
         ),
     ] = None,
-    quality: Annotated[
-        str | None, typer.Option(metavar="default|paper", help="The same, by name alone.")
-    ] = None,
-    steps: Steps = None,
-    solver: Solver = None,
-    grid: Grid = None,
     anchor: Anchor = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed of all random draws.")
-    ] = None,
-    reverse: Annotated[
-        bool | None,
-        typer.Option(help="Reverse counterfactuals, too; by default as the experiment says."),
-    ] = None,
-    cycles: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Null interventions in a row, for repeated composition; 10 is customary.",
-        ),
-    ] = None,
-    shard: Shard = "",
-    batch_size: BatchSize = "auto",
-    precision: Precision = "auto",
-    compile: Annotated[
-        bool, typer.Option("--compile", help="Compile the network first, which helps on a GPU.")
-    ] = False,
-    device: Device = "auto",
     lpips: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Weights of LPIPS (docs/metrics.md).")
     ] = None,
@@ -125,7 +96,7 @@ def evaluate(
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
-    from fcfg.cli.computing import check_sampled, chosen_device, chosen_rows, chosen_shard
+    from fcfg.cli.computing import Computing, check_sampled
     from fcfg.evaluation.presets import OWN, asks_the_model, experiments, find_experiment
     from fcfg.pipeline.checkpoint import load, read_outline
     from fcfg.support.config_files import to_yaml
@@ -145,23 +116,14 @@ def evaluate(
                 got="none",
                 do=f"see '{' '.join(['fcfg evaluate --list', *filter(None, [model])])}'",
             )
-    how = {"--sampling": sampling, "--quality": quality, "--steps": steps, "--grid": grid}
-    how |= {"--solver": solver, "--anchor": anchor}
+    asked = {"sampling": sampling, "anchor": anchor}
     if experiment.rpartition("/")[2] == "default":
-        _check_default(model, experiment, how)
-    parts: Mapping[str, Any] = {"steps": steps, "solver": solver, "grid": grid}
-    if sampling is not None or quality is not None:
-        from fcfg.sampling import combine_sampling
-
-        parts = combine_sampling(
-            sampling or "default", quality=quality, solver=solver, grid=grid, steps=steps
-        ).to_json()
+        _check_default(model, experiment, asked)
     graph = read_outline(model)[1] if model and experiment in OWN else None
     own = load(model) if model and (asks_the_model(experiment) or not show) else None
     if own is not None:
-        check_sampled(own, how)
-    changes = {"images": images, "seed": seed, "reverse": reverse, "cycles": cycles}
-    chosen = find_experiment(experiment, graph=graph, model=own, anchor=anchor, **changes, **parts)
+        check_sampled(own, **asked)
+    chosen = find_experiment(experiment, graph=graph, model=own, **asked, **changes)
     if own is None or show:  # a run has a model
         print(to_yaml(chosen), end="")
         return
@@ -173,10 +135,9 @@ def evaluate(
     from fcfg.pipeline.runtime import Execution
     from fcfg.support.progress import share_bar
 
-    part = chosen_shard(shard)
-    is_first = bool(shard) or part[0] == 0  # one process of several on a terminal prints
-    execution, target = Execution(precision), chosen_device(device)
-    pipeline = own.to(target).prepare(precision)
+    how = Computing(**computing)
+    part, execution, target = how.part, Execution(how.precision), how.target
+    pipeline = own.to(target).prepare(how.precision)
     reader = judge_of(load(judge) if judge else pipeline)  # these refuse before images are read
     found = find_evaluators(
         pipeline,
@@ -185,7 +146,7 @@ def evaluate(
         size=find_data(pipeline, data).size,
         judge=reader,
     )
-    with ProgressReporter(quiet=not is_first) as reporter:
+    with ProgressReporter(quiet=not how.prints) as reporter:
         subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name
     height, width = subset.images.shape[-2:]
@@ -197,18 +158,18 @@ def evaluate(
         out or Path("runs/evaluate") / name / chosen.name,
         model=name,
         provenance=collect_provenance(
-            target, execution.on(target).precision, compiled=compile, commit=commit
+            target, execution.on(target).precision, compiled=how.compile, commit=commit
         ),
         shard=part,
-        batch_size=chosen_rows(batch_size, pipeline, (height, width)),
+        batch_size=how.rows(pipeline, (height, width)),
         cache=cache,
     )
     evaluation.is_finished()  # refuses a folder with another run before anything is printed
-    pipeline.prepare(precision, compile=compile, batch_size=evaluation.block_size)
-    if is_first:
+    pipeline.prepare(how.precision, compile=how.compile, batch_size=evaluation.block_size)
+    if how.prints:
         _announce(evaluation, target)
     try:
-        with share_bar(quiet=not is_first) as on_progress:
+        with share_bar(quiet=not how.prints) as on_progress:
             result = evaluation.run(on_progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
@@ -229,7 +190,7 @@ def _check_default(model: str, experiment: str, options: Mapping[str, Any]) -> N
     given = [name for name, value in options.items() if value is not None]
     if given:
         raise InputError(
-            given[0],
+            f"--{given[0]}",
             expected=f"none with the experiment {experiment}, which asks a model as it answers",
             got=options[given[0]],
             do="leave it out, or take the experiment 'baselines'",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fcfg.cli import options
+from fcfg.cli.options import COMPUTING, SAMPLING, Model, Options, with_options
 from fcfg.support.errors import check_among, together
 
 if TYPE_CHECKING:  # torch is not needed for help
@@ -18,21 +18,27 @@ if TYPE_CHECKING:  # torch is not needed for help
 _SHOWN, _DOUBTED = 20, 5  # rows of the table, answers named below it; the record has all
 
 
+@with_options(
+    request=Options(
+        "generation.request.Request",
+        "attributes guidance anchor sampling seed out reverse trust overwrite",
+        {
+            "attributes": "Attributes of the pictures: a table with a column 'file_name', pairs "
+            "that hold for every picture, or 'auto', the default, to read them with the judge.",
+            "guidance": "How strongly to push each group of attributes, such as contrast:1.5, or "
+            "fcfg:affected=3,invariant=1.2; 'none' for no guidance. The model's by default.",
+            "sampling": SAMPLING,
+            "out": "Output folder; counterfactuals/MODEL/NAME=VALUE by default.",
+        },
+    ),
+    computing=COMPUTING,
+)
 def generate(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A folder written by 'fcfg train' or fcfg.save, or the name of a shipped model.",
-            show_default=False,
-        ),
-    ],
+    model: Model,
     images: Annotated[
         list[Path],
         typer.Argument(
-            metavar="IMAGE",
-            help="Pictures (PNG, JPEG, DICOM, ...), or folders of them.",
-            show_default=False,
+            metavar="IMAGE", help="Pictures (PNG, JPEG, DICOM, ...), or folders of them."
         ),
     ],
     do: Annotated[
@@ -41,70 +47,10 @@ def generate(
             metavar="NAME=VALUE[,...]",
             help="Attributes to change: a value (age=40, =-3 for a negative one), a change "
             "(age=+10, age=-10%, age=*1.5), or smiling=flip. Repeatable.",
-            show_default=False,
         ),
     ],
-    attributes: Annotated[
-        str,
-        typer.Option(
-            metavar="TABLE.csv|NAME=VALUE,...|auto",
-            help="Attributes of the pictures: a table with a column 'file_name', pairs that hold "
-            "for every picture, or 'auto' to read them with the model's judge.",
-        ),
-    ] = "auto",
-    guidance: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RULE:WEIGHTS",
-            help="How strongly to push each group of attributes, such as contrast:1.5, or "
-            "fcfg:affected=3,invariant=1.2; 'none' for no guidance. The model's by default.",
-        ),
-    ] = None,
-    anchor: options.Anchor = None,
-    sampling: Annotated[
-        str,
-        typer.Option(
-            metavar="'SOLVER GRID STEPS'",
-            help="Solver, grid and number of steps, such as 'heun karras 10'; or default, paper "
-            "(1,000 steps of DDIM), a solver, or a number of steps.",
-        ),
-    ] = "default",
-    quality: Annotated[
-        str | None, typer.Option(metavar="default|paper", help="The same, by name alone.")
-    ] = None,
-    steps: options.Steps = None,
-    solver: options.Solver = None,
-    grid: options.Grid = None,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed for sampling discrete exogenous noise.")
-    ] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Output folder; counterfactuals/MODEL/NAME=VALUE by default."
-        ),
-    ] = None,
-    reverse: Annotated[
-        bool,
-        typer.Option(help="Also go back to the factual attributes, and measure the error."),
-    ] = True,
-    trust: Annotated[
-        bool,
-        typer.Option(help="Also measure whether to trust each answer, and say which ones not to."),
-    ] = True,
-    batch_size: options.BatchSize = "auto",
-    precision: options.Precision = "auto",
-    compile: Annotated[
-        bool,
-        typer.Option(
-            "--compile", help="Compile the network first; worth it for many images on a GPU."
-        ),
-    ] = False,
-    device: options.Device = "auto",
-    shard: options.Shard = "",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace existing outputs.")
-    ] = False,
+    request: dict[str, Any],
+    computing: dict[str, Any],
 ) -> None:
     """Make counterfactuals of pictures: what if an attribute had been different?
 
@@ -120,7 +66,7 @@ def generate(
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:2 --anchor --out cfg2
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
-    from fcfg.cli.computing import check_sampled, chosen_device, chosen_rows, chosen_shard
+    from fcfg.cli.computing import Computing, check_sampled
     from fcfg.generation import (
         Request,
         find_pictures,
@@ -132,58 +78,43 @@ def generate(
     )
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import PRECISIONS
-    from fcfg.sampling import SamplingParts, combine_sampling
+    from fcfg.sampling import as_sampling
     from fcfg.support.progress import share_bar
 
-    parts: SamplingParts = {"quality": quality, "solver": solver, "grid": grid, "steps": steps}
-    part, target, asked, _ = together(
-        lambda: chosen_shard(shard),
-        lambda: chosen_device(device),
-        lambda: combine_sampling(sampling, **parts),
-        lambda: check_among("precision", precision, PRECISIONS),
+    how, guidance = Computing(**computing), request.pop("guidance", None)
+    target, *_ = together(
+        lambda: how.target,
+        lambda: how.part,
+        lambda: as_sampling(request["sampling"]),
+        lambda: check_among("precision", how.precision, PRECISIONS),
     )
-    prints = bool(shard) or part[0] == 0  # of several processes on one terminal, one prints
-    pipeline = load(model).to(target).prepare(precision)
-    how = {"--sampling": None if sampling == "default" else sampling, "--anchor": anchor}
-    how |= {f"--{name}": value for name, value in parts.items()}
-    check_sampled(pipeline, how)
-    targets, rule, _ = together(
+    pipeline = load(model).to(target).prepare(how.precision)
+    is_said = request["sampling"] != "default"
+    sampling = request["sampling"] if is_said else None
+    check_sampled(pipeline, sampling=sampling, anchor=request.get("anchor"))
+    targets, setting, _ = together(
         lambda: parse_do(do, pipeline.space),
         lambda: None if guidance is None else pipeline.parse_setting(guidance),
         lambda: find_pictures(images),
     )
-    rule = pipeline.method(targets, rule, anchor=anchor, sampling=asked).setting
-    default = pipeline.method(targets, rule).sampling
     size = model_pixels(pipeline).size
-    request = Request(
-        images,
-        attributes,
-        targets,
-        rule,
-        sampling=combine_sampling(sampling, default=default, **parts),
-        seed=seed,
-        out=out,
-        reverse=reverse,
-        trust=trust,
-        batch_size=chosen_rows(batch_size, pipeline, (size, size)),
-        overwrite=overwrite,
-        model=model,
-        shard=part,
-    )
-    prepared = prepare(pipeline, request)
+    rows = how.rows(pipeline, (size, size))
+    named = {"model": model, "batch_size": rows, "shard": how.part}
+    asked = Request(images, do=targets, guidance=setting, **named, **request)
+    prepared = prepare(pipeline, asked)
     out = prepared.out
-    pipeline.prepare(precision, compile=compile, batch_size=prepared.chunk)
+    pipeline.prepare(how.precision, compile=how.compile, batch_size=prepared.chunk)
     before = len(finished_before(prepared)[0])
-    if prints:
+    if how.prints:
         _announce(prepared, target, before)
     finished: list[Result] = []
     try:
-        with share_bar(quiet=not prints) as show_share:
+        with share_bar(quiet=not how.prints) as show_share:
             run(prepared, on_chunk=finished.extend, on_progress=show_share)
     except KeyboardInterrupt:
         done = f"{len(finished)} of {len(prepared.own_rows)} pictures are finished, in {out}"
         raise KeyboardInterrupt(f"interrupted; {done}; run the same command to go on") from None
-    if prints:
+    if how.prints:
         _show(finished, prepared)
     print(f"Written to {out}")
 

@@ -1,61 +1,206 @@
-"""Arguments and options that several commands share."""
+"""Options of commands, read from where they are declared.
+
+An option is a field of a class or an argument of a function of the package: its name, type,
+default and description are those of the source, as in the documentation. The source is read, not
+imported, so that help does not wait for torch.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
 Model: TypeAlias = Annotated[
-    str, typer.Argument(help="Folder of a model, or name of a shipped model.")
-]
-Steps: TypeAlias = Annotated[
-    int | None, typer.Option(metavar="N", help="Number of steps from image to noise, and back.")
-]
-Solver: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="ddim, fixed-point[:K], dpm-2m, heun or bdia[:GAMMA]."),
-]
-Grid: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="uniform|quadratic|log-snr|karras", help="Spacing of the steps."),
-]
-Anchor: TypeAlias = Annotated[
-    bool | None,
-    typer.Option(
-        "--anchor/--no-anchor",
-        help="Subtract the errors that the same way back makes on the factual image; by default "
-        "as the guidance says.",
-        show_default=False,
-    ),
-]
-BatchSize: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        metavar="N|auto", help="Largest number of network rows per call; auto: as many as fit."
-    ),
-]
-Precision: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|float32|tf32|bf16",
-        help="Precision of the network; auto is tf32 on a GPU. The sampler uses float32.",
-    ),
+    str, typer.Argument(metavar="MODEL", help="Folder of a model, or name of a shipped model.")
 ]
 Data: TypeAlias = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder of the data set, if it has moved since training."),
 ]
-Device: TypeAlias = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Device to run on.")]
-Shard: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        metavar="I/N",
-        help="Work on part I of N of the images, counted from 0; by default on the part of this "
-        "process under 'accelerate launch' or torchrun.",
-    ),
+Out: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Output folder, by default in runs/COMMAND."),
+]
+Overwrite: TypeAlias = Annotated[
+    bool, typer.Option("--overwrite", help="Replace files of others, or of other options.")
+]
+Anchor: TypeAlias = Annotated[
+    bool | None,
+    typer.Option("--anchor/--no-anchor", help="Whether to anchor all guidances, or none."),
 ]
 Commit: TypeAlias = Annotated[
     str | None, typer.Option(metavar="HASH", help="Commit of the code, if git is not available.")
 ]
+
+_PACKAGE = Path(__file__).parent.parent
+_TYPES = {"bool": bool, "int": int, "float": float}
+_METAVARS = {
+    "device": "auto|cpu|cuda",
+    "precision": "auto|float32|tf32|bf16",
+    "batch_size": "N|auto",
+    "shard": "I/N",
+    "guidance": "RULE:WEIGHTS",
+    "sampling": "'SOLVER GRID STEPS'",
+    "attributes": "TABLE.csv|NAME=VALUE,...|auto",
+    "threshold": "GAP",
+    "weights": "W,W,…",
+}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the source says of a field or an argument."""
+
+    kind: str  #: annotation
+    default: object  #: if it is a literal; else None
+    about: str  #: description
+
+
+@dataclass(frozen=True)
+class Options:
+    """Fields of a class, or arguments of a function, as options of a command."""
+
+    home: str  #: module, and class or function in it, such as 'generation.request.Request'
+    names: str  #: of the fields or arguments, with spaces between them
+    about: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Descriptions where the text form of an option differs from its form in Python."""
+    changes: bool = False  #: whether values replace others, and so have no default here
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield the parameters of a command that stand for the options."""
+        known = declared(self.home)
+        for name in self.names.split():
+            default = None if self.changes else known[name].default
+            about = self.about.get(name, known[name].about)
+            kind, *others = known[name].kind.split(" | ")
+            form = Path if "Path" in known[name].kind else _TYPES.get(kind, str)
+            words = [f"--{name.replace('_', '-')}"]
+            is_pair = form is bool and (default is not False or "None" in others)
+            words += [f"--no-{name.replace('_', '-')}"] if is_pair else []
+            metavar = _METAVARS.get(name, {int: "N", Path: "FOLDER", bool: None}.get(form))
+            option = typer.Option("/".join(words), metavar=metavar, help=about)
+            annotation = Annotated[form | None if default is None else form, option]
+            yield _parameter(name, annotation, default)
+
+
+COMPUTING = Options("cli.computing.Computing", "batch_size precision compile device shard")
+SAMPLING = (
+    "Solver, grid and number of steps, such as 'heun karras 10'; or default, paper (1,000 steps "
+    "of DDIM), a solver, or a number of steps."
+)
+
+
+def with_options(**groups: Options) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Replace arguments of a command by options, whose values the command gets as a mapping.
+
+    A value that is None is left out, so that its default is that of the class or function.
+
+    Args:
+        groups: Options by name of the argument that gets their values.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        hints = get_type_hints(command, include_extras=True)
+        found: dict[str, list[Parameter]] = {
+            name: list(groups[name].parameters())
+            if name in groups
+            else [_parameter(name, hints[name], own.default)]
+            for name, own in signature(command).parameters.items()
+        }
+
+        @wraps(command)
+        def run(**values: Any) -> Any:
+            for name in groups:
+                given = {each.name: values.pop(each.name) for each in found[name]}
+                values[name] = {key: value for key, value in given.items() if value is not None}
+            return command(**values)
+
+        parameters = [each for several in found.values() for each in several]
+        run.__dict__["__signature__"] = Signature(parameters)
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
+
+
+def _parameter(name: str, annotation: object, default: object) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def declared(home: str) -> dict[str, Declared]:
+    """Return what the source of a class or a function says of its fields or arguments.
+
+    >>> declared("generation.request.Request")["seed"].default
+    0
+
+    Args:
+        home: Module, and class or function in it.
+    """
+    module, _, name = home.rpartition(".")
+    text = _PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
+    every = (ast.ClassDef, ast.FunctionDef)
+    (node,) = [n for n in ast.parse(text).body if isinstance(n, every) and n.name == name]
+    about = _described(ast.get_docstring(node) or "")
+    if isinstance(node, ast.FunctionDef):
+        return _arguments(node, about)
+    starts = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+    return _arguments(starts[0], about) if starts else _fields(node.body, text.splitlines())
+
+
+def _arguments(node: ast.FunctionDef, about: Mapping[str, str]) -> dict[str, Declared]:
+    """Return the arguments of a function that its docstring describes."""
+    own = node.args.args
+    every: list[ast.expr | None] = [None] * (len(own) - len(node.args.defaults))
+    defaults = [*every, *node.args.defaults, *node.args.kw_defaults]
+    pairs = zip([*own, *node.args.kwonlyargs], defaults, strict=True)
+    return {
+        each.arg: _declared(each.annotation, default, about[each.arg])
+        for each, default in pairs
+        if each.arg in about
+    }
+
+
+def _fields(body: Sequence[ast.stmt], lines: Sequence[str]) -> dict[str, Declared]:
+    """Return the fields of a class, described behind ``#:`` or in a string below."""
+    found: dict[str, Declared] = {}
+    for each, below in zip(body, [*body[1:], None], strict=True):
+        if isinstance(each, ast.AnnAssign):
+            _, _, about = lines[(each.end_lineno or 0) - 1].partition("#: ")
+            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                about = cleandoc(str(below.value.value))
+            found[ast.unparse(each.target)] = _declared(each.annotation, each.value, about)
+    return found
+
+
+def _declared(annotation: ast.expr | None, default: ast.expr | None, about: str) -> Declared:
+    literal = default.value if isinstance(default, ast.Constant) else None
+    kind = ast.unparse(annotation) if annotation else ""
+    return Declared(kind, literal, plain(about))
+
+
+def _described(docstring: str) -> dict[str, str]:
+    """Return the entries of the section ``Args:`` of a docstring."""
+    _, _, section = docstring.partition("Args:\n")
+    section = re.split(r"\n(?=\S)", section)[0]
+    entries = re.split(r"^    (?=\w)", section, flags=re.MULTILINE)[1:]
+    return {name: text for name, _, text in (entry.partition(": ") for entry in entries)}
+
+
+def plain(text: str) -> str:
+    """Return a description without the marks of the documentation, as a sentence.
+
+    >>> plain("whether to ask :class:`fcfg.DDIM`, or ``none``, see :mod:`fcfg.sampling`")
+    'Ask DDIM, or none.'
+    """
+    text = re.sub(r", see :\w+:`[^`]*`", "", " ".join(text.split()))
+    text = re.sub(r":[a-z:]+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "").rstrip(".")
+    text = re.sub("^[Ww]hether to ", "", text)
+    return f"{text[:1].upper()}{text[1:]}."

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fcfg.cli import options
+from fcfg.cli.options import Model, Options, Overwrite, with_options
 from fcfg.support.errors import InputError, check_among
 
 _NEEDED = ("starlette", "uvicorn")
 
 
+@with_options(computing=Options("cli.computing.Computing", "device precision"))
 def studio(
-    model: options.Model = "portraits",
+    computing: dict[str, Any],
+    model: Model = "portraits",
     compare: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,8 +44,6 @@ def studio(
     open_page: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = True,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
     export: Annotated[
         Path | None,
         typer.Option(
@@ -52,9 +52,7 @@ def studio(
             show_default=False,
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a page of others in that folder.")
-    ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Open a page on which you ask what-ifs about pictures.
 
@@ -77,7 +75,7 @@ def studio(
         )
     import webbrowser
 
-    from fcfg.cli.computing import chosen_device
+    from fcfg.cli.computing import Computing
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.studio.app import Studio
@@ -85,8 +83,9 @@ def studio(
     from fcfg.studio.server import address_of, open_socket, rule_for, serve
     from fcfg.studio.threads import choose_execution
 
-    check_among("precision", precision, PRECISIONS)
-    target = chosen_device(device)
+    how = Computing(**computing)
+    check_among("precision", how.precision, PRECISIONS)
+    target, precision = how.target, how.precision
     if export is not None:
         _export(model, target, precision, export, overwrite)
         return

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import typer
 
+from fcfg.cli.options import Options, with_options
 
+
+@with_options(asked=Options("training.run.train", "part skip_bad"))
 def train(
     source: Annotated[
         str,
         typer.Argument(metavar="PRESET_OR_YAML", help="Name of a preset, or path of a YAML file."),
     ],
-    part: Annotated[
-        Literal["all", "scm", "judge", "diffusion", "hvae", "finetuning"],
-        typer.Option(help="Part to train: attributes (scm), judge, image model, or all."),
-    ] = "all",
+    asked: dict[str, Any],
     data: Annotated[
         Path | None, typer.Option(help="Folder of the data, instead of data.path.")
     ] = None,
@@ -28,7 +28,6 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="A.B=C", help="Change one value; can be repeated."),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip unreadable images.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the configuration and its cost, and stop.")
     ] = False,
@@ -64,7 +63,7 @@ def train(
     first = os.environ.get("RANK", "0") == "0"  # among the processes of torchrun
     try:
         with ProgressReporter(quiet=not first) as reporter:
-            run(config, folder, part, skip_bad=skip_bad, reporter=reporter)
+            run(config, folder, **asked, reporter=reporter)
             reporter.say(f"done: {folder}")
     except TrainingStopped as stopped:
         if first:
