@@ -20,9 +20,8 @@ from browser import NAMES, find_chromium
 from evaluations import SIZE
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.reports.rule_styles import colours
-from fcfg.studio.bundle import one_page, one_script, static_text
+from fcfg.studio.bundle import one_page, static_text
 from fcfg.studio.export import gallery_table
-from refusal import refused
 from visits import QUICK, Visit, listening_model, running_studio, studio_model
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="opens pages by Playwright")
@@ -158,7 +157,6 @@ def test_what_would_be_is_what_the_question_asks_whatever_was_before(visit: Open
 @browsing
 def test_questions_are_phrased_as_the_model_says(visit: Open) -> None:
     script = """async (phrases) => {
-        const {questionWords} = await import("/static/words.js");
         const kinds = {smiling: "binary", age: "continuous", view: "categorical"};
         const all = Object.entries(kinds).map(([name, kind]) => ({name, kind, low: 0, high: 90}));
         const own = all.map((each) => ({...each, phrases: phrases[each.name]}));
@@ -379,8 +377,6 @@ def test_no_answer_is_called_the_truth_where_none_is_known(visit: Open) -> None:
 @browsing
 def test_values_survive_the_address_and_clicks_ask_for_other_ones(visit: Open) -> None:
     script = """async () => {
-        const {readState, writeState} = await import("/static/state.js");
-        const {otherValue} = await import("/static/words.js");
         const levels = ["mild, left", "T1:N0", "50 %"];
         const models = [{name: "m", attributes: [{name: "stage", kind: "categorical", levels}]}];
         const there = (level) => writeState({...readState("", models), do: {stage: level}}, false);
@@ -565,6 +561,9 @@ def test_the_page_is_light_and_asks_for_nothing_elsewhere() -> None:
     assert sum(len(path.read_bytes()) for path in static) < 300_000
     for path in static:
         text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+        if path.name.endswith(".js"):  # each is loaded, and can stand inside the page
+            assert f'<script src="/static/{path.name}"></script>' in static_text("index.html")
+            assert not re.search(r"</script|<!--|^import |^export ", text, re.MULTILINE), path.name
         assert not re.search(r"https?://|//[a-z]+\.[a-z]|@import|eval\(|style=\"", text), path.name
 
 
@@ -577,18 +576,3 @@ def test_the_colours_are_those_of_reports(dark: bool) -> None:
     assert {name: reports[name] for name in own if name != "--on"} == {
         name: colour for name, colour in own.items() if name != "--on"
     }
-
-
-@pytest.mark.parametrize(
-    ("main", "fragment"),
-    [
-        ('import a from "./b.js";', "import a from"),
-        ("export default 1;", "export default 1;"),
-        ('import { a } from "./missing.js";', "a file"),
-        ('import { a } from "./main.js";', "no circle"),
-        ("const tag = '</script>';", "a tag"),
-    ],
-)
-def test_modules_that_cannot_be_joined_are_refused(main: str, fragment: str) -> None:
-    with refused("of the page", fragment):
-        one_script({"main": main})

@@ -1,8 +1,10 @@
 // Answers: the events of a question collected in one record, and those of before kept at hand.
 
+"use strict";
+
 const MOST = 200;
 
-export function answerStore(api) {
+function answerStore(api) {
   const known = new Map();
   const key = ({ keep, ...question }) => JSON.stringify(question);
 

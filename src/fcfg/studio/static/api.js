@@ -1,6 +1,8 @@
 // What the page asks: a live server, or a table of answers inside the page (static gallery).
 
-export class StudioError extends Error {}
+"use strict";
+
+class StudioError extends Error {}
 
 const GONE = "The studio does not answer. Is 'fcfg studio' still running on this machine?";
 
@@ -44,7 +46,7 @@ async function* lines(response) {
 const visitor = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 // The live server.
-export function liveApi() {
+function liveApi() {
   const own = visitor();
   return {
     live: true,
@@ -67,7 +69,7 @@ export function liveApi() {
 }
 
 // A table of answers, made by 'fcfg studio --export': a question is a picture, do and guidance.
-export function tableApi(table) {
+function tableApi(table) {
   const usual = table.about.models[0].defaults;
   const key = (image, wanted, guidance) => JSON.stringify([image, wanted, guidance]);
   const entries = new Map(table.answers.map((entry) => [key(entry.image, entry.do, entry.guidance), entry]));

@@ -1,7 +1,6 @@
 // The attributes of the picture: as read by the judge or corrected, and under the question.
 
-import { $, make } from "./dom.js";
-import { plain, sureWords, valueWords } from "./words.js";
+"use strict";
 
 function editor(attribute, value, onedit) {
   const label = `${plain(attribute.name)}, as it is`;
@@ -36,7 +35,7 @@ function meter(reading) {
   return make("span", { class: "reading" }, bar, text);
 }
 
-export function attributesView({ model, sample, factual, counterfactual, result, live, onedit }) {
+function attributesView({ model, sample, factual, counterfactual, result, live, onedit }) {
   const editing = $("attributes").contains(document.activeElement) && $("attributes").dataset.factual === JSON.stringify([model.name, factual]);
   if (editing && document.activeElement.matches("input, select") && !result?.done) return; // what one types must not vanish
   $("attributes").dataset.factual = JSON.stringify([model.name, factual]);

@@ -1,9 +1,6 @@
 // Two settings or two models side by side on the same picture.
 
-import { make } from "./dom.js";
-import { shortGuidance } from "./guidance.js";
-import { portrait } from "./smooth.js";
-import { missedWords, small } from "./words.js";
+"use strict";
 
 const ROWS = [
   ["Mean change", (result) => small(result.change)],
@@ -25,7 +22,7 @@ function settingWords(studio, { model, guidance, sampling }) {
   return `${named}${shortGuidance(guidance)}, ${sampling ?? "steps as usual"}`;
 }
 
-export async function comparePanel(studio, place, signal) {
+async function comparePanel(studio, place, signal) {
   const { pin } = studio.state;
   const now = studio.setting();
   const button = (text, setting) => make("button", { type: "button", onclick: () => studio.set({ pin: setting }) }, text);

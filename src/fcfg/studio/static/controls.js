@@ -1,8 +1,6 @@
 // The question's sliders: values of do, weights of groups, and under "more" rule, solver and steps.
 
-import { $, listSlider, make, segments, select, slider } from "./dom.js";
-import { anchorOptions, isFactored, readGuidance, readSampling, ruleName, startRule, weightRange, writeGuidance } from "./guidance.js";
-import { plain, valueWords } from "./words.js";
+"use strict";
 
 const STEPS = [4, 6, 8, 11, 15, 20, 30, 50, 100];
 
@@ -28,7 +26,7 @@ function wantedControl(attribute, value, values, onchange) {
   return slider({ id, label, min: attribute.low, max: attribute.high, step, value, text, onchange });
 }
 
-export function wantedView({ model, wanted, choices, onchange }) {
+function wantedView({ model, wanted, choices, onchange }) {
   const targets = model.attributes.filter((each) => each.name in wanted);
   const signature = (values) => JSON.stringify([model.name, targets.map((each) => [each.name, values[each.name]]), choices?.values]);
   const current = { ...wanted };
@@ -49,7 +47,7 @@ function groupWords(group, groups, rule) {
   return [`Push ${plain(group)}`, ""];
 }
 
-export function weightsView({ guidance, groups, choices, onchange }) {
+function weightsView({ guidance, groups, choices, onchange }) {
   const { rule, weights } = readGuidance(guidance);
   const known = choices?.guidances.map(readGuidance).filter((each) => each.rule === rule);
   const options = readGuidance(guidance).options;
@@ -77,13 +75,13 @@ function ruleChoices(model, choices) {
 }
 
 // A guidance of another rule: one the gallery knows, or one to begin with.
-export function otherRule(rule, model, guidance, choices) {
+function otherRule(rule, model, guidance, choices) {
   const same = choices?.guidances.filter((text) => readGuidance(text).rule === rule);
   if (same) return same[Math.floor(same.length / 2)];
   return writeGuidance(startRule(rule, model.attributes, "intervention", model.anchor ? anchorOptions(readGuidance(guidance).options) : {}));
 }
 
-export function optionsView({ studio, model, models, guidance, sampling, seed, choices, smooth, on }) {
+function optionsView({ studio, model, models, guidance, sampling, seed, choices, smooth, on }) {
   const { rule, weights, options } = readGuidance(guidance);
   const parts = sampling ? readSampling(sampling) : null;
   const by = model.attributes.some((each) => each.name in weights) ? "attribute" : "intervention";

@@ -1,9 +1,9 @@
 // Taking an answer along: as Python, as a command, as a picture and as a record.
 
-import { make } from "./dom.js";
+"use strict";
 
 // Copy a text; without permission, select it so that a key can.
-export async function copyText(text, element) {
+async function copyText(text, element) {
   try {
     await navigator.clipboard.writeText(text);
     return "Copied.";
@@ -25,7 +25,7 @@ function download(name, text, href) {
 
 const asFile = (record) => URL.createObjectURL(new Blob([`${JSON.stringify(record, null, 2)}\n`], { type: "application/json" }));
 
-export function codePanel(studio, place, announce) {
+function codePanel(studio, place, announce) {
   const result = studio.result();
   if (!result?.done) {
     place.replaceChildren(make("p", { class: "hint" }, "The code comes with the finished answer."));

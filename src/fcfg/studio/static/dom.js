@@ -1,6 +1,8 @@
 // Elements: finding, making and filling them.
 
-export const $ = (id) => document.getElementById(id);
+"use strict";
+
+const $ = (id) => document.getElementById(id);
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -15,17 +17,17 @@ function fill(element, attributes, children) {
 }
 
 // An HTML element with attributes, listeners ("onclick") and children.
-export function make(tag, attributes = {}, ...children) {
+function make(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
 // The same for SVG.
-export function draw(tag, attributes = {}, ...children) {
+function draw(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
 // A range input with its label and the value in words.
-export function slider({ id, label, hint, min, max, step, value, text, onchange }) {
+function slider({ id, label, hint, min, max, step, value, text, onchange }) {
   const output = make("output", { for: id }, text(value));
   const input = make("input", {
     type: "range", id, min, max, step, value, "aria-valuetext": text(value),
@@ -41,7 +43,7 @@ export function slider({ id, label, hint, min, max, step, value, text, onchange 
 }
 
 // A slider over a list of numbers, which need not be evenly spaced.
-export function listSlider({ values, value, text, onchange, ...rest }) {
+function listSlider({ values, value, text, onchange, ...rest }) {
   const nearest = values.reduce((best, each, index) =>
     Math.abs(each - value) < Math.abs(values[best] - value) ? index : best, 0);
   return slider({
@@ -51,14 +53,14 @@ export function listSlider({ values, value, text, onchange, ...rest }) {
 }
 
 // Buttons of which one is pressed.
-export function segments({ label, choices, value, onchange, name }) {
+function segments({ label, choices, value, onchange, name }) {
   const buttons = choices.map(([key, text]) =>
     make("label", {}, make("input", { type: "radio", name, value: key, checked: key === value, onchange: () => onchange(key) }), make("span", {}, text)));
   return make("fieldset", { class: "segments" }, make("legend", {}, label), make("div", {}, ...buttons));
 }
 
 // A select with its label.
-export function select({ id, label, choices, value, onchange }) {
+function select({ id, label, choices, value, onchange }) {
   const element = make("select", { id, onchange: () => onchange(element.value) },
     ...choices.map(([key, text]) => make("option", { value: key, selected: key === value }, text)));
   return make("div", { class: "field" }, make("label", { for: id }, label), element);

@@ -1,11 +1,8 @@
 // The same question under every rule.
 
-import { make } from "./dom.js";
-import { otherRule } from "./controls.js";
-import { readGuidance, shortGuidance } from "./guidance.js";
-import { tileRow } from "./tiles.js";
+"use strict";
 
-export function galleryPanel(studio, place, signal) {
+function galleryPanel(studio, place, signal) {
   const model = studio.model();
   const guidance = studio.guidance();
   const choices = studio.choices();

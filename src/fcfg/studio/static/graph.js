@@ -1,12 +1,11 @@
 // The causal graph as a drawing: attributes above, the picture that they make below.
 
-import { draw } from "./dom.js";
-import { plain, valueWords } from "./words.js";
+"use strict";
 
 const WIDE = 104, HIGH = 52, GAP = 12, LEVEL = 92, SIDE = 72;
 
 // All attributes that an intervention can move: the targets and their descendants.
-export function affectedBy(graph, targets) {
+function affectedBy(graph, targets) {
   const found = new Set(targets);
   for (let before = -1; before !== found.size;) {
     before = found.size;
@@ -39,7 +38,7 @@ function places(graph) {
 }
 
 // Draw the graph of a model once, and return a function that shows a state of it.
-export function graphView(svg, model, onpick) {
+function graphView(svg, model, onpick) {
   const { found, width, bottom } = places(model.graph);
   svg.replaceChildren(draw("defs", {}, ...["", " lit"].map((lit) => draw("marker",
     { id: `tip${lit.trim()}`, class: `tip${lit}`, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" },

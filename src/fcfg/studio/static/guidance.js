@@ -1,5 +1,7 @@
 // Guidance and sampling: reading and writing their text forms, and the range of each slider.
 
+"use strict";
+
 const RULE_NAMES = {
   none: "No guidance", contrast: "Contrast", cfg: "CFG", fcfg: "FCFG", "cfg++": "CFG++",
   "fcfg++": "FCFG++", apg: "APG", fapg: "FAPG", fcontrast: "Factored contrast", temperature: "Temperature",
@@ -10,11 +12,11 @@ const INVARIANT = { contrast: 1, cfg: 1.2, "cfg++": 0.008, apg: 1.2 };
 const LARGEST = { contrast: 4, cfg: 6, "cfg++": 0.06, apg: 6, temperature: 1 };
 
 const base = (rule) => (rule.startsWith("f") ? rule.slice(1) : rule);
-export const ruleName = (rule) => RULE_NAMES[rule] ?? rule;
-export const isFactored = (rule) => rule.startsWith("f");
+const ruleName = (rule) => RULE_NAMES[rule] ?? rule;
+const isFactored = (rule) => rule.startsWith("f");
 
 // "fcfg:affected=3.0,invariant=1.2;anchor=true" → rule, weights by group, options.
-export function readGuidance(text) {
+function readGuidance(text) {
   const [head, ...rest] = text.split(";");
   const [rule, stated = ""] = head.split(":");
   const pairs = stated.split(",").filter(Boolean).map((pair) => pair.split("="));
@@ -24,14 +26,14 @@ export function readGuidance(text) {
 
 const decimal = (value) => (Number.isInteger(value) ? value.toFixed(1) : String(value));
 
-export function writeGuidance({ rule, weights, options }) {
+function writeGuidance({ rule, weights, options }) {
   const groups = Object.entries(weights);
   const stated = groups.map(([group, value]) => (group === "all" ? decimal(value) : `${group}=${decimal(value)}`)).join(",");
   return rule + (stated && `:${stated}`) + Object.entries(options).map(([name, value]) => `;${name}=${value}`).join("");
 }
 
 // A rule at the weights one begins with; groups are "intervention" or names of attributes.
-export function startRule(rule, attributes, by = "intervention", options = {}) {
+function startRule(rule, attributes, by = "intervention", options = {}) {
   const first = FIRST[base(rule)] ?? FIRST[rule] ?? 1.5;
   let weights = { all: FIRST[rule] ?? 1.5 };
   if (rule === "none") weights = {};
@@ -40,20 +42,20 @@ export function startRule(rule, attributes, by = "intervention", options = {}) {
   return { rule, weights, options };
 }
 
-export function weightRange(rule) {
+function weightRange(rule) {
   const max = LARGEST[rule] ?? LARGEST[base(rule)] ?? 4;
   return { min: 0, max, step: max / (max < 1 ? 60 : max <= 1 ? 20 : max * 20) };
 }
 
 // Weights of a strip, for the group that pushes towards the question.
-export function stripWeights(rule) {
+function stripWeights(rule) {
   const { max } = weightRange(rule);
   return [0, 0.125, 0.25, 0.5, 0.75, 1].map((share) => Number((share * max).toPrecision(3)));
 }
 
-export const mainGroup = (weights) => ["all", "affected", ...Object.keys(weights)].find((group) => group in weights);
+const mainGroup = (weights) => ["all", "affected", ...Object.keys(weights)].find((group) => group in weights);
 
-export function shortGuidance(text) {
+function shortGuidance(text) {
   const { rule, weights, options } = readGuidance(text);
   const numbers = Object.values(weights).map((value) => String(value)).join(" / ");
   const words = [options.anchor === "true" && "anchored", ruleName(rule), numbers, options.drawn_noise === "true" && "drawn noise"];
@@ -61,13 +63,13 @@ export function shortGuidance(text) {
 }
 
 // The options by which a prediction is anchored, out of all; with drawn noise or without.
-export function anchorOptions({ anchor, drawn_noise: drawn }) {
+function anchorOptions({ anchor, drawn_noise: drawn }) {
   if (anchor !== "true") return {};
   return drawn === "true" ? { anchor, drawn_noise: drawn } : { anchor };
 }
 
 // "dpm-2m uniform 11" → its parts.
-export function readSampling(text) {
+function readSampling(text) {
   const [solver, grid, steps] = text.split(" ");
   return { solver, grid, steps: Number(steps) };
 }

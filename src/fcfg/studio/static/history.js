@@ -1,11 +1,10 @@
 // The questions asked so far, to go back to.
 
-import { $, make } from "./dom.js";
-import { tile } from "./tiles.js";
+"use strict";
 
 const LONGEST = 40;
 
-export function historyList() {
+function historyList() {
   const entries = [];
   return {
     // Remember an answered question; asked again, it moves to the end.
@@ -26,7 +25,7 @@ export function historyList() {
 }
 
 // Tabs as WAI-ARIA describes them: arrows move between them.
-export function tabsView(names, onpick) {
+function tabsView(names, onpick) {
   const buttons = names.map(([key, text], index) => make("button", {
     type: "button", role: "tab", id: `tab-${key}`, "aria-controls": "panel", onclick: () => onpick(key),
     onkeydown: (event) => {

@@ -1,22 +1,6 @@
 // The page: one state, asked about whenever it changes, and shown in every part.
 
-import { $ } from "./dom.js";
-import { answerStore } from "./answers.js";
-import { attributesView } from "./attributes.js";
-import { liveApi, StudioError, tableApi } from "./api.js";
-import { codePanel, copyText } from "./copy.js";
-import { comparePanel } from "./compare.js";
-import { galleryPanel } from "./gallery.js";
-import { affectedBy, graphView } from "./graph.js";
-import { historyList, tabsView } from "./history.js";
-import { listenForFiles, samplesView } from "./samples.js";
-import { notationWords, otherValue, questionWords, small } from "./words.js";
-import { optionsView, otherRule, wantedView, weightsView } from "./controls.js";
-import { readGuidance, shortGuidance } from "./guidance.js";
-import { readState, writeState } from "./state.js";
-import { repaint } from "./smooth.js";
-import { stripPanel } from "./strip.js";
-import { TITLES, viewer } from "./viewer.js";
+"use strict";
 
 const PAUSE = 150; // milliseconds for which a slider has to rest
 const PHONE = matchMedia("(max-width: 700px)");

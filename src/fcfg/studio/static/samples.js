@@ -1,8 +1,8 @@
 // The pictures to choose from, and pictures of one's own.
 
-import { $, make } from "./dom.js";
+"use strict";
 
-export function samplesView(onpick) {
+function samplesView(onpick) {
   return (samples, chosen) => {
     const list = $("samples");
     if (list.children.length !== samples.length) {
@@ -15,7 +15,7 @@ export function samplesView(onpick) {
 }
 
 // Files by the button, by dropping and by pasting.
-export function listenForFiles(onfile) {
+function listenForFiles(onfile) {
   $("file").addEventListener("change", () => {
     if ($("file").files.length) onfile($("file").files[0]);
     $("file").value = "";

@@ -1,6 +1,6 @@
 // Small pictures drawn large: interpolated by cubics, since browsers show the grid of pixels.
 
-import { make } from "./dom.js";
+"use strict";
 
 const LARGE = 512, REACH = 2;
 
@@ -63,7 +63,7 @@ async function enlarged(address) {
 }
 
 // Paint a picture on a canvas, smooth or as it is; the last call for a canvas wins.
-export async function paint(canvas, address) {
+async function paint(canvas, address) {
   const smooth = !document.body.classList.contains("pixels");
   const wanted = `${smooth} ${address}`;
   if (canvas.wanted === wanted) return;
@@ -82,13 +82,13 @@ export async function paint(canvas, address) {
 }
 
 // A canvas with a picture; without a label it is for the eye only.
-export function portrait(address, label) {
+function portrait(address, label) {
   const canvas = make("canvas", label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" });
   paint(canvas, address);
   return canvas;
 }
 
 // Paint everything again, after a change between smooth and plain pixels.
-export function repaint() {
+function repaint() {
   for (const canvas of document.querySelectorAll("canvas[data-address]")) paint(canvas, canvas.dataset.address);
 }

@@ -1,5 +1,7 @@
 // The question as the address of the page holds it.
 
+"use strict";
+
 const pairs = (values) => Object.entries(values).map(([name, value]) => `${encodeURIComponent(name)}:${encodeURIComponent(value)}`).join(",");
 
 function decoded(text) {
@@ -22,12 +24,12 @@ function read(text, attributes) {
   return found;
 }
 
-export function emptyState() {
+function emptyState() {
   return { model: null, image: null, is: {}, do: {}, guidance: null, sampling: null, seed: 0, view: null, tab: null, pin: null };
 }
 
 // Read the fragment of an address; unknown names are left out, and the server judges the rest.
-export function readState(fragment, models) {
+function readState(fragment, models) {
   const fields = new URLSearchParams(fragment.replace(/^#/, ""));
   const state = emptyState();
   const model = models.find((each) => each.name === fields.get("model")) ?? models[0];
@@ -43,7 +45,7 @@ export function readState(fragment, models) {
 }
 
 // Write the fragment; what is as usual is left out.
-export function writeState(state, uploaded) {
+function writeState(state, uploaded) {
   const fields = new URLSearchParams();
   const values = {
     model: state.model, image: uploaded ? null : state.image, is: pairs(state.is), do: pairs(state.do),

@@ -1,10 +1,8 @@
 // The same question at several strengths.
 
-import { make } from "./dom.js";
-import { mainGroup, readGuidance, stripWeights, writeGuidance } from "./guidance.js";
-import { tileRow } from "./tiles.js";
+"use strict";
 
-export function stripPanel(studio, place, signal) {
+function stripPanel(studio, place, signal) {
   const guidance = studio.guidance();
   const parts = readGuidance(guidance);
   const group = mainGroup(parts.weights);

@@ -1,24 +1,22 @@
 // Rows of small answers, asked one after the other, each of which can be chosen.
 
-import { make } from "./dom.js";
-import { portrait } from "./smooth.js";
-import { missedWords, small } from "./words.js";
+"use strict";
 
-export function tile({ image, title, note, chosen, onclick, alt }) {
+function tile({ image, title, note, chosen, onclick, alt }) {
   const picture = image ? portrait(image, alt) : make("span", { class: "waiting" });
   const words = [make("b", {}, title), make("span", { class: "pale" }, note ?? "")];
   return make("button", { type: "button", class: "tile", "aria-pressed": String(Boolean(chosen)), onclick }, picture, ...words);
 }
 
 // One line of numbers about an answer.
-export function facts(result) {
+function facts(result) {
   const parts = [missedWords(result) && "not reached", `changes ${small(result.change)}`].filter(Boolean);
   if (result.truth) parts.push(`errs by ${small(result.truth.error)}`);
   return parts.join(" · ");
 }
 
 // Fill a place with tiles for some questions; each question is asked when the one before is done.
-export async function tileRow(place, entries, { store, signal }) {
+async function tileRow(place, entries, { store, signal }) {
   const shown = entries.map((entry) => tile({ ...entry, note: "…", alt: "" }));
   place.replaceChildren(...shown);
   for (const [index, entry] of entries.entries()) {

@@ -1,13 +1,11 @@
 // The two faces: the picture as it is, and the answer in one of several views.
 
-import { $, make } from "./dom.js";
-import { paint } from "./smooth.js";
-import { missedWords, small } from "./words.js";
+"use strict";
 
 const VIEWS = [
   ["answer", "Answer"], ["slide", "Slide"], ["difference", "Difference"], ["back", "Way back"], ["truth", "Truth"],
 ];
-export const TITLES = {
+const TITLES = {
   answer: "What if", slide: "Before and after", difference: "What changes", back: "And back again", truth: "The true answer",
 };
 
@@ -41,7 +39,7 @@ function trustWords(result, missed) {
   return [`Nothing ${missed ? "else " : ""}speaks against this answer.`, trust.unchecked].filter(Boolean).join(" ");
 }
 
-export function viewer(onview) {
+function viewer(onview) {
   const buttons = Object.fromEntries(VIEWS.map(([view, text]) =>
     [view, make("button", { type: "button", "data-view": view, onclick: () => onview(view) }, text)]));
   $("views").replaceChildren(...Object.values(buttons));

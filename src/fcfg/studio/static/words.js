@@ -1,9 +1,11 @@
 // Attributes, values and questions in plain English.
 
-export const plain = (name) => name.replaceAll("_", " ");
+"use strict";
+
+const plain = (name) => name.replaceAll("_", " ");
 
 // A value as people say it: yes and no for a binary attribute, unless its model has other words.
-export function valueWords(attribute, value) {
+function valueWords(attribute, value) {
   if (attribute.kind === "binary") return (attribute.words ?? ["no", "yes"])[Number(value)];
   if (attribute.kind === "continuous") return number(value, attribute.high - attribute.low);
   return String(value);
@@ -23,19 +25,19 @@ function phrase(attribute, value) {
 }
 
 // "What if the person were not smiling and the person were 60 years old?"
-export function questionWords(attributes, wanted) {
+function questionWords(attributes, wanted) {
   const parts = attributes.filter((each) => each.name in wanted).map((each) => phrase(each, wanted[each.name]));
   return parts.length ? `What if ${joined(parts)}?` : "What if nothing were different?";
 }
 
 // "do(smiling = 1)"
-export function notationWords(wanted) {
+function notationWords(wanted) {
   const parts = Object.entries(wanted).map(([name, value]) => `${name} = ${value}`);
   return `do(${parts.join(", ")})`;
 }
 
 // The value that a click on an attribute asks for: another one than it has.
-export function otherValue(attribute, value) {
+function otherValue(attribute, value) {
   if (attribute.kind === "binary") return 1 - Number(value);
   if (attribute.kind === "categorical") {
     return attribute.levels[(attribute.levels.indexOf(value) + 1) % attribute.levels.length];
@@ -46,17 +48,17 @@ export function otherValue(attribute, value) {
 }
 
 // How sure the judge is of a reading, in words.
-export function sureWords(attribute, reading) {
+function sureWords(attribute, reading) {
   if (!reading) return "";
   if (attribute.kind === "continuous") return `the judge reads ${valueWords(attribute, reading.score)}`;
   return `${reading.sure ? "the judge is sure" : "the judge is not sure"}: ${reading.text}`;
 }
 
 // What was asked for and the judge does not read; empty where nothing is known to be missed.
-export function missedWords(result) {
+function missedWords(result) {
   const parts = Object.entries(result?.not_reached ?? {}).map(([name, words]) => `${plain(name)} ${words}`);
   return parts.length ? `Not reached: ${parts.join("; ")}` : "";
 }
 
 // A number of an answer; none if it is not finite.
-export const small = (value) => (value === null ? "not finite" : value.toFixed(3));
+const small = (value) => (value === null ? "not finite" : value.toFixed(3));
