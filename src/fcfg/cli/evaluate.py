@@ -178,7 +178,7 @@ def evaluate(
     _show(result, evaluation.out, report=report)
 
 
-def _check_default(model: str, experiment: str, options: Mapping[str, Any]) -> None:
+def _check_default(model: str, experiment: str, options: dict[str, Any]) -> None:
     """Refuse an experiment 'default' without a model, or with answers that are not the default."""
     if not model:
         raise InputError(

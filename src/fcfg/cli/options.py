@@ -85,7 +85,9 @@ class Options:
             words = [f"--{name.replace('_', '-')}"]
             is_pair = form is bool and (default is not False or "None" in others)
             words += [f"--no-{name.replace('_', '-')}"] if is_pair else []
-            metavar = _METAVARS.get(name, {int: "N", Path: "FOLDER", bool: None}.get(form))
+            metavar = _METAVARS.get(
+                name, "N" if form is int else "FOLDER" if form is Path else None
+            )
             option = typer.Option("/".join(words), metavar=metavar, help=about)
             annotation = Annotated[form | None if default is None else form, option]
             yield _parameter(name, annotation, default)
