@@ -106,20 +106,12 @@ def _bench_model(model: str, preset: str, device: torch.device) -> BenchModel:
 
 
 def _show(record: Record) -> None:
-    from rich import box
-    from rich.table import Table
-
     from fcfg.bench import heading, tables
-    from fcfg.cli.tables import print_table, table_console
+    from fcfg.cli.tables import show_rows, table_console
 
     console = table_console()
     console.print(heading(record))
     for part in tables(record):
-        table = Table(title=part.title, box=box.SIMPLE_HEAD, title_justify="left")
-        for number, name in enumerate(part.columns):
-            table.add_column(name, justify="right" if number else "left")
-        for cells in part.rows:
-            table.add_row(*cells)
-        print_table(table)
+        show_rows(part.columns, part.rows, part.title)
         for note in part.notes:
             console.print(f"  {note}")

@@ -79,7 +79,7 @@ def calibrate(
     from fcfg.calibration import calibrate as run
     from fcfg.calibration.run import checked_search
     from fcfg.cli.computing import Computing
-    from fcfg.cli.progress import ProgressReporter
+    from fcfg.cli.progress import ProgressReporter, resumable
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
     from fcfg.pipeline.calibration import Calibration
@@ -92,7 +92,7 @@ def calibrate(
     from fcfg.trust import trust_thresholds
 
     how, accept = Computing(**computing), asked.pop("accept")
-    target, at_least_real = how.target, asked.get("at_least_real")
+    target, seed = how.target, asked["seed"]
     rule = Guidance.parse(asked["guidance"]) if "guidance" in asked else DEFAULT_GUIDANCE
     chosen = as_sampling(asked["sampling"], default_sampling(None, rule.anchor, rule.drawn_noise))
     pipeline = load_pipeline(model, "fcfg calibrate").to(target).prepare(how.precision)
@@ -100,44 +100,35 @@ def calibrate(
     assert pipeline.folder is not None
     count = _IMAGES[target] if images is None else images
     weights = _numbers(asked["weights"]) if "weights" in asked else WEIGHTS
-    search, seed = checked_search(rule, chosen, weights, pipeline.space), asked["seed"]
+    search = checked_search(rule, chosen, weights, pipeline.space)
+    asked |= {"guidance": rule, "sampling": chosen, "weights": search[1]}
     folder = out or (Path("runs/calibrate") / model if model in shipped() else pipeline.folder)
     is_own = folder.resolve() == pipeline.folder.resolve()
     digest = Calibration.digest(pipeline.denoiser)
     subject = f"{digest} {search} {chosen} {count} {seed} {data and data.resolve()}"
-    subject += {None: " raised if many", True: " at least real", False: ""}[at_least_real]
+    raised = {None: " raised if many", True: " at least real", False: ""}
+    subject += raised[asked.get("at_least_real")]
     outputs = None if is_own else Outputs(folder, "calibrate", subject, overwrite)
     if outputs is not None:
         outputs.check([Calibration.file, Thresholds.file])
     with ProgressReporter() as reporter:
         found = choose_images(pipeline, count, seed=seed, data=data, on_progress=reporter.progress)
     height, width = found.images.shape[-2:]
-    rows = how.rows(pipeline, (height, width))
     make_folder(folder)
     print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
-    try:
-        with share_bar() as on_progress:
-            calibration = run(
-                pipeline,
-                found.images,
-                found.attributes,
-                guidance=rule,
-                sampling=chosen,
-                weights=search[1],
-                count=found.count,
-                at_least_real=at_least_real,
-                accept=True,  # or not, below
-                seed=seed,
-                truth=found.truth,
-                data=found.data,
-                cache=cache,
-                batch_size=rows,
-                on_progress=on_progress,
-            )
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"interrupted; what is measured is in {cache}, run the same command to resume"
-        ) from None
+    on_these: dict[str, Any] = {"data": found.data, "batch_size": how.rows(pipeline, (height, width))}
+    kept = f"what is measured is in {cache}, run the same command to resume"
+    with resumable(lambda: kept) as on_progress:
+        calibration = run(
+            *(pipeline, found.images, found.attributes),
+            **asked,
+            count=found.count,
+            accept=True,  # or not, below
+            truth=found.truth,
+            cache=cache,
+            on_progress=on_progress,
+            **on_these,
+        )
     print_calibration(calibration)
     is_kept = is_own and not accept and bool(calibration.doubts)
     if not is_kept:
@@ -145,13 +136,10 @@ def calibrate(
         pipeline.calibration = calibration
     with share_bar() as on_progress:
         thresholds = trust_thresholds(
-            pipeline,
-            found.images,
-            found.attributes,
+            *(pipeline, found.images, found.attributes),
             count=_TRUSTED[target],
-            data=found.data,
-            batch_size=rows,
             on_progress=on_progress,
+            **on_these,
         )
     _write(thresholds, folder, outputs)
     if is_kept:
@@ -187,23 +175,17 @@ def print_calibration(calibration: Calibration) -> None:
 
     Only directions have readings: without any, the columns are left out.
     """
-    from rich import box
-    from rich.table import Table
-
-    from fcfg.cli.tables import print_table
+    from fcfg.cli.tables import show_rows
 
     is_read = any(own.directions for own in calibration.attributes.values())
     read = ("judge on\nreal images", "judge on\nanswers") if is_read else ()
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("intervention")
-    for heading in ("weight", "95 % interval", *read, "off-target"):
-        table.add_column(heading, justify="right")
+    rows: list[tuple[str, ...]] = []
     for name, own in calibration.attributes.items():
-        table.add_row(f"do({name})", *_estimate(own), *("" for _ in read), f"{own.off_target:.2f}")
+        rows.append((f"do({name})", *_estimate(own), *("" for _ in read), f"{own.off_target:.2f}"))
         for label, side in own.directions.items():
             texts = [f"{mean:.2f} ± {sd:.2f}" for mean, sd in (side.real, side.read)]
-            table.add_row(f"  {label}", *_estimate(side), *texts)
-    print_table(table)
+            rows.append((f"  {label}", *_estimate(side), *texts, ""))
+    show_rows(("intervention", "weight", "95 % interval", *read, "off-target"), rows)
     if is_read:
         print(
             "The judge reads log-odds of the value, or the value minus the true one (mean ± sd)."

@@ -38,6 +38,7 @@ def demo(
       fcfg demo --full --device cuda
     """
     from fcfg.cli.computing import Computing
+    from fcfg.cli.progress import resumable
     from fcfg.cli.tables import print_summary
     from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
     from fcfg.evaluation.provenance import collect_provenance
@@ -45,7 +46,6 @@ def demo(
     from fcfg.pipeline.checkpoint import load_pipeline
     from fcfg.reports import reading, write_report
     from fcfg.reports.verdict import failures
-    from fcfg.support.progress import share_bar
 
     target = Computing(**computing).target
     pipeline = load_pipeline(_MODEL, "fcfg demo").to(target).prepare()
@@ -64,13 +64,10 @@ def demo(
     if evaluation.is_finished():
         print(f"{evaluation.out} holds a finished run; --overwrite starts it again.")
     _announce(evaluation, target)
-    try:
-        with share_bar() as on_progress:
-            result = evaluation.run(on_progress)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            "interrupted; finished rows are kept, run the same command to resume"
-        ) from None
+    with resumable(
+        lambda: "finished rows are kept, run the same command to resume"
+    ) as on_progress:
+        result = evaluation.run(on_progress)
     summary = summarise(result)
     print_summary(summary)
     if not failures(summary):  # the table names them

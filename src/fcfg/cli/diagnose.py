@@ -89,10 +89,7 @@ def diagnose(
 
 def _show(diagnosis: Diagnosis) -> None:
     """Print gaps, the verdict and the suggestion; the verdict alone if attributes are unused."""
-    from rich import box
-    from rich.table import Table
-
-    from fcfg.cli.tables import print_table
+    from fcfg.cli.tables import show_rows
     from fcfg.diagnosis.diagnosis import percent
     from fcfg.diagnosis.page import groupings, largest_pairs
 
@@ -101,12 +98,7 @@ def _show(diagnosis: Diagnosis) -> None:
         return
     pairs = largest_pairs(diagnosis, 20)
     for title, gaps in {"groups": groupings(diagnosis), "pairs": pairs}.items():
-        table = Table(box=box.SIMPLE_HEAD)
-        table.add_column(title, no_wrap=True)
-        table.add_column("gap", justify="right", no_wrap=True)
-        for name, gap in gaps.items():
-            table.add_row(name, percent(gap.overall))
-        print_table(table)
+        show_rows((title, "gap"), [(name, percent(gap.overall)) for name, gap in gaps.items()])
     counts = (
         f"Gaps of {diagnosis.images} images with noise, correlations of {diagnosis.correlated}."
     )

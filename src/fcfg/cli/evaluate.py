@@ -127,25 +127,19 @@ def evaluate(
     if own is None or show:  # a run has a model
         print(to_yaml(chosen), end="")
         return
-    from fcfg.cli.progress import ProgressReporter
+    from fcfg.cli.progress import ProgressReporter, resumable
     from fcfg.evaluation.evaluation import Evaluation
     from fcfg.evaluation.measurements import find_evaluators, judge_of
     from fcfg.evaluation.provenance import collect_provenance
     from fcfg.evaluation.subset import choose_subset, find_data
     from fcfg.pipeline.runtime import Execution
-    from fcfg.support.progress import share_bar
 
     how = Computing(**computing)
     part, execution, target = how.part, Execution(how.precision), how.target
     pipeline = own.to(target).prepare(how.precision)
     reader = judge_of(load(judge) if judge else pipeline)  # these refuse before images are read
-    found = find_evaluators(
-        pipeline,
-        *(lpips, inception),
-        fid=chosen.fid,
-        size=find_data(pipeline, data).size,
-        judge=reader,
-    )
+    size = find_data(pipeline, data).size
+    found = find_evaluators(pipeline, lpips, inception, fid=chosen.fid, size=size, judge=reader)
     with ProgressReporter(quiet=not how.prints) as reporter:
         subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name
@@ -168,13 +162,9 @@ def evaluate(
     pipeline.prepare(how.precision, compile=how.compile, batch_size=evaluation.block_size)
     if how.prints:
         _announce(evaluation, target)
-    try:
-        with share_bar(quiet=not how.prints) as on_progress:
-            result = evaluation.run(on_progress)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"interrupted; finished rows are in {evaluation.out}, run the same command to resume"
-        ) from None
+    kept = f"finished rows are in {evaluation.out}, run the same command to resume"
+    with resumable(lambda: kept, quiet=not how.prints) as on_progress:
+        result = evaluation.run(on_progress)
     _show(result, evaluation.out, report=report)
 
 

@@ -67,6 +67,7 @@ def generate(
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
     from fcfg.cli.computing import Computing, check_sampled
+    from fcfg.cli.progress import resumable
     from fcfg.generation import (
         Request,
         find_pictures,
@@ -79,7 +80,6 @@ def generate(
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.sampling import as_sampling
-    from fcfg.support.progress import share_bar
 
     how, guidance = Computing(**computing), request.pop("guidance", None)
     target, *_ = together(
@@ -108,12 +108,13 @@ def generate(
     if how.prints:
         _announce(prepared, target, before)
     finished: list[Result] = []
-    try:
-        with share_bar(quiet=not how.prints) as show_share:
-            run(prepared, on_chunk=finished.extend, on_progress=show_share)
-    except KeyboardInterrupt:
+
+    def kept() -> str:
         done = f"{len(finished)} of {len(prepared.own_rows)} pictures are finished, in {out}"
-        raise KeyboardInterrupt(f"interrupted; {done}; run the same command to go on") from None
+        return f"{done}; run the same command to go on"
+
+    with resumable(kept, quiet=not how.prints) as on_progress:
+        run(prepared, on_chunk=finished.extend, on_progress=on_progress)
     if how.prints:
         _show(finished, prepared)
     print(f"Written to {out}")

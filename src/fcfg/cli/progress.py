@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -17,7 +19,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from fcfg.support.progress import SECONDS, AbstractReporter, in_words
+from fcfg.support.progress import SECONDS, AbstractReporter, OnProgress, in_words, share_bar
 
 
 def pace(rate: float) -> str:
@@ -27,6 +29,24 @@ def pace(rate: float) -> str:
     ('2.5 it/s', '5.0 s/it')
     """
     return f"{rate:.1f} it/s" if rate >= 1 else f"{1 / rate:.1f} s/it"
+
+
+@contextmanager
+def resumable(told: Callable[[], str], *, quiet: bool = False) -> Generator[OnProgress]:
+    """Show the share of some work; if it is interrupted, say how to go on.
+
+    Args:
+        told: Function that returns what is kept, and how to resume.
+        quiet: Whether to show nothing.
+
+    Yields:
+        Function to call with the share.
+    """
+    try:
+        with share_bar(quiet=quiet) as on_progress:
+            yield on_progress
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {told()}") from None
 
 
 class _Rate(ProgressColumn):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +35,21 @@ def print_table(table: Table) -> None:
         words = lines if column.no_wrap else " ".join(cells).split()
         column.min_width = max(map(len, words), default=0)
     table_console().print(table, crop=False)
+
+
+def show_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None
+) -> None:
+    """Print texts as a table, of which all columns but the first hold numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left")
+    for cells in rows:
+        table.add_row(*cells)
+    print_table(table)
 
 
 def print_summary(summary: Summary) -> None:
