@@ -116,7 +116,10 @@ def calibrate(
     height, width = found.images.shape[-2:]
     make_folder(folder)
     print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
-    on_these: dict[str, Any] = {"data": found.data, "batch_size": how.rows(pipeline, (height, width))}
+    on_these: dict[str, Any] = {
+        "data": found.data,
+        "batch_size": how.rows(pipeline, (height, width)),
+    }
     kept = f"what is measured is in {cache}, run the same command to resume"
     with resumable(lambda: kept) as on_progress:
         calibration = run(
