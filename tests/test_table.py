@@ -1,0 +1,114 @@
+"""One table, written in every form: each number stands in each, with its interval and its mark."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+
+from fcfg.reports.table import Column, Number, Row, Table, escaped
+
+ODD = "lung_mass & 5 % {a} #1 $ ~ ^ \\ | −1"
+TABLE = Table(
+    ("do", "rule"),
+    (
+        Column("AUROC", "AUROC x 100", 1, better="↑", group="target", metric="auroc"),
+        Column("Δ", "AUROC x 100", 1, signed=True, is_small=True),
+        Column("seconds", "s", None),
+        Column("kind"),
+        Column("nothing"),
+    ),
+    (
+        Row(("a", "CFG"), (Number(98.76, 98.5, 99.0, 500), Number(2.3, 1, 3), None, "x", None)),
+        Row(
+            ("a", "FCFG"),
+            (Number(99.9, 99.8, 100, 500, is_best=True), None, Number(1234.5), "y", None),
+        ),
+        Row(("b", ODD), (None, None, Number(0.0123), ODD, None)),
+    ),
+    title="a title",
+    notes=("n = 500 images, 95 % intervals.",),
+)
+
+
+def test_columns_without_numbers_are_left_out() -> None:
+    table = TABLE.filled()
+    assert [column.title for column in table.columns] == ["AUROC", "Δ", "seconds", "kind"]
+    assert table.rows[0].cells == TABLE.rows[0].cells[:-1]
+    assert table.groups == [("target", 1), ("", 2)]
+
+
+def test_markdown_has_one_cell_for_every_place() -> None:
+    lines = TABLE.filled().markdown().splitlines()
+    assert lines[0] == "| do | rule | target, AUROC ↑ / Δ | seconds | kind |"
+    assert lines[2] == "| a | CFG | 98.8 ± 0.2 / +2.3 ± 1.0 | – | x |"
+    assert lines[3] == "| a | FCFG | **99.9** ± 0.1 / – | 1.23e+03 | y |"
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines[:5]} == {6}
+    assert lines[-1] == TABLE.notes[0]
+
+
+def test_csv_has_one_line_for_every_number_in_full() -> None:
+    lines = list(csv.DictReader(io.StringIO(TABLE.csv())))
+    numbers = [cell for row in TABLE.rows for cell in row.cells if isinstance(cell, Number)]
+    written = [line for line in lines if line["metric"] != "kind"]
+    assert [float(line["value"]) for line in written] == [number.value for number in numbers]
+    assert written[0] == {
+        "do": "a",
+        "rule": "CFG",
+        "metric": "auroc",
+        "attribute": "",
+        "value": "98.76",
+        "low": "98.5",
+        "high": "99.0",
+        "n": "500",
+        "unit": "AUROC x 100",
+        "best": "",
+        "note": "",
+    }
+    assert [line["rule"] for line in lines if line["best"]] == ["FCFG"]
+    assert lines[-1]["value"] == lines[-1]["rule"] == ODD
+
+
+def test_latex_is_well_formed_and_says_a_name_once() -> None:
+    text = TABLE.filled().latex()
+    check_latex(text)
+    assert r"\begin{tabular}{llrrr}" in text
+    assert text.count("\na & ") == 1
+    assert text.count(r"\midrule") == 2
+    assert r"\textbf{99.9}{\tiny$\,\pm\,$0.1}" in text
+
+
+@pytest.mark.parametrize("text", [ODD, "100 %", "Δ × ω ± λ → ↑ ↓ –"])
+def test_escaped_text_has_no_special_character_left(text: str) -> None:
+    left = re.sub(
+        r"\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%$#_{}]", "", escaped(text)
+    )
+    left = re.sub(r"\$(\\\w+|-)\$", "", left)
+    assert not set(left) & set("&%$#_{}~^\\Δ×ω±λ→↑↓–−")
+
+
+def test_no_number_is_a_negative_zero() -> None:
+    column = Column("shift", digits=2, signed=True)
+    assert column.text(-0.001) == "0.00"
+    assert column.text(-0.001, ascii_only=True) == "+0.00"
+
+
+def check_latex(text: str) -> None:
+    """Braces and environments close, every row has as many columns as the table."""
+    bare = re.sub(r"\\[\\&%$#_{}]", lambda found: "\n" if found[0] == r"\\" else "", text)
+    bare = re.sub(r"^%.*\n", "", bare, flags=re.MULTILINE)
+    depth = 0
+    for character in bare:
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        assert depth >= 0
+    assert depth == 0
+    assert bare.count("$") % 2 == 0
+    assert "%" not in bare
+    for part in re.findall(r"\\begin\{tabular\}.*?\\end\{tabular\}", text, re.DOTALL):
+        columns = len(re.findall(r"\{tabular\}\{([lcr]+)\}", part)[0])
+        for row in (line for line in part.splitlines() if line.endswith(r"\\")):
+            cells = re.sub(r"\\&", "", row).split("&")
+            spans = [re.match(r"\s*\\multicolumn\{(\d+)\}", cell) for cell in cells]
+            assert sum(int(span[1]) if span else 1 for span in spans) == columns
