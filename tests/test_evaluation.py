@@ -661,24 +661,6 @@ def test_noise_comes_back_with_all_that_a_solver_needs(
         assert torch.equal(noise[0].residual, noise[1].residual)
 
 
-def test_results_that_say_less_are_of_what_was_usual_and_go_on(
-    pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
-    quick = asked(images=2, guidance=(), do=("smiling",), composition=False)
-    evaluation(tmp_path, quick, pipeline).run()
-    (file,) = tmp_path.glob("*.jsonl")
-    header, *rows = file.read_text().splitlines(keepends=True)
-    later = ("grid", "continuous", "check")
-    older = {key: value for key, value in json.loads(header).items() if key not in later}
-    file.write_text(json.dumps(older) + "\n" + "".join(rows[:-1]))
-    read = read_results(tmp_path).header
-    assert [read.get(key) for key in later] == ["uniform", "permuted", None]
-    assert not evaluation(tmp_path, quick, pipeline).run().missing
-    for key, other in (("grid", "karras"), ("continuous", "quantiles")):
-        with refused(f"results {tmp_path}", read[key], other):
-            evaluation(tmp_path, quick.model_copy(update={key: other}), pipeline).run()
-
-
 def test_noise_that_is_broken_is_inferred_again(
     whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
 ) -> None:

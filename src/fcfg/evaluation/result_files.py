@@ -38,10 +38,8 @@ from fcfg.evaluation.result_schema import (
     JSON,
     KEYS,
     RECOMPUTE,
-    Check,
-    check_entry,
+    Schema,
     checked_header,
-    entry_checks,
     not_an_entry,
 )
 from fcfg.support.errors import InputError
@@ -86,21 +84,22 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
     if os.path.isdir(path):
         files = sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])
     header: JSON = {}
-    checks: dict[str, dict[str, Check]] = {}
+    schema: Schema | None = None
     questions: set[tuple[str, ...]] = set()
     images: set[str] = set()
     entries: dict[str, dict[tuple[str, ...], JSON]] = {kind: {} for kind in KEYS}
     for file in files:
         for where, entry in read_lines(file, unfinished=unfinished):
             if entry.get("kind") == "run":
-                entry, space = checked_header(where, entry)
-                if not header:
-                    header, checks = entry, entry_checks(space, len(entry["images"]))
+                space = checked_header(where, entry)
+                if schema is None:
+                    header, schema = entry, Schema(space, len(entry["images"]))
                     questions = {tuple(question) for question in header["questions"]}
                     images = set(header["images"])
                 check_same_run(file, entry, header)
                 continue
-            check_entry(where, entry, checks)
+            assert schema is not None, "the first line is a header"
+            schema.check(where, entry)
             kind = entry["kind"]
             key = tuple(entry[name] for name in KEYS[kind])
             is_known = (kind == "real" or key[:2] in questions) and (
@@ -115,7 +114,7 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
                     do="remove the file that repeats another" if is_known else "remove that line",
                 )
             entries[kind][key] = entry
-    if not header:
+    if schema is None:
         raise InputError(
             f"results {path}",
             expected="a folder with result files (*.jsonl, *.jsonl.gz), or such a file",
@@ -210,7 +209,7 @@ class ResultFile:
         if not self.path.exists() or self._remove_incomplete_line() == 0:
             self._write([header])
         (where, first), *lines = read_lines(self.path)
-        first, _ = checked_header(where, first)
+        checked_header(where, first)
         check_same_run(self.path, header, first)
         return [first, *(entry for _, entry in lines)]
 

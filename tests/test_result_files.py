@@ -1,0 +1,287 @@
+"""Result files: lines that no evaluation wrote are refused, whatever is wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tracemalloc
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluations import asked, evaluation
+from fake_results import make_results
+from fcfg.evaluation import read_results
+from fcfg.evaluation import result_files as files_module
+from fcfg.evaluation.result_files import JSON
+from refusal import refused
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A result file with attributes of all kinds, two images and one question."""
+    folder = tmp_path_factory.mktemp("run")
+    make_results(folder, 2, mixed=True, pictures=0, dos=("age",), settings=("none",))
+    return folder / "results-0-of-1.jsonl"
+
+
+def lines_of(file: Path) -> list[Any]:
+    """Of one kind each: a header, a real image, a row, a distance; the others between them."""
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def unsealed(file: Path, lines: Iterable[Any]) -> Path:
+    """Written without digests, as if by hand."""
+    bare = [
+        {k: v for k, v in line.items() if k != "check"} if isinstance(line, dict) else line
+        for line in lines
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in bare))
+    return file
+
+
+def another(number: int, **change: Any) -> Callable[[list[JSON]], list[Any]]:
+    """A copy of a line at the end, with some other values."""
+    return lambda lines: [*lines, lines[number] | change]
+
+
+def headed(**change: Any) -> Callable[[list[JSON]], list[Any]]:
+    """Another header."""
+    return lambda lines: [lines[0] | change, *lines[1:]]
+
+
+LINES: dict[str, tuple[Callable[[list[JSON]], list[Any]], str]] = {
+    "no header": (lambda lines: lines[1:], "result file"),
+    "another schema": (headed(schema=2), "line 1"),
+    "half a header": (lambda lines: [{"kind": "run", "schema": 1}], "line 1, experiment"),
+    "half a row": (lambda lines: [*lines, {"kind": "row"}], "line 9, do"),
+    "a kind": (lambda lines: [*lines, {"kind": "rows"}], "line 9"),
+    "a kind of another type": (lambda lines: [*lines, {"kind": ["row"]}], "line 9"),
+    "no kind": (lambda lines: [*lines, {"do": "male"}], "line 9"),
+    "no object": (lambda lines: [*lines, ["row"]], "line 9"),
+    "a row twice": (another(-2), "line 9"),
+    "a row of another question": (another(-2, do="male"), "line 9"),
+    "a row of another image": (another(-2, image="x"), "line 9"),
+    "a row of no image": (another(-2, image=["x"]), "line 9, image"),
+    "an image twice": (another(1), "line 9"),
+    "another image": (another(1, image="x"), "line 9"),
+    "a distance of another question": (another(-1, do="male"), "line 9"),
+    "images that are none": (headed(images="abc"), "line 1, images"),
+    "the same image": (headed(images=["a", "a"]), "line 1, images"),
+    "half a question": (headed(questions=[["male"]]), "line 1, questions"),
+    "no attributes": (headed(attributes={"a": 1}), "line 1, attributes"),
+    "an attribute": (headed(attributes={"a": {"kind": "x"}}), "line 1, attribute 'a', kind"),
+    "a graph": (headed(graph={"male": []}), "line 1, graph"),
+    "another run": (lambda lines: [*lines, lines[0] | {"seed": 7}], "results"),
+}
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_lines_that_do_not_belong_are_refused(run: Path, tmp_path: Path, case: str) -> None:
+    edit, subject = LINES[case]
+    with refused(subject):
+        read_results(unsealed(tmp_path / "run.jsonl", edit(lines_of(run))))
+
+
+LONG = "a title that says much " * 5
+
+
+@pytest.mark.parametrize(
+    ("key", "edit", "fragments"),
+    [
+        ("model", lambda model: model | {"digest": 2}, ("(model.digest: 1)", "(model.digest: 2)")),
+        ("model", lambda model: model | {"x": None}, ('"digest": 1})', '1, "x": null})')),
+        ("images", lambda names: [*names[:1], "new"], ('(images.1: "s', '(images.1: "new")')),
+        ("images", lambda names: names[:1], ("(length of images: 2)", "(length of images: 1)")),
+        ("title", lambda title: title[:-3] + "new", ("(title: ...", "much old", "much new")),
+    ],
+    ids=["a part", "a part that is null", "an item", "fewer items", "the end of a text"],
+)
+def test_another_run_is_told_by_where_it_differs(
+    run: Path, tmp_path: Path, key: str, edit: Callable[[Any], Any], fragments: tuple[str, ...]
+) -> None:
+    about = {"title": f"{LONG}old", "model": {"name": "m", "about": LONG, "digest": 1}}
+    first = lines_of(run)[0] | about
+    with refused("results", *fragments, "choose another --out"):
+        read_results(unsealed(tmp_path / "run.jsonl", [first, first | {key: edit(first[key])}]))
+
+
+TRUTH = ("mae", "missed", "changed", "factors", "target")
+DISTANCE = {"mae": 0.1, "lpips": None}
+VALUES: dict[str, tuple[str, Any]] = {  # the path of a field, and a value that it cannot have
+    "a score of 99": ("scores.sex", 99),
+    "below 0": ("scores.sex", -0.1),
+    "a text": ("scores.sex", "0.5"),
+    "true": ("scores.sex", True),
+    "levels": ("scores.race", [0.5, 0.1, 0.1]),
+    "two levels": ("scores.race", [0.5, 0.5]),
+    "an age of 99": ("scores.age", 99),
+    "no age": ("scores", {"sex": 0.5}),
+    "no scores": ("scores", None),
+    "half a sex": ("target.sex", 0.5),
+    "a race": ("target.race", "red"),
+    "a race's code": ("target.race", 1),
+    "a factor": ("factors", {"sex": None}),
+    "too far": ("change.mae", 2.1),
+    "no distance": ("change", {"mae": 0.1}),
+    "more than a distance": ("change", DISTANCE | {"fid": 1}),
+    "less than none": ("reversal", DISTANCE | {"mae": -0.1}),
+    "an LPIPS": ("reversal", DISTANCE | {"lpips": -1}),
+    "no truth": ("truth", {"mae": 0.1}),
+    "a truth": ("truth", dict.fromkeys(TRUTH, -1)),
+    "no work": ("evaluations", 0),
+    "time": ("seconds", -0.5),
+    "infinity": ("seconds", float("inf")),
+}
+REAL = {"unrelated": 3, "attributes": {}, "scores": {}, "factors": [1]}
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_numbers_that_cannot_be_are_refused(run: Path, tmp_path: Path, case: str) -> None:
+    (path, value), lines = VALUES[case], lines_of(run)
+    row, (key, _, part) = lines[-2], path.partition(".")
+    row[key] = row[key] | {part: value} if part else value
+    with refused("line 7" if case == "infinity" else f"line 7, {key}"):
+        read_results(unsealed(tmp_path / "run.jsonl", lines))
+
+
+@pytest.mark.parametrize("key", REAL)
+def test_every_real_image_has_legal_numbers(run: Path, tmp_path: Path, key: str) -> None:
+    lines = lines_of(run)
+    with refused(f"line 2, {key}"):
+        changed = lines[1] | {key: REAL[key]}
+        read_results(unsealed(tmp_path / "run.jsonl", [lines[0], changed, *lines[2:]]))
+    with refused("line 8, n"):
+        read_results(unsealed(tmp_path / "n.jsonl", [*lines[:-1], lines[-1] | {"n": 0}]))
+    lines[1]["unrelated"] = 0.3
+    assert len(read_results(unsealed(tmp_path / "legal.jsonl", lines)).real) == 2
+
+
+def test_a_line_that_was_changed_is_noticed(tmp_path: Path) -> None:
+    """Any line, any number; files without digests are read."""
+    evaluation(tmp_path, asked(images=2, guidance=(), do=("smiling",))).run()
+    file = tmp_path / "results-0-of-1.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    for number, old, new in (
+        (0, '"steps": 2', '"steps": 3'),
+        (1, '"male": 0', '"male": 1'),
+        (4, '"evaluations": 4', '"evaluations": 6'),
+        (4, '"check": "', '"check": "0'),
+        (-1, '"n": 2', '"n": 3'),
+    ):
+        changed = lines[number].replace(old, new)
+        assert changed != lines[number], number
+        file.write_text("".join(changed if line is lines[number] else line for line in lines))
+        with refused(f"{file}, line ", "has a digest", "something else", "from a copy"):
+            read_results(tmp_path)
+    bare = unsealed(file, map(json.loads, lines)).read_text().splitlines(keepends=True)
+    assert len(read_results(tmp_path).rows) == 4
+    file.write_text(lines[0] + "".join(bare[1:]))
+    with refused(f"{file}, line 2", "a line without one"):
+        read_results(tmp_path)
+    spaced = [json.dumps(json.loads(line), separators=(",", ":")) + "\n" for line in lines]
+    file.write_text("".join(spaced))  # as other programs write JSON
+    assert len(read_results(tmp_path).rows) == 4
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 100_000, '{"kind": ' + '{"a": ' * 100_000, "1" * 5_000, '{"kind": NaN}']
+)
+def test_lines_that_no_reader_should_follow_are_refused(
+    run: Path, tmp_path: Path, line: str
+) -> None:
+    (tmp_path / "run.jsonl").write_text(run.read_text() + line + "\n")
+    with refused("run.jsonl, line 9", "a JSON object"):
+        read_results(tmp_path)
+
+
+BOMBS = {
+    "zeros": (b"", b"\0" * 2**20, "lines of at most 32 MiB"),
+    "spaces in a header": (b'{"kind": "run", "a": "', b" " * 2**20, "lines of at most 32 MiB"),
+    "empty lines": (b"", b"\n" * 2**20, "a JSON object"),
+    "the same row": (None, None, "a second one for"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_small_file_that_unpacks_to_much_is_refused_in_little_memory(
+    run: Path, tmp_path: Path, bomb: str
+) -> None:
+    start, piece, fragment = BOMBS[bomb]
+    if start is None or piece is None:
+        start, last = run.read_bytes(), run.read_bytes().splitlines(keepends=True)[-2]
+        piece = last * (2**20 // len(last))
+    file = tmp_path / "results.jsonl.gz"
+    with gzip.open(file, "wb", compresslevel=1) as out:
+        out.write(start)
+        for _ in range(200):
+            out.write(piece)
+    assert file.stat().st_size < 2**22
+    tracemalloc.start()
+    try:
+        with refused(f"result file {file}", fragment):
+            read_results(file)
+        assert tracemalloc.get_traced_memory()[1] < 150 * 2**20  # of 200 MiB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_longer_than_any_run_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "MOST", run.stat().st_size)
+    read_results(run)
+    monkeypatch.setattr(files_module, "MOST", run.stat().st_size - 1)
+    with refused(f"result file {run}", "GiB in all", "got more"):
+        read_results(run)
+
+
+def test_what_is_no_result_file_is_refused(run: Path, tmp_path: Path) -> None:
+    for number, (data, fragment) in enumerate(
+        [(b"", "an empty file"), (b"\xff\n", "a JSON object"), (b"{", "half written")]
+    ):
+        file = tmp_path / f"{number}.jsonl"
+        file.write_bytes(data)
+        with refused(f"result file {file}", fragment):
+            read_results(file)
+    whole = gzip.compress(run.read_bytes())
+    for spoilt in (whole[:-20], b"{}", whole[:12] + b"\xff" * 30):
+        file = tmp_path / "spoilt.jsonl.gz"
+        file.write_bytes(spoilt)
+        with refused(f"result file {file}", "gzip"):
+            read_results(file)
+    with refused("nothing.jsonl", "got none"):
+        read_results(tmp_path / "nothing.jsonl")
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    with refused(f"results {begun}", "got none"):
+        read_results(begun)
+    (begun / "begun.jsonl").write_text("{")
+    with refused(f"results {begun}", "got none"):
+        read_results(begun, unfinished=True)
+
+
+def test_what_has_no_end_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    for path, got in (
+        (Path("/dev/zero"), "a device or a pipe"),
+        (tmp_path / "pipe.jsonl", "a device or a pipe"),
+        (tmp_path, "a folder"),  # the first file in it is one
+    ):
+        with refused("result file", "a regular file", got):
+            read_results(path)
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "results-0-of-1.jsonl").symlink_to("/dev/zero")
+    with refused("result file", "a regular file", "a device or a pipe"):
+        evaluation(out, asked(images=2)).run()
+
+
+def test_packed_files_say_the_same(run: Path, tmp_path: Path) -> None:
+    plain, packed = read_results(run), tmp_path / f"{run.name}.gz"
+    packed.write_bytes(gzip.compress(run.read_bytes()))
+    for there in (packed, tmp_path):
+        found = read_results(there)
+        assert (found.header, found.rows, found.real) == (plain.header, plain.rows, plain.real)
