@@ -48,7 +48,7 @@ lint: $(DEV)  ## formatting, style, types, import rules, rules of the house
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
-	$(BIN)/python tools/check_house.py
+	$(BIN)/python studies/check_house.py
 
 format: $(DEV)  ## format the code
 	$(BIN)/ruff format .

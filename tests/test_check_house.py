@@ -14,7 +14,7 @@ import check_house
 def house(tmp_path: Path) -> Path:
     """A small repository without problems, with the real settings."""
     (tmp_path / "src" / "fcfg").mkdir(parents=True)
-    for name in ("tests", "studies", "tools", "docs"):
+    for name in ("tests", "studies", "docs"):
         (tmp_path / name).mkdir()
     for name in (
         "CHANGELOG.md",
@@ -77,8 +77,8 @@ def test_an_argument_that_is_no_noun_phrase_is_named(house: Path, capsys, first:
 
 
 def test_a_path_in_the_settings_that_is_missing_is_named(house: Path, capsys) -> None:
-    (house / "tools").rmdir()
-    assert "pyproject.toml: no tools" in problems(house, capsys, 4)
+    (house / "studies").rmdir()
+    assert "pyproject.toml: no studies" in problems(house, capsys, 4)
 
 
 def test_every_path_in_the_settings_exists() -> None:

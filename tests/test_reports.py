@@ -296,14 +296,6 @@ def test_a_judge_that_reads_nothing_measures_nothing(clinic: Summary) -> None:
     assert "attributes that should not change: +" in partly[2]
 
 
-def test_stored_results_are_of_models_that_work() -> None:
-    folder = Path(__file__).parents[1] / "docs" / "results"
-    for file in ("celeba-inv", "nih-core"):
-        summary = summarise(read_results(folder / f"{file}.jsonl.gz"), resamples=50)
-        assert failures(summary) == []
-        assert reading(summary)[0].startswith("Global guidance (CFG ")
-
-
 def test_a_reading_of_one_side_says_that_the_other_is_missing(tmp_path: Path) -> None:
     first, second = reading(summary_of(tmp_path / "a", n=16, settings=("none", "cfg:3.0")))
     assert first.startswith("Global guidance (CFG 3.0) amplifies")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import fcfg
-import pages
 from fcfg.datasets import portraits
 from fcfg.generation import sample_pictures
 from fcfg.metrics import stroke_thickness
@@ -53,11 +52,9 @@ def test_a_shipped_model_says_where_it_comes_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_the_table_of_a_card_is_what_was_measured_on_the_very_model(name: str) -> None:
-    result = json.loads((ROOT / f"docs/results/{name}-truth.json").read_text())
     config = (MODELS / name / "config.json").read_bytes()
-    assert result["model"]["config_sha256"] == hashlib.sha256(config).hexdigest()
-    card = f"src/fcfg/pipeline/models/{name}/README.md"
-    assert pages.PAGES[card] == (f"truth/{name}", f"anchored/{name}")
+    card = (MODELS / name / "README.md").read_text("utf-8")
+    assert f"config.json sha256 {hashlib.sha256(config).hexdigest()[:12]}." in card
     weights = set(json.loads(config)["files"].values())
     assert weights == {path.name for path in (MODELS / name).glob("*.safetensors")}
 

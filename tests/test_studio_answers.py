@@ -386,10 +386,10 @@ SHIPPED = ("portraits", "portraits-causal", "digits", "radiographs")
 def test_the_answer_that_comes_with_a_model_is_its_own(name: str) -> None:
     (model,) = as_studio_models([(name, fcfg.load(name))])
     (picture, *_), opening = find_samples(model), model.opening
-    assert opening is not None, "run python tools/opening_answers.py"
+    assert opening is not None, "run python studies/opening_answers.py"
     about = {"image": opening.asked["image"], "attributes": picture.attributes}
     question = prepare_question(Question(**about, do=opening.asked["do"]), model, picture)
-    assert question.opening == opening.image, "run python tools/opening_answers.py"
+    assert question.opening == opening.image, "run python studies/opening_answers.py"
     with client_of(Studio((model,))) as client:
         asked = {"attributes": picture.attributes, "do": opening.asked["do"]}
         first, *events = ask(client, picture.id, **asked)

@@ -528,7 +528,7 @@ def test_the_command_says_in_one_line_what_not_to_trust(
 
 
 def test_the_shipped_model_doubts_bad_answers_and_not_the_truth() -> None:
-    """Few drawings and steps; tools/trust_study.py asks more."""
+    """Few drawings and steps."""
     pipeline = fcfg.load("portraits")
     assert pipeline.thresholds is not None
     faces, do = portraits.sample(6, seed=portraits.EVALUATION_SEED + 1), {"young": "flip"}

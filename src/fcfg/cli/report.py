@@ -49,7 +49,7 @@ def report(
 
     Examples:
       fcfg report runs/core
-      fcfg report docs/results/portraits-core.jsonl.gz --out report
+      fcfg report runs/portraits.jsonl.gz --out report
       fcfg report runs/ours runs/hvae --against ours:cfg:3.0
     """
     from fcfg.reports import comparison_reading, reading, write_comparison, write_report

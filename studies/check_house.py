@@ -1,0 +1,83 @@
+"""Check the rules of CONTRIBUTING.md that a program can check; part of ``make lint``.
+
+    python studies/check_house.py
+
+Import rules are checked by lint-imports, generated sections by tests/test_pages.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MOST_LINES, MOST_WORDS = 400, 700
+#: First words of an argument's description that are not a noun phrase.
+REFUSED = ("Of ", "What ", "How ", "Where ", "Told ")
+
+
+def long_files(root: Path) -> Iterator[str]:
+    """Find modules with too many lines."""
+    for file in sorted(root.glob("src/**/*.py")):
+        lines = len(file.read_text("utf-8").splitlines())
+        if lines > MOST_LINES:
+            yield f"{file.relative_to(root)}: {lines} lines, at most {MOST_LINES}"
+
+
+def long_readme(root: Path) -> Iterator[str]:
+    """Count the words of the README outside code, including tables."""
+    text = (root / "README.md").read_text("utf-8")
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    words = len([word for word in text.split() if re.search(r"\w", word)])
+    if words > MOST_WORDS:
+        yield f"README.md: {words} words outside code, at most {MOST_WORDS}"
+
+
+def poor_arguments(root: Path) -> Iterator[str]:
+    """Find descriptions of arguments that are not noun phrases."""
+    documented = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    for file in sorted(root.glob("src/**/*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if not isinstance(node, documented):
+                continue
+            _, _, arguments = (ast.get_docstring(node) or "").partition("\nArgs:\n")
+            section = re.split(r"\n\n?(?=\S)", arguments)[0]
+            for name, text in re.findall(r"^ +(\*{0,2}\w+): (.*)", section, re.MULTILINE):
+                if text.startswith(REFUSED):
+                    place = f"{file.relative_to(root)}:{node.lineno}: {node.name}"
+                    yield f"{place}, {name}: '{text}'; say what it is, as a noun phrase"
+
+
+def missing_paths(root: Path) -> Iterator[str]:
+    """Find paths in pyproject.toml that do not exist, where a tool would silently do nothing."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    tool, build = settings["tool"], settings["tool"]["hatch"]["build"]["targets"]
+    paths = [
+        *tool["basedpyright"]["include"],
+        *tool["ruff"]["src"],
+        *tool["pytest"]["ini_options"]["testpaths"],
+        *tool["pytest"]["ini_options"]["pythonpath"],
+        *build["wheel"]["packages"],
+        *build["sdist"]["include"],
+        tool["hatch"]["version"]["path"],
+        *settings["project"]["license-files"],
+    ]
+    yield from (f"pyproject.toml: no {path}" for path in paths if not (root / path).exists())
+
+
+CHECKS = (long_files, long_readme, poor_arguments, missing_paths)
+
+
+def main(root: Path = ROOT) -> int:
+    """Print all problems."""
+    problems = [problem for check in CHECKS for problem in check(root)]
+    print(*problems, f"{len(problems)} problems", sep="\n")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
