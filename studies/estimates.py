@@ -17,6 +17,7 @@ from typing import Any
 
 from fcfg.reports.numbers import number
 from fcfg.reports.rule_styles import setting
+from fcfg.reports.table import Row, Table
 
 RESULTS = Path(__file__).parent / "results"
 UNTUNED = "not calibrated"
@@ -117,14 +118,8 @@ def _kept(file: Path, columns: Sequence[int], like: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table as Markdown.
-
-    >>> print(table(["do", "MAE"], [["smiling", "0.03"]]))
-    | do | MAE |
-    | --- | --- |
-    | smiling | 0.03 |
-    """
-    return "\n".join(f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *rows))
+    """Return a table of texts as Markdown."""
+    return Table(tuple(heads), (), tuple(Row(tuple(row), ()) for row in rows)).markdown().strip()
 
 
 def source(file: str, *names: str) -> str:
