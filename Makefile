@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help setup test test-lowest lint format docs demo studio clean
+.PHONY: help setup test test-all test-lowest lint format docs demo studio clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -30,8 +30,13 @@ $(DEV): $(READY)
 setup: $(DEV)  ## make .venv with everything that development needs
 
 # Each worker takes tests in order, and steals at the end: few fixtures of a file are made twice.
-test: $(DEV)  ## run all tests, with coverage, on all cores
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --cov --cov-report=term:skip-covered
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+
+test: $(DEV)  ## run the tests on all cores, and require that each refusal is made
+	$(PYTEST) --refusals
+
+test-all: $(DEV) test-lowest  ## run the long tests, too, with the coverage of lines, and test-lowest
+	$(PYTEST) -m '' --cov --cov-report=term:skip-covered
 
 # A second environment at the lower bounds of pyproject.toml (torch aside, see docs/dependencies.md).
 .venv-lowest/.ready: pyproject.toml constraints.txt constraints-lowest.txt

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 import typecheck
+from exercised import Exercised
 
 typecheck.install()
 
@@ -28,6 +29,9 @@ settings.load_profile("fcfg")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--device", default="cpu", help="where to test laws of computing: cpu or cuda"
+    )
+    parser.addoption(
+        "--refusals", action="store_true", help="fail where no test makes a refusal; for all tests"
     )
 
 
@@ -41,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["FCFG_TEST_DEVICE"] = config.getoption("--device")
     if config.getoption("--device") == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if config.getoption("--refusals"):
+        config.pluginmanager.register(Exercised())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -61,6 +67,8 @@ def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
 def switches() -> Iterator[None]:
     """Of the whole process: what one test left behind would round in another."""
     import torch  # after the hook above
+
+    typecheck.begin()
 
     def exact() -> None:
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 from torch import Tensor
@@ -16,6 +18,7 @@ from fcfg.diffusion.prediction import (
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import SOLVERS, Plan, as_solver, integrate
+from products import pairwise
 from worlds import RULES, mixture_faces, mixture_pipeline
 
 # Images of the sharp world hardly spread: where an image is off at t = 1, its predicted noise is
@@ -34,20 +37,22 @@ ALL = [
 ]
 
 
-@pytest.fixture(scope="module", params=[SHARP, SMOOTH], ids=["sharp", "smooth"])
-def pipeline(request: pytest.FixtureRequest) -> CounterfactualPipeline:
-    pipeline = mixture_pipeline(spread=request.param)
+@cache
+def world(spread: float) -> CounterfactualPipeline:
+    pipeline = mixture_pipeline(spread=spread)
     pipeline.denoiser.float()
     return pipeline
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("guidance", ALL, ids=repr)
-@pytest.mark.parametrize("drawn", [False, True], ids=["inferred", "drawn"])
+@pytest.mark.parametrize(
+    ("spread", "drawn", "guidance", "solver"),
+    pairwise((SHARP, SMOOTH), (False, True), ALL, SOLVERS),
+)
 def test_all_steps_in_float32_lead_back_to_the_image(
-    pipeline: CounterfactualPipeline, drawn: bool, guidance: Guidance, solver: str
+    spread: float, drawn: bool, guidance: Guidance, solver: str
 ) -> None:
     """The walk itself: the pipeline would return the image where nothing changes."""
+    pipeline = world(spread)
     faces, attributes = mixture_faces(pipeline, 4)
     abduction = pipeline.abduct(
         faces.float(), attributes, sampling=f"{solver} {SAMPLING}", drawn_noise=drawn

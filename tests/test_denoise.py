@@ -198,6 +198,7 @@ for kind in ("noise", "velocity"):
 """
 
 
+@pytest.mark.long
 def test_a_denoiser_compiles_whole() -> None:
     """Room for compiled steps: no graph break. In a process without run-time checks."""
     subprocess.run([sys.executable, "-c", COMPILE], check=True)

@@ -55,6 +55,7 @@ for text in texts:
 """
 
 
+@pytest.mark.long
 def test_a_compiled_network_gives_the_same_answers_under_every_rule() -> None:
     """With the real compiler, in a process without run-time checks, which it would trip over."""
     command = [sys.executable, "-c", COMPILED]

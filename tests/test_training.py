@@ -207,6 +207,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         train(tiny(), tmp_path / "file" / "run")
 
 
+@pytest.mark.long
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
     sections = {"run": {"device": "cpu"}}
     file = tiny_file(tmp_path, **sections)

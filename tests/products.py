@@ -1,0 +1,40 @@
+"""Products of parameters: each pair of values is met in every run, the rest under ``long``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+
+def covering(*sizes: int, strength: int = 2) -> list[tuple[int, ...]]:
+    """Return few combinations that hold each pair of values, chosen greedily."""
+
+    def held(row: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
+        return set(combinations(enumerate(row), strength))
+
+    rows = list(product(*map(range, sizes)))
+    missing, chosen = set().union(*map(held, rows)), []
+    while missing:
+        best = max(rows, key=lambda row: len(held(row) & missing))
+        chosen.append(best)
+        missing -= held(best)
+    return chosen
+
+
+def pairwise(*values: Iterable[Any], strength: int = 2) -> list[Any]:
+    """Return the parameters of a test for all combinations of values.
+
+    Those that no pair needs are marked ``long``. Of two lists, a strength of 1 needs each value.
+    """
+    lists = [list(options) for options in values]
+    daily = set(covering(*map(len, lists), strength=strength))
+    return [
+        pytest.param(
+            *(options[at] for options, at in zip(lists, row, strict=True)),
+            marks=() if row in daily else pytest.mark.long,
+        )
+        for row in product(*(range(len(options)) for options in lists))
+    ]
