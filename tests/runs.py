@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
 import fcfg
 from fcfg.support.config_errors import validate
+from fcfg.support.config_files import to_yaml
 from fcfg.support.progress import AbstractReporter
 from fcfg.training.config import TrainingConfig
 
@@ -19,14 +19,14 @@ TINY: dict[str, Any] = {
     "data": {"format": "portraits", "size": 8, "count": 48, "val": 16},
     "attributes": {name: {"kind": "binary"} for name in ("smiling", "male", "young")},
     "graph": {"smiling": [], "male": [], "young": []},
-    "network": {"base": 8, "multipliers": [1], "blocks": 1},
-    "diffusion": {"batch": 8, "steps": 12, "learning_rate": 1e-3, "ema": 0.9},
     "judge": {"width": 4, "batch": 8, "steps": 6},
     "run": {"checkpoint_steps": 4, "log_steps": 1, "validations": 2, "sheets": 0},
 }
-
-# Sections of the other kinds of models, a hierarchical VAE with its fine-tuning and SA-DCG.
-VAE = {
+UNET = {"base": 8, "multipliers": [1], "blocks": 1}
+DENOISING = {"batch": 8, "steps": 12, "learning_rate": 1e-3, "ema": 0.9, "network": UNET}
+MODELS: dict[str, dict[str, Any]] = {
+    "diffusion": DENOISING,
+    "semantic": {**DENOISING, "latent": 4, "encoder_multipliers": [1, 2]},
     "hvae": {
         "encoder": "8b1d2,4b1d4,1b1",
         "decoder": "1b1,4b1,8b1",
@@ -36,22 +36,18 @@ VAE = {
         "steps": 6,
         "warmup": 2,
         "ema": 0.9,
+        "finetuning": {"batch": 8, "steps": 4, "ema": 0.5, "targets": "soft"},
     },
-    "finetuning": {"batch": 8, "steps": 4, "ema": 0.5, "targets": "soft"},
 }
-SEMANTIC = {"semantic": {"latent": 4, "encoder_multipliers": [1, 2]}}
 
 # Names, as YAML, that are not those of one plain folder.
 NO_FOLDERS = ("''", ".", "..", "../../evil", "/tmp/evil", r"a\b", '"a\\nb"', "x" * 201, "é" * 101)
 
 
-def tiny(**sections: Any) -> TrainingConfig:
-    """The tiny configuration with some keys of its sections changed."""
-    values = {
-        key: dict(value) if isinstance(value, dict) else value for key, value in TINY.items()
-    }
-    for name in ("network", "diffusion") if "hvae" in sections else ():
-        del values[name]
+def tiny(kind: str = "diffusion", **sections: Any) -> TrainingConfig:
+    """The tiny configuration of a kind of model with some keys of its sections changed."""
+    values = dict(TINY)
+    values["model"] = {"kind": kind, **MODELS[kind]}
     for name, section in sections.items():
         values[name] = (
             {**values.get(name, {}), **section} if isinstance(section, dict) else section
@@ -59,11 +55,10 @@ def tiny(**sections: Any) -> TrainingConfig:
     return validate(TrainingConfig, values, "configuration")
 
 
-def tiny_file(folder: Path, **sections: Any) -> Path:
+def tiny_file(folder: Path, kind: str = "diffusion", **sections: Any) -> Path:
     """The same as a file."""
     path = folder / "tiny.yaml"
-    config = tiny(**sections).model_dump(mode="json", exclude_none=True)
-    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    path.write_text(to_yaml(tiny(kind, **sections)))
     return path
 
 

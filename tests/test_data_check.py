@@ -256,8 +256,8 @@ def test_a_configuration_with_such_a_name_or_with_bare_numbers_is_refused(tmp_pa
 
 
 def test_all_that_is_wrong_with_a_configuration_is_said_at_once() -> None:
-    sections = {"judge": {"width": 0}, "run": {"keep": "x"}, "netwrk": {}}
-    with refused("'netwrk'", "did you mean 'network'?", "'judge.width'", "'run.keep'"):
+    sections = {"judge": {"width": 0}, "run": {"keep": "x"}, "modle": {}}
+    with refused("'modle'", "did you mean 'model'?", "'judge.width'", "'run.keep'"):
         tiny(**sections)
     kinds = {"young": {"kind": "binry"}, "male": {"kind": "binary", "levels": ["a"]}}
     with refused("attribute 'male'", "did you mean 'binary'?", "attribute 'young'"):
@@ -490,7 +490,7 @@ def test_the_first_configuration_loads_what_was_looked_at(tmp_path, capsys) -> N
     file = tmp_path / "faces.yaml"
     assert run(tmp_path, "--group", "person", "--init", file) == 0
     written = yaml.safe_load(file.read_text())
-    assert list(written) == ["data", "attributes", "graph", "network", "diffusion", "judge"]
+    assert list(written) == ["data", "attributes", "graph", "model", "judge"]
     assert read_config(str(file)).data.group == "person"  # all of it is legal
     space = AttributeSpace.from_config(written["attributes"])
     assert space.names == ("smiling", "hair", "age", "yes")
@@ -544,7 +544,7 @@ def test_the_first_configuration_has_images_as_large_as_they_are(
     file = tmp_path / "first.yaml"
     file.write_text(starting_config(report, FolderData(), tmp_path))
     config = read_config(str(file))  # which the network allows
-    assert config.data.size == config.unet.size == size
+    assert config.data.size == config.model.unet(config).size == size
 
 
 def test_images_that_cannot_be_measured_get_the_default_size(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from torch import Tensor, nn
 
 import fcfg
@@ -260,7 +259,7 @@ def test_descent_on_the_term_lowers_it_and_the_gap() -> None:
 def test_a_run_with_the_term_differs_resumes_and_logs_both_losses(
     finished: Path, tmp_path: Path
 ) -> None:
-    config = tiny(diffusion={"independence": WEIGHT})
+    config = tiny(model={"independence": WEIGHT})
     whole, out = train(config, tmp_path / "whole", "diffusion"), tmp_path / "stopped"
 
     def kill() -> None:
@@ -277,7 +276,7 @@ def test_a_run_with_the_term_differs_resumes_and_logs_both_losses(
     entries = [e for e in log_of(whole) if "validation_without_independence" in e]
     assert [e["step"] for e in entries] == [6, 12]
     assert all(e["validation_loss"] >= e["validation_without_independence"] for e in entries)
-    with refused(str(out), "diffusion.independence: 0.7", "diffusion.independence: 0.0"):
+    with refused(str(out), "model.independence: 0.7", "model.independence: 0.0"):
         train(tiny(), out)
 
 
@@ -287,35 +286,22 @@ def test_a_run_with_the_term_differs_resumes_and_logs_both_losses(
 )
 def test_a_diagnosis_knows_that_the_term_shows_parts(settings: dict, seen: bool | None) -> None:
     pipeline = independent_pipeline()
-    pipeline.provenance["training"] = {"diffusion": settings}
+    pipeline.provenance["training"] = {"model": settings}
     found = diagnose(pipeline, *mixture_faces(pipeline, 4), noised=1, times=2)
     assert found.trained_on_parts is seen
 
 
-def test_a_run_of_an_older_release_goes_on(tmp_path: Path) -> None:
-    out = train(tiny(diffusion={"steps": 1}), tmp_path / "run", "diffusion")
-    path = out / "training/config.yaml"
-    stored = yaml.safe_load(path.read_text())
-    del stored["diffusion"]["independence"]
-    path.write_text(yaml.safe_dump(stored))
-    with refused(str(out), "diffusion.independence: 0.0", "diffusion.independence: 0.7"):
-        train(tiny(diffusion={"independence": WEIGHT}), out)
-    recorder = Recorder()
-    train(tiny(diffusion={"steps": 2}), out, "diffusion", reporter=recorder)
-    assert recorder.begun == [("diffusion", 1, 2)]
-
-
 def test_illegal_weights_are_refused_in_one_line() -> None:
     for wrong, told in ((-0.1, "greater than or equal to 0"), (float("nan"), "finite")):
-        with refused("configuration, 'diffusion.independence'", told):
-            tiny(diffusion={"independence": wrong})
-    values = tiny(diffusion={"independence": 1}).model_dump()
+        with refused("configuration, model, 'independence'", told):
+            tiny(model={"independence": wrong})
+    values = tiny(model={"independence": 1}).model_dump()
     values |= {"attributes": {"smiling": {"kind": "binary"}}, "graph": {"smiling": []}}
-    with refused("configuration", "diffusion.independence must be 0 for a single attribute"):
+    with refused("configuration", "model.independence must be 0 for a single attribute"):
         validate(TrainingConfig, values, "configuration")
 
 
 def test_the_description_counts_four_more_rows() -> None:
-    plain, more = (describe(tiny(diffusion={"independence": w})) for w in (0, 1))
+    plain, more = (describe(tiny(model={"independence": w})) for w in (0, 1))
     assert 4.5 < more.flops / plain.flops <= 5
     assert 4.5 < more.activation_bytes / plain.activation_bytes <= 5

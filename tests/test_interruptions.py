@@ -21,13 +21,13 @@ from fcfg.training import TrainingStopped, train
 from fcfg.training.config import TrainingConfig
 from fcfg.training.workspace import Workspace
 from kills import kill_when_told
-from runs import SEMANTIC, VAE, Recorder, log_of, same, tiny
+from runs import MODELS, Recorder, log_of, same, tiny
 
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose diffusion has taken four steps of twelve; copied by those who go on with it."""
-    return train(tiny(diffusion={"steps": 4}), tmp_path_factory.mktemp("runs") / "begun")
+    return train(tiny(model={"steps": 4}), tmp_path_factory.mktemp("runs") / "begun")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_spares_the_checkpoint(
 
 
 def test_weights_that_are_no_numbers_are_never_written(tmp_path: Path) -> None:
-    config = tiny(diffusion={"learning_rate": 1e30}, run={"log_steps": 100})
+    config = tiny(model={"learning_rate": 1e30}, run={"log_steps": 100})
     with pytest.raises(TrainingStopped, match=r"nothing was kept|is whole"):
         train(config, tmp_path / "run", "diffusion")
     for step in Workspace(tmp_path / "run", config).checkpoints("diffusion").steps():
@@ -180,12 +180,9 @@ def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(
 
 
 KILLED: dict[str, dict[str, Any]] = {
-    "diffusion": {"diffusion": {"steps": 40}},
-    "semantic": {**SEMANTIC, "diffusion": {"steps": 40}},
-    "hvae": {
-        "hvae": {**VAE["hvae"], "steps": 16},
-        "finetuning": {**VAE["finetuning"], "steps": 27},
-    },
+    "diffusion": {"steps": 40},
+    "semantic": {"steps": 40},
+    "hvae": {"steps": 16, "finetuning": {**MODELS["hvae"]["finetuning"], "steps": 27}},
 }
 MOMENTS = {  # the steps soon after which a run is killed: the first of its model, and later ones
     "diffusion": [("judge", 2), ("diffusion", 1), ("diffusion", 22)],
@@ -196,7 +193,7 @@ MOMENTS = {  # the steps soon after which a run is killed: the first of its mode
 
 def killed_config(kind: str) -> TrainingConfig:
     """Long enough to be killed on its way, with a checkpoint at every third step."""
-    return tiny(**KILLED[kind], run={"checkpoint_steps": 3})
+    return tiny(kind, model=KILLED[kind], run={"checkpoint_steps": 3})
 
 
 def killed_run(folder: Path, kind: str, seed: int) -> None:

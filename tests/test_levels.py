@@ -51,7 +51,7 @@ def model(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Counterfact
         "data": {"format": "folder", "path": str(folder), "size": 8, "split": "part"},
         "attributes": {"bold": {"kind": "binary"}, "digit": DIGIT.to_config()},
         "graph": {"bold": [], "digit": ["bold"]},
-        "diffusion": {"batch": 8, "steps": 2},
+        "model": {"batch": 8, "steps": 2, "network": {}},
         "judge": {"width": 4, "batch": 8, "steps": 2},
         "scm": {"steps": 2},
         "run": {"sheets": 1},

@@ -21,7 +21,7 @@ import fcfg
 from fcfg.cli import main
 from fcfg.diffusion import schedule
 from fcfg.support.moved import MOVED
-from fcfg.training import sections
+from fcfg.training.diffusion import Schedule
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -52,7 +52,7 @@ def test_the_causal_question_needs_no_torch() -> None:
 
 
 def test_a_mistake_in_a_configuration_is_found_without_torch() -> None:
-    for wrong in ("nonsense=3", "network.base=0", "data.size=big", "diffusion.stepps=3", "x"):
+    for wrong in ("nonsense=3", "model.network.base=0", "data.size=big", "model.stepps=3", "x"):
         words = ["train", "portraits", "--set", wrong]
         loaded = imported_by(f"from fcfg.cli import main; assert main({words}) == 2")
         assert "pydantic" in loaded
@@ -60,7 +60,9 @@ def test_a_mistake_in_a_configuration_is_found_without_torch() -> None:
 
 
 def test_the_words_of_a_schedule_are_those_of_the_diffusion() -> None:
-    assert (sections.Kind, sections.Parameterisation) == (schedule.Kind, schedule.Parameterisation)
+    fields = Schedule.model_fields
+    assert fields["kind"].annotation == schedule.Kind
+    assert fields["parameterisation"].annotation == schedule.Parameterisation
 
 
 def test_zuko_is_imported_only_when_a_flow_is_built() -> None:
@@ -202,8 +204,8 @@ def commands(page: str) -> list[str]:
 #: What makes the commands short enough for a test; nothing else is changed.
 SHORTER = {
     "data example shapes": "--count 60",
-    "train": "--set network.base=8 --set network.blocks=1 --set judge.width=4 --set run.sheets=0 "
-    "--set diffusion.steps=4 --set judge.steps=4 --set scm.steps=20",
+    "train": "--set model.network.base=8 --set model.network.blocks=1 --set judge.width=4 "
+    "--set run.sheets=0 --set model.steps=4 --set judge.steps=4 --set scm.steps=20",
     "generate": "--sampling 2 --device cpu",
     "evaluate runs": "--images 4 --sampling 2 --device cpu",
 }

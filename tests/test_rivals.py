@@ -20,16 +20,14 @@ from fcfg.evaluation.result_files import read_results
 from fcfg.hvae import HVAEModel, HVAESetting
 from fcfg.pipeline.checkpoint import load_pipeline
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
-from fcfg.support.config_files import to_yaml
 from fcfg.training import TrainingStopped, read_config, train
-from fcfg.training.config import TrainingConfig
 from fcfg.training.describe import describe
-from fcfg.training.models import new_vae
 from fcfg.training.workspace import Workspace
 from refusal import refused
-from runs import SEMANTIC, VAE, Recorder, log_of, tiny, tiny_file
+from runs import MODELS, Recorder, log_of, tiny
 
-KINDS: dict[str, dict[str, Any]] = {"hvae": VAE, "semantic": SEMANTIC, "diffusion": {}}
+KINDS = ("hvae", "semantic", "diffusion")
+FINETUNING = MODELS["hvae"]["finetuning"]
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +35,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One finished run of each kind; that of the VAE keeps sheets."""
     folder, sheets = tmp_path_factory.mktemp("trained"), {"hvae": 1}
     return {
-        kind: train(tiny(**own, run={"sheets": sheets.get(kind, 0)}), folder / kind)
-        for kind, own in KINDS.items()
+        kind: train(tiny(kind, run={"sheets": sheets.get(kind, 0)}), folder / kind)
+        for kind in KINDS
     }
 
 
@@ -61,7 +59,7 @@ def same(one: Any, other: Any) -> bool:
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(
     trained: dict[str, Path], tmp_path: Path, kind: str, part: str, step: int
 ) -> None:
-    config = tiny(**KINDS[kind])
+    config = tiny(kind)
     stopper = Recorder((part, step), lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(TrainingStopped, match=f"{part}: stopped at step {step} "):
         train(config, tmp_path, reporter=stopper)
@@ -79,7 +77,7 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(
 def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
     trained: dict[str, Path],
 ) -> None:
-    workspace = Workspace(trained["hvae"], tiny(**VAE))
+    workspace = Workspace(trained["hvae"], tiny("hvae"))
     tensors = workspace.checkpoints("finetuning").read(4).tensors
     assert tensors["weights.lagrangian.multiplier"] >= 0
     logged = [e for e in log_of(trained["hvae"]) if "validation_free_energy" in e]
@@ -93,7 +91,8 @@ def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
     )
     bound = float(tensors["weights.lagrangian.bound"])
     assert abs(bound - first[-1]) < 0.5 * first[-1]  # the free energy of the pretrained network
-    tuned, before = workspace.vae(), workspace.vae(tuned=False)
+    tuned = fcfg.load(trained["hvae"]).image_model
+    before = workspace.config.model.network(workspace.config, workspace.weights("hvae"))
     moved = [
         (a - b).abs().max() for a, b in zip(tuned.parameters(), before.parameters(), strict=True)
     ]
@@ -105,8 +104,8 @@ def test_the_multiplier_rises_above_the_bound_and_never_falls_below_zero(
     tmp_path: Path, seed: int, above: bool
 ) -> None:
     # The network stands still; the free energy of its batches is below or above the bound.
-    still = {**VAE["finetuning"], "learning_rate": 1e-9, "multiplier_rate": 0.1, "warmup": 1}
-    config = tiny(**{**VAE, "finetuning": still, "seed": seed})
+    still = {**FINETUNING, "learning_rate": 1e-9, "multiplier_rate": 0.1, "warmup": 1}
+    config = tiny("hvae", model={"finetuning": still}, seed=seed)
     state = Workspace(train(config, tmp_path), config).checkpoints("finetuning").read(4)
     multiplier = float(state.tensors["weights.lagrangian.multiplier"])
     bound = float(state.tensors["weights.lagrangian.bound"])
@@ -123,9 +122,9 @@ def test_the_multiplier_rises_above_the_bound_and_never_falls_below_zero(
 @pytest.mark.parametrize(
     ("kind", "part", "changed"),
     [
-        ("hvae", "hvae", {"hvae": {"beta": 7.0}}),
-        ("hvae", "finetuning", {"finetuning": {"targets": "hard"}}),
-        ("semantic", "diffusion", {"semantic": {"kl_weight": 7.0}}),
+        ("hvae", "hvae", {"beta": 7.0}),
+        ("hvae", "finetuning", {"finetuning": {**FINETUNING, "targets": "hard"}}),
+        ("semantic", "diffusion", {"kl_weight": 7.0}),
     ],
 )
 def test_what_a_configuration_says_of_a_loss_is_trained(
@@ -136,10 +135,7 @@ def test_what_a_configuration_says_of_a_loss_is_trained(
         state = trained[kind] / "training/state" / name
         if state.exists():
             shutil.copytree(state, tmp_path / "training/state" / name)
-    sections = {
-        name: {**section, **changed.get(name, {})} for name, section in KINDS[kind].items()
-    }
-    train(tiny(**sections), tmp_path, part)
+    train(tiny(kind, model=changed), tmp_path, part)
     first, other = (
         next(e["loss"] for e in log_of(folder) if e["part"] == part and "loss" in e)
         for folder in (trained[kind], tmp_path)
@@ -149,30 +145,31 @@ def test_what_a_configuration_says_of_a_loss_is_trained(
 
 def test_fine_tuning_needs_what_it_tunes_and_the_judge_that_reads(tmp_path: Path) -> None:
     with refused("part finetuning", "a trained judge", "no judge"):
-        train(tiny(**VAE), tmp_path, "finetuning")
-    train(tiny(**VAE), tmp_path, "judge")
+        train(tiny("hvae"), tmp_path, "finetuning")
+    train(tiny("hvae"), tmp_path, "judge")
     with refused("part finetuning", "no hierarchical VAE"):
-        train(tiny(**VAE), tmp_path, "finetuning")
+        train(tiny("hvae"), tmp_path, "finetuning")
     with refused("part", "'hvae'", "'diffusion'"):
-        train(tiny(**VAE), tmp_path, "diffusion")
+        train(tiny("hvae"), tmp_path, "diffusion")
 
 
 def test_a_step_with_a_huge_gradient_is_not_taken_and_not_for_ever(tmp_path: Path) -> None:
-    skipping = {**VAE["hvae"], "skip": 1e-9, "ema": 0.0}
-    out = train(tiny(hvae=skipping), tmp_path, "hvae")
-    state = Workspace(out, tiny(hvae=skipping)).checkpoints("hvae").latest()
+    skipping = {"skip": 1e-9, "ema": 0.0}
+    config = tiny("hvae", model=skipping)
+    out = train(config, tmp_path, "hvae")
+    state = Workspace(out, config).checkpoints("hvae").latest()
     assert state is not None
     assert not any(key.startswith("optimiser") for key in state.tensors)  # no step was taken
     lines = [entry for entry in log_of(out) if "rate" in entry]
     assert sum(entry["skipped"] for entry in lines) == 6
     with pytest.raises(TrainingStopped, match="too steep in 21 steps in a row at or before step"):
-        train(tiny(hvae={**skipping, "steps": 40}), tmp_path, "hvae")
+        train(tiny("hvae", model={**skipping, "steps": 40}), tmp_path, "hvae")
 
 
 def test_losses_that_are_no_numbers_are_skipped(tmp_path: Path) -> None:
     """Weights that explode end in steps that are skipped, and then in a stop."""
-    wild = {**VAE["hvae"], "learning_rate": 1e30, "warmup": 0, "steps": 40}
-    config = tiny(hvae=wild, run={"validations": 1})
+    wild = {"learning_rate": 1e30, "warmup": 0, "steps": 40}
+    config = tiny("hvae", model=wild, run={"validations": 1})
     with pytest.raises(TrainingStopped, match=r"21 steps in a row|the loss became nan"):
         train(config, tmp_path, "hvae")
 
@@ -186,48 +183,34 @@ def test_sheets_of_all_parts_are_kept(trained: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sections", "fragment"),
+    ("kind", "changed", "fragment"),
     [
-        ({**VAE, **SEMANTIC}, "exclude each other"),
-        ({"finetuning": VAE["finetuning"]}, "finetuning needs hvae"),
-        ({**SEMANTIC, "diffusion": {"p_group": 0.1}}, "masks all attributes"),
-        ({"hvae": {**VAE["hvae"], "widths": [8, 8]}}, "must have 2 stages"),
-        ({"hvae": {**VAE["hvae"], "dropped": ["smilng"]}}, "hvae.dropped"),
-        ({**VAE, "schedule": {"kind": "cosine"}}, "hvae excludes schedule"),
+        ("diffusion", {"finetuning": FINETUNING}, "'finetuning'"),
+        ("semantic", {"p_group": 0.1}, "'p_group'"),
+        ("hvae", {"schedule": {"kind": "cosine"}}, "'schedule'"),
+        ("hvae", {"widths": [8, 8]}, "must have 2 stages"),
+        ("hvae", {"dropped": ["smilng"]}, "model.dropped"),
     ],
 )
-def test_sections_that_contradict_each_other_are_refused(sections: Any, fragment: str) -> None:
+def test_what_another_kind_has_is_refused(kind: str, changed: Any, fragment: str) -> None:
     with pytest.raises(fcfg.InputError, match=fragment):
-        tiny(**sections)
-
-
-def test_a_configuration_says_nothing_of_other_kinds() -> None:
-    vae, semantic, plain = (to_yaml(tiny(**own)) for own in KINDS.values())
-    assert "finetuning" in vae
-    assert "diffusion" not in vae
-    assert "schedule" not in vae
-    assert "semantic" in semantic
-    assert "diffusion" in semantic
-    assert "semantic" not in plain
-    assert "hvae" not in plain
+        tiny(kind, model=changed)
 
 
 def test_hidden_attributes_are_named_and_become_numbers() -> None:
     config = read_config("hvae-digits")
-    assert config.vae is not None
-    assert config.vae.dropped == tuple(range(2, 12))  # the digit, behind two single numbers
+    assert config.model.shape(config).dropped == tuple(
+        range(2, 12)
+    )  # the digit, behind two single numbers
 
 
 def test_a_configuration_can_extend_a_preset(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text("extends: hvae-soft-portraits\nhvae: {steps: 7}\n")
+    path.write_text("extends: hvae-soft-portraits\nmodel: {steps: 7}\n")
     config = read_config(str(path))
     assert config.name == "mine"
     base = read_config("hvae-soft-portraits")
-    assert config.hvae is not None
-    assert base.hvae is not None
-    assert config.hvae == base.hvae.model_copy(update={"steps": 7})
-    assert config.finetuning == base.finetuning
+    assert config.model == base.model.model_copy(update={"steps": 7})
     assert config.data == read_config("portraits").data
     path.write_text("extends: portrait\n")
     with refused("extends", "'portraits'", "'portrait'"):
@@ -235,8 +218,8 @@ def test_a_configuration_can_extend_a_preset(tmp_path: Path) -> None:
 
 
 def test_a_vae_can_be_described_without_training_it() -> None:
-    config = tiny(**VAE)
-    description, network = describe(config), new_vae(config)
+    config = tiny("hvae")
+    description, network = describe(config), config.model.network(config)
     assert description.parameters == sum(p.numel() for p in network.parameters())
     assert description.embedder_parameters == 0
     assert description.steps == 6
@@ -469,9 +452,3 @@ def test_a_judge_of_other_attributes_is_refused() -> None:
     own = find_evaluators(pipeline).read(subset.images)
     lent = find_evaluators(pipeline, judge=tiny_model().judge).read(subset.images)
     assert (own.scores["male"] == lent.scores["male"]).all()
-
-
-def test_the_way_of_a_file_is_that_of_a_preset(tmp_path: Path) -> None:
-    path = tiny_file(tmp_path, **VAE)
-    assert read_config(str(path)).hvae == tiny(**VAE).hvae
-    assert isinstance(tiny(**VAE), TrainingConfig)

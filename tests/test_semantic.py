@@ -25,7 +25,7 @@ from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import SamplingConfig
 from fcfg.training.feed import Batch
-from fcfg.training.semantic_objective import SemanticObjective
+from fcfg.training.objectives import DenoisingObjective
 from fcfg.trust import measure_trust
 from fcfg.trust.manifold import denoising_loss
 from refusal import refused
@@ -404,8 +404,8 @@ def test_signals_of_trust_see_the_semantics_of_the_images(
 # Training
 
 
-def objective_and_batch() -> tuple[SemanticObjective, Batch, tuple[Tensor, ...]]:
-    objective = SemanticObjective(tiny_denoiser(), p_null=0.5, kl_weight=0.1)
+def objective_and_batch() -> tuple[DenoisingObjective, Batch, tuple[Tensor, ...]]:
+    objective = DenoisingObjective(tiny_denoiser(), p_null=0.5, kl_weight=0.1)
     images, values = encoded()
     draws = objective.draw((3, 1, 8, 8), torch.Generator().manual_seed(0))
     t, noise, keep, latent = draws

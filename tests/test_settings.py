@@ -15,7 +15,7 @@ from fcfg.support.config_files import to_yaml
 from fcfg.training import TrainingConfig, presets, read_config, train
 from fcfg.training.describe import describe
 from refusal import refused
-from runs import NO_FOLDERS, TINY, tiny
+from runs import NO_FOLDERS, tiny
 
 RIVALS = ("hvae", "hvae-soft", "sadcg")
 
@@ -58,17 +58,14 @@ TABLE = {
 def test_presets_have_every_value_of_the_papers_table(name: str) -> None:
     config = read_config(name)
     batch, epochs, schedule, images, parameters = TABLE[name]
-    assert config.unet == PAPER[name]
-    assert (config.diffusion.batch, config.diffusion.epochs) == (batch, epochs)
-    assert (config.schedule.kind, config.schedule.steps) == (schedule, 1000)
-    assert (config.diffusion.learning_rate, config.diffusion.weight_decay) == (1e-4, 1e-4)
-    assert (config.diffusion.ema, config.diffusion.p_null, config.diffusion.p_group) == (
-        *(0.9999, 0.5, 0.0),
-    )
-    assert (config.diffusion.decay, config.diffusion.warmup, config.diffusion.clip) == (
-        *("constant", 0, None),
-    )
-    assert (config.network.embedding, config.judge.width) == (32, 64)
+    assert config.model.unet(config) == PAPER[name]
+    model = config.model
+    assert (model.batch, model.epochs) == (batch, epochs)
+    assert (model.schedule.kind, model.schedule.steps) == (schedule, 1000)
+    assert (model.learning_rate, model.weight_decay) == (1e-4, 1e-4)
+    assert (model.ema, model.p_null, model.p_group) == (0.9999, 0.5, 0.0)
+    assert (model.decay, model.warmup, model.clip) == ("constant", 0, None)
+    assert (model.network.embedding, config.judge.width) == (32, 64)
     described = describe(config)
     assert described.images == images
     assert described.steps == epochs * images // batch
@@ -83,21 +80,21 @@ def test_the_smaller_celeba_network_is_about_22_million() -> None:
 
 def test_the_shipped_network_is_quick_on_a_cpu() -> None:
     config = read_config("portraits")
-    row = describe(config).flops / config.diffusion.batch / 3  # forward is a third of a step
+    row = describe(config).flops / config.model.batch / 3  # forward is a third of a step
     assert row < 1.1e9
 
 
 def test_memory_grows_with_the_batch_and_pieces_save_it() -> None:
-    one, two = describe(tiny()), describe(tiny(diffusion={"batch": 16}))
-    split = describe(tiny(diffusion={"batch": 16, "accumulate": 2}))
+    one, two = describe(tiny()), describe(tiny(model={"batch": 16}))
+    split = describe(tiny(model={"batch": 16, "accumulate": 2}))
     assert two.activation_bytes == 2 * one.activation_bytes == 2 * split.activation_bytes > 0
     assert two.flops == 2 * one.flops == split.flops
     assert one.weights_bytes == 20 * (one.parameters + one.embedder_parameters)
 
 
 def test_steps_in_epochs_follow_from_the_number_of_images(tmp_path: Path) -> None:
-    drawn = tiny(diffusion={"steps": None, "epochs": 3})
-    assert describe(drawn).steps == drawn.image_steps(48) == 18
+    drawn = tiny(model={"steps": None, "epochs": 3})
+    assert describe(drawn).steps == drawn.model.length(48) == 18
     assert describe(drawn).lines()[1] == "steps: 18 on 48 images"
     folder = {"format": "folder", "size": 8}
     nowhere = TrainingConfig.model_validate({**drawn.model_dump(mode="json"), "data": folder})
@@ -113,15 +110,15 @@ def test_steps_in_epochs_follow_from_the_number_of_images(tmp_path: Path) -> Non
 
 
 def test_overrides_are_yaml_and_epochs_replace_steps() -> None:
-    config = read_config("portraits", ["diffusion.epochs=2", "network.blocks=1", "seed=7"])
-    assert (config.diffusion.steps, config.diffusion.epochs) == (None, 2)
-    assert (config.network.blocks, config.seed) == (1, 7)
+    config = read_config("portraits", ["model.epochs=2", "model.network.blocks=1", "seed=7"])
+    assert (config.model.steps, config.model.epochs) == (None, 2)
+    assert (config.model.network.blocks, config.seed) == (1, 7)
 
 
 def test_paths_in_a_file_start_at_its_folder_and_data_replaces_them(tmp_path: Path) -> None:
     data = {"format": "folder", "path": "images", "size": 8}
     file = tmp_path / "faces.yaml"
-    values = {**TINY, "data": data}
+    values = tiny().model_dump(mode="json", exclude_none=True) | {"data": data}
     del values["name"]
     file.write_text(yaml.safe_dump(values))
     config = read_config(str(file))
@@ -144,36 +141,47 @@ def test_in_a_graph_nothing_means_no_parents() -> None:
 @pytest.mark.parametrize(
     ("override", "subject", "fragments"),
     [
-        ("diffusion.learning_rat=1", "'diffusion.learning_rat'", ("'learning_rate'",)),
-        ("difusion.batch=1", "'difusion'", ("did you mean 'diffusion'?",)),
+        ("model.learning_rat=1", "model, 'learning_rat'", ("'learning_rate'",)),
+        ("modle.batch=1", "'modle'", ("did you mean 'model'?",)),
+        ("model.kind=difusion", "model, kind", ("did you mean 'diffusion'?",)),
+        ("model.kind=2", "model, kind", ("a name", "quote it")),
+        ("model=2", "'model'", ("dictionary",)),
         ("data.cuont=5", "'data.cuont'", ("did you mean 'count'?",)),
         ("promise.sorce=mine", "'promise.sorce'", ("did you mean 'source'?",)),
-        ("diffusion.batch=0", "'diffusion.batch'", ("greater than 0", "int 0")),
-        ("diffusion.batch=many", "'diffusion.batch'", ("integer", "'many'")),
+        ("model.batch=0", "model, 'batch'", ("greater than 0", "int 0")),
+        ("model.batch=many", "model, 'batch'", ("integer", "'many'")),
         ("data.format=folders", "'data.format'", ("'embed'", "did you mean 'folder'?")),
         ("data={path: faces}", "'data.format'", ("one of 'folder', ", "got none", "add this key")),
         ("data.format=null", "'data.format'", ("'embed'", "None")),
-        ("network.attention=[5]", "network", ("not among the sizes",)),
+        ("model.network.attention=[5]", "model.network", ("not among the sizes",)),
         *(
-            (f"network.base={base}", "network", (f"base must be even, and {base} is not",))
+            (
+                f"model.network.base={base}",
+                "model.network",
+                (f"base must be even, and {base} is not",),
+            )
             for base in (1, 7, 33)
         ),
-        ("network.base=1000000", "network, 'base'", ("less than or equal to", "1000000")),
-        ("network.head_channels=3", "network", ("head_channels 3", "128 channels")),
-        ("network.multipliers=[]", "network", ("multipliers",)),
-        ("network.embedding=1000000", "network, 'condition'", ("3000000",)),
+        (
+            "model.network.base=1000000",
+            "model.network, 'base'",
+            ("less than or equal to", "1000000"),
+        ),
+        ("model.network.head_channels=3", "model.network", ("head_channels 3", "128 channels")),
+        ("model.network.multipliers=[]", "model.network", ("multipliers",)),
+        ("model.network.embedding=1000000", "model.network, 'condition'", ("3000000",)),
         ("judge.width=1000000", "judge, 'width'", ("1000000",)),
-        ("schedule.steps=10", "schedule, steps", ("from 25", "10")),
+        ("model.schedule.steps=10", "schedule, steps", ("from 25", "10")),
         ("seed=99999999999999999999", "'seed'", ("9223372036854775807",)),
-        ("diffusion.steps=1000000000", "'diffusion.steps'", ("999999999",)),
-        ("diffusion.batch=1000001", "'diffusion.batch'", ("1000000",)),
-        ("diffusion.accumulate=3", "", ("divisible",)),
+        ("model.steps=1000000000", "model, 'steps'", ("999999999",)),
+        ("model.batch=1000001", "model, 'batch'", ("1000000",)),
+        ("model.accumulate=3", "", ("divisible",)),
         ("graph.age=[]", "graph", ("'smiling'", "'age'")),
         ("graph.male=[female]", "graph", ("female",)),
         ("attributes.male.kind=binery", "attribute 'male'", ("did you mean 'binary'?",)),
         ("data.seed=1000000", "data, seed", ("for validation and evaluation",)),
-        ("diffusion", "--set", ("diffusion.batch=64",)),
-        ("diffusion.batch.deep=1", "--set diffusion.batch.deep", ("'batch' to hold keys",)),
+        ("diffusion", "--set", ("model.batch=64",)),
+        ("model.batch.deep=1", "--set model.batch.deep", ("'batch' to hold keys",)),
         *((f"name={name}", "name", ("a plain folder name",)) for name in NO_FOLDERS),
         ("name=[", "--set name", ("expected YAML", "quote it")),
         ("name={a: 1, a: 2}", "--set name", ("'a' twice",)),
@@ -194,29 +202,28 @@ def test_what_no_network_can_take_is_refused_before_anything_is_done(tmp_path: P
     with refused("judge.batch", "8 × 8 pixels"):
         describe(tiny(judge={"batch": 1}))
     with refused("network", "size 8 with 4 levels"):
-        tiny(network={"multipliers": [1, 2, 2, 2]})
+        tiny(model={"network": {"base": 8, "multipliers": [1, 2, 2, 2], "blocks": 1}})
 
 
 def test_epochs_that_are_too_many_steps_are_refused_before_the_judge_is_trained(
     tmp_path: Path,
 ) -> None:
-    config = tiny(diffusion={"steps": None, "epochs": 900_000_000})
-    with refused("diffusion.epochs", "to 999999999", "5400000000"):
+    config = tiny(model={"steps": None, "epochs": 900_000_000})
+    with refused("epochs, steps", "to 999999999", "5400000000"):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run/training/state").exists()
 
 
 def test_a_missing_key_is_named() -> None:
-    values = dict(TINY)
-    del values["data"]
-    with refused("'data'", "none", "add this key"):
-        validate(TrainingConfig, values, "configuration")
+    for key in ("data", "model"):
+        with refused(f"'{key}'", "none", "add this key"):
+            validate(TrainingConfig, tiny().model_dump(exclude={key}), "configuration")
 
 
 def test_both_or_neither_of_steps_and_epochs_is_refused() -> None:
-    for diffusion in ({"epochs": 3}, {"steps": None}):
-        with refused("'diffusion'", "exactly one of 'steps' and 'epochs'"):
-            tiny(diffusion=diffusion)
+    for lengths in ({"epochs": 3}, {"steps": None}):
+        with refused("model", "exactly one of 'steps' and 'epochs'"):
+            tiny(model=lengths)
 
 
 def test_a_source_that_is_neither_preset_nor_file_is_refused(tmp_path: Path) -> None:
@@ -236,5 +243,5 @@ def test_a_source_that_is_neither_preset_nor_file_is_refused(tmp_path: Path) -> 
 
 
 def test_numbers_that_are_none_are_refused() -> None:
-    with refused("'diffusion.learning_rate'", "finite"):
-        tiny(diffusion={"learning_rate": math.nan})
+    with refused("model, 'learning_rate'", "finite"):
+        tiny(model={"learning_rate": math.nan})

@@ -24,9 +24,9 @@ from fcfg.training.config import TrainingConfig
 from fcfg.training.describe import expected_time
 from fcfg.training.workspace import Workspace
 from refusal import refused
-from runs import VAE, tiny, tiny_file
+from runs import tiny, tiny_file
 
-SMALL = ["--set", "diffusion.steps=2", "--set", "judge.steps=2"]
+SMALL = ["--set", "model.steps=2", "--set", "judge.steps=2"]
 
 
 @pytest.fixture(autouse=True)
@@ -81,8 +81,7 @@ def strangers_folder(folder: Path, bad: tuple[int, ...] = (), **columns: list[ob
             "age": {"kind": "continuous", "low": 0, "high": 100},
         },
         "graph": {"age": None, "bright": ["age"]},
-        "network": {"base": 8, "multipliers": [1]},
-        "diffusion": {"batch": 4, "steps": 3},
+        "model": {"network": {"base": 8, "multipliers": [1]}, "batch": 4, "steps": 3},
         "judge": {"width": 4, "batch": 4, "steps": 2},
         "scm": {"steps": 2},
         "run": {"sheets": 1},
@@ -119,9 +118,8 @@ def test_help_names_every_preset(capsys) -> None:
 def test_what_is_wrong_is_one_line(elsewhere: Path, capsys) -> None:
     line = refusal(capsys, "portrait")
     assert "did you mean 'portraits'?" in line
-    assert "'learning_rate'" in refusal(capsys, "portraits", "--set", "diffusion.learning_rat=1")
+    assert "'learning_rate'" in refusal(capsys, "portraits", "--set", "model.learning_rat=1")
     assert "drawn" in refusal(capsys, "portraits", "--data", "faces")
-    assert "invalid value for '--part'" in refusal(capsys, "portraits", "--part", "jugde")
     assert "missing argument 'PRESET_OR_YAML'" in refusal(capsys)
     assert everything(elsewhere) == set()
 
@@ -161,11 +159,11 @@ def test_the_expected_time_follows_from_what_is_left(tmp_path: Path) -> None:
     look = re.search("for a first look in about 5 min: (.*)", long)
     assert look is not None
     sets = dict(text.split("=") for text in look[1].replace("--set ", "").split())
-    assert sets.keys() == {"judge.steps", "diffusion.steps"}
-    assert 100 <= int(sets["judge.steps"]) == int(sets["diffusion.steps"]) < 10**8
-    huge = tiny(diffusion={"batch": 10**6}, judge={"batch": 10**6})
+    assert sets.keys() == {"judge.steps", "model.steps"}
+    assert 100 <= int(sets["judge.steps"]) == int(sets["model.steps"]) < 10**8
+    huge = tiny(model={"batch": 10**6}, judge={"batch": 10**6})
     assert said(huge, judge=10**6, diffusion=10**6).endswith("smaller network and smaller images")
-    assert "finetuning.steps=" in said(tiny(**VAE), hvae=10**8, finetuning=10**8)
+    assert "finetuning.steps=" in said(tiny("hvae"), hvae=10**8, finetuning=10**8)
 
 
 def test_all_but_the_first_process_are_quiet(elsewhere: Path, capsys, monkeypatch) -> None:

@@ -13,14 +13,14 @@ from torch import nn
 
 import fcfg
 from fcfg.training import TrainingConfig, train
-from fcfg.training.config import Diffusion
 from fcfg.training.feed import Batch
 from fcfg.training.loop import Course, mean_losses
 from fcfg.training.models import new_denoiser, new_judge
 from fcfg.training.moving_average import MovingAverage
 from fcfg.training.objectives import DenoisingObjective, ReadingObjective
 from fcfg.training.preflight import accelerator_for, check_batches
-from fcfg.training.run import denoising_optimiser
+from fcfg.training.run import optimiser_for
+from fcfg.training.sections import Optimisation
 from refusal import refused
 from runs import Recorder, log_of, same, tiny, tiny_file, weights
 
@@ -46,14 +46,15 @@ def test_decay_is_no_part_of_the_gradient() -> None:
     before = {name: p.detach().clone() for name, p in denoiser.named_parameters()}
     for parameter in denoiser.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    denoising_optimiser(denoiser, 1e-2, 1e-1).step()
+    settings = Optimisation(steps=1, learning_rate=1e-2, weight_decay=1e-1)
+    optimiser_for(DenoisingObjective(denoiser, p_null=0.5), settings).step()
     for name, parameter in denoiser.named_parameters():
         torch.testing.assert_close(parameter.detach(), (1 - 1e-3) * before[name])
 
 
 def test_held_out_losses_say_whether_the_condition_is_used(tmp_path: Path) -> None:
     recorder = Recorder()
-    out = train(tiny(diffusion={"steps": 2}), tmp_path / "run", "diffusion", reporter=recorder)
+    out = train(tiny(model={"steps": 2}), tmp_path / "run", "diffusion", reporter=recorder)
     entry = next(e for e in log_of(out) if e["step"] == 2 and "validation_loss" in e)
     conditional, unconditional = (
         entry[f"validation_{word}_condition"] for word in ("with", "without")
@@ -84,7 +85,7 @@ def test_a_condition_without_effect_is_reported_at_the_end(
 
 def test_a_run_that_learned_nothing_says_so_at_the_end(tmp_path: Path) -> None:
     """Its head is zero still, so that no condition has an effect."""
-    config = tiny(diffusion={"steps": 1, "learning_rate": 1e-30}, run={"validations": 1})
+    config = tiny(model={"steps": 1, "learning_rate": 1e-30}, run={"validations": 1})
     recorder = Recorder()
     train(config, tmp_path / "run", "diffusion", reporter=recorder)
     told = "diffusion: held-out images are denoised no better with their attributes"
@@ -101,14 +102,14 @@ def test_the_same_seed_trains_the_same_pipeline_and_another_another(
 def test_a_finished_run_is_not_run_again_and_a_longer_one_goes_on(
     finished: Path, tmp_path: Path
 ) -> None:
-    out = train(tiny(diffusion={"steps": 8}, judge={"steps": 3}), tmp_path / "run")
+    out = train(tiny(model={"steps": 8}, judge={"steps": 3}), tmp_path / "run")
     recorder = Recorder()
     before = (out / "config.json").read_bytes()
-    train(tiny(diffusion={"steps": 8}, judge={"steps": 3}), out, reporter=recorder)
+    train(tiny(model={"steps": 8}, judge={"steps": 3}), out, reporter=recorder)
     assert recorder.losses == {}
     assert any("all 8 steps are done" in line for line in recorder.said)
-    with refused(f"run {out}", "diffusion.steps of 8 or more", "7", "choose another --out"):
-        train(tiny(diffusion={"steps": 7}, judge={"steps": 3}), out)
+    with refused(f"run {out}", "model.steps of 8 or more", "7", "choose another --out"):
+        train(tiny(model={"steps": 7}, judge={"steps": 3}), out)
     assert (out / "config.json").read_bytes() == before
     train(tiny(), out, "diffusion", reporter=recorder)
     assert recorder.begun[-1] == ("diffusion", 8, 12)
@@ -155,7 +156,7 @@ def test_sheets_leave_out_what_cannot_be_answered_yet(tmp_path: Path) -> None:
 
 
 def test_accumulated_pieces_make_the_same_step(finished: Path, tmp_path: Path) -> None:
-    out = train(tiny(diffusion={"accumulate": 4}), tmp_path / "run")
+    out = train(tiny(model={"accumulate": 4}), tmp_path / "run")
     curves = [[e["loss"] for e in log_of(folder) if "loss" in e] for folder in (out, finished)]
     np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
 
@@ -189,8 +190,8 @@ def test_compiling_changes_nothing(finished: Path, tmp_path: Path) -> None:
 
 def test_another_configuration_is_refused_in_the_same_folder(tmp_path: Path) -> None:
     out = train(tiny(), tmp_path / "run", "scm")
-    with refused(str(out), "diffusion.batch: 8", "diffusion.batch: 16", "another --out"):
-        train(tiny(diffusion={"batch": 16}), out, "scm")
+    with refused(str(out), "model.batch: 8", "model.batch: 16", "another --out"):
+        train(tiny(model={"batch": 16}), out, "scm")
     train(tiny(run={"log_steps": 3}), out, "scm")  # how a run behaves may change
 
 
@@ -227,7 +228,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
 
 
 def test_batches_that_do_not_divide_among_processes_are_refused() -> None:
-    with refused("diffusion.batch", "a multiple of 3", "--set diffusion.batch=6"):
+    with refused("model.batch", "a multiple of 3", "--set model.batch=6"):
         check_batches(tiny(), processes=3)
 
 
@@ -252,14 +253,14 @@ def test_a_validation_loss_is_the_mean_over_images_whatever_their_batches() -> N
 
 
 def test_the_learning_rate_rises_then_falls() -> None:
-    settings = Diffusion(steps=10, learning_rate=2.0, warmup=4, decay="cosine")
+    settings = Optimisation(steps=10, learning_rate=2.0, warmup=4, decay="cosine")
     course = Course("x", 0, steps=10, settings=settings)
     rates = [course.rate_at(step) for step in range(11)]
     assert rates[:4] == [0.5, 1.0, 1.5, 2.0]
     assert rates[4] == 2.0
     assert rates[7] == pytest.approx(1.0)
     assert rates[10] == pytest.approx(0.0)
-    constant = Course("x", 0, steps=10, settings=Diffusion(steps=10, learning_rate=2.0))
+    constant = Course("x", 0, steps=10, settings=Optimisation(steps=10, learning_rate=2.0))
     assert {constant.rate_at(step) for step in range(10)} == {2.0}
 
 

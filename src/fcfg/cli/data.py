@@ -259,8 +259,13 @@ def starting_config(report: FolderReport, options: FolderData, folder: Path) -> 
         "",
         "# Small and short enough for a first look on a CPU. Good images need a GPU, a network",
         "# of base 64 with multipliers [1, 2, 4, 8], and tens of thousands of steps.",
-        f"network: {_yaml({'base': 16, 'multipliers': list(_MULTIPLIERS)})}",
-        "diffusion: {batch: 32, steps: 1500, learning_rate: 1.0e-3, ema: 0.99}",
+        "model:",
+        "  kind: diffusion",
+        f"  network: {_yaml({'base': 16, 'multipliers': list(_MULTIPLIERS)})}",
+        "  batch: 32",
+        "  steps: 1500",
+        "  learning_rate: 1.0e-3",
+        "  ema: 0.99",
         "judge: {width: 8, batch: 32, steps: 600}",
     ]
     return "\n".join(lines) + "\n"

@@ -44,7 +44,7 @@ def train(
     Examples:
       fcfg train portraits --dry-run
       fcfg train faces.yaml --out runs/faces
-      fcfg train celeba-hq --data /data/CelebAMask-HQ --set diffusion.batch=64
+      fcfg train celeba-hq --data /data/CelebAMask-HQ --set model.batch=64
       torchrun --nproc_per_node 4 -m fcfg train celeba-hq --data /data/CelebAMask-HQ
     """
     from fcfg.training import read_config

@@ -224,7 +224,8 @@ def diagnose(
         gaps |= {} if groups in gaps else measure([groups])
         if gaps[groups].overall.value <= threshold:
             break
-    training = pipeline.provenance.get("training", {}).get("diffusion", {})
+    provenance = pipeline.provenance.get("training", {})
+    training = provenance.get("model", provenance.get("diffusion", {}))  # of the shipped models
     parts = training.get("p_group"), training.get("independence")  # what shows parts in training
     return Diagnosis(
         names,

@@ -17,10 +17,10 @@ from fcfg.support.images import images_from_bytes
 from fcfg.support.progress import in_words
 from fcfg.training.config import TrainingConfig
 from fcfg.training.feed import Batch, first_examples, scales_of
-from fcfg.training.hvae_objectives import FreeEnergyObjective
-from fcfg.training.models import denoising_objective, new_denoiser, new_judge, new_vae
+from fcfg.training.kinds import Part
+from fcfg.training.models import new_judge
 from fcfg.training.objectives import AbstractObjective, ReadingObjective
-from fcfg.training.preflight import check_batches
+from fcfg.training.preflight import check_batches, loss_on_meta
 from fcfg.training.workspace import Workspace
 
 # Bytes per parameter: weights, gradients, two moments and the moving average in float32.
@@ -40,7 +40,7 @@ class Description:
     judge_parameters: int
     steps: int | None  #: of the image model; None if the number of images is unknown
     images: int | None  #: number of training images
-    finetuning: int  #: steps of fine-tuning
+    later: tuple[Part, ...]  #: parts of the image model after the first
     flops: int  #: of one step, forward and backward
     weights_bytes: int  #: weights, gradients, optimiser, moving average
     activation_bytes: int  #: saved for the backward pass of one forward pass, in float32
@@ -52,8 +52,9 @@ class Description:
             steps = f"{self.steps:,}"
             if self.images is not None:
                 steps += f" on {self.images:,} images"
-            if self.finetuning:
-                steps += f", then {self.finetuning:,} of fine-tuning, which take about three times"
+            for part in self.later:
+                steps += f", then {part.settings.steps:,} of {part.name}"
+                steps += f", each {part.settings.cost:g} times as long"
         activations = self.activation_bytes / _MIB
         total = self.weights_bytes / _MIB + activations
         others = f"judge {self.judge_parameters / 1e6:.1f} M"
@@ -80,11 +81,7 @@ def training_images(config: TrainingConfig) -> int | None:
 def describe(config: TrainingConfig) -> Description:
     """Describe a run, on meta tensors: without memory or computation."""
     check_batches(config)
-    images = training_images(config)
-    settings = config.hvae or config.diffusion
-    known = settings.steps is not None or images is not None
-    shape = (1, config.data.channels, config.data.size, config.data.size)
-    saved = 0
+    images, settings, saved = training_images(config), config.model, 0
 
     def count(tensor: Tensor) -> Tensor:
         nonlocal saved
@@ -92,25 +89,22 @@ def describe(config: TrainingConfig) -> Description:
         return tensor
 
     with torch.device("meta"):
-        objective, embedder = _image_objective(config)
-        draws = tuple(drawn.to("meta") for drawn in objective.draw(shape, torch.Generator()))
-        judge = Judge(config.judge_network)
-        values = torch.empty(1, sum(config.space.widths))
-        batch = Batch(torch.empty(shape), values, torch.empty(1, 0))
+        objective, judge = settings.objective(config), Judge(config.judge_network)
         hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
         with FlopCounterMode(display=False) as flops, hooks:
-            objective(batch, draws).backward()
+            loss_on_meta(objective, config, 1).backward()
     all_parameters = _count(objective)
-    # Autograd also saves the parameters: once for all rows of each of the two terms of the loss.
-    held = 4 * all_parameters * (2 if config.diffusion.independence else 1)
+    beside = sum(_count(module) for module in settings.beside(objective).values())
+    # Autograd also saves the parameters: once for all rows of each pass of the network.
+    held = 4 * all_parameters * objective.passes
     rows = settings.batch // settings.accumulate
     return Description(
-        parameters=all_parameters - _count(embedder),
-        embedder_parameters=_count(embedder),
+        parameters=all_parameters - beside,
+        embedder_parameters=beside,
         judge_parameters=_count(judge),
-        steps=config.image_steps(images or 0) if known else None,
+        steps=settings.length(images),
         images=images,
-        finetuning=0 if config.finetuning is None else config.finetuning.steps,
+        later=settings.parts[1:],
         flops=flops.get_total_flops() * settings.batch,
         weights_bytes=_PARAMETER * all_parameters,
         activation_bytes=max(0, saved - held) * rows,
@@ -146,21 +140,20 @@ def expected_time(
         steps: Steps of each part.
         parts: Parts to train.
     """
-    image, last = config.parts[2], config.finetuning
     first = first_examples(examples, min(_PROBED, len(examples)))
     values = torch.from_numpy(config.space.encode(first.attributes)).float()
     factors = torch.zeros(len(first), len(first.factors))
     batch = Batch(images_from_bytes(first.images), values, factors)
     left = {name: steps[name] - max([0, *workspace.checkpoints(name).steps()]) for name in parts}
+    trained = {name: part.settings for name, part in config.networks.items() if name in left}
     seconds = 0.0
     with torch.random.fork_rng():  # training draws what it would draw without this
-        judge = ReadingObjective(new_judge(config, scales_of(examples)))
-        if "judge" in left:
-            seconds += _row_seconds(judge, batch) * config.judge.batch * left["judge"]
-        if image in left or "finetuning" in left:
-            each = _row_seconds(_image_objective(config)[0], batch)
-            seconds += each * (config.hvae or config.diffusion).batch * left.get(image, 0)
-            seconds += 3 * each * (last.batch if last else 0) * left.get("finetuning", 0)
+        judge = trained.pop("judge", None)
+        if judge is not None:
+            reading = ReadingObjective(new_judge(config, scales_of(examples)))
+            seconds += _row_seconds(reading, batch) * judge.batch * left["judge"]
+        each = _row_seconds(config.model.objective(config), batch) if trained else 0.0
+        seconds += sum(each * s.cost * s.batch * left[name] for name, s in trained.items())
     text = f"time: {in_words(seconds)} on this machine"
     if seconds < _LONG:
         return text
@@ -171,7 +164,8 @@ def expected_time(
     }
     if min(fewer.values()) < _FEWEST:
         return f"{text}; take a GPU, or a smaller network and smaller images"
-    sets = " ".join(f"--set {name}.steps={count}" for name, count in fewer.items())
+    keys = {name: config.networks[name].key for name in fewer}
+    sets = " ".join(f"--set {keys[name]}.steps={count}" for name, count in fewer.items())
     return f"{text}; for a first look in {in_words(_LOOK)}: {sets}"
 
 
@@ -183,14 +177,6 @@ def _row_seconds(objective: AbstractObjective, batch: Batch) -> float:
         start = time.perf_counter()
         objective(batch, draws).backward()
     return (time.perf_counter() - start) / count
-
-
-def _image_objective(config: TrainingConfig) -> tuple[AbstractObjective, nn.Module]:
-    """Return the loss of a new image model, and its embedder, which a VAE does without."""
-    if config.hvae is not None:
-        return FreeEnergyObjective(new_vae(config), config.hvae.beta), nn.Identity()
-    denoiser = new_denoiser(config)
-    return denoising_objective(config, denoiser), denoiser.embedder
 
 
 def _count(module: nn.Module) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -69,10 +69,6 @@ class FreeEnergyObjective(AbstractObjective):
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return the draws without hidden attributes."""
         return {"validation_loss": draws[: len(self.network.noise_shapes(0))]}
-
-    def advice(self, losses: Mapping[str, float]) -> str | None:
-        """Return nothing."""
-        return None
 
     def over(self, subject: nn.Module) -> FreeEnergyObjective:
         """Return the objective of another network."""
@@ -185,6 +181,7 @@ class CounterfactualObjective(AbstractObjective):
         beta: Weight of the divergence in the free energy.
         soft: Whether classes that are not affected have the judge's own reading of the factual
             image as targets, instead of their values.
+        multiplier_rate: Learning rate of the multiplier, in those of the network.
     """
 
     def __init__(
@@ -195,9 +192,10 @@ class CounterfactualObjective(AbstractObjective):
         *,
         beta: float,
         soft: bool,
+        multiplier_rate: float = 1.0,
     ) -> None:
         super().__init__()
-        self.constrained = subject
+        self.constrained, self._multiplier_rate = subject, multiplier_rate
         self.judge = judge.requires_grad_(False)
         self._interventions, self._beta, self._soft = interventions, beta, soft
 
@@ -270,6 +268,15 @@ class CounterfactualObjective(AbstractObjective):
 
     def fuse(self, *, cuda_graphs: bool) -> None:
         """Compile nothing, since the causal model interrupts the computation."""
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the network, whose loss descends, and the multiplier, whose loss ascends."""
+        multiplier = {"params": [self.constrained.lagrangian.multiplier], "weight_decay": 0.0}
+        ascending = {"factor": self._multiplier_rate, "maximize": True}
+        return [
+            {"params": list(self.constrained.network.parameters())},
+            multiplier | ascending,
+        ]
 
     def after_step(self) -> None:
         """Keep the multiplier from being negative."""

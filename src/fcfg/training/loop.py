@@ -28,7 +28,7 @@ from fcfg.training.feed import Batch, Feed
 from fcfg.training.log import RunLog
 from fcfg.training.moving_average import MovingAverage
 from fcfg.training.objectives import AbstractObjective, Draws
-from fcfg.training.sections import Diffusion, JudgeTraining, Run, VAETraining
+from fcfg.training.sections import Optimisation, Run
 from fcfg.training.state import (
     Checkpoint,
     Checkpoints,
@@ -94,7 +94,7 @@ class Course:
     part: str
     seed: int
     steps: int
-    settings: Diffusion | JudgeTraining | VAETraining
+    settings: Optimisation
 
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step, from 0."""
@@ -252,9 +252,9 @@ class Loop:
     def _is_sound(self) -> bool:
         """Clip the gradients; return whether the step should be taken."""
         settings = self.course.settings
-        if settings.clip is None:
+        if settings.clip is None and settings.skip is None:
             return True
-        norm = nn.utils.clip_grad_norm_(self._parameters, settings.clip)
+        norm = nn.utils.clip_grad_norm_(self._parameters, settings.clip or math.inf)
         return settings.skip is None or bool(norm < settings.skip)
 
     def _agreed(self, loss: Float[Tensor, ""]) -> float:

@@ -2,81 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 import torch
 
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.networks import (
-    Judge,
-    SemanticConfig,
-    SemanticEncoder,
-    SemanticUNet,
-    UNet,
-)
-from fcfg.diffusion.semantic import SemanticDenoiser, SemanticEmbedder
-from fcfg.hvae import HVAE
+from fcfg.diffusion.networks import Judge
 from fcfg.judge import AttributeJudge
+from fcfg.support.errors import InputError
 from fcfg.training.config import TrainingConfig
-from fcfg.training.objectives import AbstractObjective, DenoisingObjective
-from fcfg.training.semantic_objective import SemanticObjective
+from fcfg.training.diffusion import DenoisingTraining
 
 
-def new_denoiser(config: TrainingConfig, *, channels_last: bool = False) -> Denoiser:
-    """Return a denoiser, that of SA-DCG if the configuration has its section.
-
-    Args:
-        config: The configuration.
-        channels_last: Whether the weights of the network lie so, which is faster on a GPU.
-    """
-    network, shape, kind = config.network, config.unet, config.schedule.parameterisation
-    layout = {
-        "gradient_checkpointing": network.gradient_checkpointing,
-        "channels_last": channels_last,
-    }
+@contextmanager
+def seeded(config: TrainingConfig) -> Generator[None]:
+    """Draw weights from the seed of a configuration; other random numbers stay as they are."""
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        if isinstance(shape, SemanticConfig):
-            return SemanticDenoiser(
-                SemanticUNet(shape, **layout),
-                SemanticEmbedder(config.space, shape.latent),
-                config.noise_schedule,
-                SemanticEncoder(shape),
-                parameterisation=kind,
-            )
-        return Denoiser(
-            UNet(shape, **layout),
-            AttributeEmbedder(config.space, network.embedding),
-            config.noise_schedule,
-            parameterisation=kind,
+        yield
+
+
+def new_denoiser(config: TrainingConfig) -> Denoiser:
+    """Return the denoiser of a diffusion model; refuse other kinds."""
+    model = config.model
+    if not isinstance(model, DenoisingTraining):
+        raise InputError(
+            "model, kind",
+            expected="a diffusion model",
+            got="one of another kind",
+            do="choose another configuration",
         )
-
-
-def denoising_objective(config: TrainingConfig, denoiser: Denoiser) -> AbstractObjective:
-    """Return the loss of a denoiser.
-
-    Args:
-        config: The configuration.
-        denoiser: Denoiser that it describes.
-    """
-    settings = config.diffusion
-    if isinstance(denoiser, SemanticDenoiser):
-        assert config.semantic is not None, "the denoiser follows from the configuration"
-        kl_weight = config.semantic.kl_weight
-        return SemanticObjective(denoiser, p_null=settings.p_null, kl_weight=kl_weight)
-    return DenoisingObjective(
-        denoiser,
-        p_null=settings.p_null,
-        p_group=settings.p_group,
-        independence=settings.independence,
-    )
-
-
-def new_vae(config: TrainingConfig) -> HVAE:
-    """Return a hierarchical VAE."""
-    assert config.vae is not None, "the configuration has a section for it"
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)
-        return HVAE(config.vae)
+    return model.denoiser(config)
 
 
 def new_judge(config: TrainingConfig, scales: dict[str, tuple[float, float]]) -> AttributeJudge:
@@ -88,6 +45,5 @@ def new_judge(config: TrainingConfig, scales: dict[str, tuple[float, float]]) ->
     """
     outputs = config.judge_network.outputs + len(scales)
     shape = config.judge_network.model_copy(update={"outputs": outputs})
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)
+    with seeded(config):
         return AttributeJudge(Judge(shape), config.space, scales)

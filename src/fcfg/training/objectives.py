@@ -1,4 +1,4 @@
-"""The losses of the two networks of a pipeline.
+"""The losses of the networks of a model.
 
 An objective is a module that returns the loss, so data parallelism and autocast wrap the loss.
 Random numbers are drawn for the whole batch of a step, and each process takes its rows, so they do
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -43,10 +43,6 @@ class AbstractObjective(nn.Module, ABC):
         """Return the draws of each validation loss, by its name in the log."""
 
     @abstractmethod
-    def advice(self, losses: Mapping[str, float]) -> str | None:
-        """Return a warning about the validation losses, if there is one."""
-
-    @abstractmethod
     def over(self, subject: nn.Module) -> AbstractObjective:
         """Return the same objective, not compiled, for another module."""
 
@@ -58,6 +54,22 @@ class AbstractObjective(nn.Module, ABC):
             cuda_graphs: Whether to replay a step as one CUDA graph, avoiding launch overhead.
         """
 
+    @property
+    def passes(self) -> int:
+        """How many times the loss calls the whole network; once by default."""
+        return 1
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the groups of the optimiser; one of all parameters by default.
+
+        The learning rate of a group with a ``factor`` is multiplied by it.
+        """
+        return [{"params": list(self.subject.parameters())}]
+
+    def advice(self, losses: Mapping[str, float]) -> str | None:
+        """Return a warning about the validation losses, if there is one; none by default."""
+        return None
+
     def after_step(self) -> None:
         """Bring parameters back to their legal range after an optimiser step; none by default."""
 
@@ -67,7 +79,7 @@ class AbstractObjective(nn.Module, ABC):
 
 
 class DenoisingObjective(AbstractObjective):
-    """Prediction of the noise in an image, given its attributes or the null token.
+    """Prediction of the noise in an image, given its condition or the null token.
 
     Args:
         denoiser: Denoiser to train.
@@ -75,14 +87,22 @@ class DenoisingObjective(AbstractObjective):
         p_group: Probability of dropping each attribute.
         independence: Weight of the interaction of groups of attributes in the loss. It costs four
             network rows per image; at 0 it is neither computed nor drawn.
+        **weights: Weights of further terms of the denoiser's own loss.
     """
 
     def __init__(
-        self, denoiser: Denoiser, *, p_null: float, p_group: float, independence: float = 0.0
+        self,
+        denoiser: Denoiser,
+        *,
+        p_null: float,
+        p_group: float = 0.0,
+        independence: float = 0.0,
+        **weights: float,
     ) -> None:
         super().__init__()
         self.denoiser = denoiser
-        self._p_null, self._p_group, self._independence = p_null, p_group, independence
+        self._p_null, self._p_group = p_null, p_group
+        self._independence, self._weights = independence, weights
         self._loss: Callable[..., Tensor] = self.loss_of
 
     @property
@@ -90,16 +110,20 @@ class DenoisingObjective(AbstractObjective):
         """The denoiser."""
         return self.denoiser
 
+    @property
+    def passes(self) -> int:
+        """Two, with interactions of groups."""
+        return 2 if self._independence else 1
+
     def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
         """Draw times, noise, and the attributes to keep; then the groups that should add up.
 
         Groups do not advance the generator, so that later draws are those without the term, and
         validation losses can be compared.
         """
-        corruption = self.denoiser.draw(
-            shape, generator, p_null=self._p_null, p_group=self._p_group
-        )
-        draws = corruption.t, corruption.noise, corruption.keep
+        drawn = self.denoiser.draw(shape, generator, p_null=self._p_null, p_group=self._p_group)
+        draws = drawn.t, drawn.noise, drawn.keep
+        draws += () if drawn.latent is None else (drawn.latent,)
         if self._independence == 0:
             return draws
         copy = torch.Generator(generator.device).set_state(generator.get_state())
@@ -111,16 +135,19 @@ class DenoisingObjective(AbstractObjective):
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return the draws as in training, with the whole condition, and without it."""
-        t, noise, keep, *groups = draws
+        alone = draws if self._independence == 0 else (*draws[:-1], draws[-1][:0])  # no groups
+        t, noise, keep, *rest = alone
         variants: dict[str, Draws] = {
             "validation_loss": draws,
-            "validation_with_condition": (t, noise, torch.ones_like(keep)),
-            "validation_without_condition": (t, noise, torch.zeros_like(keep)),
+            "validation_with_condition": (t, noise, torch.ones_like(keep), *rest),
+            "validation_without_condition": (t, noise, torch.zeros_like(keep), *rest),
         }
-        return variants | ({"validation_without_independence": draws[:3]} if groups else {})
+        return variants | (
+            {"validation_without_independence": alone} if self._independence else {}
+        )
 
     def advice(self, losses: Mapping[str, float]) -> str | None:
-        """Warn if the attributes do not lower the loss."""
+        """Warn if the condition does not lower the loss."""
         conditional = losses["validation_with_condition"]
         unconditional = losses["validation_without_condition"]
         if conditional < unconditional:
@@ -138,6 +165,7 @@ class DenoisingObjective(AbstractObjective):
             p_null=self._p_null,
             p_group=self._p_group,
             independence=self._independence,
+            **self._weights,
         )
 
     def fuse(self, *, cuda_graphs: bool) -> None:
@@ -146,21 +174,14 @@ class DenoisingObjective(AbstractObjective):
         schedule.signal(torch.ones(1, dtype=torch.int64, device=self.denoiser.device))
         self._loss = torch.compile(self.loss_of, mode=compile_mode(cuda_graphs))
 
-    def loss_of(
-        self,
-        images: Tensor,
-        values: Tensor,
-        t: Tensor,
-        noise: Tensor,
-        keep: Tensor,
-        groups: Tensor | None = None,
-    ) -> Float[Tensor, ""]:
+    def loss_of(self, images: Tensor, values: Tensor, *draws: Tensor) -> Float[Tensor, ""]:
         """Return the loss as a function of tensors only, which can be compiled."""
-        corruption = Corruption(t, noise, keep)
-        loss = self.denoiser.loss(images, values, corruption)
-        if groups is None:
+        noising = draws[:-1] if self._independence else draws
+        corruption = Corruption(*noising)
+        loss = self.denoiser.loss(images, values, corruption, **self._weights)
+        if not self._independence or not len(draws[-1]):
             return loss
-        interaction = self.denoiser.interaction(images, values, corruption, groups)
+        interaction = self.denoiser.interaction(images, values, corruption, draws[-1])
         return loss + self._independence * interaction
 
 
@@ -192,10 +213,6 @@ class ReadingObjective(AbstractObjective):
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return one variant, since nothing is drawn."""
         return {"validation_loss": draws}
-
-    def advice(self, losses: Mapping[str, float]) -> str | None:
-        """Return nothing."""
-        return None
 
     def over(self, subject: nn.Module) -> ReadingObjective:
         """Return the objective of another judge."""

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from functools import lru_cache
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, is_initialized
 from accelerate.utils import InitProcessGroupKwargs
+from torch import Tensor
 
-from fcfg.diffusion.networks import (
-    Judge,
-    JudgeConfig,
-    SemanticConfig,
-    SemanticEncoder,
-    UNet,
-    UNetConfig,
-)
-from fcfg.hvae import HVAE, HVAEConfig
 from fcfg.pipeline.runtime import own_gpu
 from fcfg.support.errors import InputError
-from fcfg.training.config import Run, TrainingConfig
+from fcfg.training.config import TrainingConfig
+from fcfg.training.feed import Batch
+from fcfg.training.models import new_judge
+from fcfg.training.objectives import AbstractObjective, ReadingObjective
+from fcfg.training.sections import Run
 
 
 def accelerator_for(run: Run) -> Accelerator:
@@ -59,16 +55,13 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
         config: Configuration of the run.
         processes: Number of processes that share a batch.
     """
-    size, settings = config.data.size, config.hvae or config.diffusion
-    batches = {
-        f"{config.parts[2]}.batch": (
-            config.vae or config.unet,
-            settings.batch,
-            processes * settings.accumulate,
-        ),
-        "judge.batch": (config.judge_network, config.judge.batch, processes),
+    objectives: dict[str, Callable[[], AbstractObjective]] = {
+        config.model.parts[0].name: lambda: config.model.objective(config),
+        "judge": lambda: ReadingObjective(new_judge(config, {})),
     }
-    for key, (shape, batch, divisor) in batches.items():
+    for part in (*config.model.parts, config.networks["judge"]):
+        key, batch = f"{part.key}.batch", part.settings.batch
+        divisor = processes * part.settings.accumulate
         if batch % divisor:
             raise InputError(
                 key,
@@ -76,9 +69,13 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
                 got=batch,
                 do=f"--set {key}={max(divisor, batch // divisor * divisor)}",
             )
+        if part.name not in objectives:
+            continue
         try:
-            _forward(shape, batch // divisor, size)  # pyright: ignore[reportArgumentType] # frozen
+            with torch.device("meta"):
+                loss_on_meta(objectives[part.name](), config, batch // divisor)
         except (RuntimeError, ValueError) as error:
+            size = config.data.size
             raise InputError(
                 key,
                 expected=f"a network that accepts images of {size} × {size} pixels",
@@ -87,17 +84,17 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
             ) from error
 
 
-@lru_cache(maxsize=64)
-def _forward(shape: UNetConfig | JudgeConfig | HVAEConfig, rows: int, size: int) -> None:
-    """Call a network once on meta tensors, which have a shape and no memory."""
+def loss_on_meta(objective: AbstractObjective, config: TrainingConfig, rows: int) -> Tensor:
+    """Compute a loss on meta tensors, which have a shape and no memory.
+
+    Args:
+        objective: Objective on the meta device.
+        config: Its configuration.
+        rows: Number of images.
+    """
+    shape = (config.data.channels, config.data.size, config.data.size)
     with torch.device("meta"):
-        images = torch.empty((rows, shape.channels, size, size))
-        if isinstance(shape, HVAEConfig):
-            HVAE(shape).infer(images, torch.empty((rows, shape.parents)))
-        elif isinstance(shape, SemanticConfig):
-            SemanticEncoder(shape)(images)
-        elif isinstance(shape, UNetConfig):
-            times = torch.empty(rows, dtype=torch.int64)
-            UNet(shape)(images, times, torch.empty((rows, shape.condition)))
-        else:
-            Judge(shape)(images)
+        values = torch.empty(rows, sum(config.space.widths))
+        batch = Batch(torch.empty(rows, *shape), values, torch.empty(rows, 0))
+    drawn = objective.draw((1, *shape), torch.Generator())
+    return objective(batch, tuple(d.to("meta").expand(rows, *d.shape[1:]) for d in drawn))

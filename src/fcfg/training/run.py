@@ -7,7 +7,6 @@ run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -22,49 +21,32 @@ from fcfg.causal.attributes import AbstractAttribute, Column, Continuous
 from fcfg.datasets.base import Examples, Splits
 from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.datasets.registry import load_data
-from fcfg.diffusion.denoiser import Denoiser
-from fcfg.hvae import HVAE
 from fcfg.model import AnyModel
 from fcfg.sheet import sheet
-from fcfg.support.errors import InputError, check_among
+from fcfg.support.errors import check_among
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import images_from_bytes
 from fcfg.support.progress import AbstractReporter, Quiet
-from fcfg.training.config import Part, TrainingConfig
+from fcfg.training.config import TrainingConfig
 from fcfg.training.describe import expected_time, planned_steps
 from fcfg.training.feed import Batch, Feed, first_examples, scales_of
-from fcfg.training.hvae_objectives import (
-    ConstrainedHVAE,
-    CounterfactualObjective,
-    FreeEnergyObjective,
-    Lagrangian,
-    TrainingInterventions,
-)
 from fcfg.training.log import RunLog
-from fcfg.training.loop import (
-    Course,
-    Loop,
-    StopRequest,
-    TrainingStopped,
-    mean_losses,
-    share_of,
-)
-from fcfg.training.models import denoising_objective, new_denoiser, new_judge, new_vae
+from fcfg.training.loop import Course, Loop, StopRequest, TrainingStopped, share_of
+from fcfg.training.models import new_judge
 from fcfg.training.objectives import AbstractObjective, ReadingObjective
 from fcfg.training.preflight import accelerator_for, check_batches
-from fcfg.training.sections import VAETraining
+from fcfg.training.sections import Optimisation
 from fcfg.training.state import Checkpoint
 from fcfg.training.workspace import Workspace, digest_data
 
-_BOUND_IMAGES = 8192  # training images whose free energy bounds that of the fine-tuning
 _SHEET_IMAGES, _SHEET_STEPS, _SHEET_ROWS, _SHEET_SIDE = 6, 20, 3, 96
 
 
 def train(
     config: TrainingConfig,
     out: Path,
-    part: Part = "all",
+    part: str = "all",
     *,
     skip_bad: bool = False,
     reporter: AbstractReporter | None = None,
@@ -74,8 +56,8 @@ def train(
     Args:
         config: Training configuration.
         out: Folder of the model, for :func:`fcfg.load`.
-        part: 'all', or a single part of the configuration: 'scm', 'judge', and then 'diffusion',
-            or 'hvae' and 'finetuning'.
+        part: 'all', or a single part of the configuration: 'scm', 'judge', or one of its model,
+            which is 'diffusion' for a diffusion model.
         skip_bad: Whether to skip unreadable images instead of raising an error.
         reporter: Receiver of progress.
 
@@ -114,14 +96,14 @@ def train(
             counts += f"; left out: {', '.join(reasons)}" if reasons else ""
         reporter.say(f"images: {counts}")
         session = Session(config, workspace, splits, accelerator, log, reporter, stop)
-        trained = [name for name in session.parts if part in ("all", name)]
+        trained = [name for name in config.parts if part in ("all", name)]
         reporter.say(planned_steps(config, session.steps, trained))
         if accelerator.device.type == "cpu":
             reporter.say(expected_time(config, workspace, splits["train"], session.steps, trained))
         try:
             with torch.random.fork_rng(), torch.backends.cudnn.flags(enabled=True, benchmark=True):
                 for name in trained:
-                    session.parts[name]()
+                    session.train(name)
                 if main:
                     session.publish()
         except OSError as error:
@@ -135,27 +117,20 @@ def train(
     return out
 
 
-def denoising_optimiser(
-    denoiser: Denoiser, learning_rate: float, weight_decay: float
-) -> torch.optim.AdamW:
+def optimiser_for(objective: AbstractObjective, settings: Optimisation) -> torch.optim.AdamW:
     """Return Adam with decoupled weight decay, fused on a GPU.
 
     The paper says Adam with a weight decay of 1e-4. In the gradient of the loss, which is a mean
     over pixels, such a decay outweighs everything the condition passes through: after some
     thousand steps the network ignores the condition. docs/training.md has numbers.
     """
-    on_gpu = denoiser.device.type == "cuda"
+    groups = objective.parameter_groups()
     return torch.optim.AdamW(
-        denoiser.parameters(), learning_rate, weight_decay=weight_decay, fused=on_gpu
-    )
-
-
-def _vae_optimiser(network: HVAE, settings: VAETraining) -> torch.optim.AdamW:
-    return torch.optim.AdamW(
-        network.parameters(),
+        groups,
         settings.learning_rate,
         betas=settings.betas,
         weight_decay=settings.weight_decay,
+        fused=groups[0]["params"][0].device.type == "cuda",
     )
 
 
@@ -172,29 +147,18 @@ class Session:
     stop: StopRequest
 
     @property
-    def parts(self) -> dict[str, Callable[[], None]]:
-        """The training of each part, in order."""
-        all_parts = {
-            "scm": self.fit_scm,
-            "judge": self.train_judge,
-            "diffusion": self.train_denoiser,
-            "hvae": self.train_vae,
-            "finetuning": self.finetune_vae,
-        }
-        return {part: all_parts[part] for part in self.config.parts}
+    def device(self) -> torch.device:
+        """The device of the networks."""
+        return self.accelerator.device
 
     @property
     def steps(self) -> dict[str, int]:
         """The total number of steps of each part."""
-        config = self.config
-        nodes = sum(bool(parents) for parents in config.causal_graph.parents.values())
-        tuned = {} if config.finetuning is None else {"finetuning": config.finetuning.steps}
-        return {
-            "scm": config.scm.steps * nodes,
-            "judge": config.judge.steps,
-            config.parts[2]: config.image_steps(len(self._images)),
-            **tuned,
-        }
+        nodes = sum(bool(parents) for parents in self.config.causal_graph.parents.values())
+        networks = self.config.networks.items()
+        lengths = {name: part.settings.length(len(self._images)) for name, part in networks}
+        known = {name: steps for name, steps in lengths.items() if steps is not None}
+        return {"scm": self.config.scm.steps * nodes, **known}
 
     @property
     def _images(self) -> Examples:
@@ -233,87 +197,37 @@ class Session:
         checkpoints.write(Checkpoint(total, dict(scm.state_dict()), facts))
         self.publish()
 
-    def train_judge(self) -> None:
-        """Train the network that reads attributes from images."""
-        settings, scales = self.config.judge, scales_of(self.splits["train"])
-        if self.accelerator.is_main_process:
-            self.workspace.keep_factors(scales)
-        judge = new_judge(self.config, scales).to(self.accelerator.device)
-        optimiser = torch.optim.AdamW(
-            judge.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
-        )
-        course = Course("judge", self.config.seed, settings.steps, settings)
-        self._run(course, ReadingObjective(judge), optimiser, scales)
-
-    def train_denoiser(self) -> None:
-        """Train the image model."""
-        settings, on_gpu = self.config.diffusion, self.accelerator.device.type == "cuda"
-        denoiser = new_denoiser(self.config, channels_last=on_gpu).to(self.accelerator.device)
-        optimiser = denoising_optimiser(denoiser, settings.learning_rate, settings.weight_decay)
-        course = Course("diffusion", self.config.seed, self.steps["diffusion"], settings)
-        objective = denoising_objective(self.config, denoiser)
-        self._run(course, objective, optimiser, {})
-
-    def train_vae(self) -> None:
-        """Train the hierarchical VAE."""
-        settings = self.config.hvae
-        assert settings is not None, "the configuration has this part"
-        network = new_vae(self.config).to(self.accelerator.device)
-        course = Course("hvae", self.config.seed, settings.steps, settings)
-        objective = FreeEnergyObjective(network, settings.beta)
-        self._run(course, objective, _vae_optimiser(network, settings), {})
-
-    def finetune_vae(self) -> None:
-        """Fine-tune the hierarchical VAE on what the judge reads from its counterfactuals."""
-        config, settings, device = self.config, self.config.finetuning, self.accelerator.device
-        assert settings is not None, "the configuration has this part"
-        assert config.hvae is not None, "the configuration was checked"
-        judge = self.workspace.judge()
-        if judge is None or not self.workspace.checkpoints("hvae").steps():
-            raise InputError(
-                "part finetuning",
-                expected="a trained judge and a trained hierarchical VAE",
-                got="no judge" if judge is None else "no hierarchical VAE",
-                do="train all parts, or these two first",
-            )
-        beta, network = config.hvae.beta, self.workspace.vae(tuned=False).to(device)
-        images = self._first("train", _BOUND_IMAGES, settings.batch, {})
-        generator = torch.Generator(device).manual_seed(stream_seed(config.seed, "bound"))
-        with self.accelerator.autocast():  # as in the steps
-            bound = mean_losses(FreeEnergyObjective(network, beta), images, generator)
-        constrained = ConstrainedHVAE(
-            network, Lagrangian(bound["validation_loss"], settings.damping)
-        )
-        objective = CounterfactualObjective(
-            constrained.to(device),
-            judge.to(device),
-            TrainingInterventions(self.workspace.scm(), self._images.attributes),
-            beta=beta,
-            soft=settings.targets == "soft",
-        )
-        optimiser = _vae_optimiser(network, settings)
-        factor = settings.multiplier_rate / settings.learning_rate
-        multiplier = {"params": [constrained.lagrangian.multiplier], "factor": factor}
-        optimiser.add_param_group(multiplier | {"weight_decay": 0.0, "maximize": True})
-        course = Course("finetuning", config.seed, settings.steps, settings)
-        self._run(course, objective, optimiser, {})
+    def train(self, name: str) -> None:
+        """Train one part."""
+        if name == "scm":
+            self.fit_scm()
+        elif name == "judge":
+            scales = scales_of(self._images)
+            if self.accelerator.is_main_process:
+                self.workspace.keep_factors(scales)
+            self._run(name, ReadingObjective(new_judge(self.config, scales)), scales)
+        else:
+            self._run(name, self.config.model.part_objective(name, self), {})
 
     def publish(self) -> None:
         """Save the model from the latest checkpoints, so an unfinished run can be used."""
-        self.workspace.publish({part: self.steps[part] for part in self.config.parts[1:]})
+        self.workspace.publish({name: self.steps[name] for name in self.config.networks})
 
     def _run(
-        self,
-        course: Course,
-        objective: AbstractObjective,
-        optimiser: torch.optim.Optimizer,
-        scales: dict[str, tuple[float, float]],
+        self, name: str, objective: AbstractObjective, scales: dict[str, tuple[float, float]]
     ) -> None:
         def on_sheet(step: int) -> None:
-            if course.part != "judge":
-                self._draw_sheet(course.part, step)
+            if name != "judge":
+                self._draw_sheet(name, step)
 
-        accelerator, run, batch = self.accelerator, self.config.run, course.settings.batch
+        settings, accelerator, run = (
+            self.config.networks[name].settings,
+            self.accelerator,
+            self.config.run,
+        )
+        course = Course(name, self.config.seed, self.steps[name], settings)
+        batch, objective = settings.batch, objective.to(self.device)
+        optimiser = optimiser_for(objective, settings)
         if run.compile or (run.compile is None and accelerator.device.type == "cuda"):
             alone = accelerator.num_processes == course.settings.accumulate == 1
             objective.fuse(cuda_graphs=run.cuda_graphs and alone)
@@ -331,7 +245,7 @@ class Session:
             objective,
             optimiser,
             feed,
-            self._first("val", run.validation_images, batch, scales),
+            self.first("val", run.validation_images, batch, scales),
             accelerator=accelerator,
             checkpoints=self.workspace.checkpoints(course.part),
             log=self.log,
@@ -348,10 +262,17 @@ class Session:
             else:
                 loop.run(self.publish, on_sheet)
 
-    def _first(
+    def first(
         self, split: str, most: int, size: int, scales: dict[str, tuple[float, float]]
     ) -> list[Batch]:
-        """Return the first images of a split on the device, in batches."""
+        """Return the first images of a split on the device, in batches.
+
+        Args:
+            split: Name of the split.
+            most: Largest number of images.
+            size: Images per batch.
+            scales: Mean and standard deviation of each factor to read.
+        """
         count = min(most, len(self.splits[split]))
         feed = Feed(
             first_examples(self.splits[split], count),

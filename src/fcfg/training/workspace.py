@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,26 +18,16 @@ from torch import Tensor
 
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.datasets.base import Splits
-from fcfg.hvae import HVAE, HVAEModel
 from fcfg.judge import AttributeJudge
 from fcfg.model import AnyModel
 from fcfg.pipeline.checkpoint import replaced_files, save
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.support.config_files import parse_json, read_text, read_yaml, to_yaml
+from fcfg.support.config_files import parse_json, read_text, to_yaml
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.files import remove_unfinished, write_atomically
-from fcfg.training.config import Part, TrainingConfig
-from fcfg.training.models import new_denoiser, new_judge, new_vae
-from fcfg.training.sections import Publish
+from fcfg.training.config import TrainingConfig, read_config
+from fcfg.training.models import new_judge
 from fcfg.training.state import Checkpoints, under_prefix
 
-# Keys that may change when a run is resumed: its length, its behaviour, the place of its data.
-_MAY_CHANGE = {
-    *("name", "promise", "run", "data.path", "data.cache"),
-    *(f"diffusion.{key}" for key in ("steps", "epochs", "publish", "accumulate")),
-    *(f"{part}.{key}" for part in ("judge", "hvae", "finetuning") for key in ("steps", "publish")),
-}
-_ADDED = {"diffusion.independence": 0.0}  # by later releases: what older runs were trained with
 _CHANGES = {  # by part of the digest
     "split": "other images in its splits, or another order",
     "labels": "other labels",
@@ -80,15 +70,10 @@ class Workspace:
     def claim(self) -> None:
         """Write the configuration, or refuse to resume with a different one."""
         path = self.folder / "config.yaml"
-        now = _flat(self.config.model_dump(mode="json"))
         if path.exists():
-            subject, expected = f"run {self.out}, {path.name}", "the configuration it began with"
-            stored = read_yaml(path, subject, expected=expected, do="choose another --out")
-            before = {key: value for key, value in _ADDED.items() if key in now} | _flat(stored)
+            now, before = self.config.identity(), read_config(str(path)).identity()
             different = sorted(
-                key
-                for key in before.keys() | now.keys()
-                if before.get(key) != now.get(key) and not {key, key.split(".")[0]} & _MAY_CHANGE
+                k for k in before.keys() | now.keys() if before.get(k) != now.get(k)
             )
             if different:
                 key = different[0]
@@ -98,13 +83,13 @@ class Workspace:
                     got=f"others in {quoted(different)} ({key}: {now.get(key)})",
                     do="choose another --out, or go back to the old values",
                 )
-        for part in self.config.parts[1:]:
-            key, done = f"{part}.steps", max(self.checkpoints(part).steps(), default=0)
-            if (now.get(key) or done) < done:
+        for name, part in self.config.networks.items():
+            steps, done = part.settings.steps, max(self.checkpoints(name).steps(), default=0)
+            if (steps or done) < done:
                 raise InputError(
                     f"run {self.out}",
-                    expected=f"{key} of {done:,} or more, which are done",
-                    got=now[key],
+                    expected=f"{part.key}.steps of {done:,} or more, which are done",
+                    got=steps,
                     do="choose another --out for a shorter training",
                 )
         for folder in (self.out, self.folder, *filter(Path.is_dir, self.folder.rglob("*"))):
@@ -121,7 +106,7 @@ class Workspace:
             False if the run was begun by an older release, which wrote no digests.
         """
         path = self.folder / "data.json"
-        begun = any(self.checkpoints(part).steps() for part in get_args(Part))
+        begun = any(self.checkpoints(part).steps() for part in self.config.parts)
         known = path.exists()
         if begun and known:
             subject, do = f"run {self.out}, {path.name}", "delete it, if the data are the same"
@@ -145,7 +130,7 @@ class Workspace:
         Args:
             steps: Total number of steps of each part.
         """
-        if self._image_part is None:
+        if not any(self.checkpoints(part.name).steps() for part in self.config.model.parts):
             return
         model = self.model()
         reached = {part: max(self.checkpoints(part).steps(), default=0) for part in steps}
@@ -163,39 +148,9 @@ class Workspace:
         }
         save(model, self.out)
 
-    @property
-    def _image_part(self) -> str | None:
-        """The last part of the image model that has a checkpoint."""
-        trained = [part for part in self.config.parts[2:] if self.checkpoints(part).steps()]
-        return trained[-1] if trained else None
-
     def model(self) -> AnyModel:
         """Assemble the model from checkpoints; an untrained part is new or missing."""
-        scm, judge = self.scm(), self.judge()
-        if self.config.hvae is not None:
-            return HVAEModel(self.vae().eval(), scm, judge=judge)
-        denoiser = new_denoiser(self.config)
-        tensors = self._published("diffusion", self.config.diffusion.publish)
-        if tensors is not None:
-            denoiser.load_state_dict(tensors)
-        return CounterfactualPipeline(denoiser, scm, judge=judge)
-
-    def vae(self, *, tuned: bool = True) -> HVAE:
-        """Return the hierarchical VAE; a new one, if it has no checkpoint.
-
-        Args:
-            tuned: Whether to return the fine-tuned one, if there is one.
-        """
-        network, settings = new_vae(self.config), self.config.finetuning
-        if tuned and settings is not None and self._image_part == "finetuning":
-            tensors = self._published("finetuning", settings.publish)
-            tensors = None if tensors is None else under_prefix("network", tensors)
-        else:
-            assert self.config.hvae is not None
-            tensors = self._published("hvae", self.config.hvae.publish)
-        if tensors is not None:
-            network.load_state_dict(tensors)
-        return network
+        return self.config.model.model(self.config, self.scm(), self.judge(), self.weights)
 
     def scm(self) -> StructuralCausalModel:
         """Return the causal model, fitted if it has a checkpoint."""
@@ -209,7 +164,7 @@ class Workspace:
 
     def judge(self) -> AttributeJudge | None:
         """Return the judge, if it has a checkpoint."""
-        tensors = self._published("judge", self.config.judge.publish)
+        tensors = self.weights("judge")
         if tensors is None:
             return None
         path = self.checkpoints("judge").folder / "factors.json"
@@ -225,8 +180,9 @@ class Workspace:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "factors.json", json.dumps(scales).encode())
 
-    def _published(self, part: str, which: Publish) -> dict[str, Tensor] | None:
-        checkpoints = self.checkpoints(part)
+    def weights(self, part: str) -> dict[str, Tensor] | None:
+        """Return the weights to publish of a part, if it has a checkpoint."""
+        checkpoints, which = self.checkpoints(part), self.config.networks[part].settings.publish
         latest = checkpoints.latest()
         if latest is None:
             return None
@@ -260,15 +216,3 @@ def digest_data(splits: Splits, on_progress: Callable[[int, int], None]) -> dict
             done += len(rows)
             on_progress(done, total)
     return {part: digest.hexdigest() for part, digest in parts.items()}
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested keys to a.b, without keys whose value is None."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict) and prefix.count(".") < 1:
-            flat |= _flat(value, f"{name}.")
-        elif value is not None:
-            flat[name] = value
-    return flat

@@ -1,0 +1,70 @@
+"""The training of SA-DCG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, PositiveInt
+
+from fcfg.support.config_errors import validate
+from fcfg.training.diffusion import DenoisingNetwork, DenoisingTraining
+from fcfg.training.kinds import register_training
+
+if TYPE_CHECKING:
+    from fcfg.diffusion.denoiser import Denoiser
+    from fcfg.diffusion.networks import SemanticConfig
+    from fcfg.diffusion.semantic import SemanticDenoiser
+    from fcfg.training.config import TrainingConfig
+    from fcfg.training.objectives import DenoisingObjective
+
+
+@register_training("semantic")
+class SemanticTraining(DenoisingTraining):
+    """Training of a diffusion model with a semantic encoder; attributes are masked together."""
+
+    kind: Literal["semantic"]
+    network: DenoisingNetwork = DenoisingNetwork()
+    latent: PositiveInt = 32  #: width of the semantics
+    encoder_multipliers: tuple[PositiveInt, ...] = (1, 2, 4, 8, 8)  #: factors of network.base
+    kl_weight: float = Field(default=1e-3, ge=0)  #: weight of the divergence of the semantics
+
+    def check(self, config: TrainingConfig) -> None:
+        """Refuse settings that do not fit together."""
+        self.schedule.build()
+        self.shape(config)
+
+    def shape(self, config: TrainingConfig) -> SemanticConfig:
+        """Return the shape of the U-Net and of its encoder."""
+        from fcfg.diffusion.networks import SemanticConfig
+
+        shape = self.network.shape(config) | self.model_dump(
+            include={"latent", "encoder_multipliers"}
+        )
+        shape |= {"condition": self.latent + sum(config.space.widths)}
+        return validate(SemanticConfig, shape, "model")
+
+    def denoiser(self, config: TrainingConfig, *, channels_last: bool = False) -> SemanticDenoiser:
+        """Return a new denoiser."""
+        from fcfg.diffusion.networks import SemanticEncoder, SemanticUNet
+        from fcfg.diffusion.semantic import SemanticDenoiser, SemanticEmbedder
+        from fcfg.training.models import seeded
+
+        shape = self.shape(config)
+        with seeded(config):
+            return SemanticDenoiser(
+                SemanticUNet(
+                    shape,
+                    gradient_checkpointing=self.network.gradient_checkpointing,
+                    channels_last=channels_last,
+                ),
+                SemanticEmbedder(config.space, self.latent),
+                self.schedule.build(),
+                SemanticEncoder(shape),
+                parameterisation=self.schedule.parameterisation,
+            )
+
+    def denoising(self, denoiser: Denoiser) -> DenoisingObjective:
+        """Return the loss of a denoiser."""
+        from fcfg.training.objectives import DenoisingObjective
+
+        return DenoisingObjective(denoiser, p_null=self.p_null, kl_weight=self.kl_weight)
