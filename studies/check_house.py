@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MOST_LINES, MOST_WORDS = 400, 700
+MOST_LINES, MOST_WORDS, MOST_BYTES = 400, 700, 500_000
 #: First words of an argument's description that are not a noun phrase.
 REFUSED = ("Of ", "What ", "How ", "Where ", "Told ")
 
@@ -69,7 +69,17 @@ def missing_paths(root: Path) -> Iterator[str]:
     yield from (f"pyproject.toml: no {path}" for path in paths if not (root / path).exists())
 
 
-CHECKS = (long_files, long_readme, poor_arguments, missing_paths)
+def heavy_files(root: Path) -> Iterator[str]:
+    """Find files that would swell the history; weights of shipped models are exempt."""
+    for folder in ("docs", "src", "studies", "tests"):
+        for file in sorted(path for path in (root / folder).rglob("*") if path.is_file()):
+            size = file.stat().st_size
+            if size > MOST_BYTES and file.suffix != ".safetensors" and "_build" not in file.parts:
+                name = file.relative_to(root)
+                yield f"{name}: {size:,} bytes, at most {MOST_BYTES:,}"
+
+
+CHECKS = (heavy_files, long_files, long_readme, poor_arguments, missing_paths)
 
 
 def main(root: Path = ROOT) -> int:

@@ -122,11 +122,11 @@ def _factorial(line: Line, do: str, judge: str) -> list[str]:
 
 def equal_care() -> str:
     """Return FCFG, CFG and contrast, each calibrated by the same search."""
-    heads = ["do", "answer", "asked attribute", "others", "error of the change"]
+    heads = ["do", "rule", "anchor", "asked attribute", "others", "error of the change"]
     heads += ["return, same noise", "fresh noise", "network evaluations"]
     rows = [
         [
-            *(do, name.removesuffix(", calibrated")),
+            *(do, name.partition(",")[0], line["method"].split()[1].replace("plain", "none")),
             *(cell.split(" ")[0] for cell in _factorial(line, do, "B")[:2]),
             line.shown("changed", 3),
             *(line.plain(f"reversal, {noise} noise", 4) for noise in ("same", "fresh")),
@@ -251,7 +251,7 @@ def _judged(line: Line, back: Line, attributes: tuple[str, ...] = _FACES) -> lis
 
 def composition() -> str:
     """Return how far images move in one and in ten null interventions in a row."""
-    heads = ["images", "answer", "MAE, once", "ten times", "LPIPS, once", "ten times"]
+    heads = ["images", "answer", "MAE, once", "ten times"]
     rows = [
         [images, line.label, *(line.plain(key, 4) for key in _CYCLES)]
         for images, name in (("drawings", "portraits"), ("photographs", "celeba-64"))
@@ -262,7 +262,7 @@ def composition() -> str:
     return f"{table(heads, rows)}\n\n{source('cycles', *runs)}"
 
 
-_CYCLES = ("change_mae", "repeated_mae", "change_lpips", "repeated_lpips")
+_CYCLES = ("change_mae", "repeated_mae")
 
 
 def experiments(file: str) -> str:
@@ -462,6 +462,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "radiographs-brief": lambda: core("radiographs", "nih-core", every=False),
     "real-faces": lambda: core("celeba", "celeba-core", every=False),
     "reversibility": reversibility,
+    "rivals-training": lambda: kept("rivals-training", (0, 1, 2, 3, 5)),
 }
 #: Sections named KIND/NAME, by kind.
 KINDS: dict[str, Callable[[str], str]] = {

@@ -76,6 +76,13 @@ def test_an_argument_that_is_no_noun_phrase_is_named(house: Path, capsys, first:
     assert f"src/fcfg/poor.py:2: put, y: '{first} things, which take'; say what it is" in out
 
 
+def test_a_heavy_file_is_named_unless_it_holds_weights(house: Path, capsys) -> None:
+    for name in ("rows.jsonl", "network.safetensors"):
+        (house / "docs" / name).write_bytes(bytes(500_001))
+    out = problems(house, capsys, 1)
+    assert "docs/rows.jsonl: 500,001 bytes, at most 500,000" in out
+
+
 def test_a_path_in_the_settings_that_is_missing_is_named(house: Path, capsys) -> None:
     (house / "studies").rmdir()
     assert "pyproject.toml: no studies" in problems(house, capsys, 4)
