@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import typer
 
 import fcfg
 from fcfg.__main__ import main as fcfg_command
-from fcfg.cli import main
+from fcfg.cli import _COMMANDS, main
 from fcfg.cli.streams import open_closed, usable_streams
 from fcfg.generation import Result
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
@@ -27,7 +28,7 @@ from fcfg.sampling import DRAWN_NOISE
 from fcfg.support.errors import InputError
 from tiny import GIVEN, draw, tiny_pipeline
 
-COMMANDS = ("train", "generate", "data")
+COMMANDS = tuple(_COMMANDS)
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +134,14 @@ def test_help_of_a_command_has_examples_line_by_line(capsys) -> None:
     assert "\n    fcfg generate portraits face.png --do smiling=1\n" in out
     for option in ("--attributes", "--do", "--guidance", "--no-reverse", "--overwrite"):
         assert option in out
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "data check", "data example"])
+def test_every_option_has_a_description(name: str, capsys) -> None:
+    assert main([*name.split(), "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "Options:\n" in out
+    assert not re.search(r"(?m)^  --[^ ]+( / --no-[^ ]+)?( [^ ]+)?( +\.|\n +\.)$", out)
 
 
 def test_an_option_is_what_the_source_says(capsys) -> None:

@@ -49,11 +49,7 @@ _UsageError = cast(type[Exception], typer.BadParameter.__base__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code.
-
-    Args:
-        arguments: Arguments of ``fcfg``; by default those of this process.
-    """
+    """Run a command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     with usable_streams(), warnings.catch_warnings():
         warnings.showwarning = _show_warning

@@ -50,12 +50,7 @@ class Computing:
         return bool(self.shard) or self.part[0] == 0
 
     def rows(self, model: AnyModel, size: tuple[int, int]) -> int:
-        """Return the largest number of network rows per call; 256 where no memory is measured.
-
-        Args:
-            model: Model on its device, in its precision, not compiled yet.
-            size: Height and width of the images.
-        """
+        """Return the largest number of network rows per call; 256 where no memory is measured."""
         from fcfg.pipeline.counterfactual import CounterfactualPipeline
         from fcfg.pipeline.runtime import fitting_rows
 
@@ -94,12 +89,7 @@ def _from_environment(name: str, default: str) -> int:
 
 
 def check_sampled(model: AnyModel, **options: object) -> None:
-    """Refuse options of sampling for a model that has none.
-
-    Args:
-        model: The model.
-        options: Values by name; None where an option is not given.
-    """
+    """Refuse options of sampling for a model that has none."""
     given = [name for name, value in options.items() if value is not None]
     if given and model.method(()).sampling is None:
         raise InputError(

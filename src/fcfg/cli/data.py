@@ -193,10 +193,6 @@ def proposed_size(report: FolderReport, options: FolderData) -> tuple[int, str]:
 
     It is at most the size of the images, small enough for a first look, and can be halved at
     every level of the network.
-
-    Args:
-        report: Report on the folder.
-        options: Options of the folder.
     """
     if "size" in options.model_fields_set:
         return options.size, "as configured"
@@ -223,13 +219,7 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def starting_config(report: FolderReport, options: FolderData, folder: Path) -> str:
-    """Write a first training configuration, with comments on what to correct.
-
-    Args:
-        report: Report on the folder.
-        options: Options of the folder.
-        folder: Folder of the configuration; its paths are relative to it.
-    """
+    """Write a first training configuration, with comments on what to correct."""
     space = report.space
     assert space is not None
     grey = report.grey and "channels" not in options.model_fields_set

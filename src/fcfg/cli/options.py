@@ -158,15 +158,14 @@ def declared(home: str) -> dict[str, Declared]:
 
 
 def _arguments(node: ast.FunctionDef, about: Mapping[str, str]) -> dict[str, Declared]:
-    """Return the arguments of a function that its docstring describes."""
+    """Return the arguments of a function, as its docstring describes them."""
     own = node.args.args
     every: list[ast.expr | None] = [None] * (len(own) - len(node.args.defaults))
     defaults = [*every, *node.args.defaults, *node.args.kw_defaults]
     pairs = zip([*own, *node.args.kwonlyargs], defaults, strict=True)
     return {
-        each.arg: _declared(each.annotation, default, about[each.arg])
+        each.arg: _declared(each.annotation, default, about.get(each.arg, ""))
         for each, default in pairs
-        if each.arg in about
     }
 
 

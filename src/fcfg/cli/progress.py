@@ -35,10 +35,6 @@ def pace(rate: float) -> str:
 def resumable(told: Callable[[], str], *, quiet: bool = False) -> Generator[OnProgress]:
     """Show the share of some work; if it is interrupted, say how to go on.
 
-    Args:
-        told: Function that returns what is kept, and how to resume.
-        quiet: Whether to show nothing.
-
     Yields:
         Function to call with the share.
     """
@@ -58,12 +54,7 @@ class _Rate(ProgressColumn):
 
 
 class ProgressReporter(AbstractReporter):
-    """The progress of a training run, with speed and loss.
-
-    Args:
-        console: Console to print to; standard error by default.
-        quiet: Whether to show nothing, as all processes but the first should.
-    """
+    """The progress of a training run, with speed and loss."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         self.console = console if console is not None else Console(stderr=True)

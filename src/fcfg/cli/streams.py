@@ -81,11 +81,7 @@ def usable_streams() -> Generator[None]:
 
 
 def open_closed(numbers: Iterable[int]) -> None:
-    """Open closed standard streams, so that no other file gets their number.
-
-    Args:
-        numbers: Numbers of the streams, in ascending order.
-    """
+    """Open closed standard streams, so that no other file gets their number."""
     for number in numbers:
         try:
             os.fstat(number)

@@ -93,11 +93,7 @@ class Studio:
 
 
 def build_app(studio: Studio) -> ASGIApp:
-    """Return the application, with all checks around it.
-
-    Args:
-        studio: All that the routes share.
-    """
+    """Return the application, with all checks around it."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -155,11 +151,7 @@ def _failed(_: Request, error: Exception) -> Response:
 
 
 class _Routes:
-    """One method for each route.
-
-    Args:
-        studio: All that they share.
-    """
+    """One method for each route."""
 
     def __init__(self, studio: Studio) -> None:
         self._studio = studio

@@ -30,12 +30,7 @@ class Bodies:
 
     @asynccontextmanager
     async def read(self, request: Request, most: int) -> AsyncGenerator[bytes]:
-        """Yield the body of a request; its bytes count until the end of the block.
-
-        Args:
-            request: The request.
-            most: Largest number of bytes of this body.
-        """
+        """Yield the body of a request; its bytes count until the end of the block."""
         too_long = RefusedError(
             413, f"body: expected at most {most:,} bytes, got more; send fewer."
         )
@@ -82,12 +77,7 @@ class Bodies:
 
 
 class Room:
-    """Bytes of decoded pictures.
-
-    Args:
-        most: Largest number at once.
-        patience: Longest time in seconds to wait for others.
-    """
+    """Bytes of decoded pictures."""
 
     def __init__(self, most: int, patience: float) -> None:
         self._most, self._patience = most, patience
@@ -95,11 +85,7 @@ class Room:
 
     @asynccontextmanager
     async def take(self, size: int) -> AsyncGenerator[None]:
-        """Take bytes until the end of the block, once they are free.
-
-        Args:
-            size: Number of bytes.
-        """
+        """Take bytes until the end of the block, once they are free."""
         try:
             async with asyncio.timeout(self._patience), self._changed:
                 await self._changed.wait_for(lambda: self._taken + size <= self._most)

@@ -28,9 +28,6 @@ def one_page(table: Mapping[str, Any]) -> str:
     """Return the page with its style, its script and a table of answers inside.
 
     A content security policy inside the page allows nothing else, so that it cannot ask anyone.
-
-    Args:
-        table: JSON values that the page answers from.
     """
     page, style = static_text("index.html"), static_text("style.css")
     script = "".join(map(static_text, re.findall(r"(\w+\.js)", page)))

@@ -39,13 +39,7 @@ class BoundedCache(Generic[Value]):
             return self._values[key][0]
 
     def put(self, key: object, value: Value, size: int) -> None:
-        """Keep a value, and forget others until all fit.
-
-        Args:
-            key: Key of the value; an older value of this key is replaced.
-            value: The value.
-            size: Number of bytes that it takes.
-        """
+        """Keep a value, and forget others until all fit."""
         with self._lock:
             self.size -= self._values.pop(key, (None, 0))[1]
             self._values[key] = value, size

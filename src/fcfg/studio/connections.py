@@ -25,11 +25,7 @@ _SILENCE = 60.0  # seconds from one line in the terminal to the next
 
 
 class Door:
-    """Room for connections.
-
-    Args:
-        rule: Rule with their largest number and the patience of the server.
-    """
+    """Room for connections."""
 
     def __init__(self, rule: Rule) -> None:
         self._rule, self._silent_until = rule, 0.0
@@ -105,12 +101,7 @@ class _Pieces(h11.Connection):
 
 
 class Connection(H11Protocol):
-    """A connection that knows since when the server waits for its client.
-
-    Args:
-        door: Room that all connections share.
-        parts: Parts that uvicorn gives to every connection.
-    """
+    """A connection that knows since when the server waits for its client."""
 
     def __init__(self, door: Door, **parts: Any) -> None:
         super().__init__(**parts)

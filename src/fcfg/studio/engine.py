@@ -97,12 +97,7 @@ class Job:
 
 
 class Engine:
-    """A thread, and the jobs that wait for it.
-
-    Args:
-        most_waiting: Largest number of jobs that wait.
-        most_each: Largest number of jobs of one visitor that wait.
-    """
+    """A thread, and the jobs that wait for it."""
 
     def __init__(self, most_waiting: int = MOST_WAITING, most_each: int = MOST_EACH) -> None:
         self._most_waiting, self._most_each = most_waiting, most_each

@@ -49,15 +49,7 @@ def export_gallery(
     overwrite: bool = False,
     on_progress: Callable[[float], None] | None = None,
 ) -> Path:
-    """Write the gallery of a model, and return the path of its page.
-
-    Args:
-        model: Model of a drawn world.
-        folder: Folder to write to.
-        drawings: Largest number of drawings.
-        overwrite: Whether to replace a page that is not of this command and model.
-        on_progress: Callback with the share of the answers that are computed.
-    """
+    """Write the gallery of a model, and return the path of its page."""
     outputs = Outputs(folder, "studio", model.name, overwrite)
     outputs.check([PAGE])
     table = gallery_table(model, drawings, on_progress)
@@ -68,13 +60,7 @@ def export_gallery(
 def gallery_table(
     model: StudioModel, drawings: int, on_progress: Callable[[float], None] | None = None
 ) -> dict[str, Any]:
-    """Return everything that the page of a gallery shows, as JSON values.
-
-    Args:
-        model: Model of a drawn world.
-        drawings: Largest number of drawings.
-        on_progress: Callback with the share of the answers that are computed.
-    """
+    """Return everything that the page of a gallery shows, as JSON values."""
     studio = Studio((model,))
     pictures = list(studio.samples.values())
     if not pictures:
@@ -102,12 +88,7 @@ def gallery_table(
 
 
 def questions(model: StudioModel, picture: StudioPicture) -> Iterator[Asked]:
-    """Yield the questions about a picture.
-
-    Args:
-        model: The model.
-        picture: The picture.
-    """
+    """Yield the questions about a picture."""
     for attribute in model.model.space:
         for value in other_values(attribute, picture.attributes[attribute.name]):
             for guidance in guidances(model, attribute.name):
@@ -119,10 +100,6 @@ def other_values(attribute: AbstractAttribute, value: Value) -> list[Value]:
 
     >>> other_values(Categorical("hair", ("dark", "fair", "red")), "fair")
     ['dark', 'red']
-
-    Args:
-        attribute: The attribute.
-        value: Its factual value.
     """
     if isinstance(attribute, Categorical):
         return [level for level in attribute.levels if level != value]
@@ -134,12 +111,7 @@ def other_values(attribute: AbstractAttribute, value: Value) -> list[Value]:
 
 
 def guidances(model: StudioModel, target: str) -> list[str]:
-    """Return the settings that answer a question, the model's own among them.
-
-    Args:
-        model: The model.
-        target: Attribute intervened on.
-    """
+    """Return the settings that answer a question, the model's own among them."""
     asks = model.model
     usual = asks.method([target]).setting
     if not isinstance(asks, CounterfactualPipeline):

@@ -151,12 +151,7 @@ def as_studio_models(
 
 
 def find_model(models: Sequence[StudioModel], name: str | None) -> StudioModel:
-    """Return a model by its name; the first one without a name.
-
-    Args:
-        models: The models of the studio.
-        name: The name, if given.
-    """
+    """Return a model by its name; the first one without a name."""
     names = [model.name for model in models]
     if name is None:
         return models[0]

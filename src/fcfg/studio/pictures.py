@@ -63,9 +63,6 @@ def find_samples(model: StudioModel) -> list[StudioPicture]:
     """Return pictures to ask about: drawings of the model's world, or those that come with it.
 
     Of the latter, those that the judge reads rightly come first: one asks about them first.
-
-    Args:
-        model: The first model of the studio.
     """
     drawn = None
     if model.world is None:
@@ -133,13 +130,7 @@ def read_attributes(
 def describe_reading(
     space: AttributeSpace, reading: Reading, row: int = 0
 ) -> dict[str, dict[str, Any]]:
-    """Return what the judge reads, and how sure it is, as JSON values.
-
-    Args:
-        space: The attributes.
-        reading: The reading.
-        row: Number of the image.
-    """
+    """Return what the judge reads, and how sure it is, as JSON values."""
     values, scores = values_of(space, reading.attributes, row), scores_of(space, reading, row)
     found: dict[str, dict[str, Any]] = {}
     for attribute in space:

@@ -65,12 +65,7 @@ class Question(Act):
 
 
 def read_question(kind: type[_Part], body: bytes) -> _Part:
-    """Read the body of a request, or raise an error of one line.
-
-    Args:
-        kind: Class of the question.
-        body: JSON text.
-    """
+    """Read the body of a request, or raise an error of one line."""
     try:
         values = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -120,13 +115,7 @@ class PreparedQuestion:
 
 
 def prepare_question(asked: Act, model: StudioModel, picture: StudioPicture) -> PreparedQuestion:
-    """Check a question, and act on the attributes.
-
-    Args:
-        asked: The question.
-        model: The model that is asked.
-        picture: The picture that it is about.
-    """
+    """Check a question, and act on the attributes."""
     if not asked.do:
         raise InputError("do", expected="an attribute to change", got="none", do="name one")
     asks, space = model.model, model.model.space

@@ -111,12 +111,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Safety:
-    """Lets requests pass, or refuses them.
-
-    Args:
-        app: The application behind it.
-        rule: The rule.
-    """
+    """Lets requests pass, or refuses them."""
 
     def __init__(self, app: ASGIApp, rule: Rule) -> None:
         self._app, self._rule = app, rule

@@ -22,12 +22,7 @@ _STRANGERS = (20.0, 200.0)  # requests per second of an address, and at once, wi
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Return a socket at an address, or say why there is none.
-
-    Args:
-        host: Name or address of this machine.
-        port: Port, 0 for any free one.
-    """
+    """Return a socket at an address, or say why there is none."""
     try:
         (family, kind, _, _, address), *_ = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -53,25 +48,14 @@ def _no_address(host: str, port: int, got: str | None, do: str) -> InputError:
 
 
 def rule_for(host: str, *, token: bool = False) -> Rule:
-    """Return who may ask: everybody on this machine, or whoever has a new token.
-
-    Args:
-        host: Name or address that the server listens on.
-        token: Whether to ask for a token on this machine, too.
-    """
+    """Return who may ask: everybody on this machine, or whoever has a new token."""
     if is_loopback(host) and not token:
         return Rule()
     return Rule(secrets.token_urlsafe(24), *_STRANGERS)
 
 
 def address_of(opened: socket.socket, host: str, rule: Rule) -> str:
-    """Return the address to open in a browser.
-
-    Args:
-        opened: The socket.
-        host: Name or address that the server listens on.
-        rule: Who may ask.
-    """
+    """Return the address to open in a browser."""
     name = socket.gethostname() if host in ("0.0.0.0", "::", "") else host  # all interfaces
     name = f"[{name}]" if ":" in name else name
     token = "" if rule.token is None else f"?token={rule.token}"
@@ -79,12 +63,7 @@ def address_of(opened: socket.socket, host: str, rule: Rule) -> str:
 
 
 class _Server(uvicorn.Server):
-    """A server that ends by a signal as if it had nothing more to do.
-
-    Args:
-        config: Settings of uvicorn.
-        door: Room for its connections.
-    """
+    """A server that ends by a signal as if it had nothing more to do."""
 
     def __init__(self, config: uvicorn.Config, door: Door) -> None:
         super().__init__(config)
@@ -109,12 +88,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(studio: Studio, opened: socket.socket) -> None:
-    """Answer requests until the process is interrupted or terminated.
-
-    Args:
-        studio: The studio.
-        opened: Socket to listen on.
-    """
+    """Answer requests until the process is interrupted or terminated."""
     door = Door(studio.rule)
     config = uvicorn.Config(
         build_app(studio),

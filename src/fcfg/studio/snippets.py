@@ -15,11 +15,7 @@ _FILE = "picture.png"  # what the page calls the downloaded picture
 
 
 def as_python(question: PreparedQuestion) -> str:
-    """Return a program that writes the counterfactual to a file.
-
-    Args:
-        question: The question.
-    """
+    """Return a program that writes the counterfactual to a file."""
     asked, model, method = question.asked, question.model, question.method
     device = str(model.model.device)
     execution = "" if device == "cpu" else f".to({device!r})"
@@ -62,11 +58,7 @@ def as_python(question: PreparedQuestion) -> str:
 
 
 def as_command(question: PreparedQuestion) -> str:
-    """Return the command that writes the counterfactual to a folder.
-
-    Args:
-        question: The question.
-    """
+    """Return the command that writes the counterfactual to a folder."""
     asked, model, method = question.asked, question.model, question.method
     space = model.model.space
     targets = {

@@ -33,11 +33,7 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 
 
 def decoded_bytes(data: bytes) -> int:
-    """Return how much memory a picture takes while it is read; refuse one that is too large.
-
-    Args:
-        data: Contents of the file.
-    """
+    """Return how much memory a picture takes while it is read; refuse one that is too large."""
     width, height = _size(data)
     if width * height > MOST_PIXELS or min(width, height) < LEAST_SIDE:
         raise _refusal(
@@ -49,12 +45,7 @@ def decoded_bytes(data: bytes) -> int:
 
 
 def read_upload(data: bytes, model: StudioModel) -> StudioPicture:
-    """Read a picture, and its attributes with the judge.
-
-    Args:
-        data: Contents of a file of bounded size, see :func:`decoded_bytes`.
-        model: The first model of the studio.
-    """
+    """Read a picture, and its attributes with the judge."""
     try:
         picture = read_picture(io.BytesIO(data), Path("picture"), model.pixels, FORMATS)
     except UnreadableError as error:

@@ -14,13 +14,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validate(model: type[Model], values: Mapping[str, Any], subject: str) -> Model:
-    """Build a model from values, or raise an error of one line that names the wrong key.
-
-    Args:
-        model: Class to build.
-        values: Values of its fields.
-        subject: Name of the configuration in messages.
-    """
+    """Build a model from values, or raise an error of one line that names the wrong key."""
     try:
         return model.model_validate(values)
     except ValidationError as error:

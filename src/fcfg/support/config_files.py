@@ -27,13 +27,7 @@ _BAD_VALUES = (ValueError, TypeError, AttributeError, LookupError, ArithmeticErr
 
 
 def read_text(path: Path, subject: str, *, expected: str) -> str:
-    """Read a regular text file of limited size.
-
-    Args:
-        path: File to read.
-        subject: Name of the file in messages.
-        expected: Kind of file that is accepted, for messages.
-    """
+    """Read a regular text file of limited size."""
     do = "check the path"
     try:
         kind = path.stat().st_mode
@@ -52,14 +46,7 @@ def read_text(path: Path, subject: str, *, expected: str) -> str:
 
 
 def read_yaml(path: Path, subject: str, *, expected: str, do: str) -> dict[str, Any]:
-    """Read a mapping from a YAML file.
-
-    Args:
-        path: File to read.
-        subject: Name of the file in messages.
-        expected: Kind of file that is accepted, for messages.
-        do: Advice for wrong contents.
-    """
+    """Read a mapping from a YAML file."""
     return parse_yaml(read_text(path, subject, expected=expected), subject, do=do)
 
 
@@ -76,11 +63,6 @@ def parse_yaml_value(text: str, subject: str, *, do: str) -> Any:
     >>> parse_yaml_value("{a: 1, a: 2}", "mine.yaml", do="fix it")
     Traceback (most recent call last):
     fcfg.InputError: mine.yaml: expected YAML, got 'a' twice, in line 1; fix it.
-
-    Args:
-        text: Text to parse.
-        subject: Name of the text in messages.
-        do: Advice for wrong contents.
     """
     try:
         return yaml.load(text, _Loader)
@@ -99,13 +81,7 @@ def looks_like_a_file(source: str) -> bool:
 
 
 def parse_json(text: str, subject: str, *, do: str) -> dict[str, Any]:
-    """Parse a JSON mapping.
-
-    Args:
-        text: Text to parse.
-        subject: Name of the text in messages.
-        do: Advice for wrong contents.
-    """
+    """Parse a JSON mapping."""
     try:
         values = json.loads(text, object_pairs_hook=_without_doubles)
     except (ValueError, RecursionError) as error:

@@ -20,12 +20,7 @@ _REPEATED = 1000  # distinct values of a column that are stored only once
 
 
 def read_columns(path: Path, wanted: Iterable[str] | None = None) -> dict[str, list[str]]:
-    """Read columns of a ``.csv`` or ``.csv.gz`` file as strings.
-
-    Args:
-        path: File with a header.
-        wanted: Names of the columns to read; all by default.
-    """
+    """Read columns of a ``.csv`` or ``.csv.gz`` file as strings."""
     try:
         with _open(path) as file:
             return _columns(path, _rows(path, file), wanted)
@@ -46,11 +41,6 @@ def check_columns(where: str, wanted: Iterable[str], columns: Collection[str]) -
     >>> check_columns("labels.csv", ["age", "sex"], ["age", "gender"])
     Traceback (most recent call last):
     fcfg.InputError: labels.csv: expected a column 'sex', got columns 'age', 'gender'; add it.
-
-    Args:
-        where: Name of the table in messages.
-        wanted: Names of the columns that are needed.
-        columns: Names of the columns that the table has.
     """
     faults: list[InputError] = []
     for name in wanted:

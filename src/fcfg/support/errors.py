@@ -93,13 +93,6 @@ def check_is(
     >>> check_is("guidance", 3, str, "a string")
     Traceback (most recent call last):
     fcfg.InputError: guidance: expected a string, got int 3; pass a string.
-
-    Args:
-        subject: Name of the argument.
-        value: Argument to check.
-        kind: Accepted types.
-        expected: Description of these types.
-        do: Advice; by default, to pass what is expected.
     """
     if not isinstance(value, kind):
         raise InputError(subject, expected=expected, got=short(value), do=do or f"pass {expected}")
@@ -175,12 +168,7 @@ def listed(names: Sequence[str], shown: int = 10) -> str:
 
 
 def check_batch_size(batch_size: object, rows: int) -> None:
-    """Refuse a number of network rows per call that is too small for one image.
-
-    Args:
-        batch_size: The number.
-        rows: Network rows that one image needs.
-    """
+    """Refuse a number of network rows per call that is too small for one image."""
     size = check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
     if size < rows:
         raise InputError(

@@ -18,12 +18,7 @@ from fcfg.support.hashing import hex_digest
 
 
 def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> None:
-    """Write a file completely or not at all, even if the power fails.
-
-    Args:
-        path: File to write, in an existing folder.
-        data: Contents, or a function that writes them.
-    """
+    """Write a file completely or not at all, even if the power fails."""
     with naming(path):
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         try:
@@ -83,11 +78,7 @@ def file_name(*words: str) -> str:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove temporary files of :func:`write_atomically` that a killed process left behind.
-
-    Args:
-        folder: Folder without other writers.
-    """
+    """Remove temporary files of :func:`write_atomically` that a killed process left behind."""
     for path in folder.glob(".*"):
         if re.fullmatch(r"\..+-[a-z0-9_]{8}", path.name) and path.is_file():
             path.unlink()
@@ -95,13 +86,7 @@ def remove_unfinished(folder: Path) -> None:
 
 @contextmanager
 def single_writer(folder: Path, name: str = "lock", *, wait: bool = False) -> Generator[None]:
-    """Lock a folder for this process; the system releases the lock when the process ends.
-
-    Args:
-        folder: Existing folder of a run.
-        name: Name of the lock file, which names the holder.
-        wait: Whether to wait for the lock instead of raising an error.
-    """
+    """Lock a folder for this process; the system releases the lock when the process ends."""
     path = folder / name
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:

@@ -34,12 +34,7 @@ _NO_LETTER = "\U0010ffff"  # in no font, so it is drawn like every missing lette
 
 
 def font_for(texts: Iterable[str], size: int) -> Font:
-    """Return the font with most letters of some texts; Pillow's own if it has all.
-
-    Args:
-        texts: Texts to write.
-        size: Height in pixels.
-    """
+    """Return the font with most letters of some texts; Pillow's own if it has all."""
     letters = frozenset("".join(texts))
     best = _own(size)
     for name in SYSTEM:

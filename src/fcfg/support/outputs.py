@@ -39,11 +39,7 @@ class Outputs:
     overwrite: bool = False
 
     def check(self, names: Iterable[str]) -> None:
-        """Refuse to replace files of others.
-
-        Args:
-            names: Names of the files to write.
-        """
+        """Refuse to replace files of others."""
         check_folder(self.folder)
         if self.overwrite:
             return
@@ -54,9 +50,6 @@ class Outputs:
 
     def write(self, files: Mapping[str, bytes]) -> list[Path]:
         """Write files atomically, after :meth:`check`.
-
-        Args:
-            files: Contents by name; names may contain sub-folders.
 
         Returns:
             Paths of the files.

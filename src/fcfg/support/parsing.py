@@ -16,11 +16,6 @@ def parse_pairs(parts: Iterable[str], subject: str, *, example: str) -> dict[str
     Traceback (most recent call last):
     fcfg.InputError: do: expected name=value, every name once, got 'smiling'; write for example
     smiling=1.
-
-    Args:
-        parts: Strings of one pair each.
-        subject: Name of the option in messages.
-        example: Valid text to show in messages.
     """
     pairs: dict[str, str] = {}
     for part in parts:

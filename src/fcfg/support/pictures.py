@@ -120,10 +120,6 @@ def fit_picture(
 
     A JPEG that Pillow has not decoded yet is still its file, which may be reduced while it is
     decoded; of any other picture, all pixels count.
-
-    Args:
-        picture: The picture, or its file.
-        wanted: Format of the result.
     """
     if isinstance(picture, JpegImageFile) and picture.tile and picture.fp is not None:
         place = picture.fp.tell()
@@ -220,12 +216,7 @@ def _dicom(file: BinaryIO) -> NDArray[np.float32]:
 
 
 def to_bytes(picture: Image.Image, wanted: Pixels) -> UInt8[np.ndarray, "channel height width"]:
-    """Make a picture square, resize it, and convert it to the wanted channels.
-
-    Args:
-        picture: Picture of mode L or RGB, or F with values from 0 to 255.
-        wanted: Format of the result. Grey is repeated to RGB; RGB becomes its luma (ITU-R 601).
-    """
+    """Make a picture square, resize it, and convert it to the wanted channels."""
     if wanted.channels == 1 and picture.mode == "RGB":
         picture = picture.convert("L")
     square = _make_square(picture, wanted.fit)

@@ -53,10 +53,6 @@ class Progress:
     >>> progress = Progress(4, print)
     >>> progress.advance(1)
     0.25
-
-    Args:
-        total: Cost of the whole work.
-        on_progress: Callback invoked with the share.
     """
 
     def __init__(self, total: float, on_progress: OnProgress | None) -> None:
@@ -69,21 +65,11 @@ class Progress:
         self._report(self.done)
 
     def phase(self, cost: float, after: float = 0.0) -> Callable[[HasShare], None]:
-        """Return a callback for the steps of a phase.
-
-        Args:
-            cost: Cost of the phase.
-            after: Cost of phases before it that are not counted yet.
-        """
+        """Return a callback for the steps of a phase."""
         return lambda step: self._report(self.done + after + cost * step.share)
 
     def both(self, up: float, down: float) -> Callable[[HasShare], None]:
-        """Return a callback for the steps of an abduction and the prediction after it.
-
-        Args:
-            up: Cost of the abduction.
-            down: Cost of the prediction.
-        """
+        """Return a callback for the steps of an abduction and the prediction after it."""
         abducting, predicting = self.phase(up), self.phase(down, after=up)
         return lambda step: (abducting if step.ascending else predicting)(step)
 
@@ -125,9 +111,6 @@ class Quiet(AbstractReporter):
 def share_bar(*, quiet: bool = False) -> Generator[OnProgress]:
     """Show the share of the work that is done: a bar on a terminal, lines elsewhere.
 
-    Args:
-        quiet: Whether to show nothing.
-
     Yields:
         Function to call with the share.
     """
@@ -143,10 +126,6 @@ def share_bar(*, quiet: bool = False) -> Generator[OnProgress]:
 @contextmanager
 def call_bar(callback: object, progress: bool) -> Generator[OnProgress]:
     """Show a bar for a call from Python that takes seconds, on a terminal or in a notebook.
-
-    Args:
-        callback: Callback of a caller who shows progress without us.
-        progress: Whether to show anything.
 
     Yields:
         Function to call with the share.
@@ -164,14 +143,7 @@ def call_bar(callback: object, progress: bool) -> Generator[OnProgress]:
 def steps_shown(
     on_step: Callable[[StepT], None] | None, progress: bool, up: float, down: float
 ) -> Generator[Callable[[StepT], None]]:
-    """Show a bar for an abduction and a prediction, unless their steps have a callback.
-
-    Args:
-        on_step: The callback, if there is one.
-        progress: Whether to show anything.
-        up: Cost of the abduction.
-        down: Cost of the prediction.
-    """
+    """Show a bar for an abduction and a prediction, unless their steps have a callback."""
     with call_bar(on_step, progress) as report:
         yield on_step or Progress(up + down, report).both(up, down)
 

@@ -31,10 +31,6 @@ def columns_of(table: object, names: Iterable[str]) -> Mapping[str, ArrayLike]:
 
     >>> columns_of([{"age": 20, "sex": 0}, {"age": 65, "sex": 1}], ["age", "sex"])
     {'age': [20, 65], 'sex': [0, 1]}
-
-    Args:
-        table: A :data:`TableLike`; other things are refused.
-        names: Columns to take from a data frame, which may have more.
     """
     if isinstance(table, Mapping):
         return cast("Mapping[str, ArrayLike]", table)
@@ -59,12 +55,7 @@ def columns_of(table: object, names: Iterable[str]) -> Mapping[str, ArrayLike]:
 
 
 def check_lengths(columns: Mapping[str, Sized], rows: int | None) -> None:
-    """Refuse columns of different lengths, or of another one than wanted.
-
-    Args:
-        columns: The columns.
-        rows: Wanted length; any but 0 by default.
-    """
+    """Refuse columns of different lengths, or of another one than wanted."""
     lengths = {name: len(column) for name, column in columns.items()}
     first, *others = set(lengths.values())
     if others or first == 0 or rows not in (None, first):

@@ -10,12 +10,7 @@ from fcfg.support.errors import InputError
 
 
 def check_finite(subject: str, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse NaN and infinity, and name the first tensor that has some.
-
-    Args:
-        subject: Name of the tensors in messages.
-        tensors: Tensors by name.
-    """
+    """Refuse NaN and infinity, and name the first tensor that has some."""
     for name, tensor in tensors.items():
         # The extremes are NaN if any number is; ten times as fast as isfinite of each.
         if tensor.numel() and not all(bool(end.isfinite()) for end in tensor.aminmax()):
