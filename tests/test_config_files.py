@@ -136,5 +136,6 @@ def test_all_that_read_such_files_read_them_so(tmp_path: Path, capsys) -> None:
         (run / "training/config.yaml").write_text(garbage)
         assert main(["train", str(tiny_file(tmp_path)), "--out", str(run)]) == 2
         line = capsys.readouterr().err
-        assert line.startswith(f"fcfg train: run {run}, config.yaml: ")
-        assert line.endswith("choose another --out.\n")
+        assert line.startswith("fcfg train: ")
+        assert "config.yaml" in line
+        assert line.count("\n") == 1
