@@ -311,7 +311,7 @@ def picture(colour: str = "teal") -> bytes:
 def test_two_models_stay_side_by_side(browser: Any, model: str, tmp_path: Path) -> None:
     torch.manual_seed(7)  # other weights than those of the first model
     fcfg.save(listening_model(), tmp_path / "other")
-    with running_studio(model, "--compare", str(tmp_path / "other")) as address:
+    with running_studio(model, str(tmp_path / "other")) as address:
         here = Visit(browser, f"{address}/")
         here.open(QUICK.replace("history", "compare"))
         here.page.get_by_role("button", name="Compare with Other").click()

@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any
 
 import torch
+import uvicorn
 
+import fcfg
 from evaluations import tiny_model
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.studio.app import Studio, build_app
 from fcfg.studio.models import StudioModel, as_studio_models
+from fcfg.studio.server import open_socket
 
 QUICK = "sampling=dpm-2m+uniform+4&tab=history"  # an answer in a moment, and no strip after it
 
 
 @contextmanager
-def running_studio(*arguments: str) -> Iterator[str]:
-    """Run ``fcfg studio`` on a free port, and return its address.
-
-    Args:
-        *arguments: Further arguments of the command.
-    """
-    command = [sys.executable, "-m", "fcfg", "studio", *arguments, "--port", "0", "--no-open"]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+def running_studio(*sources: str) -> Iterator[str]:
+    """Serve a studio of some models from a thread of this process, and yield its address."""
+    models = as_studio_models([(source, fcfg.load(source).prepare()) for source in sources])
+    opened = open_socket("127.0.0.1", 0)
+    config = uvicorn.Config(build_app(Studio(models)), log_level="error", ws="none")
+    server = uvicorn.Server(config)
+    thread = Thread(target=server.run, kwargs={"sockets": [opened]})
+    opened.listen()
+    thread.start()
     try:
-        assert process.stdout is not None
-        lines: list[str] = []
-        for line in process.stdout:
-            lines.append(line)
-            found = re.search(r"http://127\.0\.0\.1:\d+", line)
-            if found:
-                yield found[0]
-                return
-        raise AssertionError("".join(lines))
+        yield f"http://127.0.0.1:{opened.getsockname()[1]}"
     finally:
-        process.terminate()
-        process.wait(20)
-        assert process.stdout is not None
-        process.stdout.close()
+        server.should_exit = server.force_exit = True
+        thread.join()
+        opened.close()
 
 
 def listening_model(variant: str = "portraits") -> CounterfactualPipeline:

@@ -28,6 +28,8 @@ from fcfg.support.config_files import looks_like_a_file, read_yaml
 from fcfg.support.errors import InputError, quoted
 
 _WEIGHTS = (1.2, 1.5, 1.7, 2.0, 2.5, 3.0)  # of the paper's sweeps, beside 1
+_TWO_AT_ONCE = ((1.0, 1.0), (1.0, 2.5), (2.5, 1.0), (2.5, 2.0), (2.5, 2.5), (2.5, 3.0))
+_THREE_AT_ONCE = (*product((1.0, 2.5), repeat=3), (2.5, 2.5, 2.0), (2.5, 2.5, 3.0))
 
 
 @dataclass(frozen=True)
@@ -43,31 +45,22 @@ class _Family:
     continuous: str = "permuted"  #: values of continuous targets
 
 
+_FILE = Path(__file__).with_suffix(".yaml")
+_PRESETS = read_yaml(_FILE, _FILE.name, expected="the presets", do="install fcfg again")
 _FAMILIES = {
-    "celeba-hq": _Family(("smiling", "male", "young"), together=True),
-    "embed": _Family(("density", "circle"), unguided=4),
-    "mimic-cxr": _Family(("sex", "race", "finding"), images=1500, unguided=2),
-    "nih-cxr14": _Family(("sex", "view", "age", "effusion"), balance=("sex", "view")),
-    "morphomnist": _Family(("thickness", "intensity", "digit")),
-    "portraits": _Family(("smiling", "male", "young"), together=True),
-    "portraits-causal": _Family(("age", "glasses", "hair", "sex", "smiling")),
+    name: _Family(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
+    for name, fields in _PRESETS["data"].items()
 }
-
 
 #: Settings of each kind of model in a comparison, beside its default.
 _RIVALS: dict[str, dict[str, Any]] = {
-    "diffusion": {"guidance": ["cfg:3.0", "fcfg:affected=3.0,invariant=1.2"]},
+    "diffusion": {},
     "semantic": {
         "guidance": ["cfg:2.0", "cfg:3.0", "cfg:2.0;align=1", "cfg:2.0;anchor=true"],
         **as_sampling("ddim uniform 50").to_json(),  # which the alignment needs
     },
     "hvae": {"guidance": ["temperature:0.1", "temperature:0.1;residual=0.1"]},
 }
-
-
-def _two(rule: str, affected: float, invariant: float) -> str:
-    """Return a guidance with two groups."""
-    return f"{rule}:affected={affected},invariant={invariant}"
 
 
 def _each(family: _Family, names: Sequence[str], weights: Sequence[float]) -> str:
@@ -79,98 +72,24 @@ def _each(family: _Family, names: Sequence[str], weights: Sequence[float]) -> st
 
 def _kinds(family: _Family) -> dict[str, dict[str, Any]]:
     """Return the fields of every kind of experiment."""
-    do, brief = family.do, {"reverse": False, "composition": False}
-    plain = ["cfg:1.5", "cfg:3.0", _two("fcfg", 1.5, 1.2), _two("fcfg", 3.0, 1.2)]
-    two_at_once = [(1.0, 1.0), (1.0, 2.5), (2.5, 1.0), (2.5, 2.0), (2.5, 2.5), (2.5, 3.0)]
-    three_at_once = [*product((1.0, 2.5), repeat=3), (2.5, 2.5, 2.0), (2.5, 2.5, 3.0)]
+    do, plain = family.do, [f"cfg:{weight}" for weight in _WEIGHTS]
+    held = [1.0] * family.unguided + [1.2] * (len(_WEIGHTS) - family.unguided)
+    weights = zip(_WEIGHTS, held, strict=True)
     pairs = {
-        "+".join(pair): [_each(family, pair, weights) for weights in two_at_once]
+        "+".join(pair): [_each(family, pair, weights) for weights in _TWO_AT_ONCE]
         for pair in combinations(do, 2)
     }
-    return {
-        "core": {
-            "title": "No guidance, and each rule, global and factored, at its strongest",
-            "guidance": [
-                *("cfg:3.0", _two("fcfg", 3.0, 1.2)),
-                *("cfg++:0.02", _two("fcfg++", 0.02, 0.008)),
-                *("apg:3.0", _two("fapg", 3.0, 1.2)),
-            ],
-        },
-        "aff": {
-            "title": "Weights from 1 to 3, global and for the affected group",
-            "guidance": [
-                *(f"cfg:{weight}" for weight in _WEIGHTS),
-                *(_two("fcfg", weight, 1.0) for weight in _WEIGHTS[: family.unguided]),
-                *(_two("fcfg", weight, 1.2) for weight in _WEIGHTS[family.unguided :]),
-            ],
-        },
-        "inv": {
-            "title": "The weight of what should stay put, from 1 to that of the affected group",
-            "guidance": [
-                "cfg:2.5",
-                *(_two("fcfg", 2.5, weight) for weight in (1.0, 1.2, 1.5, 1.7, 2.0, 2.5)),
-            ],
-        },
-        "pairs": {
-            "title": "Two interventions at once: two groups against one group an attribute",
-            "do": list(pairs),
-            "guidance": ["cfg:2.5", _two("fcfg", 2.5, 1.0)],
-            "also": pairs,
-        },
-        "triple": {
-            "title": "All three interventions at once: one group an attribute",
-            "do": ["+".join(do)],
-            "guidance": ["cfg:2.5", *(_each(family, do, weights) for weights in three_at_once)],
-        },
-        "cfgpp": {
-            "title": "CFG++ beside CFG, global and factored",
-            "guidance": [
-                *(*plain, "cfg++:0.01", "cfg++:0.02"),
-                *(_two("fcfg++", weight, 0.008) for weight in (0.01, 0.02)),
-            ],
-        },
-        "apg": {
-            "title": "APG beside CFG, global and factored",
-            "guidance": [
-                *(*plain, "apg:1.5", "apg:3.0"),
-                *(_two("fapg", weight, 1.2) for weight in (1.5, 3.0)),
-            ],
-        },
-        "fid": {
-            "title": "Fréchet distances to the factual images",
-            "guidance": [
-                *("cfg:2.0", _two("fcfg", 2.0, 1.2)),
-                *("cfg:3.0", _two("fcfg", 3.0, 1.2)),
-            ],
-            **brief,
-            "fid": True,
-        },
-        "cost": {
-            "title": "Network rows and seconds for one counterfactual",
-            "do": do[:1],
-            "guidance": ["cfg:3.0", _two("fcfg", 3.0, 1.2)],
-            "images": 16,
-            **brief,
-        },
-        "baselines": {
-            "title": "A model at its usual settings and at its default, to compare models",
-            **_RIVALS["diffusion"],
-        },
-        "default": {
-            "title": "What a model answers by default, with its own solver and steps",
-            "guidance": [],
-        },
-        "demo": {
-            "title": "The paper's strongest CFG and FCFG, uncalibrated, and a calibrated default",
-            "guidance": ["cfg:3.0", _two("fcfg", 3.0, 1.2)],
-            "images": 16,
-            "steps": 10,
-            **brief,
-        },
+    groups = [_each(family, do, weights) for weights in _THREE_AT_ONCE]
+    own: dict[str, dict[str, Any]] = {
+        "aff": {"guidance": [*plain, *(f"fcfg:affected={a},invariant={i}" for a, i in weights)]},
+        "pairs": {"do": list(pairs), "also": pairs},
+        "triple": {"do": ["+".join(do)], "guidance": ["cfg:2.5", *groups]},
+        "cost": {"do": do[:1]},
     }
+    return {kind: fields | own.get(kind, {}) for kind, fields in _PRESETS["kinds"].items()}
 
 
-_KINDS = tuple(_kinds(_FAMILIES["portraits"]))
+_KINDS = tuple(_PRESETS["kinds"])
 _TOGETHER = {"pairs": 2, "triple": 3}  # attributes that are set at once
 _ASK_THE_MODEL = ("baselines", "default")  # kinds that depend on the model
 #: Kinds that are built from the attributes of any model.
