@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace, Table
-from fcfg.model import AbstractCounterfactual, Action, CounterfactualModel, Method
+from fcfg.model import (
+    AbstractAbduction,
+    AbstractCounterfactual,
+    CounterfactualModel,
+    Plan,
+)
 from fcfg.storage import ModelConfig, StoredRecord, register_kind
+from fcfg.support.images import image_keys
 
 
 class Note(StoredRecord):
@@ -36,10 +42,14 @@ class ShiftConfig(ModelConfig[nn.Linear]):
 
 
 @dataclass(frozen=True, eq=False)
+class Rest(AbstractAbduction):
+    pixels: Tensor  #: what the attributes do not explain
+
+
+@dataclass(frozen=True, eq=False)
 class Shifted(AbstractCounterfactual):
+    abduction: Rest
     pixels: Tensor
-    factual: tuple[Tensor, Table]
-    action: Action
 
     @property
     def images(self) -> Tensor:
@@ -51,7 +61,7 @@ class Shifted(AbstractCounterfactual):
 
 
 @register_kind(shift=ShiftConfig)
-class ShiftModel(CounterfactualModel[tuple[Tensor, Table], str, Shifted]):
+class ShiftModel(CounterfactualModel[Rest, str, Shifted]):
     """A linear map of the attributes, added to what it does not explain of an image."""
 
     kind = "shift"
@@ -68,23 +78,18 @@ class ShiftModel(CounterfactualModel[tuple[Tensor, Table], str, Shifted]):
     def parse_setting(self, text) -> str:
         return text
 
-    def method(self, targets, setting=None, **options: Any) -> Method[str]:
-        return Method(setting or "plain", 2)
+    def plan(self, targets, setting=None, **options: Any) -> Plan[str]:
+        return Plan(setting or "plain", 2, None)
 
-    def counterfactual(self, images, attributes, do, *, seed=0, **options: Any) -> Shifted:
-        return self.predict(self.abduct(images, attributes), self.act(attributes, do, seed=seed))
-
-    def abduct(self, images, attributes, **options: Any) -> tuple[Tensor, Table]:
+    def abduct(self, images, attributes, *, plan=None, keys=None, **options: Any) -> Rest:
         table = self.space.parse(attributes)
-        return images - self._explained(table, images), table
+        keys = image_keys(images) if keys is None else keys
+        return Rest(images, table, keys, images - self._explained(table, images))
 
-    def predict(self, abduction, action, setting=None, **options: Any) -> Shifted:
-        rest, _ = abduction
-        return Shifted(rest + self._explained(action.attributes, rest), abduction, action)
-
-    def reverse(self, pair, **options: Any) -> Shifted:
-        back = replace(pair.action, attributes=pair.factual[1])
-        return self.predict(self.abduct(pair.images, pair.attributes), back)
+    def predict(self, abduction, action, plan=None, **options: Any) -> Shifted:
+        plan = plan if isinstance(plan, Plan) else self.plan(action.targets, plan)
+        pixels = abduction.pixels + self._explained(action.attributes, abduction.pixels)
+        return Shifted(abduction, action, plan, pixels)
 
     def _explained(self, table: Table, images: Tensor) -> Tensor:
         values = torch.from_numpy(self.space.encode(table)).float()

@@ -300,7 +300,7 @@ def test_the_default_is_anchored_except_for_the_paper(pipeline: CounterfactualPi
         pipeline.predict(bare, action, anchor=True)
     with refused("guidance", "no anchor with the sampling 'paper'"):
         pipeline.counterfactual(faces, attributes, {"smiling": 1}, sampling="paper", anchor=True)
-    assert pipeline.method(["smiling"], sampling="paper").setting == PAPER_GUIDANCE
+    assert pipeline.plan(["smiling"], sampling="paper").setting == PAPER_GUIDANCE
     assert pipeline.abduct(faces, attributes, sampling="paper").path is None
 
 

@@ -110,11 +110,11 @@ def found() -> Calibration:
 def test_a_pipeline_that_calibrates_itself_has_the_same_weights_as_its_default(found) -> None:
     pipeline = shrunk()
     images, attributes = real_images(80)
-    before = pipeline.method(["smiling"]).setting
+    before = pipeline.plan(["smiling"]).setting
     options = {"sampling": "dpm-2m karras 12", "count": 40, "guidance": CONTRAST}
     assert pipeline.calibrate(images, attributes, **options) is pipeline.calibration
     assert pipeline.calibration == found
-    assert pipeline.method(["smiling"]).setting == found.guidance(["smiling"]) != before
+    assert pipeline.plan(["smiling"]).setting == found.guidance(["smiling"]) != before
 
 
 # The right weight -------------------------------------------------------------------------------
@@ -497,14 +497,14 @@ def record(pipeline: CounterfactualPipeline, **weights: float) -> Calibration:
 @pytest.mark.parametrize("storage", ["float32", "float16"])
 def test_a_saved_model_has_its_calibration_and_uses_it(storage: str, tmp_path: Path) -> None:
     pipeline = tiny_model(saved=True)
-    assert pipeline.method(["smiling"]).setting == DEFAULT_GUIDANCE
+    assert pipeline.plan(["smiling"]).setting == DEFAULT_GUIDANCE
     pipeline.calibration = record(pipeline, smiling=1.25, male=2.0)
     fcfg.save(pipeline, tmp_path, storage)
     again = fcfg.load(tmp_path)
     assert again.calibration == pipeline.calibration
     assert Calibration.read(tmp_path / "calibration.json") == pipeline.calibration
     chosen = {
-        targets: repr(again.method(targets.split()).setting)
+        targets: repr(again.plan(targets.split()).setting)
         for targets in ("smiling", "male", "smiling male", "young", "")
     }
     assert chosen == {
@@ -514,11 +514,11 @@ def test_a_saved_model_has_its_calibration_and_uses_it(storage: str, tmp_path: P
         "young": "contrast:1.625;anchor=true",
         "": "contrast:1.625;anchor=true",
     }
-    assert repr(again.method(["male"], anchor=False).setting) == "contrast:2.0"
-    assert again.method(["male"], Guidance.cfg(3.0)).setting == Guidance.cfg(3.0)
-    assert again.method(["male"], sampling="paper").setting.name == "fcfg"
-    assert str(again.method(["male"]).sampling) == "ddim uniform 2"
-    assert again.method(["male"], anchor=False).sampling == PRESETS["default"]
+    assert repr(again.plan(["male"], anchor=False).setting) == "contrast:2.0"
+    assert again.plan(["male"], Guidance.cfg(3.0)).setting == Guidance.cfg(3.0)
+    assert again.plan(["male"], sampling="paper").setting.name == "fcfg"
+    assert str(again.plan(["male"]).sampling) == "ddim uniform 2"
+    assert again.plan(["male"], anchor=False).sampling == PRESETS["default"]
     drawn = fcfg.datasets.portraits.sample(2, size=SIZE)
     pair = again.counterfactual(drawn.images, drawn.attributes, {"male": 1})
     assert len(pair.abduction.times) == 3
@@ -693,7 +693,7 @@ def test_the_command_keeps_the_default_where_a_calibration_is_in_doubt(
     assert out.endswith("add --accept; what is measured is kept in runs/calibrations.\n")
     after = fcfg.load(model)
     assert after.calibration == before.calibration
-    method = before.method(["smiling"])
+    method = before.plan(["smiling"])
     assert after.thresholds.knows_way_back(method.setting, method.sampling)
     assert main([*words, "--accept"]) == 0
     assert "the model uses it from now on" in capsys.readouterr().out

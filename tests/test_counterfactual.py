@@ -727,7 +727,7 @@ def test_an_action_about_other_images_is_refused(tiny) -> None:
         tiny.predict(abduction, {"male": 1})
     with refused("abduction", "the result of pipeline.abduct"):
         tiny.predict(images, tiny.act(attributes, {"male": 1}))
-    with refused("pair", "the result of pipeline.counterfactual"):
+    with refused("pair", "the result of model.counterfactual"):
         tiny.reverse(abduction)
 
 

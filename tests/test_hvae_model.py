@@ -118,7 +118,7 @@ def test_the_rows_that_are_counted_are_evaluated() -> None:
     answer = answers.counterfactual(x, values, {"site": "b"}, batch_size=2, on_step=records.append)
     assert sum(answer.spent) == sum(evaluated) == 10
     assert max(evaluated) == 2
-    rows = answers.method(["site"], sampling="paper").rows
+    rows = answers.plan(["site"], sampling="paper").rows
     assert answer.evaluations == rows == 2
     assert [round(record.share, 6) for record in records] == [0.4, 0.8, 1.0]
 

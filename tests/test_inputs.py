@@ -19,7 +19,6 @@ from fcfg.generation import generate
 from fcfg.support import progress
 from fcfg.support.images import read_images, to_png
 from fcfg.support.pictures import Pixels
-from own_kind import Shifted
 from refusal import refused
 from terminals import Terminal
 from tiny import SIZE, tiny_pipeline
@@ -225,9 +224,6 @@ def test_answers_and_models_show_themselves(pipeline, tmp_path: Path) -> None:
     assert "the first" not in answer._repr_html_()
     two = hvae(channels=2).counterfactual(pictures(1, channels=2), table(1), {"sick": 1})
     assert two._repr_html_() is None  # nobody knows their colours
-    x = torch.zeros(1, 1, 8, 8)
-    own = Shifted(x, (x, {}), fcfg.Action({}, ("age",), 0))
-    assert own._repr_html_().count("<img") == 1  # a kind that does not keep the factual images
     assert pipeline._repr_html_() is None  # without pictures, its repr is all there is
     shipped = fcfg.load("digits")
     assert "CounterfactualPipeline(" in shipped._repr_html_()

@@ -292,10 +292,10 @@ def test_what_is_about_guidance_refuses_other_models(trained: dict[str, Path], c
 def test_a_vae_has_no_path_to_anchor_and_knows_its_settings(trained: dict[str, Path]) -> None:
     model = fcfg.load(trained["hvae"])
     assert isinstance(model, HVAEModel)
-    assert model.method(["smiling"]).setting == HVAESetting()
-    assert str(model.method(["smiling"], model.parse_setting("none"))) == "none"
+    assert model.plan(["smiling"]).setting == HVAESetting()
+    assert str(model.plan(["smiling"], model.parse_setting("none"))) == "none"
     with refused("anchor", "no path to anchor", "True"):
-        model.method(["smiling"], anchor=True)
+        model.plan(["smiling"], anchor=True)
     with refused("setting", "'temperature:' and a number", "'cfg'"):
         model.parse_setting("cfg:3")
     assert model.prepare("bf16") is model
@@ -414,9 +414,9 @@ def test_the_default_is_asked_with_its_own_sampling(
 ) -> None:
     model = fcfg.load("portraits")
     experiment = find_experiment("portraits/default", model=model)
-    assert experiment.sampling == model.method(["male"]).sampling
+    assert experiment.sampling == model.plan(["male"]).sampling
     assert experiment.sampling != find_experiment("portraits/baselines", model=model).sampling
-    own = {do: repr(model.method([do]).setting) for do in experiment.do}
+    own = {do: repr(model.plan([do]).setting) for do in experiment.do}
     asked_of = [question for question in experiment.questions if question[1] != "none"]
     assert asked_of == list(own.items())
     assert find_experiment("default", graph=model.graph, model=model).questions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -218,23 +217,6 @@ def test_a_quality_beside_a_sampling_configuration_is_refused() -> None:
 
 
 # Old keywords and names -------------------------------------------------------------------------
-
-
-def test_the_old_keywords_work_with_a_warning() -> None:
-    pipeline = mixture_pipeline(steps=100)
-    faces, attributes = mixture_faces(pipeline, 1)
-    new = pipeline.abduct(faces, attributes, sampling="heun uniform 3")
-    warns = partial(pytest.warns, DeprecationWarning, match="pass sampling='heun uniform 3'")
-    with warns():
-        old = pipeline.abduct(faces, attributes, quality="paper", solver="heun", steps=3)
-    how = {"solver": Heun(), "grid": "uniform", "steps": 3}
-    with warns():
-        pair = pipeline.counterfactual(faces, attributes, {}, guidance=INFERRED, **how)
-    assert new.times == old.times == pair.abduction.times
-    assert torch.equal(new.trajectory.x, old.trajectory.x)
-    assert torch.equal(new.trajectory.x, pair.abduction.trajectory.x)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'stepss'"):
-        pipeline.abduct(faces, attributes, stepss=3)
 
 
 def test_the_old_names_work_with_a_warning() -> None:

@@ -241,7 +241,7 @@ def test_what_needs_masks_of_single_attributes_is_refused(
     with refused("guidance fcfg", told):
         pipeline.counterfactual(images, attributes, {"male": 1}, guidance=fcfg)
     with refused("guidance fcfg", told):
-        pipeline.method(["male"], fcfg, sampling=SAMPLING)
+        pipeline.plan(["male"], fcfg, sampling=SAMPLING)
     with refused("diagnosis", told):
         diagnose(pipeline, images, attributes)
     with refused("p_group", told):
@@ -355,7 +355,7 @@ def test_a_network_in_bf16_stays_in_it_and_near_the_exact_one() -> None:
 
 
 def test_the_papers_sampling_has_cfg_by_default(pipeline: CounterfactualPipeline) -> None:
-    assert pipeline.method(["male"], sampling="paper").setting == Guidance.cfg(2.0)
+    assert pipeline.plan(["male"], sampling="paper").setting == Guidance.cfg(2.0)
 
 
 def test_the_abduction_of_another_model_is_refused(pipeline: CounterfactualPipeline) -> None:

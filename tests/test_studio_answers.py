@@ -185,7 +185,7 @@ def test_an_unwanted_answer_ends_at_the_next_step() -> None:
     job.run()
     assert events[-2:] == [{"type": "cancelled"}, None]
     assert len(of(events[:-1], "answer")) == 0
-    total = prepared.method.rows * 50 + 50
+    total = prepared.plan.rows * 50 + 50
     assert sum(rows) < 0.3 * total
     assert len(answers.finished) == 0
 
@@ -305,7 +305,7 @@ def test_acting_shows_descendants_and_the_method_of_a_question(tiny: TestClient)
     body = {"image": upload(tiny), "attributes": FACTUAL, "do": {"age": 90}}
     told = tiny.post("/api/act", json=body).json()
     assert (told["affected"], told["invariant"]) == (["age", "hair"], ["smiling"])
-    wanted = tiny_pipeline().method(["age"])
+    wanted = tiny_pipeline().plan(["age"])
     assert told["default"]["guidance"] == repr(wanted.setting)
     assert told["default"]["sampling"] == str(wanted.sampling)
 

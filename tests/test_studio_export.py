@@ -48,7 +48,7 @@ def test_every_picture_is_asked_about_at_the_default_and_its_rivals(name: str) -
     assert {each.picture.id for each in asked} == {"s0", "s1"}
     for attribute in model.model.space:
         own = [each for each in asked if attribute.name in each.do]
-        usual = model.model.method([attribute.name]).setting
+        usual = model.model.plan([attribute.name]).setting
         rules = {each.guidance for each in own}
         assert {repr(usual), "fcfg:affected=3.0,invariant=1.2", "cfg:3.0"} < rules
         values = {(each.picture.id, *each.do.items()) for each in own}

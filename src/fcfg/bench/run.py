@@ -194,8 +194,8 @@ class Bench:
         rows = workload.rows_at_once
         with isolated(device):
             pipeline = prepared(workload, rows, compiled=compiled, cuda_graphs=cuda_graphs)
-            method = pipeline.method(workload.do)
-            name = f"{method.setting}, {method.sampling}, {'compiled' if compiled else 'eager'}"
+            plan = pipeline.plan(workload.do)
+            name = f"{plan.setting}, {plan.sampling}, {'compiled' if compiled else 'eager'}"
             name += "" if cuda_graphs else ", kernel by kernel"
 
             def call() -> Counterfactual:

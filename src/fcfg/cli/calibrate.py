@@ -147,7 +147,7 @@ def calibrate(
     _write(thresholds, folder, outputs)
     if is_kept:
         names = pipeline.space.names
-        settings = {repr(pipeline.method([name]).setting): None for name in names}
+        settings = {repr(pipeline.plan([name]).setting): None for name in names}
         print(f"The model keeps its default, {' and '.join(settings)}, with thresholds of trust.")
         print(f"To use the new weights, add --accept; what is measured is kept in {cache}.")
         return

@@ -91,7 +91,7 @@ def _from_environment(name: str, default: str) -> int:
 def check_sampled(model: AnyModel, **options: object) -> None:
     """Refuse options of sampling for a model that has none."""
     given = [name for name, value in options.items() if value is not None]
-    if given and model.method(()).sampling is None:
+    if given and model.plan(()).sampling is None:
         raise InputError(
             f"--{given[0]}",
             expected=f"none with a model of kind {model.kind}, which has no steps",

@@ -195,7 +195,7 @@ def _announce(evaluation: Evaluation, device: str) -> None:
     print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)
     questions, count = len(experiment.questions), len(subset)
     whole = " (the whole test split)" if subset.about.get("of") == count else ""
-    is_sampled = evaluation.pipeline.method(()).sampling is not None
+    is_sampled = evaluation.pipeline.plan(()).sampling is not None
     steps = f", {experiment.steps} steps" if is_sampled else ""
     images = "1 image" if count == 1 else f"{count} images"
     print(f"{images}{whole}, {questions} questions of each{steps}, on {device}")

@@ -125,7 +125,7 @@ def _announce(prepared: PreparedRequest, device: str, finished: int) -> None:
     count, parts = len(prepared.pictures), prepared.request.shard[1]
     share = "" if parts == 1 else f" in {parts} parts"
     pictures = f"{count} {'picture' if count == 1 else 'pictures'}{share}"
-    print(f"{pictures}, {prepared.method}, on {device}")
+    print(f"{pictures}, {prepared.plan}, on {device}")
     notes = Counter(note for picture in prepared.pictures for note in picture.notes)
     for note, times in notes.items():
         print(f"  {times} of {count}: {note}")
@@ -175,7 +175,7 @@ def _show_doubts(results: Sequence[Result], prepared: PreparedRequest) -> None:
     if missed:
         several = f" by {len(missed)} of {len(results)}: {_named(missed)}"
         print(f"Not reached{several if len(results) > 1 else f': {results[0].missed}'}")
-    rest = unchecked(prepared.thresholds, prepared.method)
+    rest = unchecked(prepared.thresholds, prepared.plan)
     if prepared.request.trust and rest is not None:
         print(rest)
     doubted = {result.file: "; ".join(result.reasons) for result in results if result.reasons}

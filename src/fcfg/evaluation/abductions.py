@@ -112,11 +112,11 @@ class AbductionCache:
         if len(whole) == len(kept) and not (lacks_path or lacks_semantics):
             return Abduction(
                 images,
-                Trajectory.joined([end for end, _, _ in whole]),
                 attributes,
                 keys,
+                Trajectory.joined([end for end, _, _ in whole]),
+                self.sampling,
                 self.times,
-                self.sampling.solver,
                 path=States.joined(ways) if self.keep_path else None,
                 semantics=torch.cat(codes) if semantic else None,
             )

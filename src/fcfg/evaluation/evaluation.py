@@ -39,6 +39,7 @@ from fcfg.evaluation.subset import Block, Subset, draw_targets
 from fcfg.metrics import image_mae
 from fcfg.model import Action, AnyModel
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.sampling import OnStep
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.hashing import digest_of
@@ -141,7 +142,7 @@ class Evaluation:
                 "provenance": without_folders(pipeline.provenance),
                 "parameters": pipeline.parameters,
                 "defaults": {
-                    do: repr(pipeline.method(targets_of(do)).setting) for do in experiment.do
+                    do: repr(pipeline.plan(targets_of(do)).setting) for do in experiment.do
                 },
             },
             "data": self.subset.about,
@@ -318,7 +319,8 @@ class _Runner:
         with self._phase(block, up=1) as on_step:
             abduction = self.evaluation.abductions(*given, on_step)
         if sampling := self.experiment.drawn_sampling:
-            drawn = self.pipeline.abduct(*given, sampling=sampling, drawn_noise=True)
+            plan = self.pipeline.plan((), DEFAULT_GUIDANCE, sampling=sampling)
+            drawn = self.pipeline.abduct(*given, plan=plan)
             abduction.with_drawn_noise.append(drawn)
         return abduction
 

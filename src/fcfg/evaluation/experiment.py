@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.guidance import Guidance
-from fcfg.hvae import HVAESetting
-from fcfg.model import AnyModel
+from fcfg.model import AnyModel, parse_setting
 from fcfg.sampling import GRIDS, PRESETS, SamplingConfig, as_sampling, as_solver
 from fcfg.support.errors import InputError, check_among
 from fcfg.support.hashing import LARGEST_SEED
@@ -121,7 +120,7 @@ class Experiment(BaseModel):
 
     @model_validator(mode="after")
     def _check_drawn_sampling(self) -> Experiment:
-        settings = [_parsed(text) for _, text in self.questions]
+        settings = [parse_setting(text) for _, text in self.questions]
         drawn = any(isinstance(setting, Guidance) and setting.drawn_noise for setting in settings)
         if self.drawn_sampling and not drawn:
             raise InputError(
@@ -155,7 +154,7 @@ class Experiment(BaseModel):
     @property
     def is_anchored(self) -> bool:
         """Whether a question needs the path of the abduction, as anchored answers do."""
-        settings = [_parsed(text) for _, text in self.questions]
+        settings = [parse_setting(text) for _, text in self.questions]
         return any(isinstance(setting, Guidance) and setting.needs_path for setting in settings)
 
     @property
@@ -179,7 +178,7 @@ class Costs:
     def rows(self, do: str, guidance: str) -> int:
         """Return the rows of a step of a prediction."""
         setting = self._model.parse_setting(guidance)
-        return self._model.method(targets_of(do), setting, sampling=self._sampling).rows
+        return self._model.plan(targets_of(do), setting, sampling=self._sampling).rows
 
     def total(self, do: str, guidance: str) -> int:
         """Return the rows of a prediction, and of its reversal or its further cycles."""
@@ -197,7 +196,7 @@ def targets_of(do: str) -> tuple[str, ...]:
 
 
 def _canonical(text: str, anchor: bool | None = None) -> str:
-    setting = _parsed(text)
+    setting = parse_setting(text)
     if anchor is not None and isinstance(setting, Guidance):
         drawn_noise = setting.drawn_noise and anchor is not False  # needs an anchor
         setting = setting.replace(anchor=anchor, drawn_noise=drawn_noise)
@@ -209,12 +208,6 @@ def _canonical(text: str, anchor: bool | None = None) -> str:
             do="leave it out",
         )
     return repr(setting)
-
-
-def _parsed(text: str) -> Guidance | HVAESetting:
-    """Read the setting of any kind of model."""
-    is_vae = str(text).strip().startswith("temperature")
-    return HVAESetting.parse(text) if is_vae else Guidance.parse(text)
 
 
 def _joined(do: str) -> str:

@@ -184,10 +184,10 @@ def _check_fits(source: str, model: AnyModel | None, guidance: object) -> None:
 
 def _asked(kind: str, model: AnyModel, dos: Sequence[str]) -> dict[str, Any]:
     """Return a model's default for every intervention, and what else a kind takes from it."""
-    also = {"also": {do: [repr(model.method([do]).setting)] for do in dos}}
+    also = {"also": {do: [repr(model.plan([do]).setting)] for do in dos}}
     if kind == "baselines":
         return also | _RIVALS[model.kind]
-    sampling = model.method(dos[:1]).sampling  # none for models without steps
+    sampling = model.plan(dos[:1]).sampling  # none for models without steps
     own = {} if sampling is None else sampling.to_json()
     return also | (own if kind == "default" else {"drawn_sampling": str(sampling)})
 

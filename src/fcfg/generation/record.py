@@ -185,7 +185,7 @@ def _describe(question: Question) -> dict[str, Any]:
         "digest": question.digest,
         "provenance": pipeline.provenance,
         "do": {name: intervention_json(value) for name, value in (request.do or {}).items()},
-        **question.method.to_json(),
+        **question.plan.to_json(),
         "seed": request.seed,
         "reverse": request.reverse,
         "device": str(pipeline.device),

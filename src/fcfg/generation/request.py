@@ -18,7 +18,7 @@ from fcfg.generation.parsing import Attributes, Factual
 from fcfg.generation.picture_files import Picture
 from fcfg.generation.results import intervention_text
 from fcfg.judge import Reading
-from fcfg.model import AUTO, Action, AnyModel, Method
+from fcfg.model import AUTO, Action, AnyModel, Plan
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.thresholds import Thresholds
 from fcfg.sampling import SamplingLike
@@ -70,7 +70,7 @@ class Question:
     request: Request
     pipeline: AnyModel
     names: tuple[str, ...] = field(repr=False)  #: of the outputs, one for each picture
-    method: Method[Any]  #: how they are answered
+    plan: Plan[Any]  #: how they are answered
 
     @property
     def out(self) -> Path:
@@ -85,7 +85,7 @@ class Question:
     @property
     def chunk(self) -> int:
         """Number of pictures that are finished together."""
-        return min(len(self.own_rows), self.request.batch_size // self.method.rows)
+        return min(len(self.own_rows), self.request.batch_size // self.plan.rows)
 
     @cached_property
     def digest(self) -> str:
@@ -112,7 +112,7 @@ class PreparedRequest(Question):
     @property
     def limits(self) -> dict[str, float]:
         """The largest ordinary values of the signals of trust; empty for a model without any."""
-        thresholds, sampling = self.thresholds, self.method.sampling
+        thresholds, sampling = self.thresholds, self.plan.sampling
         if thresholds is None or sampling is None:
             return {}
-        return thresholds.limits_for(self.action.targets, self.method.setting, sampling)
+        return thresholds.limits_for(self.action.targets, self.plan.setting, sampling)

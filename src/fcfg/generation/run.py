@@ -101,20 +101,20 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
         )
-    method, _, pixels, paths = together(
-        lambda: pipeline.method(
+    plan, _, pixels, paths = together(
+        lambda: pipeline.plan(
             do, request.guidance, anchor=request.anchor, sampling=request.sampling
         ),
         lambda: check_integer("seed", request.seed, 0, LARGEST_SEED, do="0 is the default"),
         lambda: model_pixels(pipeline),
         lambda: find_pictures(request.files),
     )
-    check_batch_size(request.batch_size, method.rows)
+    check_batch_size(request.batch_size, plan.rows)
     names = output_names(paths)
     check_shard(shard, len(paths))
     own = [names[row] for row in contiguous_rows(len(names), shard)]
     check_inputs_are_kept(request.folder, own, record_file(shard), paths)
-    question = Question(request, pipeline, tuple(names), method)
+    question = Question(request, pipeline, tuple(names), plan)
     read_record(question)  # refuses a folder that holds something else, before the judge's work
 
     def attributes(reading: Reading | None) -> Factual:
@@ -132,7 +132,7 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
         request=request,
         pipeline=pipeline,
         names=question.names,
-        method=method,
+        plan=plan,
         pictures=tuple(pictures),
         images=images,
         factual=factual,
@@ -164,7 +164,7 @@ def run(
         known = {row: result.doubted(prepared.limits) for row, result in known.items()}
         own, results = prepared.own_rows, dict(known)
         write_record(prepared, list(results.values()), size)
-        rows_each = prepared.method.rows
+        rows_each = prepared.plan.rows
         cost = (1 + rows_each) * (2 if prepared.request.reverse else 1)  # in network rows
         cost += rows_each if prepared.request.trust else 0  # or less, if anchored
         progress = Progress(len(own) * cost, on_progress)
@@ -188,21 +188,21 @@ def _answer(
     """Work on some of the pictures together, and write the files of those that are new."""
     pipeline, request, action = prepared.pipeline, prepared.request, prepared.action
     count = rows.stop - rows.start
-    cost = count * prepared.method.rows
+    cost = count * prepared.plan.rows
     with pixel_range_is_known():
         abduction = pipeline.abduct(
             prepared.images[rows],
             {name: column[rows] for name, column in prepared.factual.attributes.items()},
             batch_size=request.batch_size,
             on_step=progress.phase(count),
-            **prepared.method.abduction,
+            plan=prepared.plan,
         )
     progress.advance(count)
     attributes = {name: column[rows] for name, column in action.attributes.items()}
     pair = pipeline.predict(
         abduction,
         Action(attributes, action.targets, action.seed),
-        prepared.method.setting,
+        prepared.plan,
         batch_size=request.batch_size,
         on_step=progress.phase(cost),
     )

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import AttributeSpace, Table
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel, checked_keys
 from fcfg.hvae.config import HVAEConfig
@@ -23,20 +23,18 @@ from fcfg.hvae.likelihood import Images, transfer_residual
 from fcfg.hvae.network import HVAE
 from fcfg.hvae.setting import HVAESetting
 from fcfg.model import (
+    AbstractAbduction,
     AbstractCounterfactual,
     Action,
     AttributesLike,
-    BackKeys,
     CounterfactualModel,
-    Method,
+    Plan,
     check_action,
-    check_do,
-    keys_back,
 )
 from fcfg.model.inputs import read_factual
 from fcfg.sampling import OnStep, SamplingLike, StepRecord, Trajectory
 from fcfg.storage import ModelConfig, register_kind
-from fcfg.support.errors import InputError, check_integer, check_is, together
+from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, image_keys
 from fcfg.support.progress import steps_shown
@@ -45,22 +43,17 @@ _ROWS = 2  # one for the inference of the latents, one for the counterfactual
 
 
 @dataclass(frozen=True, eq=False)
-class HVAEAbduction:
+class HVAEAbduction(AbstractAbduction):
     """Images and their attributes; the latents follow from the setting of a prediction."""
-
-    images: Images = field(repr=False)  #: on the CPU
-    attributes: Table = field(repr=False)  #: factual
-    keys: Keys = field(repr=False)  #: name of each image, combined with the seed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HVAECounterfactual(AbstractCounterfactual):
     """Counterfactual images, with everything they were computed from."""
 
-    prediction: Images = field(repr=False)  #: unclamped, on the CPU
     abduction: HVAEAbduction
-    action: Action
-    setting: HVAESetting
+    plan: Plan[HVAESetting]
+    prediction: Images = field(repr=False)  #: unclamped, on the CPU
 
     @property
     def images(self) -> Float[Tensor, "batch channel height width"]:
@@ -68,9 +61,9 @@ class HVAECounterfactual(AbstractCounterfactual):
         return self.prediction.clamp(-1, 1)
 
     @property
-    def factual_images(self) -> Float[Tensor, "batch channel height width"]:
-        """Factual images."""
-        return self.abduction.images
+    def setting(self) -> HVAESetting:
+        """Temperature of the latents, and share of the residual."""
+        return self.plan.setting
 
     @property
     def spent(self) -> Sequence[int]:
@@ -149,21 +142,21 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         """Read a temperature and the share of the residual."""
         return HVAESetting.parse(text)
 
-    def method(
+    def plan(
         self,
         targets: Collection[str],
         setting: HVAESetting | None = None,
         *,
         anchor: bool | None = None,
         sampling: SamplingLike = "default",
-    ) -> Method[HVAESetting]:
-        """Return how a question is answered: with one inference, and one decoding.
+    ) -> Plan[HVAESetting]:
+        """Return the plan of a question: one inference, and one decoding.
 
         Args:
-            targets: Attributes intervened on, of no effect.
+            targets: Attributes intervened on.
             setting: Temperature of the latents, and share of the residual.
-            anchor: None; other values are refused, since a VAE has no path to anchor.
-            sampling: Solver, grid and steps, of no effect, since there are no steps.
+            anchor: None, since a VAE has no path to anchor.
+            sampling: Any, since there are no steps.
         """
         if anchor is not None:
             raise InputError(
@@ -172,54 +165,40 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
                 got=anchor,
                 do="leave it out",
             )
-        return Method(HVAESetting() if setting is None else setting, _ROWS)
+        setting = HVAESetting() if setting is None else setting
+        do = "call model.parse_setting(text)"
+        check_is("setting", setting, HVAESetting, "a fcfg.hvae.HVAESetting", do=do)
+        return Plan(setting, _ROWS, None, abduction_rows=0)
 
-    def counterfactual(  # pyright: ignore[reportIncompatibleMethodOverride] # no further options
+    def counterfactual(
         self,
         images: ImagesLike,
         attributes: AttributesLike,
         do: Mapping[str, Intervention],
         *,
         setting: HVAESetting | None = None,
-        seed: int = 0,
-        keys: Keys | None = None,
-        any_size: bool = False,
-        resize: bool = False,
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
+        plan: Plan[HVAESetting] | Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> HVAECounterfactual:
         """What would these images look like had the attributes been different?
 
         Args:
             images: Floats in [-1, 1], or pictures, paths or bytes, see :mod:`fcfg.support.images`.
             attributes: Columns by name, a data frame, rows, or 'auto': the judge reads them.
-            do: For every target a value, a column, a function of the factual column, or a string
-                such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
+            do: Intervention, as in :meth:`act`.
             setting: Temperature of the latents, and share of the residual.
-            seed: Seed for sampling latents and discrete exogenous noise.
-            keys: Name or number of each image, combined with the seed; by default a digest of its
-                pixels, so that an answer depends on the image alone.
-            any_size: No effect: the network has one size.
-            resize: Whether to make pictures fit as in training, like ``fcfg generate``.
-            batch_size: Largest number of network rows per call; bounds the memory.
-            on_step: Callback invoked after every batch, with the share that is done.
-            progress: Whether to show a bar if it takes seconds, without ``on_step``.
+            plan: Result of :meth:`plan`, instead of a setting.
+            **options: As in :meth:`fcfg.CounterfactualModel.counterfactual`.
         """
-        abduction, _ = together(
-            lambda: self.abduct(images, attributes, keys=keys, resize=resize),
-            lambda: check_do(self.space, do),
-        )
-        action = self.act(abduction.attributes, do, seed=seed, keys=abduction.keys)
-        return self.predict(
-            abduction, action, setting, batch_size=batch_size, on_step=on_step, progress=progress
-        )
+        plan = {"setting": setting} if plan is None else plan
+        return super().counterfactual(images, attributes, do, plan=plan, **options)
 
-    def abduct(  # pyright: ignore[reportIncompatibleMethodOverride] # no further options
+    def abduct(
         self,
         images: ImagesLike,
         attributes: AttributesLike,
         *,
+        plan: Plan[HVAESetting] | None = None,
         keys: Keys | None = None,
         any_size: bool = False,
         resize: bool = False,
@@ -227,17 +206,18 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         on_step: OnStep | None = None,
         progress: bool = True,
     ) -> HVAEAbduction:
-        """Read images and attributes. A prediction infers the latents, at its temperature.
+        """Read images and attributes, of the size of the network. Latents follow in predictions.
 
         Args:
-            images: Images, as in :meth:`counterfactual`; so are the other arguments.
+            images: Images, as in :meth:`counterfactual`.
             attributes: Factual attributes.
+            plan: Any plan: all of them share an abduction.
             keys: Name or number of each image; a digest of its pixels by default.
-            any_size: No effect: the network has one size.
+            any_size: Not for this network, which has one size.
             resize: Whether to make pictures fit as in training, like ``fcfg generate``.
-            batch_size: No effect, since no network is evaluated.
-            on_step: No effect, since there are no steps.
-            progress: No effect.
+            batch_size: Any, since no network is evaluated.
+            on_step: A callback for steps, of which there are none.
+            progress: Whether to show a bar, for steps.
         """
         x, table = read_factual(self, images, attributes, resize=resize)
         keys = image_keys(x) if keys is None else keys
@@ -249,7 +229,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         self,
         abduction: HVAEAbduction,
         action: Action,
-        setting: HVAESetting | None = None,
+        plan: Plan[HVAESetting] | HVAESetting | None = None,
         /,
         *,
         batch_size: int = 256,
@@ -262,16 +242,14 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
             abduction: Result of :meth:`abduct`, which can be reused for every question.
             action: Result of :meth:`act`; its seed and the keys of the images determine the noise
                 of the latents.
-            setting: Temperature of the latents, and share of the residual.
+            plan: Result of :meth:`plan`, or temperature of the latents and share of the residual.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every batch.
             progress: Whether to show a bar.
         """
         check_is("abduction", abduction, HVAEAbduction, "the result of model.abduct")
         check_is("action", action, Action, "the result of model.act")
-        setting = HVAESetting() if setting is None else setting
-        do = "call model.parse_setting(text)"
-        check_is("setting", setting, HVAESetting, "a fcfg.hvae.HVAESetting", do=do)
+        plan = plan if isinstance(plan, Plan) else self.plan(action.targets, plan)
         check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
         kept = set(self.space.names) - self.graph.affected(action.targets)
         check_action(action, abduction.attributes, kept)
@@ -279,42 +257,9 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         with steps_shown(on_step, progress, 0, 1) as report:
             for start in range(0, count, batch_size):
                 rows = slice(start, start + batch_size)
-                pieces.append(self._predict(abduction, action, setting, rows))
+                pieces.append(self._predict(abduction, action, plan.setting, rows))
                 report(StepRecord(0, 1, Trajectory(pieces[-1]), False, start, count))
-        return HVAECounterfactual(torch.cat(pieces), abduction, action, setting)
-
-    def reverse(
-        self,
-        pair: HVAECounterfactual,
-        *,
-        keys: BackKeys = "same",
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
-    ) -> HVAECounterfactual:
-        """Go back to the factual attributes, from the clamped images, with the same setting.
-
-        Args:
-            pair: Result of :meth:`counterfactual` or :meth:`predict`.
-            keys: Names of the images, 'same' as on the way there, or None for a digest of the
-                pixels that go back.
-            batch_size: Largest number of network rows per call.
-            on_step: Callback invoked after every batch.
-            progress: Whether to show a bar.
-        """
-        check_is("pair", pair, HVAECounterfactual, "the result of model.counterfactual")
-        there = pair.abduction
-        keys = keys_back(keys, there.keys, pair.images)
-        abduction = HVAEAbduction(pair.images, pair.attributes, keys)
-        back = replace(pair.action, attributes=there.attributes)
-        return self.predict(
-            abduction,
-            back,
-            pair.setting,
-            batch_size=batch_size,
-            on_step=on_step,
-            progress=progress,
-        )
+        return HVAECounterfactual(abduction, action, plan, torch.cat(pieces))
 
     def _predict(
         self, abduction: HVAEAbduction, action: Action, setting: HVAESetting, rows: slice

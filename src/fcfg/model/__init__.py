@@ -7,29 +7,35 @@ too; to save and load its models, register its kind with :func:`fcfg.storage.reg
 """
 
 from fcfg.model.answers import (
+    AbstractAbduction,
     AbstractCounterfactual,
     Action,
     BackKeys,
-    Method,
+    Plan,
+    Traits,
     check_action,
     check_do,
     keys_back,
 )
 from fcfg.model.contract import AnyModel, CounterfactualModel
 from fcfg.model.inputs import AUTO, AttributesLike, model_pixels, training_data
+from fcfg.model.settings import parse_setting
 
 __all__ = [
     "AUTO",
+    "AbstractAbduction",
     "AbstractCounterfactual",
     "Action",
     "AnyModel",
     "AttributesLike",
     "BackKeys",
     "CounterfactualModel",
-    "Method",
+    "Plan",
+    "Traits",
     "check_action",
     "check_do",
     "keys_back",
     "model_pixels",
+    "parse_setting",
     "training_data",
 ]

@@ -1,11 +1,11 @@
-"""Questions and answers: methods, actions, and counterfactual images as a notebook shows them."""
+"""Questions and answers: plans, actions, abductions, and counterfactual images."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -79,10 +79,59 @@ def keys_back(keys: BackKeys, there: Keys, images: Tensor) -> Keys:
     return keys
 
 
+@dataclass(frozen=True)
+class Traits:
+    """What the answers of a kind of models have; by default none of it."""
+
+    steps: bool = False  #: images are sampled in steps, so a plan has a sampling
+    groups: bool = False  #: groups of attributes can have weights of their own
+    trust: bool = False  #: signals of trust can be measured
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(Generic[SettingT]):
+    """How a model answers a question, with all defaults filled in."""
+
+    setting: SettingT
+    rows: int  #: network rows of one image in one call of a prediction
+    abduction: Hashable
+    """What the abduction must be; plans for which it is equal share the abduction of an image."""
+    sampling: SamplingConfig | None = None  #: solver, grid and steps, if images are sampled
+    groups: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
+    """Groups of attributes with a weight of their own, if there are any."""
+    abduction_rows: int = 1  #: network rows of one image in one call of the abduction
+
+    def __str__(self) -> str:
+        parts = (self.setting, self.sampling)
+        return ", ".join(str(part) for part in parts if part is not None)
+
+    def shared(self) -> Self:
+        """Return the plan with an abduction that other plans share; a hook for costly ones."""
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON values."""
+        sampling = {} if self.sampling is None else self.sampling.to_json()
+        groups = {group: sorted(names) for group, names in self.groups.items()}
+        return {"guidance": repr(self.setting), "groups": groups, **sampling}
+
+
+@dataclass(frozen=True, eq=False)
+class AbstractAbduction:
+    """Images and attributes, with what a model inferred from them; reusable for many questions."""
+
+    images: Float[Tensor, "batch channel height width"] = field(repr=False)  #: on the CPU
+    attributes: Table = field(repr=False)  #: factual
+    keys: Keys = field(repr=False)  #: name of each image, combined with the seed
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class AbstractCounterfactual(ABC):
     """Counterfactual images, with what they were computed from."""
 
+    abduction: AbstractAbduction
     action: Action
+    plan: Plan[Any]
 
     def __repr__(self) -> str:
         (count, _, height, width), spent = self.images.shape, f"{self.evaluations:g} network rows"
@@ -93,13 +142,13 @@ class AbstractCounterfactual(ABC):
         """Show the first images in a notebook."""
         if self.images.shape[1] not in (1, 3):
             return None
-        factual = {} if self.factual_images is None else {"factual": self.factual_images}
-        return figure(factual | {"counterfactual": self.images}, repr(self))
+        rows = {"factual": self.factual_images, "counterfactual": self.images}
+        return figure(rows, repr(self))
 
     @property
-    def factual_images(self) -> Float[Tensor, "batch channel height width"] | None:
-        """Factual images, if they are kept; a hook for models that do so."""
-        return None
+    def factual_images(self) -> Float[Tensor, "batch channel height width"]:
+        """Factual images."""
+        return self.abduction.images
 
     @property
     @abstractmethod
@@ -121,26 +170,3 @@ class AbstractCounterfactual(ABC):
         """Network rows per image, abduction included; the mean where images differ."""
         spent = self.spent
         return spent[0] if len(set(spent)) == 1 else sum(spent) / len(spent)
-
-
-@dataclass(frozen=True, eq=False)
-class Method(Generic[SettingT]):
-    """How a model answers a question, with all defaults filled in."""
-
-    setting: SettingT
-    rows: int  #: network rows of one image in one call of a prediction
-    sampling: SamplingConfig | None = None  #: solver, grid and steps, if images are sampled
-    groups: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
-    """Groups of attributes with a weight of their own, if there are any."""
-    abduction: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Further arguments that :meth:`CounterfactualModel.abduct` needs for such answers."""
-
-    def __str__(self) -> str:
-        parts = (self.setting, self.sampling)
-        return ", ".join(str(part) for part in parts if part is not None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the method as JSON values."""
-        sampling = {} if self.sampling is None else self.sampling.to_json()
-        groups = {group: sorted(names) for group, names in self.groups.items()}
-        return {"guidance": repr(self.setting), "groups": groups, **sampling}

@@ -5,28 +5,46 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
-from fcfg.causal.attributes import AttributeSpace
+from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.judge import AttributeJudge, Reading
-from fcfg.model.answers import AbstractCounterfactual, Action, BackKeys, Method, check_do
-from fcfg.model.inputs import AttributesLike, model_pixels
+from fcfg.model.answers import (
+    AbstractAbduction,
+    AbstractCounterfactual,
+    Action,
+    BackKeys,
+    Plan,
+    Traits,
+    check_do,
+    keys_back,
+)
+from fcfg.model.inputs import AttributesLike, model_pixels, read_factual
 from fcfg.sampling import OnStep, SamplingLike
 from fcfg.sheet import figure
 from fcfg.storage import Storage, load_model, read_words, save_model
-from fcfg.support.errors import InputError, check_is
-from fcfg.support.images import ImagesLike, pixel_range_is_known, read_images
+from fcfg.support.errors import InputError, check_batch_size, check_is
+from fcfg.support.images import (
+    ImagesLike,
+    image_keys,
+    known_images,
+    pixel_range_is_known,
+    read_images,
+)
 from fcfg.support.pictures import SUFFIXES
+from fcfg.support.progress import steps_shown
 from fcfg.support.tables import TableLike
 
-AbductionT = TypeVar("AbductionT")
+AbductionT = TypeVar("AbductionT", bound=AbstractAbduction)
 SettingT = TypeVar("SettingT")
 AnswerT = TypeVar("AnswerT", bound=AbstractCounterfactual)
 
@@ -44,7 +62,8 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         provenance: JSON values that describe how the model was made.
     """
 
-    kind: str  #: such as 'diffusion', 'semantic' (SA-DCG) or 'hvae', in files and reports
+    kind: str  #: such as 'diffusion' or 'hvae', in files and reports
+    traits: Traits = Traits()  #: what its answers have
 
     def __init__(
         self,
@@ -84,54 +103,22 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         """Read the text form of a setting; refuse one that this model does not have."""
 
     @abstractmethod
-    def method(
+    def plan(
         self,
         targets: Collection[str],
         setting: SettingT | None = None,
         *,
         anchor: bool | None = None,
         sampling: SamplingLike = "default",
-    ) -> Method[SettingT]:
-        """Return how a question is answered; defaults are those of the model.
+    ) -> Plan[SettingT]:
+        """Return how a question is answered, resolved once; defaults are those of the model.
 
         Args:
             targets: Attributes intervened on.
             setting: The setting, if given.
-            anchor: Whether to anchor, where the model can; by default as the setting says.
-            sampling: Solver, grid and steps; of no effect where nothing is sampled.
-        """
-
-    @abstractmethod
-    def counterfactual(
-        self,
-        images: ImagesLike,
-        attributes: AttributesLike,
-        do: Mapping[str, Intervention],
-        *,
-        seed: int = 0,
-        keys: Keys | None = None,
-        any_size: bool = False,
-        resize: bool = False,
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
-        **options: Any,
-    ) -> AnswerT:
-        """What would these images look like had the attributes been different?
-
-        Args:
-            images: Images, as in :meth:`abduct`.
-            attributes: Factual attributes, as in :meth:`abduct`.
-            do: Intervention, as in :meth:`act`.
-            seed: Seed for sampling discrete exogenous noise.
-            keys: Name or number of each image; a digest of its pixels by default.
-            any_size: Whether to accept images of another size than the model was trained at.
-            resize: Whether to make pictures fit as in training, see :func:`model_pixels`.
-            batch_size: Largest number of network rows per call.
-            on_step: Callback invoked after every step.
-            progress: Whether to show a bar.
-            **options: ``guidance`` and ``sampling`` of a diffusion pipeline, or the ``setting`` of
-                another model.
+            anchor: Whether to anchor; by default as the setting says. Refused where there is no
+                path to anchor.
+            sampling: Solver, grid and steps, of models whose traits have steps.
         """
 
     @abstractmethod
@@ -140,19 +127,20 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         images: ImagesLike,
         attributes: AttributesLike,
         *,
+        plan: Plan[SettingT] | None = None,
         keys: Keys | None = None,
         any_size: bool = False,
         resize: bool = False,
         batch_size: int = 256,
         on_step: OnStep | None = None,
         progress: bool = True,
-        **options: Any,
     ) -> AbductionT:
         """Infer what images have beside their attributes.
 
         Args:
             images: Floats in [-1, 1], or pictures, paths or bytes, see :mod:`fcfg.support.images`.
             attributes: Columns by name, a data frame, rows, or 'auto': the judge reads them.
+            plan: Result of :meth:`plan`, for whose answers the abduction is made.
             keys: Name or number of each image, from which its random numbers follow; by default a
                 digest of its pixels.
             any_size: Whether to accept images of another size than the model was trained at.
@@ -160,7 +148,6 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
             batch_size: Largest number of network rows per call; bounds the memory.
             on_step: Callback invoked after every step, with the share that is done.
             progress: Whether to show a bar if it takes seconds, without ``on_step``.
-            **options: Arguments that some kinds of answers need, see :attr:`Method.abduction`.
         """
 
     @abstractmethod
@@ -168,7 +155,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         self,
         abduction: AbductionT,
         action: Action,
-        setting: SettingT | None = None,
+        plan: Plan[SettingT] | SettingT | None = None,
         /,
         *,
         batch_size: int = 256,
@@ -180,13 +167,52 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         Args:
             abduction: Result of :meth:`abduct`, which can be reused for every question.
             action: Result of :meth:`act`.
-            setting: The setting; by default that of the model.
+            plan: Result of :meth:`plan`, or a setting; by default that of the model.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
             progress: Whether to show a bar.
         """
 
-    @abstractmethod
+    def counterfactual(
+        self,
+        images: ImagesLike,
+        attributes: AttributesLike,
+        do: Mapping[str, Intervention],
+        *,
+        plan: Plan[SettingT] | Mapping[str, Any] | None = None,
+        seed: int = 0,
+        keys: Keys | None = None,
+        any_size: bool = False,
+        resize: bool = False,
+        batch_size: int = 256,
+        on_step: OnStep | None = None,
+        progress: bool = True,
+    ) -> AnswerT:
+        """What would these images look like had the attributes been different?
+
+        A model may override it to take what its plans are made of, too.
+
+        Args:
+            images: Images, as in :meth:`abduct`; so are the other arguments.
+            attributes: Factual attributes.
+            do: Intervention, as in :meth:`act`.
+            plan: Result of :meth:`plan`, or arguments for it; by default that of the model.
+            seed: Seed for sampling discrete exogenous noise.
+            keys: Name or number of each image; a digest of its pixels by default.
+            any_size: Whether to accept images of another size than the model was trained at.
+            resize: Whether to make pictures fit as in training, see :func:`model_pixels`.
+            batch_size: Largest number of network rows per call.
+            on_step: Callback invoked after every step.
+            progress: Whether to show a bar.
+        """
+        # Cheap checks come first, so that a bad question fails before hours of work.
+        x, table = read_factual(self, images, attributes, do, any_size=any_size, resize=resize)
+        keys = image_keys(x) if keys is None else keys
+        action = self.act(table, do, seed=seed, keys=keys)
+        if not isinstance(plan, Plan):
+            plan = self.plan(action.targets, **({} if plan is None else plan))
+        return self._answer(x, table, keys, action, plan, batch_size, on_step, progress)
+
     def reverse(
         self,
         pair: AnswerT,
@@ -196,19 +222,51 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         on_step: OnStep | None = None,
         progress: bool = True,
     ) -> AnswerT:
-        """Go back to the factual attributes, from the clamped images, with the same setting.
+        """Go back to the factual attributes, from the clamped images, by the same plan.
 
         By default, random numbers are those of the way there. They follow from the keys of the
         factual images, which a recipient of the answers does not have; ``None`` draws them anew.
 
         Args:
-            pair: Result of :meth:`predict`.
+            pair: Result of :meth:`predict` or :meth:`counterfactual`.
             keys: Names of the images, 'same' as on the way there, or None for a digest of the
                 pixels that go back.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
             progress: Whether to show a bar.
         """
+        check_is("pair", pair, AbstractCounterfactual, "the result of model.counterfactual")
+        there, plan = pair.abduction, pair.plan
+        keys = keys_back(keys, there.keys, pair.images)
+        action = replace(pair.action, attributes=there.attributes)
+        images, table = pair.images, pair.attributes
+        return self._answer(images, table, keys, action, plan, batch_size, on_step, progress)
+
+    def _answer(
+        self,
+        images: Float[Tensor, "batch channel height width"],
+        attributes: Table,
+        keys: Keys,
+        action: Action,
+        plan: Plan[SettingT],
+        batch_size: int,
+        on_step: OnStep | None,
+        progress: bool,
+    ) -> AnswerT:
+        """Abduct and predict, with one bar."""
+        check_batch_size(batch_size, plan.rows)
+        with steps_shown(on_step, progress, plan.abduction_rows, plan.rows) as report:
+            with known_images():
+                abduction = self.abduct(
+                    images,
+                    attributes,
+                    plan=plan,
+                    keys=keys,
+                    any_size=True,
+                    batch_size=batch_size,
+                    on_step=report,
+                )
+            return self.predict(abduction, action, plan, batch_size=batch_size, on_step=report)
 
     def _repr_html_(self) -> str | None:
         """Show the model in a notebook, with the pictures that come with it."""

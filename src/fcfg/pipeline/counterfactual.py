@@ -8,9 +8,8 @@ Pearl's three steps are three methods: one abduction serves every intervention a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -21,7 +20,7 @@ from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import Guidance
-from fcfg.model import Action, AttributesLike, BackKeys, CounterfactualModel, Method, keys_back
+from fcfg.model import Action, AttributesLike, CounterfactualModel, Plan, Traits
 from fcfg.model.inputs import read_factual
 from fcfg.pipeline.alignment import check_alignment
 from fcfg.pipeline.anchoring import find_anchor
@@ -31,18 +30,16 @@ from fcfg.pipeline.configs import DiffusionConfig, SemanticPipelineConfig
 from fcfg.pipeline.defaults import choose_groups, choose_guidance, default_sampling
 from fcfg.pipeline.drawn_noise import check_path, choose_noise
 from fcfg.pipeline.inference import abduct_images, generate_images, warn_of_broken
-from fcfg.pipeline.records import Abduction, Counterfactual
+from fcfg.pipeline.records import Abduction, Counterfactual, GuidedPlan, Needs
 from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
 from fcfg.pipeline.thresholds import Thresholds
 from fcfg.sampling import (
     PRESETS,
     AbstractSolver,
     OnStep,
+    SamplingConfig,
     SamplingLike,
-    SamplingParts,
     as_sampling,
-    combine_sampling,
-    sampling_of,
 )
 from fcfg.storage import register_kind
 from fcfg.support.errors import InputError, check_is
@@ -81,7 +78,9 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
                 do="build both from the same AttributeSpace",
             )
         self.denoiser = denoiser
-        self.kind = "semantic" if isinstance(denoiser, SemanticDenoiser) else "diffusion"
+        is_semantic = isinstance(denoiser, SemanticDenoiser)
+        self.kind = "semantic" if is_semantic else "diffusion"
+        self.traits = Traits(steps=True, groups=not is_semantic, trust=True)
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
         self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
         self.execution: Execution | None = None  #: set by :meth:`prepare`
@@ -115,14 +114,15 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """Read a guidance."""
         return Guidance.parse(text)
 
-    def method(
+    def plan(
         self,
         targets: Collection[str],
         setting: Guidance | None = None,
         *,
         anchor: bool | None = None,
         sampling: SamplingLike = "default",
-    ) -> Method[Guidance]:
+        partition: Partition | None = None,
+    ) -> GuidedPlan:
         """Return guidance, groups and sampling of a question.
 
         Args:
@@ -130,16 +130,33 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             setting: Guidance; by default that of the model.
             anchor: Whether to anchor; by default as the guidance says.
             sampling: Solver, grid and steps.
+            partition: Attributes of each group, for groups other than affected and invariant.
         """
         guidance = self._guidance(targets, setting, anchor=anchor, sampling=sampling)
         default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
         chosen = as_sampling(sampling, default)
-        groups = choose_groups(self.denoiser, self.graph, guidance, targets)
+        check_alignment(guidance, chosen.solver, has_path=True)
+        return self._planned(targets, guidance, chosen, partition)
+
+    def _planned(
+        self,
+        targets: Collection[str],
+        guidance: Guidance,
+        sampling: SamplingConfig,
+        partition: Partition | None,
+    ) -> GuidedPlan:
+        groups = choose_groups(self.denoiser, self.graph, guidance, targets, partition)
         schedule = self.denoiser.schedule
-        rows = guidance.table(groups, chosen.times(schedule)[::-1], schedule).rows
-        members = {group: groups[group] for group in groups}
-        how = {"anchor": guidance.needs_path, "drawn_noise": guidance.drawn_noise}
-        return Method(guidance, rows, chosen, members, {"sampling": chosen} | how)
+        rows = guidance.table(groups, sampling.times(schedule)[::-1], schedule).rows
+        return GuidedPlan(
+            setting=guidance,
+            rows=rows,
+            sampling=sampling,
+            groups={group: groups[group] for group in groups},
+            abduction=Needs(sampling, guidance.path),
+            abduction_rows=int(guidance.path != "drawn"),
+            partition=groups,
+        )
 
     def to(self, device: torch.device | str) -> Self:
         """Move the networks and prepare them again; the causal model stays on the CPU."""
@@ -181,6 +198,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         sampling: SamplingLike = "default",
         anchor: bool | None = None,
         partition: Partition | None = None,
+        plan: Plan[Guidance] | Mapping[str, Any] | None = None,
         seed: int = 0,
         keys: Keys | None = None,
         any_size: bool = False,
@@ -188,7 +206,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         batch_size: int = 256,
         on_step: OnStep | None = None,
         progress: bool = True,
-        **deprecated: Unpack[SamplingParts],
     ) -> Counterfactual:
         """What would these images look like had the attributes been different?
 
@@ -202,6 +219,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
                 'paper' is 1,000 steps of DDIM. See :func:`fcfg.sampling.as_sampling`.
             anchor: Whether to subtract errors of the factual path; by default as guidance says.
             partition: Attributes of each group, for groups other than affected and invariant.
+            plan: Result of :meth:`plan`, or its arguments, instead of the four above.
             seed: Seed for sampling discrete exogenous noise.
             keys: Name or number of each image, combined with the seed; by default a digest of its
                 pixels, so that an answer depends on the image alone.
@@ -210,30 +228,29 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             batch_size: Largest number of network rows per call; bounds the memory.
             on_step: Callback invoked after every step, with the share that is done.
             progress: Whether to show a bar if it takes seconds, without ``on_step``.
-            **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
         """
-        # Cheap checks come first, so that a bad question fails before hours of work.
-        x, table = read_factual(self, images, attributes, do, any_size=any_size, resize=resize)
-        keys = image_keys(x) if keys is None else keys
-        action = self.act(table, do, seed=seed, keys=keys)
-        asked = combine_sampling(sampling, **deprecated)
-        guidance = self._guidance(action.targets, guidance, anchor=anchor, sampling=asked)
-        default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
-        chosen = sampling_of(sampling, deprecated, default)
-        times = chosen.times(self.denoiser.schedule)
-        groups = choose_groups(self.denoiser, self.graph, guidance, action.targets, partition)
-        rows = weights_of(self.denoiser, guidance, groups, times, batch_size).rows
-        check_alignment(guidance, chosen.solver, has_path=True)
-        how = (times, chosen.solver, guidance.path, batch_size)
-        with steps_shown(on_step, progress, guidance.path != "drawn", rows) as report:
-            abduction = self._abduct(x, table, keys, *how, report)
-            return self._predict(abduction, action, guidance, groups, batch_size, report)
+        how = {"anchor": anchor, "sampling": sampling, "partition": partition}
+        plan = how | {"setting": guidance} if plan is None else plan
+        return super().counterfactual(
+            images,
+            attributes,
+            do,
+            plan=plan,
+            seed=seed,
+            keys=keys,
+            any_size=any_size,
+            resize=resize,
+            batch_size=batch_size,
+            on_step=on_step,
+            progress=progress,
+        )
 
     def abduct(
         self,
         images: ImagesLike,
         attributes: AttributesLike,
         *,
+        plan: Plan[Guidance] | None = None,
         sampling: SamplingLike = "default",
         anchor: bool | None = None,
         drawn_noise: bool = False,
@@ -243,13 +260,13 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         batch_size: int = 256,
         on_step: OnStep | None = None,
         progress: bool = True,
-        **deprecated: Unpack[SamplingParts],
     ) -> Abduction:
         """Infer the noise behind images: unguided inversion under their attributes (Algorithm 1).
 
         Args:
             images: Images, as in :meth:`counterfactual`; so are the other arguments.
             attributes: Factual attributes.
+            plan: Result of :meth:`plan`, instead of the three below.
             sampling: Solver, grid and steps; the prediction uses them, too.
             anchor: Whether to keep the path, one state and one noise per step, for anchored
                 predictions; by default it is kept unless ``sampling`` is 'paper'.
@@ -260,24 +277,27 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
             progress: Whether to show a bar.
-            **deprecated: Parts of ``sampling`` by the keywords of fcfg 0.1.
         """
         x, table = read_factual(self, images, attributes, any_size=any_size, resize=resize)
         keys = image_keys(x) if keys is None else keys
-        asked = combine_sampling(sampling, **deprecated)
-        keep = drawn_noise or asked != PRESETS["paper"] if anchor is None else anchor
+        needs = self._needs(sampling, anchor, drawn_noise) if plan is None else plan.abduction
+        assert isinstance(needs, Needs), "of another model"
+        with steps_shown(on_step, progress, 1, 0) as report:
+            prepared = (self.denoiser, self._replaying, self._fingerprint)
+            return abduct_images(*prepared, x, table, keys, needs, batch_size, report)
+
+    def _needs(self, sampling: SamplingLike, anchor: bool | None, drawn_noise: bool) -> Needs:
+        is_paper = as_sampling(sampling) == PRESETS["paper"]
+        keep = drawn_noise or not is_paper if anchor is None else anchor
         path = check_path(keep, drawn_noise)
         default = default_sampling(self.calibration, keep, drawn_noise)
-        chosen = sampling_of(sampling, deprecated, default)
-        times = chosen.times(self.denoiser.schedule)
-        with steps_shown(on_step, progress, 1, 0) as report:
-            return self._abduct(x, table, keys, times, chosen.solver, path, batch_size, report)
+        return Needs(as_sampling(sampling, default), path)
 
     def predict(
         self,
         abduction: Abduction,
         action: Action,
-        guidance: Guidance | None = None,
+        guidance: Plan[Guidance] | Guidance | None = None,
         *,
         anchor: bool | None = None,
         partition: Partition | None = None,
@@ -291,7 +311,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             abduction: Result of :meth:`abduct`, which can be reused for every question.
             action: Result of :meth:`act`.
             guidance: Rule, and weight for each group of attributes; by default that of the model,
-                or the paper's if the abduction kept no path.
+                or the paper's if the abduction kept no path. Or the result of :meth:`plan`,
+                which says all of it.
             anchor: Whether to subtract the errors of the factual path; by default as the guidance
                 says. The factual branch is computed once for each guidance and kept.
             partition: Attributes of each group, for groups other than affected and invariant.
@@ -303,42 +324,26 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         check_is("action", action, Action, "the result of pipeline.act")
         kept = set(self.space.names) - self.graph.affected(action.targets)
         abduction.check(action, kept, self._fingerprint)
-        sampling = "paper" if abduction.path is None else "default"
-        guidance = self._guidance(action.targets, guidance, anchor=anchor, sampling=sampling)
-        check_alignment(guidance, abduction.solver, has_path=abduction.path is not None)
-        groups = choose_groups(self.denoiser, self.graph, guidance, action.targets, partition)
+        plan = guidance if isinstance(guidance, Plan) else None
+        if isinstance(guidance, Plan):
+            rule = guidance.setting
+        else:
+            sampling = "paper" if abduction.path is None else "default"
+            rule = self._guidance(action.targets, guidance, anchor=anchor, sampling=sampling)
+        check_alignment(rule, abduction.solver, has_path=abduction.path is not None)
+        abduction = choose_noise(self.denoiser, abduction, rule)
+        if plan is None:
+            plan = self._planned(action.targets, rule, abduction.sampling, partition)
+        elif plan.sampling != abduction.sampling:
+            raise InputError(
+                "plan",
+                expected=f"the sampling of the abduction, {abduction.sampling}",
+                got=str(plan.sampling),
+                do="pass the same plan to abduct",
+            )
+        assert isinstance(plan, GuidedPlan), "of another model"
         with steps_shown(on_step, progress, 0, 1) as report:
-            return self._predict(abduction, action, guidance, groups, batch_size, report)
-
-    def reverse(
-        self,
-        pair: Counterfactual,
-        *,
-        keys: BackKeys = "same",
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
-    ) -> Counterfactual:
-        """Go back to the factual attributes from the clamped images, all else as on the way there.
-
-        So is drawn noise, by default. It follows from the factual images, which no recipient has.
-
-        Args:
-            pair: Result of :meth:`counterfactual` or :meth:`predict`.
-            keys: 'same', None to draw noise anew, by the pixels that go back, or own names.
-            batch_size: Largest number of network rows per call.
-            on_step: Callback invoked after every step.
-            progress: Whether to show a bar.
-        """
-        check_is("pair", pair, Counterfactual, "the result of pipeline.counterfactual")
-        there, keys = pair.abduction, keys_back(keys, pair.abduction.keys, pair.images)
-        guidance, groups = pair.guidance, pair.partition
-        rows = weights_of(self.denoiser, guidance, groups, there.times, batch_size).rows
-        how = (there.times, there.solver, guidance.path, batch_size)
-        back = replace(pair.action, attributes=there.attributes)
-        with steps_shown(on_step, progress, guidance.path != "drawn", rows) as report:
-            abduction = self._abduct(pair.images, pair.attributes, keys, *how, report)
-            return self._predict(abduction, back, guidance, groups, batch_size, report)
+            return self._predict(abduction, action, plan, batch_size, report)
 
     def calibrate(self, images: ImagesLike, attributes: TableLike, **options: Any) -> Calibration:
         """Choose the weights of the default guidance, and use them unless they are in doubt.
@@ -359,20 +364,15 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     def _guidance(self) -> Callable[..., Guidance]:
         return partial(choose_guidance, self.denoiser, self.calibration)
 
-    @property
-    def _abduct(self) -> Callable[..., Abduction]:
-        return partial(abduct_images, self.denoiser, self._replaying, self._fingerprint)
-
     def _predict(
         self,
         abduction: Abduction,
         action: Action,
-        guidance: Guidance,
-        partition: Partition,
+        plan: GuidedPlan,
         batch_size: int,
         on_step: OnStep | None,
     ) -> Counterfactual:
-        abduction = choose_noise(self.denoiser, abduction, guidance)
+        guidance, partition = plan.setting, plan.partition
         weights = weights_of(self.denoiser, guidance, partition, abduction.times, batch_size)
         branch = (self.denoiser, abduction, guidance.factual, partition, batch_size)
         anchor = find_anchor(*branch) if guidance.anchor else None
@@ -383,7 +383,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             on_step=on_step,
         )
         warn_of_broken(end.x, guidance)
-        return Counterfactual(end, abduction, action, partition, guidance, anchor and anchor.size)
+        return Counterfactual(abduction, action, plan, end, anchor and anchor.size)
 
     def _replaying(self, solver: AbstractSolver) -> AbstractSolver:
         return solver if self._recorder is None else self._recorder.replaying(solver)

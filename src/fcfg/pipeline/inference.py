@@ -15,7 +15,7 @@ from fcfg.causal.graph import Partition
 from fcfg.causal.scm import Keys
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import ConditionalPredictor, Images
-from fcfg.guidance import Guidance, PathKind, WeightTable
+from fcfg.guidance import Guidance, WeightTable
 from fcfg.model import Action
 from fcfg.pipeline.alignment import AlignedPredictor, GuidedBranch, align
 from fcfg.pipeline.batching import (
@@ -28,7 +28,7 @@ from fcfg.pipeline.batching import (
     send,
 )
 from fcfg.pipeline.drawn_noise import draw_noise
-from fcfg.pipeline.records import Abduction
+from fcfg.pipeline.records import Abduction, Needs
 from fcfg.sampling import (
     AbstractSolver,
     Anchor,
@@ -48,26 +48,25 @@ def abduct_images(
     images: Images,
     table: Table,
     keys: Keys,
-    times: tuple[int, ...],
-    solver: AbstractSolver,
-    path_kind: PathKind,
+    needs: Needs,
     batch_size: int,
     on_step: OnStep | None,
 ) -> Abduction:
     """Infer or draw the noise behind images, with a solver as the pipeline prepares it."""
     check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
     semantics = semantics_of(denoiser, images, batch_size)
-    known = (table, keys, times, solver, model)
-    if path_kind == "drawn":
+    times = needs.sampling.times(denoiser.schedule)
+    known = (needs.sampling, times, model)
+    if needs.path == "drawn":
         end, path = draw_noise(denoiser, images, keys, times, on_step)
-        return Abduction(images, end, *known, path, semantics, noise_is_drawn=True)
+        return Abduction(images, table, keys, end, *known, path, semantics, noise_is_drawn=True)
     end, path = infer_noise(
-        *(denoiser, images, table, semantics, times, replaying(solver)),
-        keep_path=path_kind == "inferred",
+        *(denoiser, images, table, semantics, times, replaying(needs.sampling.solver)),
+        keep_path=needs.path == "inferred",
         batch_size=batch_size,
         on_step=on_step,
     )
-    return Abduction(images, end, *known, path, semantics)
+    return Abduction(images, table, keys, end, *known, path, semantics)
 
 
 def infer_noise(

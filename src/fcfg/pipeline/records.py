@@ -3,32 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from fcfg.causal.attributes import Table
 from fcfg.causal.graph import Partition
-from fcfg.causal.scm import Keys
-from fcfg.guidance import Guidance
-from fcfg.model import AbstractCounterfactual, Action, check_action
-from fcfg.sampling import AbstractSolver, Anchor, Path, Trajectory
+from fcfg.guidance import Guidance, PathKind
+from fcfg.model import AbstractAbduction, AbstractCounterfactual, Action, Plan, check_action
+from fcfg.sampling import AbstractSolver, Anchor, Path, SamplingConfig, Trajectory
 from fcfg.support.errors import InputError
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What an abduction must be to serve a question."""
+
+    sampling: SamplingConfig  #: solver, grid and steps
+    path: PathKind  #: states of the factual image that are kept
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GuidedPlan(Plan[Guidance]):
+    """How a pipeline answers a question, with all defaults filled in."""
+
+    abduction: Needs  #: what the abduction must be
+    partition: Partition  #: the guided groups
+
+    def shared(self) -> Self:
+        """Return the plan with an abduction that keeps its path, for any guidance."""
+        if self.abduction.path != "none":
+            return self
+        return replace(self, abduction=replace(self.abduction, path="inferred"))
+
+
 @dataclass(frozen=True, eq=False)
-class Abduction:
+class Abduction(AbstractAbduction):
     """The noise behind images under their own attributes; reusable for many questions."""
 
-    images: Float[Tensor, "batch channel height width"] = field(repr=False)  #: on the CPU
     trajectory: Trajectory = field(repr=False)  #: at time T, on the CPU
-    attributes: Table = field(repr=False)  #: factual
-    keys: Keys = field(repr=False)  #: name of each image, combined with the seed
+    sampling: SamplingConfig  #: used by the prediction, too
     times: tuple[int, ...] = field(repr=False)  #: the ascending grid
-    solver: AbstractSolver  #: used by the prediction, too
     model: str = field(default="", repr=False)  #: digest of the model's embedder, if known
     path: Path | None = field(default=None, repr=False)  #: for anchored predictions, on the CPU
     #: What the images contribute to their conditions, in SA-DCG, on the CPU.
@@ -38,6 +56,11 @@ class Abduction:
     with_drawn_noise: list[Abduction] = field(init=False, default_factory=list, repr=False)
     #: The last anchor of this path, by the guidance it was measured under.
     anchors: dict[str, Anchor] = field(init=False, default_factory=dict, repr=False)
+
+    @property
+    def solver(self) -> AbstractSolver:
+        """The solver."""
+        return self.sampling.solver
 
     def unchanged(self, action: Action) -> Bool[Tensor, "batch"]:
         """Return which images an action leaves with their factual attributes."""
@@ -78,23 +101,26 @@ class Abduction:
 class Counterfactual(AbstractCounterfactual):
     """Counterfactual images, with everything they were computed from."""
 
-    trajectory: Trajectory  #: at time 0, unclamped, on the CPU
     abduction: Abduction
-    action: Action
-    partition: Partition  #: the guided groups
-    guidance: Guidance
+    plan: GuidedPlan
+    trajectory: Trajectory  #: at time 0, unclamped, on the CPU
     #: Size of the anchor's corrections (RMS over pixels); None if the prediction is not anchored.
     correction: Float[Tensor, "batch"] | None = field(default=None, repr=False)
+
+    @property
+    def guidance(self) -> Guidance:
+        """The guidance."""
+        return self.plan.setting
+
+    @property
+    def partition(self) -> Partition:
+        """The guided groups."""
+        return self.plan.partition
 
     @property
     def images(self) -> Float[Tensor, "batch channel height width"]:
         """Counterfactual images, clamped to [-1, 1]."""
         return self.trajectory.x.clamp(-1, 1)
-
-    @property
-    def factual_images(self) -> Float[Tensor, "batch channel height width"]:
-        """Factual images."""
-        return self.abduction.images
 
     @property
     def spent(self) -> Sequence[int]:

@@ -8,7 +8,7 @@ from fcfg.storage.beside import read_beside, read_words
 from fcfg.storage.config import FORMAT, ModelConfig
 from fcfg.storage.config_file import read_outline, replaced_files, shipped
 from fcfg.storage.folder import StorableModel, load_model, save_model
-from fcfg.storage.kinds import register_kind
+from fcfg.storage.kinds import find_setting, register_kind, register_setting
 from fcfg.storage.stored_record import Number, Record, StoredRecord
 from fcfg.storage.weight_files import Storage
 
@@ -20,11 +20,13 @@ __all__ = [
     "StorableModel",
     "Storage",
     "StoredRecord",
+    "find_setting",
     "load_model",
     "read_beside",
     "read_outline",
     "read_words",
     "register_kind",
+    "register_setting",
     "replaced_files",
     "save_model",
     "shipped",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fcfg.storage.config import ModelConfig
 from fcfg.support.errors import InputError, short
 
 ModelT = TypeVar("ModelT")
+SettingT = TypeVar("SettingT", bound="TextForm")
 
 #: Module and class of the kinds of the package; they are imported when a kind is needed.
 _SHIPPED = {
@@ -18,6 +19,17 @@ _SHIPPED = {
     "semantic": ("fcfg.pipeline.counterfactual", "CounterfactualPipeline"),
     "hvae": ("fcfg.hvae.model", "HVAEModel"),
 }
+#: Module of the settings of the package that are not a guidance, by their first word.
+_SETTINGS_SHIPPED = {"temperature": "fcfg.hvae.setting"}
+
+
+class TextForm(Protocol):
+    """A setting of some kind of models, whose ``repr`` is a text form."""
+
+    @classmethod
+    def parse(cls, text: str) -> Any:
+        """Read the text form."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,7 @@ class Kind:
 
 
 _KINDS: dict[str, Kind] = {}
+_SETTINGS: dict[str, type[TextForm]] = {}
 
 
 def register_kind(**configs: type[ModelConfig[Any]]) -> Callable[[type[ModelT]], type[ModelT]]:
@@ -79,3 +92,28 @@ def find_kind(name: object, subject: str) -> Kind:
     if name in _SHIPPED:
         import_module(_SHIPPED[name][0])
     return _KINDS[name]
+
+
+def register_setting(*heads: str) -> Callable[[type[SettingT]], type[SettingT]]:
+    """Class decorator for the settings of a kind of models, so that experiments can name them.
+
+    Args:
+        *heads: First words of their text form, which no rule of guidance has.
+    """
+
+    def register(setting: type[SettingT]) -> type[SettingT]:
+        _SETTINGS.update(dict.fromkeys(heads, setting))
+        return setting
+
+    return register
+
+
+def find_setting(head: str) -> type[TextForm] | None:
+    """Return the class of the settings whose text form begins with a word, if there is one.
+
+    Args:
+        head: The word.
+    """
+    if head in _SETTINGS_SHIPPED:
+        import_module(_SETTINGS_SHIPPED[head])
+    return _SETTINGS.get(head)

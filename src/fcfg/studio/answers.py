@@ -25,7 +25,7 @@ from fcfg.sampling import OnStep, StepRecord
 from fcfg.sheet import difference_map, difference_scale
 from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import Job
-from fcfg.studio.models import describe_method
+from fcfg.studio.models import describe_plan
 from fcfg.studio.pictures import image_url, read_attributes
 from fcfg.studio.questions import PreparedQuestion, Question
 from fcfg.studio.snippets import as_command, as_python
@@ -73,7 +73,7 @@ def _everything(question: PreparedQuestion) -> str:
     asked = question.asked
     assert isinstance(asked, Question)
     wanted = (asked.reverse, asked.trust, asked.truth)
-    asks = (asked.seed, asked.do, describe_method(question.method))
+    asks = (asked.seed, asked.do, describe_plan(question.plan))
     return repr((question.model.name, question.picture.id, question.before, asks, wanted))
 
 
@@ -91,20 +91,19 @@ class _Work:
     ) -> None:
         assert isinstance(question.asked, Question)
         self._asked, self._question, self._job = question.asked, question, job
-        self._model, self._method = question.model.model, question.method
+        self._model, self._plan = question.model.model, question.plan
         self._factual, self._abductions = question.picture.image, abductions
         self._key = repr((question.model.name, question.picture.id, question.before))
-        drawn = self._method.abduction.get("drawn_noise", False)  # serves such questions only
-        self._key += f"{self._method.sampling} {drawn}"
+        self._key += repr(self._plan.shared().abduction)
         self._begin, self._last_preview = time.monotonic(), 0.0
         self._done, self._total = 0.0, 1.0  # costs, in network rows per step
         self.events: list[Event] = []  #: all but those of progress
 
     def do(self) -> None:
         """Do all parts of the work, cheap and important ones first."""
-        asked, rows = self._asked, self._method.rows
+        asked, rows = self._asked, self._plan.rows
         abduction = self._abductions.get(self._key)
-        is_anchored = bool(getattr(self._method.setting, "anchor", False))
+        is_anchored = bool(getattr(self._plan.setting, "anchor", False))
         checks = asked.trust and isinstance(self._model, CounterfactualPipeline)
         extra = 0 if is_anchored else rows  # trust predicts the picture itself as well
         self._total = (abduction is None) + rows + checks * extra + asked.reverse * (1 + rows)
@@ -114,9 +113,7 @@ class _Work:
         shown = self._question.opening is not None  # already, and better than a coarse picture
         preview = None if shown else _previews(abduction, self._factual)
         on_step = self._steps("prediction", rows, preview)
-        pair = self._model.predict(
-            abduction, self._question.action, self._method.setting, on_step=on_step
-        )
+        pair = self._model.predict(abduction, self._question.action, self._plan, on_step=on_step)
         self._keep(abduction)  # which now holds the factual branch
         result = self._show_answer(pair)
         if asked.truth and self._question.picture.drawing is not None:
@@ -156,12 +153,10 @@ class _Work:
         return on_step
 
     def _abduct(self) -> Any:
-        options = dict(self._method.abduction)
-        if isinstance(self._model, CounterfactualPipeline):
-            options["anchor"] = True  # keeps the path, for previews and for any guidance
-        on_step = self._steps("abduction", 1)
+        # Shared, it has a path, for previews and for any guidance.
+        plan, on_step = self._plan.shared(), self._steps("abduction", 1)
         return self._model.abduct(
-            self._factual, self._question.factual, on_step=on_step, **options
+            self._factual, self._question.factual, plan=plan, on_step=on_step
         )
 
     def _keep(self, abduction: Any) -> None:
@@ -203,7 +198,7 @@ class _Work:
             not_reached=missed,
             evaluations=pair.spent[0],
             seconds=round(time.monotonic() - self._begin, 3),
-            **describe_method(self._method),
+            **describe_plan(self._plan),
         )
         return result
 
@@ -231,20 +226,20 @@ class _Work:
 
     @property
     def _limits(self) -> Mapping[str, float]:
-        thresholds, sampling = self._thresholds, self._method.sampling
+        thresholds, sampling = self._thresholds, self._plan.sampling
         if thresholds is None or sampling is None:
             return {}
-        return thresholds.limits_for(list(self._asked.do), self._method.setting, sampling)
+        return thresholds.limits_for(list(self._asked.do), self._plan.setting, sampling)
 
     def _emit_trust(self, result: Result) -> None:
         trusted = not (result.reasons or result.not_reached)
-        rest = unchecked(self._thresholds, self._method)
+        rest = unchecked(self._thresholds, self._plan)
         about = {"trusted": trusted, "reasons": list(result.reasons), "unchecked": rest}
         self._emit("trust", **about, signals=result.signals)
 
     def _show_reversal(self, result: Result, pair: AbstractCounterfactual) -> Result:
         there = self._steps("reversal", 1)
-        back = self._steps("reversal", self._method.rows)
+        back = self._steps("reversal", self._plan.rows)
         reversal = self._model.reverse(
             pair, on_step=lambda step: (there if step.ascending else back)(step)
         )
@@ -265,7 +260,7 @@ class _Work:
             "model": question.model.name,
             "network": repr(self._model),
             "do": self._asked.do,
-            **self._method.to_json(),
+            **self._plan.to_json(),
             "seed": self._asked.seed,
             "device": str(self._model.device),
             "precision": question.model.execution,

@@ -23,7 +23,7 @@ from fcfg.studio.answers import Answers
 from fcfg.studio.bodies import Bodies, Room
 from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import BusyError, Engine, Job
-from fcfg.studio.models import StudioModel, describe_method, find_model
+from fcfg.studio.models import StudioModel, describe_plan, find_model
 from fcfg.studio.pictures import StudioPicture, find_samples
 from fcfg.studio.questions import (
     MOST_STEPS,
@@ -206,7 +206,7 @@ class _Routes:
                 "attributes": question.after,
                 "affected": [name for name in question.after if name in affected],
                 "invariant": [name for name in question.after if name not in affected],
-                "default": describe_method(question.method),
+                "default": describe_plan(question.plan),
             }
         )
 

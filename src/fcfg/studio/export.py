@@ -113,7 +113,7 @@ def other_values(attribute: AbstractAttribute, value: Value) -> list[Value]:
 def guidances(model: StudioModel, target: str) -> list[str]:
     """Return the settings that answer a question, the model's own among them."""
     asks = model.model
-    usual = asks.method([target]).setting
+    usual = asks.plan([target]).setting
     if not isinstance(asks, CounterfactualPipeline):
         return [repr(usual)]
     head, *options = repr(usual).split(";")

@@ -12,7 +12,7 @@ from fcfg.datasets import portraits
 from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.guidance.rule import RULES, UNGUIDED
 from fcfg.judge import AttributeJudge
-from fcfg.model import AnyModel, Method, model_pixels, training_data
+from fcfg.model import AnyModel, Plan, model_pixels, training_data
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import GRIDS, SOLVERS
 from fcfg.storage import read_beside
@@ -72,7 +72,7 @@ class StudioModel:
                 for a in model.space
             ],
             "graph": {name: list(parents) for name, parents in model.graph.parents.items()},
-            "defaults": {name: describe_method(model.method([name])) for name in names},
+            "defaults": {name: describe_plan(model.plan([name])) for name in names},
             "rules": _rules(model),
             "solvers": list(SOLVERS) if is_diffusion else [],
             "grids": list(GRIDS) if is_diffusion else [],
@@ -85,12 +85,12 @@ class StudioModel:
         }
 
 
-def describe_method(method: Method[Any]) -> dict[str, Any]:
+def describe_plan(plan: Plan[Any]) -> dict[str, Any]:
     """Return guidance, sampling and groups of a question as JSON values."""
     return {
-        "guidance": repr(method.setting),
-        "sampling": None if method.sampling is None else str(method.sampling),
-        "groups": {group: sorted(names) for group, names in method.groups.items()},
+        "guidance": repr(plan.setting),
+        "sampling": None if plan.sampling is None else str(plan.sampling),
+        "groups": {group: sorted(names) for group, names in plan.groups.items()},
     }
 
 

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstra
 from fcfg.causal.attributes import Table
 from fcfg.causal.intervention import Intervention
 from fcfg.generation.results import Value, values_of
-from fcfg.model import Action, Method
+from fcfg.model import Action, Plan
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.studio.models import StudioModel, describe_method
+from fcfg.studio.models import StudioModel, describe_plan
 from fcfg.studio.pictures import StudioPicture
 from fcfg.support.config_errors import validate
 from fcfg.support.errors import InputError, short
@@ -88,7 +88,7 @@ class PreparedQuestion:
     picture: StudioPicture
     factual: Table = field(repr=False)
     action: Action  #: the counterfactual attributes
-    method: Method[Any]  #: guidance, sampling and groups
+    plan: Plan[Any]  #: guidance, sampling and groups
 
     @property
     def before(self) -> dict[str, Value]:
@@ -105,7 +105,7 @@ class PreparedQuestion:
         """All that the answer depends on, next to the weights, as JSON values."""
         before = {k: round(v, 3) if isinstance(v, float) else v for k, v in self.before.items()}
         about = {"image": self.picture.id, "attributes": before, "do": self.asked.do}
-        return {**about, "seed": self.asked.seed, **describe_method(self.method)}
+        return {**about, "seed": self.asked.seed, **describe_plan(self.plan)}
 
     @property
     def opening(self) -> str | None:
@@ -124,20 +124,20 @@ def prepare_question(asked: Act, model: StudioModel, picture: StudioPicture) -> 
     do: dict[str, Intervention] = dict(asked.do)
     action = asks.act(factual, do, seed=asked.seed, keys=image_keys(picture.image))
     setting = None if asked.guidance is None else asks.parse_setting(asked.guidance)
-    method = asks.method(asked.do, setting, sampling=asked.sampling or "default")
-    _check_cost(model, method)
-    return PreparedQuestion(asked, model, picture, factual, action, method)
+    plan = asks.plan(asked.do, setting, sampling=asked.sampling or "default")
+    _check_cost(model, plan)
+    return PreparedQuestion(asked, model, picture, factual, action, plan)
 
 
-def _check_cost(model: StudioModel, method: Method[Any]) -> None:
+def _check_cost(model: StudioModel, plan: Plan[Any]) -> None:
     """Refuse questions that would keep all other visitors waiting."""
-    if not isinstance(model.model, CounterfactualPipeline) or method.sampling is None:
+    if not isinstance(model.model, CounterfactualPipeline) or plan.sampling is None:
         return
-    repeats = max(method.setting.align, getattr(method.sampling.solver, "iterations", 1))
-    if method.sampling.steps > MOST_STEPS or repeats > MOST_REPEATS:
+    repeats = max(plan.setting.align, getattr(plan.sampling.solver, "iterations", 1))
+    if plan.sampling.steps > MOST_STEPS or repeats > MOST_REPEATS:
         raise InputError(
             "sampling",
             expected=f"at most {MOST_STEPS} steps, each of at most {MOST_REPEATS} iterations",
-            got=f"{method}",
+            got=f"{plan}",
             do="use 'fcfg generate' for more",
         )

@@ -16,7 +16,7 @@ _FILE = "picture.png"  # what the page calls the downloaded picture
 
 def as_python(question: PreparedQuestion) -> str:
     """Return a program that writes the counterfactual to a file."""
-    asked, model, method = question.asked, question.model, question.method
+    asked, model, plan = question.asked, question.model, question.plan
     device = str(model.model.device)
     execution = "" if device == "cpu" else f".to({device!r})"
     execution += "" if model.execution is None else f".prepare({model.execution!r})"
@@ -34,11 +34,11 @@ def as_python(question: PreparedQuestion) -> str:
         ]
     if isinstance(model.model, CounterfactualPipeline):
         options = [
-            f"guidance=fcfg.Guidance.parse({repr(method.setting)!r}),",
-            f'sampling="{method.sampling}",',
+            f"guidance=fcfg.Guidance.parse({repr(plan.setting)!r}),",
+            f'sampling="{plan.sampling}",',
         ]
     else:
-        options = [f"setting=model.parse_setting({repr(method.setting)!r}),"]
+        options = [f"setting=model.parse_setting({repr(plan.setting)!r}),"]
     columns = {name: [value] for name, value in question.before.items()}
     return "\n".join(
         [
@@ -59,7 +59,7 @@ def as_python(question: PreparedQuestion) -> str:
 
 def as_command(question: PreparedQuestion) -> str:
     """Return the command that writes the counterfactual to a folder."""
-    asked, model, method = question.asked, question.model, question.method
+    asked, model, plan = question.asked, question.model, question.plan
     space = model.model.space
     targets = {
         # A number alone could be read as a decrease.
@@ -68,8 +68,8 @@ def as_command(question: PreparedQuestion) -> str:
     }
     words = ["fcfg", "generate", model.source, _FILE]
     words += ["--attributes", _pairs(question.before), "--do", _pairs(targets)]
-    words += ["--guidance", repr(method.setting)]
-    words += [] if method.sampling is None else ["--sampling", str(method.sampling)]
+    words += ["--guidance", repr(plan.setting)]
+    words += [] if plan.sampling is None else ["--sampling", str(plan.sampling)]
     words += ["--seed", str(asked.seed)]
     words += [] if model.execution is None else ["--precision", model.execution]
     return shlex.join(words)

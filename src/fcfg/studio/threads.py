@@ -81,8 +81,8 @@ def seconds_of_work(model: AnyModel) -> float:
     image = torch.zeros(1, pixels.channels, pixels.size, pixels.size)
     factual = space.parse({name: [value] for name, value in without_judge(space).items()})
     targets = {space.names[0]: factual[space.names[0]]}
-    method = model.method(targets, model.parse_setting("none"), sampling=_SAMPLING)
+    plan = model.plan(targets, model.parse_setting("none"), sampling=_SAMPLING)
     start = time.perf_counter()
-    abduction = model.abduct(image, factual, **method.abduction)
-    model.predict(abduction, model.act(factual, targets), method.setting)
+    abduction = model.abduct(image, factual, plan=plan)
+    model.predict(abduction, model.act(factual, targets), plan)
     return time.perf_counter() - start

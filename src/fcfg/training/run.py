@@ -304,8 +304,8 @@ def counterfactual_sheet(model: AnyModel, examples: Examples) -> Image.Image:
     table = {name: column[:count] for name, column in examples.attributes.items()}
     fitted = set(model.scm.fitted_parents)
     answerable = [a for a in model.space if model.graph.affected({a.name}) - {a.name} <= fitted]
-    how = model.method((), sampling=_SHEET_STEPS).abduction
-    abduction = model.abduct(images, table, **how)
+    plan = model.plan((), sampling=_SHEET_STEPS)
+    abduction = model.abduct(images, table, plan=plan)
     rows: dict[str, Tensor] = {"factual": images}
     for attribute in answerable[:_SHEET_ROWS]:
         action = model.act(table, {attribute.name: _other(attribute, table[attribute.name])})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fcfg.model import Method
+from fcfg.model import Plan
 from fcfg.pipeline.thresholds import Thresholds
 
 SMALL_ERROR = 0.05  #: mean absolute, in units of [-1, 1]: hardly visible
@@ -21,18 +21,18 @@ _KINDS = {
 }
 
 
-def unchecked(thresholds: Thresholds | None, method: Method[Any]) -> str | None:
+def unchecked(thresholds: Thresholds | None, plan: Plan[Any]) -> str | None:
     """Return a sentence about what trust in an answer does not cover; None if all is checked.
 
     Args:
         thresholds: Thresholds of the model, if it has some.
-        method: Method of the answer.
+        plan: Plan of the answer.
     """
-    if method.sampling is None:
+    if plan.sampling is None:
         return None
     if thresholds is None:
         return "Only gross errors are noticed: 'fcfg calibrate' makes thresholds of trust."
-    if not thresholds.knows_way_back(method.setting, method.sampling):
+    if not thresholds.knows_way_back(plan.setting, plan.sampling):
         return (
             "The errors of the prediction are not checked: their thresholds are of other guidance "
             "or sampling."

@@ -88,8 +88,7 @@ def measure_trust(
         same = pipeline.predict(
             there,
             replace(pair.action, attributes=there.attributes),
-            pair.guidance,
-            partition=pair.partition if pair.guidance.factored else None,
+            pair.plan,
             batch_size=batch_size,
             on_step=on_step,
         )

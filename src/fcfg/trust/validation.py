@@ -86,7 +86,7 @@ def trust_thresholds(
     check_integer("images", len(x), 2, 10**9, do="256 are enough")
     table, progress = space.parse(attributes, len(x)), Progress(1 + len(space), on_progress)
     used = {
-        name: pipeline.method([name], guidance, sampling=sampling).setting for name in space.names
+        name: pipeline.plan([name], guidance, sampling=sampling).setting for name in space.names
     }
     anchored = any(rule.anchor for rule in used.values())
     drawn_noise = any(rule.drawn_noise for rule in used.values())
