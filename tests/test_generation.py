@@ -520,16 +520,6 @@ def test_a_record_has_what_was_taken_where_nothing_was_said(
     assert (record["solver"], record["grid"], record["steps"]) == ("heun", "uniform", 3)
 
 
-def test_the_old_keywords_work_with_a_warning(pipeline, faces, tmp_path: Path) -> None:
-    options = {"do": {"age": 90}, "attributes": GIVEN, "out": tmp_path / "out", "reverse": False}
-    with pytest.warns(DeprecationWarning, match="pass sampling='heun uniform 2'"):
-        generate(pipeline, faces[:1], **options, quality="paper", solver="heun", steps=2)
-    record = json.loads((tmp_path / "out" / "record.json").read_text())
-    assert (record["solver"], record["grid"], record["steps"]) == ("heun", "uniform", 2)
-    with pytest.raises(TypeError, match="stepss"):
-        generate(pipeline, faces[:1], **options, stepss=2)
-
-
 def test_the_number_at_once_changes_nothing(pipeline, faces, tmp_path: Path) -> None:
     few, many = (ask(pipeline, faces, tmp_path / str(n), batch_size=n) for n in (3, 256))
     for one, other in zip(few, many, strict=True):

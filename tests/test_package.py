@@ -20,7 +20,6 @@ import check_house
 import fcfg
 from fcfg.cli import main
 from fcfg.diffusion import schedule
-from fcfg.support.moved import MOVED
 from fcfg.training.diffusion import Schedule
 
 ROOT = Path(__file__).parents[1]
@@ -80,16 +79,6 @@ def test_public_names_are_those_declared_and_come_from_their_home() -> None:
         assert fcfg.__getattr__(name) is import_module(f"fcfg.{name}")
     with pytest.raises(AttributeError, match="no attribute 'smile'"):
         _ = fcfg.smile
-
-
-def test_module_names_of_the_last_release_still_work_with_a_warning() -> None:
-    for old, new in MOVED.items():
-        sys.modules.pop(f"fcfg.{old}", None)
-        with pytest.warns(DeprecationWarning, match=f"fcfg.{old} is now fcfg.{new}"):
-            module = import_module(f"fcfg.{old}")
-        assert module is import_module(f"fcfg.{new}")
-    with pytest.raises(ModuleNotFoundError):
-        import_module("fcfg.nowhere")
 
 
 def blocks(page: str, language: str) -> list[str]:

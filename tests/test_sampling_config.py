@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg import sampling as sampling_room
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
@@ -28,8 +24,6 @@ from fcfg.sampling import (
     Heun,
     SamplingConfig,
     as_sampling,
-    as_solver,
-    combine_sampling,
     time_grid,
 )
 from refusal import refused
@@ -46,13 +40,6 @@ def pipeline() -> CounterfactualPipeline:
     return mixture_pipeline()
 
 
-def others(sampling: SamplingConfig) -> dict[str, Any]:
-    """A solver, a grid and a number of steps that a configuration does not have."""
-    solver = DDIM() if sampling.solver == Heun() else Heun()
-    grid = next(grid for grid in GRIDS if grid != sampling.grid)
-    return {"solver": solver, "grid": grid, "steps": sampling.steps // 2 + 1}
-
-
 # Text -------------------------------------------------------------------------------------------
 
 
@@ -64,7 +51,7 @@ def test_a_configuration_is_its_text_and_its_parts(solver, grid: str, steps: int
         SamplingConfig.parse(f" {str(sampling).replace(' ', '  ').replace(':', ' : ')} ")
         == sampling
     )
-    assert combine_sampling(**sampling.to_json()) == sampling
+    assert SamplingConfig.parse("{solver} {grid} {steps}".format(**sampling.to_json())) == sampling
 
 
 @pytest.mark.parametrize(
@@ -106,20 +93,20 @@ def test_a_configuration_takes_solvers_and_known_grids() -> None:
 @presets
 @pytest.mark.parametrize("last", [25, 99, 100, 999, 1000, 2000])
 def test_a_configuration_fits_a_schedule_unless_it_has_more_steps(preset: str, last: int) -> None:
-    sampling, schedule = combine_sampling(preset), NoiseSchedule(steps=last)
+    sampling, schedule = as_sampling(preset), NoiseSchedule(steps=last)
     if sampling.steps > last:
         with refused("steps", f"1 to {last}", str(sampling.steps)):
             sampling.times(schedule)
     else:
         assert sampling.times(schedule) == time_grid(schedule, sampling.steps, sampling.grid)
-    assert combine_sampling(preset, steps=1).times(schedule) == (0, last)
+    assert as_sampling(1, as_sampling(preset)).times(schedule) == (0, last)
 
 
 # Presets --------------------------------------------------------------------------------------
 
 
 def test_the_papers_preset_is_a_thousand_steps_of_ddim(pipeline) -> None:
-    assert combine_sampling("paper") == PAPER
+    assert as_sampling("paper") == PAPER
     faces, attributes = mixture_faces(pipeline, 1)
     found = pipeline.abduct(faces, attributes, sampling="paper")
     assert found.times == tuple(range(1001))
@@ -143,8 +130,8 @@ def test_the_default_depends_on_the_anchor(pipeline, anchor, sampling) -> None:
         assert torch.equal(silent.trajectory.x, explicit.trajectory.x)
         other = pipeline.counterfactual(faces, attributes, {"male": 1}, sampling=named, **how)
         assert torch.equal(one.images, other.images)
-    assert combine_sampling() == PRESETS["default"] == as_sampling("default")
-    assert as_sampling("default", ANCHORED) == combine_sampling(default=ANCHORED) == ANCHORED
+    assert as_sampling("default") == PRESETS["default"]
+    assert as_sampling("default", ANCHORED) == ANCHORED
 
 
 def test_the_default_depends_on_the_noise(pipeline) -> None:
@@ -155,21 +142,6 @@ def test_the_default_depends_on_the_noise(pipeline) -> None:
     for found in (silent, pair.abduction):
         assert (found.times, found.solver) == wanted
     assert torch.equal(silent.trajectory.x, pair.abduction.trajectory.x)
-
-
-@presets
-@pytest.mark.parametrize("given", list(product([False, True], repeat=3)))
-def test_what_is_given_replaces_itself_and_nothing_else(preset: str, given) -> None:
-    sampling = PRESETS[preset]
-    changes = {
-        name: value
-        for (name, value), said in zip(others(sampling).items(), given, strict=True)
-        if said
-    }
-    found = combine_sampling(preset, **changes)
-    for name in ("solver", "grid", "steps"):
-        assert getattr(found, name) == changes.get(name, getattr(sampling, name))
-        assert (name in changes) == (getattr(found, name) != getattr(sampling, name))
 
 
 @pytest.mark.parametrize(
@@ -201,37 +173,3 @@ def test_a_preset_with_too_many_steps_is_refused() -> None:
         pipeline.counterfactual(faces, attributes, {"male": 1}, sampling="paper")
     found = pipeline.abduct(faces, attributes, sampling="heun uniform 3")
     assert (found.times, found.solver) == (time_grid(NoiseSchedule(steps=100), 3), Heun())
-
-
-@pytest.mark.parametrize("quality", ["papr", "", "heun", 1000, ["paper"]])
-def test_an_unknown_quality_is_refused(quality: object) -> None:
-    near = ["did you mean 'paper'?"] if quality == "papr" else []
-    with refused("quality", "'default', 'paper'", repr(quality), *near):
-        combine_sampling(quality=quality)
-
-
-def test_a_quality_beside_a_sampling_configuration_is_refused() -> None:
-    assert combine_sampling(quality="paper", steps=3) == as_sampling("ddim uniform 3")
-    with refused("quality", "quality or sampling", "both"):
-        combine_sampling("heun", quality="paper")
-
-
-# Old keywords and names -------------------------------------------------------------------------
-
-
-def test_the_old_names_work_with_a_warning() -> None:
-    for old, new in (
-        ("Way", SamplingConfig),
-        ("find_way", combine_sampling),
-        ("QUALITIES", PRESETS),
-        ("parse_solver", as_solver),
-    ):
-        with pytest.warns(DeprecationWarning, match=f"fcfg.sampling.{old} is now"):
-            assert getattr(sampling_room, old) is new
-    with pytest.raises(AttributeError, match="no attribute 'Weg'"):
-        _ = sampling_room.Weg
-
-
-def test_the_page_says_what_the_default_is() -> None:
-    page = Path(__file__).parents[1] / "docs" / "howto.md"
-    assert f"`{PRESETS['default']}`" in page.read_text()

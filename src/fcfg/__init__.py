@@ -12,7 +12,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from fcfg.support.moved import MOVED, install
 from fcfg.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -101,14 +100,12 @@ __all__ = [
     "to_pictures",
 ]
 
-install()
-
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used (PEP 562)."""
     if name in _HOME:
         return getattr(import_module(f"fcfg.{_HOME[name]}"), name)
-    if name in _ROOMS or name in MOVED:
+    if name in _ROOMS:
         return import_module(f"fcfg.{name}")
     raise AttributeError(f"module 'fcfg' has no attribute '{name}'")
 

@@ -7,7 +7,6 @@ from fcfg.evaluation.presets import experiments, find_experiment
 from fcfg.evaluation.result_files import Result, read_results
 from fcfg.evaluation.subset import Subset, choose_subset
 from fcfg.evaluation.summary import Cell, Summary, summarise
-from fcfg.support.moved import renamed
 
 __all__ = [
     "Cell",
@@ -24,6 +23,3 @@ __all__ = [
     "read_results",
     "summarise",
 ]
-
-_RENAMED = {"Instruments": "Evaluators", "find_instruments": "find_evaluators"}
-__getattr__ = renamed(__name__, _RENAMED)

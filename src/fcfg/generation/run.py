@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +39,6 @@ from fcfg.generation.results import (
 from fcfg.judge import Reading
 from fcfg.model import AUTO, AbstractCounterfactual, Action, AnyModel, model_pixels
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.sampling import SamplingParts, sampling_of
 from fcfg.support.errors import InputError, check_batch_size, check_integer, together
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import LARGEST_SEED
@@ -80,10 +79,6 @@ def generate(
         **options: Other fields of :class:`~fcfg.generation.request.Request`, such as ``sampling``,
             ``out`` and ``reverse``.
     """
-    names = SamplingParts.__annotations__.keys() & options.keys()
-    if names:  # keywords of fcfg 0.1
-        old = cast(SamplingParts, {name: options.pop(name) for name in names})
-        options["sampling"] = sampling_of(options.get("sampling", "default"), old)
     prepared = prepare(pipeline, Request(files, attributes, do, guidance, **options))
     with call_bar(on_progress, progress) as report:
         return run(prepared, on_chunk=on_chunk, on_progress=on_progress or report)

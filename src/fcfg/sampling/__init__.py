@@ -13,10 +13,7 @@ from fcfg.sampling.config import (
     PRESETS,
     SamplingConfig,
     SamplingLike,
-    SamplingParts,
     as_sampling,
-    combine_sampling,
-    sampling_of,
 )
 from fcfg.sampling.ddim import DDIM
 from fcfg.sampling.fixed_point import FixedPointDDIM
@@ -31,7 +28,6 @@ from fcfg.sampling.solver import (
     as_solver,
     register_solver,
 )
-from fcfg.support.moved import renamed
 
 __all__ = [
     "ANCHORED",
@@ -52,24 +48,12 @@ __all__ = [
     "Plan",
     "SamplingConfig",
     "SamplingLike",
-    "SamplingParts",
     "StepRecord",
     "Trajectory",
     "anchor_path",
     "as_sampling",
     "as_solver",
-    "combine_sampling",
     "integrate",
     "register_solver",
-    "sampling_of",
     "time_grid",
 ]
-
-_OLD = {
-    "Way": "SamplingConfig",
-    "find_way": "combine_sampling",
-    "QUALITIES": "PRESETS",
-    "parse_solver": "as_solver",
-}
-
-__getattr__ = renamed(__name__, _OLD)

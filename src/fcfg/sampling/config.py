@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias
 
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.sampling.ddim import DDIM
@@ -122,70 +121,3 @@ def as_sampling(sampling: SamplingLike, default: SamplingConfig | None = None) -
     expected = "a SamplingConfig, a string, or a number of steps"
     check_is("sampling", sampling, str, expected, do="write it as 'ddim uniform 100'")
     return SamplingConfig.parse(str(sampling), default)
-
-
-class SamplingParts(TypedDict, total=False):
-    """Parts of a sampling configuration as options of their own."""
-
-    quality: str | None  #: a preset
-    solver: AbstractSolver | str | None
-    grid: str | None
-    steps: int | None
-
-
-def combine_sampling(
-    sampling: SamplingLike = "default",
-    *,
-    default: SamplingConfig | None = None,
-    quality: str | None = None,
-    solver: AbstractSolver | str | None = None,
-    grid: str | None = None,
-    steps: int | None = None,
-) -> SamplingConfig:
-    """Replace parts of a sampling configuration, each by itself.
-
-    >>> str(combine_sampling("paper", solver="heun", steps=20))
-    'heun uniform 20'
-
-    Args:
-        sampling: As in :func:`as_sampling`.
-        default: As in :func:`as_sampling`.
-        quality: A preset to start from instead.
-        solver: Another solver, or its text.
-        grid: Another grid.
-        steps: Another number of steps.
-    """
-    if quality is not None:
-        check_among("quality", quality, PRESETS)
-        if sampling != "default":
-            raise InputError(
-                "quality", expected="quality or sampling", got="both", do="leave one out"
-            )
-        sampling = quality
-    chosen = as_sampling(sampling, default)
-    return SamplingConfig(
-        chosen.solver if solver is None else as_solver(solver),
-        chosen.grid if grid is None else grid,
-        chosen.steps if steps is None else steps,
-    )
-
-
-def sampling_of(
-    sampling: SamplingLike, parts: SamplingParts, default: SamplingConfig | None = None
-) -> SamplingConfig:
-    """Read ``sampling=``, and the keywords of 0.1 that it replaces, with a warning.
-
-    Args:
-        sampling: As in :func:`as_sampling`.
-        default: As in :func:`as_sampling`.
-        parts: The keywords quality, solver, grid and steps, where given.
-    """
-    chosen = combine_sampling(sampling, default=default, **parts)
-    if parts:
-        warnings.warn(
-            f"{', '.join(parts)}: pass sampling='{chosen}' instead; these keywords will be "
-            "removed in fcfg 0.3",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-    return chosen
