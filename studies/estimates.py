@@ -106,7 +106,10 @@ def kept(name: str, columns: Sequence[int] = (), like: str = "") -> str:
     folder = RESULTS / "tables"
     parts = sorted(folder.glob(f"{name}-[0-9].csv")) or [folder / f"{name}.csv"]
     texts = [_kept(part, columns, like) for part in parts]
-    return "\n\n".join([*texts, stored("notes").get(name, "")])
+    note = stored("notes").get(name, "")
+    if "python tools/" in note:
+        note += " The script is in the history of the repository."
+    return "\n\n".join([*texts, note])
 
 
 def _kept(file: Path, columns: Sequence[int], like: str) -> str:

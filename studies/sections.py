@@ -278,6 +278,8 @@ def experiments(file: str) -> str:
             continue
         about = stored("runs")[name]
         rows.append([f"`{name}`", about["title"], f"{about['images']:,}", *_agreement(name)])
+    if all(row[3] == "–" for row in rows):  # the paper has none of these settings
+        heads, rows = [*heads[:3], heads[4]], [[*row[:3], row[4]] for row in rows]
     note = "Signs: same of those that differ from 0. Claims: of those that can be decided. "
     links = "[signs](../studies/results/signs.csv), [claims](../studies/results/claims.csv), "
     return (
