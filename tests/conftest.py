@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import compress
 from operator import not_
 from pathlib import Path
@@ -20,6 +21,8 @@ import typecheck
 from exercised import Exercised
 
 typecheck.install()
+
+Shared = Callable[[str, Callable[[Path], object]], Path]
 
 # The same examples on every machine, and no limit that a busy one could miss.
 settings.register_profile("fcfg", deadline=None, derandomize=True, max_examples=60)
@@ -81,12 +84,30 @@ def switches() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
+    """Makes a folder that tests read only: once, whichever worker asks first."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        folder, done = root / f"shared-{name}", root / f"shared-{name}.done"
+        with (root / f"shared-{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                make(folder)
+                done.touch()
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def finished(shared: Shared) -> Path:
     """A training run that nobody disturbed."""
     from fcfg.training import train  # after the hook above
     from runs import tiny
 
-    return train(tiny(), tmp_path_factory.mktemp("runs") / "finished")
+    return shared("finished", lambda folder: train(tiny(), folder))
 
 
 @pytest.fixture

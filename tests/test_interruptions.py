@@ -213,7 +213,9 @@ def killed_run(folder: Path, kind: str, seed: int) -> None:
     print(json.dumps({"kills": kills, "begun": going_on.begun}))
 
 
-@pytest.mark.parametrize("kind", KILLED)
+@pytest.mark.parametrize(
+    "kind", ["diffusion", "hvae", pytest.param("semantic", marks=pytest.mark.long)]
+)
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(
     tmp_path: Path, kind: str
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +33,13 @@ FINETUNING = MODELS["hvae"]["finetuning"]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def trained(shared: Callable[..., Path]) -> dict[str, Path]:
     """One finished run of each kind; that of the VAE keeps sheets."""
-    folder, sheets = tmp_path_factory.mktemp("trained"), {"hvae": 1}
-    return {
-        kind: train(tiny(kind, run={"sheets": sheets.get(kind, 0)}), folder / kind)
-        for kind in KINDS
-    }
+
+    def make(kind: str, folder: Path) -> None:
+        train(tiny(kind, run={"sheets": int(kind == "hvae")}), folder)
+
+    return {kind: shared(kind, partial(make, kind)) for kind in KINDS}
 
 
 def weights(model: Any) -> dict[str, torch.Tensor]:
