@@ -168,7 +168,7 @@ def test_streaming_changes_nothing(finished: Path, tmp_path: Path, monkeypatch) 
 
 def test_training_learns(tmp_path: Path) -> None:
     config = tiny(
-        diffusion={"steps": 60, "learning_rate": 3e-3, "clip": 1.0, "publish": "best"},
+        model={"steps": 60, "learning_rate": 3e-3, "clip": 1.0, "publish": "best"},
         judge={"steps": 60, "learning_rate": 3e-3},
         run={"log_steps": 10, "checkpoint_steps": 1000, "validations": 3},
     )
