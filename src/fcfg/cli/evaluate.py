@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     changes=Options(
         "evaluation.experiment.Experiment", "images seed reverse cycles", changes=True
     ),
+    weights=Options("evaluation.measurements.find_evaluators", "lpips inception"),
     computing=COMPUTING,
 )
 def evaluate(
     changes: dict[str, Any],
+    weights: dict[str, Any],
     computing: dict[str, Any],
     model: Model = "",
     experiment: Annotated[
@@ -52,12 +54,6 @@ def evaluate(
         ),
     ] = None,
     anchor: Anchor = None,
-    lpips: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Weights of LPIPS (docs/metrics.md).")
-    ] = None,
-    inception: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Weights of the network of FID.")
-    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -139,7 +135,7 @@ def evaluate(
     pipeline = own.to(target).prepare(how.precision)
     reader = judge_of(load(judge) if judge else pipeline)  # these refuse before images are read
     size = find_data(pipeline, data).size
-    found = find_evaluators(pipeline, lpips, inception, fid=chosen.fid, size=size, judge=reader)
+    found = find_evaluators(pipeline, **weights, fid=chosen.fid, size=size, judge=reader)
     with ProgressReporter(quiet=not how.prints) as reporter:
         subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name

@@ -51,6 +51,8 @@ _METAVARS = {
     "sampling": "'SOLVER GRID STEPS'",
     "attributes": "TABLE.csv|NAME=VALUE,...|auto",
     "threshold": "GAP",
+    "lpips": "FILE",
+    "inception": "FILE",
     "weights": "W,W,…",
 }
 
@@ -201,7 +203,7 @@ def plain(text: str) -> str:
     >>> plain("whether to ask :class:`fcfg.DDIM`, or ``none``, see :mod:`fcfg.sampling`")
     'Ask DDIM, or none.'
     """
-    text = re.sub(r", see :\w+:`[^`]*`", "", " ".join(text.split()))
+    text = re.sub(r"[,;] see :\w+:`[^`]*`", "", " ".join(text.split()))
     text = re.sub(r":[a-z:]+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "").rstrip(".")
     text = re.sub("^[Ww]hether to ", "", text)
     return f"{text[:1].upper()}{text[1:]}."

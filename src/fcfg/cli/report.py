@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fcfg.cli.options import Overwrite
+
 
 def report(
     results: Annotated[
@@ -36,10 +38,7 @@ def report(
             show_default=False,
         ),
     ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace files that are not the report of this run."),
-    ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a report of an evaluation, or compare several: a page, figures and tables.
 
