@@ -13,7 +13,7 @@ from PIL import Image
 
 import fcfg
 from evaluations import asked, evaluation, write_table
-from fcfg.bench.bench_model import random_table
+from fcfg.bench.workload import random_table
 from fcfg.causal.attributes import Categorical
 from fcfg.datasets.base import Examples
 from fcfg.datasets.folder import FolderData

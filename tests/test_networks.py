@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -7,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
-from fcfg.bench.timing import count_flops
 from fcfg.diffusion.networks import (
     PAPER,
     Judge,
@@ -21,6 +23,12 @@ from fcfg.diffusion.networks.group_norm import GroupNorm
 from place import DEVICE, anywhere
 
 TINY = UNetConfig(size=16, base=8, multipliers=(1, 2, 3), attention=(8,), condition=12)
+
+
+def count_flops(call: Callable[[], object]) -> int:
+    with FlopCounterMode(display=False) as counter:
+        call()
+    return counter.get_total_flops()
 
 
 def awake(network: nn.Module) -> nn.Module:

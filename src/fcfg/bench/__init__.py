@@ -1,17 +1,7 @@
 """Measure how fast this machine samples, beside baselines and the rate of its hardware."""
 
-from fcfg.bench.bench_model import BenchModel, Workload
-from fcfg.bench.record import Measurement, Record, heading, read_record, tables
-from fcfg.bench.run import PARTS, Bench
+from fcfg.bench.bench import Bench, plan
+from fcfg.bench.record import Measurement, Record
+from fcfg.bench.workload import Workload, from_preset
 
-__all__ = [
-    "PARTS",
-    "Bench",
-    "BenchModel",
-    "Measurement",
-    "Record",
-    "Workload",
-    "heading",
-    "read_record",
-    "tables",
-]
+__all__ = ["Bench", "Measurement", "Record", "Workload", "from_preset", "plan"]

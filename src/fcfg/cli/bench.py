@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fcfg.cli.options import Model, Options, Overwrite, with_options
+from fcfg.cli.options import Commit, Model, Options, Overwrite, with_options
 from fcfg.support.errors import InputError
 from fcfg.support.outputs import make_folder
 
 if TYPE_CHECKING:
     import torch
 
-    from fcfg.bench import BenchModel, Record
+    from fcfg.bench import Record
+    from fcfg.pipeline.counterfactual import CounterfactualPipeline
 
 
 @with_options(
-    asked=Options("bench.run.Bench", "images rows steps quick commit"),
+    asked=Options("bench.bench.plan", "seconds images steps compile"),
     computing=Options("cli.computing.Computing", "device"),
 )
 def bench(
@@ -29,48 +30,39 @@ def bench(
         str,
         typer.Option(metavar="NAME", help="Network of a training preset, with random weights."),
     ] = "",
-    only: Annotated[
-        str, typer.Option(metavar="PART,…", help="Parts to measure: sampling, single.")
-    ] = "",
-    compile: Annotated[
-        bool | None,
-        typer.Option(help="Whether to measure the compiled pipeline, too; by default on a GPU."),
-    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.csv", help="Write all rows to this file.")
     ] = None,
     overwrite: Overwrite = False,
+    commit: Commit = None,
 ) -> None:
     """Measure how fast this machine samples, beside baselines.
 
-    All implementations compute the same images with the same model in one process: a plain eager
-    loop, the same with separate network calls, the schedulers of diffusers if installed, and ours.
-    Rates are also given as a share of the rate of a large matrix product on this machine. Without
-    MODEL, it measures the shipped portraits on a CPU, in some minutes, or the paper's network on a
-    GPU, with random weights.
+    All implementations compute the same images with the same model in one process: a plain loop,
+    the schedulers of diffusers if installed, and ours. Rates are also given as a share of the rate
+    of a large matrix product on this machine. Without MODEL, it measures the shipped portraits on
+    a CPU, or the paper's network on a GPU, with random weights.
 
     Examples:
       fcfg bench
-      fcfg bench --quick --only single
-      fcfg bench --preset celeba-hq --images 1024 --steps 20 --out bench.csv
-      fcfg bench runs/faces
+      fcfg bench runs/faces --seconds 20
+      fcfg bench --preset celeba-hq --images 256 --steps 20 --out bench.csv
     """
     import torch
 
-    from fcfg.bench import PARTS, Bench
+    from fcfg.bench import plan
     from fcfg.cli.computing import Computing
-    from fcfg.support.progress import share_bar
+    from fcfg.support.progress import in_words, share_bar
 
     target = torch.device(Computing(**computing).target)
     _check(model, preset, out, overwrite=overwrite)
-    benchmark = Bench(
-        _bench_model(model, preset, target),
-        tuple(part.strip() for part in only.split(",")) if only else PARTS,
-        compiled=target.type == "cuda" if compile is None else compile,
-        **asked,
-    )
+    name, pipeline = _model(model, preset, target)
+    benchmark = plan(name, pipeline.to(target), **asked)
+    work, seconds = benchmark.workload, in_words(benchmark.seconds)
+    asked_for = f"{len(work.images)} counterfactuals, {work.steps} steps each way"
+    typer.echo(f"{asked_for}, {benchmark.rounds} repetitions: {seconds}", err=True)
     with share_bar() as on_progress:
-        record = benchmark.run(on_progress)
+        record = benchmark.run(on_progress, commit)
     if out is not None:
         record.write(out)
     _show(record)
@@ -97,21 +89,19 @@ def _check(model: str, preset: str, out: Path | None, *, overwrite: bool) -> Non
         make_folder(out.parent)
 
 
-def _bench_model(model: str, preset: str, device: torch.device) -> BenchModel:
-    from fcfg.bench import BenchModel
+def _model(model: str, preset: str, device: torch.device) -> tuple[str, CounterfactualPipeline]:
+    """Return a model and its name: by default the paper's network on a GPU."""
+    from fcfg.bench import from_preset
+    from fcfg.pipeline.checkpoint import load_pipeline
 
     if preset or (device.type == "cuda" and not model):
-        return BenchModel.from_preset(preset or "celeba-hq", device)
-    return BenchModel.load(model or "portraits", device)
+        return preset or "celeba-hq", from_preset(preset or "celeba-hq")
+    return Path(model or "portraits").name, load_pipeline(model or "portraits", "fcfg bench")
 
 
 def _show(record: Record) -> None:
-    from fcfg.bench import heading, tables
     from fcfg.cli.tables import show_rows, table_console
 
-    console = table_console()
-    console.print(heading(record))
-    for part in tables(record):
-        show_rows(part.columns, part.rows, part.title)
-        for note in part.notes:
-            console.print(f"  {note}")
+    table_console().print(record.heading())
+    head, *rows = record.table()
+    show_rows(head, rows)
