@@ -163,7 +163,6 @@ def plan(
     return Bench(name, work, compiled, rounds, cost(work, rounds), seconds)
 
 
-
 def compute(work: Workload) -> Tensor:
     """Compute a workload with our pipeline, from arguments to images."""
     return work.pipeline.counterfactual(
