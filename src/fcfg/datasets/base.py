@@ -246,11 +246,3 @@ def find_file(folder: Path | None, candidates: Sequence[str], source: str) -> Pa
         got="no such file",
         do=f"get it from {source}",
     )
-
-
-def first_values(keys: Sequence[str], values: Sequence[str]) -> dict[str, str]:
-    """Map every key to its first value, for tables with several rows per key."""
-    first: dict[str, str] = {}
-    for key, value in zip(keys, values, strict=True):
-        first.setdefault(key, value)
-    return first

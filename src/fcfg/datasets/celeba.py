@@ -27,14 +27,15 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import AbstractDiskData, Listing, find_file
+from fcfg.datasets.base import find_file
 from fcfg.datasets.pixels import Source
+from fcfg.datasets.tables import AbstractTableData, Case, Row
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
 
@@ -45,7 +46,7 @@ _LAST = {"train": 162770, "val": 182637, "test": 202599}  # last image number of
 _PARTITION = {"0": "train", "1": "val", "2": "test"}
 
 
-class CelebAData(AbstractDiskData, frozen=True):
+class CelebAData(AbstractTableData, frozen=True):
     """Options of CelebA-HQ; ``path`` is the folder CelebAMask-HQ."""
 
     format: Literal["celeba-hq"] = "celeba-hq"
@@ -54,28 +55,25 @@ class CelebAData(AbstractDiskData, frozen=True):
         """Smiling, male, young: three attributes without arrows, as in the paper."""
         return celeba_attributes()
 
-    def listing(self, space: AttributeSpace) -> Listing:
+    def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
         """Read the annotations and the mapping without opening an image."""
-        annotations = find_file(self.path, [_ANNOTATIONS], _SOURCE)
-        images = find_file(self.path, ["CelebA-HQ-img"], _SOURCE)
-        mapping = find_file(self.path, [_MAPPING], _SOURCE)
-        table = _read_annotations(annotations)
-        partition = _partition(annotations.parent)
+        annotations = find_file(root, [_ANNOTATIONS], _SOURCE)
+        images = find_file(root, ["CelebA-HQ-img"], _SOURCE)
+        mapping = find_file(root, [_MAPPING], _SOURCE)
+        partition = _partition(root)
         originals = {words[0]: words[-1] for words in _words(mapping)[1:]}  # by image number
-        splits: list[str] = []
-        for name in table["file"]:
-            original = originals.get(Path(name).stem, "")
+        for row in _annotations(annotations, space):
+            original = originals.get(Path(row["file"]).stem, "")
             if original not in partition:
                 raise InputError(
                     str(mapping),
-                    expected=f"the original of '{name}' in CelebA",
+                    expected=f"the original of '{row['file']}' in CelebA",
                     got=f"'{original}'" if original else "no row for it",
                     do=f"get the file again from {_SOURCE}",
                 )
-            splits.append(partition[original])
-        columns = celeba_columns(str(annotations), table, space, ("file",))
-        sources = tuple(Source(images / name) for name in table["file"])
-        return Listing(annotations.parent, sources, tuple(table["file"]), columns, tuple(splits))
+            values = celeba_values(str(annotations), row, space)
+            source = Source(images / row["file"])
+            yield Case(source, row["file"], values, split=partition[original])
 
 
 def celeba_attributes() -> tuple[AttributeSpace, CausalGraph]:
@@ -84,32 +82,23 @@ def celeba_attributes() -> tuple[AttributeSpace, CausalGraph]:
     return AttributeSpace([Binary(name) for name in names]), CausalGraph({n: [] for n in names})
 
 
-def celeba_columns(
-    where: str,
-    table: Mapping[str, Sequence[str]],
-    space: AttributeSpace,
-    others: Sequence[str],
-) -> dict[str, list[str]]:
+def celeba_values(where: str, row: Row, space: AttributeSpace) -> dict[str, str]:
     """Select CelebA's attributes by their names in lower case, with -1 replaced by 0.
 
     Args:
         where: Name of the label file, for messages.
-        table: Columns of the label file.
+        row: Columns of an image.
         space: Attributes to select.
-        others: Names of required columns that are not attributes.
     """
-    check_columns(where, others, table)
-    by_name = {column.lower(): column for column in table if column not in others}
+    by_name = {column.lower(): text for column, text in row.items()}
     check_columns(where, space.names, by_name)
-    return {
-        name: ["0" if text == "-1" else text for text in table[by_name[name]]]
-        for name in space.names
-    }
+    return {name: "0" if by_name[name] == "-1" else by_name[name] for name in space.names}
 
 
-def _read_annotations(path: Path) -> dict[str, list[str]]:
+def _annotations(path: Path, space: AttributeSpace) -> Iterator[Row]:
     lines = _words(path)
     header = ["file", *(lines[1] if len(lines) > 1 else [])]
+    celeba_values(str(path), dict.fromkeys(header, ""), space)  # checked without any image, too
     for number, words in enumerate(lines[2:], start=3):
         if len(words) != len(header):
             raise InputError(
@@ -118,7 +107,7 @@ def _read_annotations(path: Path) -> dict[str, list[str]]:
                 got=f"{len(words)} words",
                 do=f"get the file again from {_SOURCE}",
             )
-    return {name: [words[i] for words in lines[2:]] for i, name in enumerate(header)}
+        yield dict(zip(header, words, strict=True))
 
 
 def _partition(root: Path) -> Mapping[str, str]:

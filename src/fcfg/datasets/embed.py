@@ -39,39 +39,42 @@ References:
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.causal.codes import number
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import (
-    AbstractDiskData,
-    Channels,
-    Fractions,
-    Listing,
-    Size,
-    find_file,
-    first_values,
-    split_by_group,
-)
+from fcfg.datasets.base import Channels, Fractions, Size
 from fcfg.datasets.columns import is_missing
 from fcfg.datasets.pixels import Source
-from fcfg.support.csv_files import check_columns, read_columns
+from fcfg.datasets.tables import AbstractDrawnTableData, Case, LabelTable, Row
+from fcfg.support.csv_files import check_columns
 from fcfg.support.pictures import Fit, Intensity
 
-_SOURCE = "https://github.com/Emory-HITI/EMBED_Open_Data"
-_MARKERS = "https://github.com/biomedia-mira/mammo-artifacts"
-_DENSITY = {1.0: "0", 2.0: "0", 3.0: "1", 4.0: "1"}
-_COLUMNS = (
-    *("empi_anon", "acc_anon", "anon_dicom_path"),
-    *("FinalImageType", "ViewPosition", "spot_mag"),
+
+def _table(name: str, *columns: str) -> LabelTable:
+    names = [f"EMBED_OpenData_{name}.csv", f"EMBED_OpenData_{name}_reduced.csv"]
+    files = tuple(f"{folder}{file}" for folder in ("tables/", "") for file in names)
+    return LabelTable(files, "https://github.com/Emory-HITI/EMBED_Open_Data", columns)
+
+
+_IMAGES = _table(
+    "metadata",
+    *("empi_anon", "acc_anon", "anon_dicom_path", "FinalImageType", "ViewPosition", "spot_mag"),
 )
+_FINDINGS = _table("clinical", "acc_anon", "tissueden")
+_MARKERS = LabelTable(
+    ("tables/predicted_all_embed.csv", "predicted_all_embed.csv"),
+    "https://github.com/biomedia-mira/mammo-artifacts",
+    ("image_path", "circle marker"),
+)
+_DENSITY = {1.0: "0", 2.0: "0", 3.0: "1", 4.0: "1"}
 _PNG = "images/png/1024x768"
 
 
-class EmbedData(AbstractDiskData, frozen=True):
+class EmbedData(AbstractDrawnTableData, frozen=True):
     """Options of EMBED; ``path`` has the tables and the images."""
 
     format: Literal["embed"] = "embed"
@@ -80,56 +83,43 @@ class EmbedData(AbstractDiskData, frozen=True):
     intensity: Intensity = "full"  #: of 16-bit PNG, see :mod:`fcfg.support.pictures`
     fit: Fit = "pad"  #: cropping would cut a breast that fills its tall picture
     fractions: Fractions = (0.75, 0.035, 0.215)  #: of patients
-    split_seed: int = 0  #: seed for the split
 
     def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
         """Density and circle: two attributes without arrows, as in the paper."""
         space = AttributeSpace([Binary("density"), Binary("circle")])
         return space, CausalGraph({"density": [], "circle": []})
 
-    def listing(self, space: AttributeSpace) -> Listing:
+    def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
         """Read the tables without opening an image."""
         check_columns("EMBED", space.names, ("density", "circle", "view"))
-        metadata = find_file(self.path, _tables("metadata"), _SOURCE)
-        images = read_columns(metadata, _COLUMNS)
-        densities = _densities(find_file(self.path, _tables("clinical"), _SOURCE))
-        circles = _circles(self.path) if "circle" in space.names else None
-        root = metadata.parent.parent if metadata.parent.name == "tables" else metadata.parent
-        as_png = (root / _PNG).is_dir()
-        excluded: Counter[str] = Counter()
-        rows: list[tuple[Path, str, dict[str, str]]] = []
-        seen: set[str] = set()
-        for patient, exam, path, kind, view, spot in zip(*images.values(), strict=True):
+        images = _IMAGES.rows(root)
+        densities = _densities(root)
+        markers = _MARKERS.rows(root) if "circle" in space.names else ()
+        circles: dict[str, str] = {}
+        for row in markers:
+            circles.setdefault(PurePosixPath(row["image_path"]).stem, row["circle marker"])
+        as_png, seen = (root / _PNG).is_dir(), set[str]()
+        for row in images:
+            path = row["anon_dicom_path"]
             stem = PurePosixPath(path).stem
             values = {
-                "density": densities.get(exam, ""),
-                "circle": "0" if circles is None else circles.get(stem, ""),
-                "view": "01"[view == "CC"],
+                "density": densities.get(row["acc_anon"], ""),
+                "circle": circles.get(stem, "") if "circle" in space.names else "0",
+                "view": "01"[row["ViewPosition"] == "CC"],
             }
-            reason = "listed twice" if path in seen else _reason(kind, view, spot, values)
+            patient = row["empi_anon"]
+            file = Path(_PNG, patient, f"{stem}.png") if as_png else _local(path)
+            reason = "listed twice" if path in seen else _reason(row, values)
             seen.add(path)
-            if reason:
-                excluded[reason] += 1
-            else:
-                file = Path(_PNG, patient, f"{stem}.png") if as_png else _local(path)
-                rows.append((file, patient, values))
-        patients = [patient for _, patient, _ in rows]
-        return Listing(
-            root,
-            tuple(Source(root / file) for file, _, _ in rows),
-            tuple(file.as_posix() for file, _, _ in rows),
-            {name: [values[name] for _, _, values in rows] for name in space.names},
-            tuple(split_by_group(patients, self.fractions, self.split_seed)),
-            tuple(patients),
-            dict(excluded),
-        )
+            yield Case(Source(root / file), file.as_posix(), values, patient, reason=reason)
 
 
-def _reason(kind: str, view: str, spot: str, values: dict[str, str]) -> str:
+def _reason(row: Row, values: Row) -> str:
     """Reason why the protocol excludes an image; empty if it does not."""
+    spot = row["spot_mag"]
     reasons = {
-        "not 2D": kind != "2D",
-        "view other than CC and MLO": view not in ("CC", "MLO"),
+        "not 2D": row["FinalImageType"] != "2D",
+        "view other than CC and MLO": row["ViewPosition"] not in ("CC", "MLO"),
         "spot compression or magnification": not is_missing(spot) and number(spot) != 0,
         "no density A to D": not values["density"],
         "no prediction of markers": not values["circle"],
@@ -137,25 +127,13 @@ def _reason(kind: str, view: str, spot: str, values: dict[str, str]) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def _tables(kind: str) -> list[str]:
-    names = [f"EMBED_OpenData_{kind}.csv", f"EMBED_OpenData_{kind}_reduced.csv"]
-    return [f"{folder}{name}" for folder in ("tables/", "") for name in names]
-
-
-def _densities(path: Path) -> dict[str, str]:
+def _densities(root: Path) -> dict[str, str]:
     """First valid density of every exam; the table has a row for each finding."""
-    table = read_columns(path, ["acc_anon", "tissueden"])
-    halves = [_DENSITY.get(number(text) or 0.0, "") for text in table["tissueden"]]
-    known = [(exam, half) for exam, half in zip(table["acc_anon"], halves, strict=True) if half]
-    return first_values([exam for exam, _ in known], [half for _, half in known])
-
-
-def _circles(root: Path | None) -> dict[str, str]:
-    name = "predicted_all_embed.csv"
-    path = find_file(root, [f"tables/{name}", name], _MARKERS)
-    table = read_columns(path, ["image_path", "circle marker"])
-    stems = [PurePosixPath(path).stem for path in table["image_path"]]
-    return first_values(stems, table["circle marker"])
+    first: dict[str, str] = {}
+    for row in _FINDINGS.rows(root):
+        if half := _DENSITY.get(number(row["tissueden"]) or 0.0):
+            first.setdefault(row["acc_anon"], half)
+    return first
 
 
 def _local(path: str) -> Path:

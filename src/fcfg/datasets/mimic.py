@@ -39,49 +39,46 @@ References:
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.codes import number
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import (
-    SPLITS,
-    AbstractDiskData,
-    Channels,
-    Fractions,
-    Listing,
-    Size,
-    existing_folder,
-    find_file,
-    first_values,
-    split_by_group,
-)
+from fcfg.datasets.base import SPLITS, Channels, Fractions, Size, find_file
 from fcfg.datasets.pixels import Source
-from fcfg.support.csv_files import check_columns, read_columns
+from fcfg.datasets.tables import AbstractDrawnTableData, Case, LabelTable, Row
+from fcfg.support.csv_files import check_columns
 from fcfg.support.pictures import Fit
 
 _SOURCE = "https://physionet.org/content/mimic-cxr-jpg/"
 _HOSPITAL = "https://physionet.org/content/mimiciv/ (folder hosp)"
 _SAMPLES = "notebooks/mimic.sample.ipynb of https://github.com/biomedia-mira/chexploration"
+
+
+def _table(name: str, origin: str, *columns: str, others: bool = False) -> LabelTable:
+    files = tuple(f"{f}{name}{end}" for f in ("", "hosp/") for end in (".csv.gz", ".csv"))
+    return LabelTable(files, origin, columns, others)
+
+
+_IMAGES = _table(
+    "mimic-cxr-2.0.0-metadata",
+    _SOURCE,
+    *("dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate"),
+)
+_LABELS = _table("mimic-cxr-2.0.0-chexpert", _SOURCE, "study_id", "No Finding", "Pleural Effusion")
+_PEOPLE = _table("patients", _HOSPITAL, "subject_id", "gender", "anchor_age", "anchor_year")
+_STAYS = _table("admissions", _HOSPITAL, "subject_id", others=True)
 _RACE = {"WHITE": "White", "ASIAN": "Asian", "BLACK/AFRICAN AMERICAN": "Black"}
 _SEX = {"M": "0", "F": "1", "Male": "0", "Female": "1"}
 _NEITHER = "neither effusion nor without finding"
 
 
-class _Row(NamedTuple):
-    name: str
-    patient: str
-    split: str
-    race: str
-    sex: str
-    age: str
-    finding: str
-
-
-class MimicData(AbstractDiskData, frozen=True):
+class MimicData(AbstractDrawnTableData, frozen=True):
     """Options of MIMIC-CXR; ``path`` has the tables and the folder 'files'."""
+
+    after_split: ClassVar[frozenset[str]] = frozenset({_NEITHER})
 
     format: Literal["mimic-cxr"] = "mimic-cxr"
     size: Size = 192  #: height and width of the images
@@ -89,7 +86,6 @@ class MimicData(AbstractDiskData, frozen=True):
     fit: Fit = "stretch"  #: as Glocker et al. resized the images
     samples: Path | None = None  #: folder with mimic.sample.train.csv, val and test
     fractions: Fractions = (0.6, 0.1, 0.3)  #: of patients, without samples
-    split_seed: int = 0  #: seed for the split
 
     def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
         """Race, sex, age and finding; age causes finding, as in de Sousa Ribeiro et al."""
@@ -103,98 +99,65 @@ class MimicData(AbstractDiskData, frozen=True):
         )
         return space, CausalGraph({"race": [], "sex": [], "age": [], "finding": ["age"]})
 
-    def listing(self, space: AttributeSpace) -> Listing:
+    def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
         """Read the tables without opening an image."""
         check_columns("MIMIC-CXR", space.names, ("race", "sex", "age", "finding"))
-        root = existing_folder(self.path)
         files = find_file(root, ["files"], _SOURCE)
-        excluded: Counter[str] = Counter()
-        if self.samples is None:
-            rows = self._rows_of_tables(root, excluded)
-        else:
-            rows = _rows_of_samples(self.samples, excluded)
-        return Listing(
-            root,
-            tuple(Source(files / row.name) for row in rows),
-            tuple(row.name for row in rows),
-            {name: [getattr(row, name) for row in rows] for name in space.names},
-            tuple(row.split for row in rows),
-            tuple(row.patient for row in rows),
-            dict(excluded),
-        )
-
-    def _rows_of_tables(self, root: Path, excluded: Counter[str]) -> list[_Row]:
-        columns = ["dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate"]
-        images = read_columns(_find(root, "mimic-cxr-2.0.0-metadata", _SOURCE), columns)
-        columns = ["study_id", "No Finding", "Pleural Effusion"]
-        labels = read_columns(_find(root, "mimic-cxr-2.0.0-chexpert", _SOURCE), columns)
-        well = first_values(labels["study_id"], labels["No Finding"])
-        effusion = first_values(labels["study_id"], labels["Pleural Effusion"])
-        columns = ["subject_id", "gender", "anchor_age", "anchor_year"]
-        people = read_columns(_find(root, "patients", _HOSPITAL), columns)
-        person = {row[0]: row[1:] for row in zip(*people.values(), strict=True)}
-        races = _races(root)
-        kept: list[tuple[str, str, str, str]] = []
-        for image, patient, study, view, date in zip(*images.values(), strict=True):
-            if view not in ("AP", "PA"):
-                excluded["view other than AP and PA"] += 1
-            elif study not in well:
-                excluded["study without labels"] += 1
-            elif patient not in person:
-                excluded["patient not in MIMIC-IV"] += 1
-            elif races.get(patient) not in _RACE:
-                excluded["race not among the three"] += 1
-            else:
-                kept.append((image, patient, study, date))
-        patients = [patient for _, patient, _, _ in kept]
-        splits = split_by_group(patients, self.fractions, self.split_seed) if kept else []
-        rows: list[_Row] = []
-        for (image, patient, study, date), split in zip(kept, splits, strict=True):
-            ill = number(effusion[study]) == 1
-            if not ill and number(well[study]) != 1:
-                excluded[_NEITHER] += 1
-                continue
-            name = f"p{patient[:2]}/p{patient}/s{study}/{image}.jpg"
-            sex, age, year = person[patient]
-            values = _RACE[races[patient]], _sex(sex), _age(age, year, date), "01"[ill]
-            rows.append(_Row(name, patient, split, *values))
-        return rows
+        return _sampled(self.samples, files) if self.samples else _followed(root, files)
 
 
-def _rows_of_samples(folder: Path, excluded: Counter[str]) -> list[_Row]:
-    columns = ["path", "subject_id", "race", "sex", "age", "disease"]
-    rows: list[_Row] = []
+def _followed(root: Path, files: Path) -> Iterator[Case]:
+    """Follow the protocol, with the tables of MIMIC."""
+    images = _IMAGES.rows(root)
+    labels = _LABELS.first_by("study_id", root)
+    people, races = _PEOPLE.first_by("subject_id", root), _races(root)
+    for row in images:
+        patient, study = row["subject_id"], row["study_id"]
+        label, person = labels.get(study), people.get(patient)
+        race = _RACE.get(races.get(patient, ""))
+        ill = label is not None and number(label["Pleural Effusion"]) == 1
+        well = label is not None and number(label["No Finding"]) == 1
+        reasons = {
+            "view other than AP and PA": row["ViewPosition"] not in ("AP", "PA"),
+            "study without labels": label is None,
+            "patient not in MIMIC-IV": person is None,
+            "race not among the three": race is None,
+            _NEITHER: not ill and not well,
+        }
+        name = f"p{patient[:2]}/p{patient}/s{study}/{row['dicom_id']}.jpg"
+        values = {} if person is None else _values(row, person, race or "", ill)
+        reason = next((reason for reason, holds in reasons.items() if holds), "")
+        yield Case(Source(files / name), name, values, patient, reason=reason)
+
+
+def _sampled(folder: Path, files: Path) -> Iterator[Case]:
+    """Take images, labels and splits from the tables of Glocker et al."""
+    columns = ("path", "subject_id", "race", "sex", "age", "disease")
     for split in SPLITS:
-        table = read_columns(find_file(folder, [f"mimic.sample.{split}.csv"], _SAMPLES), columns)
-        for name, patient, race, sex, age, disease in zip(*table.values(), strict=True):
-            if disease in ("No Finding", "Pleural Effusion"):
-                finding = "01"[disease == "Pleural Effusion"]
-                rows.append(_Row(name, patient, split, race, _sex(sex), age, finding))
-            else:
-                excluded[_NEITHER] += 1
-    return rows
-
-
-def _find(root: Path, name: str, source: str) -> Path:
-    candidates = [f"{f}{name}{end}" for f in ("", "hosp/") for end in (".csv.gz", ".csv")]
-    return find_file(root, candidates, source)
+        for row in LabelTable((f"mimic.sample.{split}.csv",), _SAMPLES, columns).rows(folder):
+            finding = {"No Finding": "0", "Pleural Effusion": "1"}.get(row["disease"], "")
+            values = {"race": row["race"], "sex": _SEX.get(row["sex"], row["sex"])}
+            values |= {"age": row["age"], "finding": finding}
+            source, reason = Source(files / row["path"]), "" if finding else _NEITHER
+            yield Case(source, row["path"], values, row["subject_id"], split, reason)
 
 
 def _races(root: Path) -> dict[str, str]:
-    path = _find(root, "admissions", _HOSPITAL)
-    table = read_columns(path)
-    column = "ethnicity" if "ethnicity" in table and "race" not in table else "race"
-    check_columns(str(path), (column, "subject_id"), table)
-    return first_values(table["subject_id"], table[column])
+    """Race of every patient at the first stay in hospital."""
+    races: dict[str, str] = {}
+    for patient, stay in _STAYS.first_by("subject_id", root).items():
+        column = "ethnicity" if "ethnicity" in stay and "race" not in stay else "race"
+        check_columns("admissions.csv", (column,), stay)
+        races[patient] = stay[column]
+    return races
 
 
-def _sex(text: str) -> str:
-    return _SEX.get(text, text)  # unknown values are refused later
-
-
-def _age(age: str, year: str, date: str) -> str:
-    """Age in the year of a study; empty if unknown, which is refused later."""
-    then, anchor, years = number(date[:4]), number(year), number(age)
-    if then is None or anchor is None or years is None:
-        return ""
-    return f"{years + then - anchor:g}"
+def _values(row: Row, person: Row, race: str, ill: bool) -> dict[str, str]:
+    """Labels of an image; a sex or an age that is not known is refused later."""
+    then, anchor = number(row["StudyDate"][:4]), number(person["anchor_year"])
+    years = number(person["anchor_age"])
+    age = ""
+    if then is not None and anchor is not None and years is not None:
+        age = f"{years + then - anchor:g}"
+    sex = _SEX.get(person["gender"], person["gender"])
+    return {"race": race, "sex": sex, "age": age, "finding": "01"[ill]}

@@ -21,23 +21,25 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import AbstractDiskData, Listing, find_file
-from fcfg.datasets.celeba import celeba_attributes, celeba_columns
+from fcfg.datasets.base import find_file
+from fcfg.datasets.celeba import celeba_attributes, celeba_values
 from fcfg.datasets.pixels import Source
-from fcfg.support.csv_files import read_columns
+from fcfg.datasets.tables import AbstractTableData, Case, LabelTable
 
 _SOURCE = (
     "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, and pack it as fcfg.datasets.mosaic says"
 )
+_LABELS = LabelTable(("labels.csv",), _SOURCE, ("file", "split", "identity"), others=True)
 _CELL, _ACROSS, _CELLS = 64, 40, 1000
 
 
-class MosaicData(AbstractDiskData, frozen=True):
+class MosaicData(AbstractTableData, frozen=True):
     """Options of CelebA in mosaics; ``path`` has labels.csv and the mosaics."""
 
     format: Literal["celeba-mosaic"] = "celeba-mosaic"
@@ -46,27 +48,14 @@ class MosaicData(AbstractDiskData, frozen=True):
         """Smiling, male, young, as for CelebA-HQ."""
         return celeba_attributes()
 
-    def listing(self, space: AttributeSpace) -> Listing:
+    def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
         """Read ``labels.csv`` without opening an image."""
-        labels = find_file(self.path, ["labels.csv"], _SOURCE)
-        table = read_columns(labels)
-        count = len(table["file"]) if "file" in table else 0
-        mosaics = [
-            find_file(self.path, [f"mosaic_{number:02d}.jpg"], _SOURCE)
-            for number in range(-(-count // _CELLS))
-        ]
-        columns = celeba_columns(str(labels), table, space, ("file", "split", "identity"))
-        return Listing(
-            labels.parent,
-            tuple(_cell(mosaics, row) for row in range(count)),
-            tuple(table["file"]),
-            columns,
-            tuple(table["split"]),
-            tuple(table["identity"]),
-        )
-
-
-def _cell(mosaics: list[Path], row: int) -> Source:
-    mosaic, cell = divmod(row, _CELLS)
-    upper, left = (index * _CELL for index in divmod(cell, _ACROSS))
-    return Source(mosaics[mosaic], box=(left, upper, left + _CELL, upper + _CELL))
+        mosaics: list[Path] = []
+        for number, row in enumerate(_LABELS.rows(root)):
+            mosaic, cell = divmod(number, _CELLS)
+            if mosaic == len(mosaics):
+                mosaics.append(find_file(root, [f"mosaic_{mosaic:02d}.jpg"], _SOURCE))
+            upper, left = (index * _CELL for index in divmod(cell, _ACROSS))
+            source = Source(mosaics[mosaic], box=(left, upper, left + _CELL, upper + _CELL))
+            values = celeba_values("labels.csv", row, space)
+            yield Case(source, row["file"], values, row["identity"], row["split"])

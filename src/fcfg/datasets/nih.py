@@ -21,33 +21,26 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import (
-    AbstractDiskData,
-    Channels,
-    Fractions,
-    Listing,
-    find_file,
-    split_by_group,
-)
+from fcfg.datasets.base import Channels, find_file
 from fcfg.datasets.pixels import Source
-from fcfg.support.csv_files import check_columns, read_columns
+from fcfg.datasets.tables import AbstractDrawnTableData, Case, LabelTable
 
 _SOURCE = "https://nihcc.app.box.com/v/ChestXray-NIHCC (reduced to 128 by 128 pixels)"
+_LABELS = LabelTable(("labels.csv",), _SOURCE, ("image", "patient_id"))
 _CODES = {"sex": {"F": "0", "M": "1"}, "view": {"PA": "0", "AP": "1"}}
 
 
-class NIHData(AbstractDiskData, frozen=True):
+class NIHData(AbstractDrawnTableData, frozen=True):
     """Options of NIH ChestX-ray14; ``path`` has labels.csv and nih_128_jpg.zip."""
 
     format: Literal["nih-cxr14"] = "nih-cxr14"
     channels: Channels = 1  #: 1 for grey, 3 for RGB
-    fractions: Fractions = (0.8, 0.1, 0.1)  #: of patients
-    split_seed: int = 0  #: seed for the split
 
     def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
         """Sex, age, effusion and view.
@@ -61,23 +54,10 @@ class NIHData(AbstractDiskData, frozen=True):
         graph = {"sex": [], "age": [], "effusion": ["age"], "view": ["effusion"]}
         return space, CausalGraph(graph)
 
-    def listing(self, space: AttributeSpace) -> Listing:
+    def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
         """Read ``labels.csv`` without opening an image."""
-        labels = find_file(self.path, ["labels.csv"], _SOURCE)
-        archive = find_file(self.path, ["nih_128_jpg.zip"], _SOURCE)
-        table = read_columns(labels)
-        check_columns(str(labels), ("image", "patient_id", *space.names), table)
-        columns = {
-            name: [_CODES.get(name, {}).get(text, text) for text in table[name]]
-            for name in space.names
-        }
-        names = tuple(str(Path(image).with_suffix(".jpg")) for image in table["image"])
-        patients = table["patient_id"]
-        return Listing(
-            labels.parent,
-            tuple(Source(archive, member=name) for name in names),
-            names,
-            columns,
-            tuple(split_by_group(patients, self.fractions, self.split_seed)),
-            tuple(patients),
-        )
+        archive = find_file(root, ["nih_128_jpg.zip"], _SOURCE)
+        for row in _LABELS.rows(root, space.names):
+            name = str(Path(row["image"]).with_suffix(".jpg"))
+            values = {key: _CODES.get(key, {}).get(row[key], row[key]) for key in space.names}
+            yield Case(Source(archive, member=name), name, values, row["patient_id"])
