@@ -82,8 +82,8 @@ class Bench:
         pipeline, one = self.workload.pipeline, Workload.of(self.workload.pipeline, 1, 1)
         call = partial(pipeline.counterfactual, one.images, one.attributes, one.do, progress=False)
         cold, pair = timed(call, pipeline.denoiser.device)
-        method = pipeline.method(one.do)
-        name = f"one image by default: {method.setting}, {method.sampling}"
+        plan = pipeline.plan(one.do)
+        name = f"one image by default: {plan.setting}, {plan.sampling}"
         return Measurement(name, images=1, rows=pair.evaluations, cold_seconds=cold), call
 
     def _take_turns(
