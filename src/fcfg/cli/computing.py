@@ -51,13 +51,9 @@ class Computing:
 
     def rows(self, model: AnyModel, size: tuple[int, int]) -> int:
         """Return the largest number of network rows per call; 256 where no memory is measured."""
-        from fcfg.pipeline.counterfactual import CounterfactualPipeline
-        from fcfg.pipeline.runtime import fitting_rows
-
         text = self.batch_size
         if text == AUTO:
-            known = isinstance(model, CounterfactualPipeline)
-            return fitting_rows(model.denoiser, size) if known else 256
+            return model.fitting_rows(size)
         number = int(text) if text.isdecimal() else text
         return check_integer("--batch-size", number, 1, 10**9, do="or 'auto', as much as fits")
 
@@ -91,7 +87,7 @@ def _from_environment(name: str, default: str) -> int:
 def check_sampled(model: AnyModel, **options: object) -> None:
     """Refuse options of sampling for a model that has none."""
     given = [name for name, value in options.items() if value is not None]
-    if given and model.plan(()).sampling is None:
+    if given and not model.traits.steps:
         raise InputError(
             f"--{given[0]}",
             expected=f"none with a model of kind {model.kind}, which has no steps",

@@ -95,7 +95,7 @@ def studio(
         models = as_studio_models(loaded, public=rule.token is not None)
         threads = choose_execution(models[0].model, precision)
         for other in models[1:]:
-            other.model.prepare(models[0].execution or precision)
+            other.model.prepare(models[0].model.precision or precision)
         address = address_of(opened, host, rule)
 
         def ready() -> None:

@@ -76,6 +76,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         self.scm = scm
         self.judge = judge
         self.provenance = dict(provenance or {})
+        self.precision: str | None = None  #: of the network, where there is a choice
         self.folder: Path | None = None  #: folder that :meth:`load` read
 
     @property
@@ -338,6 +339,10 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
             cuda_graphs: Whether to replay steps as CUDA graphs.
         """
         return self
+
+    def fitting_rows(self, size: tuple[int, int]) -> int:
+        """Return how many network rows per call suit the device, for images of this size."""
+        return 256
 
     def act(
         self,

@@ -31,7 +31,7 @@ from fcfg.pipeline.defaults import choose_groups, choose_guidance, default_sampl
 from fcfg.pipeline.drawn_noise import check_path, choose_noise
 from fcfg.pipeline.inference import abduct_images, generate_images, warn_of_broken
 from fcfg.pipeline.records import Abduction, Counterfactual, GuidedPlan, Needs
-from fcfg.pipeline.runtime import Execution, StepRecorder, prepare_denoiser
+from fcfg.pipeline.runtime import Execution, StepRecorder, fitting_rows, prepare_denoiser
 from fcfg.pipeline.thresholds import Thresholds
 from fcfg.sampling import (
     PRESETS,
@@ -110,6 +110,10 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """Number that height and width must be divisible by."""
         return self.denoiser.stride
 
+    def fitting_rows(self, size: tuple[int, int]) -> int:
+        """Return how many network rows fill most of a GPU's memory; 256 on a CPU."""
+        return fitting_rows(self.denoiser, size)
+
     def parse_setting(self, text: str) -> Guidance:
         """Read a guidance."""
         return Guidance.parse(text)
@@ -161,9 +165,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     def to(self, device: torch.device | str) -> Self:
         """Move the networks and prepare them again; the causal model stays on the CPU."""
         super().to(device)
-        if self.execution is not None:
-            self._recorder = prepare_denoiser(self.denoiser, self.execution)
-        return self
+        return self if self.execution is None else self._prepared(self.execution)
 
     def prepare(
         self,
@@ -183,9 +185,11 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             batch_size: Largest compiled batch; use the number of images per call to avoid padding.
             cuda_graphs: Whether to replay steps as CUDA graphs, with few images on a GPU.
         """
-        execution = Execution(precision, compile, batch_size, cuda_graphs)
+        return self._prepared(Execution(precision, compile, batch_size, cuda_graphs))
+
+    def _prepared(self, execution: Execution) -> Self:
         self._recorder = prepare_denoiser(self.denoiser, execution)
-        self.execution = execution
+        self.execution, self.precision = execution, execution.on(self.device).precision
         return self
 
     def counterfactual(

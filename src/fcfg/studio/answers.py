@@ -263,7 +263,7 @@ class _Work:
             **self._plan.to_json(),
             "seed": self._asked.seed,
             "device": str(self._model.device),
-            "precision": question.model.execution,
+            "precision": question.model.model.precision,
             **entry,
         }
 

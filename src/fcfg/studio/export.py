@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from fcfg.causal.attributes import AbstractAttribute, Binary, Categorical, Continuous
 from fcfg.generation.results import Value
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.defaults import PAPER_GUIDANCE
 from fcfg.studio.app import Studio
 from fcfg.studio.bundle import one_page
@@ -114,7 +113,7 @@ def guidances(model: StudioModel, target: str) -> list[str]:
     """Return the settings that answer a question, the model's own among them."""
     asks = model.model
     usual = asks.plan([target]).setting
-    if not isinstance(asks, CounterfactualPipeline):
+    if not asks.traits.groups:
         return [repr(usual)]
     head, *options = repr(usual).split(";")
     rule, _, weight = head.partition(":")

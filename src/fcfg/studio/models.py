@@ -13,7 +13,6 @@ from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.guidance.rule import RULES, UNGUIDED
 from fcfg.judge import AttributeJudge
 from fcfg.model import AnyModel, Plan, model_pixels, training_data
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import GRIDS, SOLVERS
 from fcfg.storage import read_beside
 from fcfg.studio.beside import Opening, Phrases
@@ -45,19 +44,11 @@ class StudioModel:
         drawn = variant in _WORLDS and portraits.space(variant) == self.model.space
         return variant if drawn else None
 
-    @property
-    def execution(self) -> str | None:
-        """Precision in which the network computes, where the model offers a choice."""
-        model = self.model
-        if not isinstance(model, CounterfactualPipeline) or model.execution is None:
-            return None
-        return model.execution.on(model.device).precision
-
     def describe(self) -> dict[str, Any]:
         """Return what the page needs to know, as JSON values."""
         model, names, words = self.model, self.model.space.names, self.model.words
         phrases = self.phrases.root
-        is_diffusion = isinstance(model, CounterfactualPipeline)
+        has_steps = model.traits.steps
         return {
             "name": self.name,
             "title": self.name.replace("-", " ").capitalize(),
@@ -74,11 +65,11 @@ class StudioModel:
             "graph": {name: list(parents) for name, parents in model.graph.parents.items()},
             "defaults": {name: describe_plan(model.plan([name])) for name in names},
             "rules": _rules(model),
-            "solvers": list(SOLVERS) if is_diffusion else [],
-            "grids": list(GRIDS) if is_diffusion else [],
-            "anchor": is_diffusion,
+            "solvers": list(SOLVERS) if has_steps else [],
+            "grids": list(GRIDS) if has_steps else [],
+            "anchor": has_steps,
             "judge": isinstance(model.judge, AttributeJudge),
-            "trust": is_diffusion,
+            "trust": model.traits.trust,
             "truth": self.world is not None,
             "notice": NOTICE,
             "opening": None if self.opening is None else self.opening.asked,
@@ -95,9 +86,9 @@ def describe_plan(plan: Plan[Any]) -> dict[str, Any]:
 
 
 def _rules(model: AnyModel) -> list[str]:
-    if not isinstance(model, CounterfactualPipeline):
+    if not model.traits.steps:
         return []
-    factored = [] if model.kind == "semantic" else [f"f{name}" for name in RULES]
+    factored = [f"f{name}" for name in RULES] if model.traits.groups else []
     return [*RULES, *factored, UNGUIDED]
 
 

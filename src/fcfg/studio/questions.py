@@ -12,7 +12,6 @@ from fcfg.causal.attributes import Table
 from fcfg.causal.intervention import Intervention
 from fcfg.generation.results import Value, values_of
 from fcfg.model import Action, Plan
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.studio.models import StudioModel, describe_plan
 from fcfg.studio.pictures import StudioPicture
 from fcfg.support.config_errors import validate
@@ -125,15 +124,17 @@ def prepare_question(asked: Act, model: StudioModel, picture: StudioPicture) -> 
     action = asks.act(factual, do, seed=asked.seed, keys=image_keys(picture.image))
     setting = None if asked.guidance is None else asks.parse_setting(asked.guidance)
     plan = asks.plan(asked.do, setting, sampling=asked.sampling or "default")
-    _check_cost(model, plan)
+    _check_cost(plan)
     return PreparedQuestion(asked, model, picture, factual, action, plan)
 
 
-def _check_cost(model: StudioModel, plan: Plan[Any]) -> None:
+def _check_cost(plan: Plan[Any]) -> None:
     """Refuse questions that would keep all other visitors waiting."""
-    if not isinstance(model.model, CounterfactualPipeline) or plan.sampling is None:
+    if plan.sampling is None:
         return
-    repeats = max(plan.setting.align, getattr(plan.sampling.solver, "iterations", 1))
+    repeats = max(
+        getattr(plan.setting, "align", 1), getattr(plan.sampling.solver, "iterations", 1)
+    )
     if plan.sampling.steps > MOST_STEPS or repeats > MOST_REPEATS:
         raise InputError(
             "sampling",

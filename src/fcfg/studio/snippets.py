@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from fcfg.causal.attributes import Continuous
 from fcfg.generation.results import Value
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.studio.pictures import SAMPLES, SEED
 from fcfg.studio.questions import PreparedQuestion
 
@@ -19,7 +18,7 @@ def as_python(question: PreparedQuestion) -> str:
     asked, model, plan = question.asked, question.model, question.plan
     device = str(model.model.device)
     execution = "" if device == "cpu" else f".to({device!r})"
-    execution += "" if model.execution is None else f".prepare({model.execution!r})"
+    execution += "" if model.model.precision is None else f".prepare({model.model.precision!r})"
     lines = ["import fcfg"]
     drawing = question.picture.drawing
     if drawing is None:
@@ -32,13 +31,13 @@ def as_python(question: PreparedQuestion) -> str:
             f"faces = fcfg.datasets.portraits.sample({shape})",
             f"picture = fcfg.to_pictures(faces.images)[{place}]",
         ]
-    if isinstance(model.model, CounterfactualPipeline):
+    if model.model.traits.steps:
         options = [
             f"guidance=fcfg.Guidance.parse({repr(plan.setting)!r}),",
             f'sampling="{plan.sampling}",',
         ]
     else:
-        options = [f"setting=model.parse_setting({repr(plan.setting)!r}),"]
+        options = [f'plan={{"setting": model.parse_setting({repr(plan.setting)!r})}},']
     columns = {name: [value] for name, value in question.before.items()}
     return "\n".join(
         [
@@ -71,7 +70,7 @@ def as_command(question: PreparedQuestion) -> str:
     words += ["--guidance", repr(plan.setting)]
     words += [] if plan.sampling is None else ["--sampling", str(plan.sampling)]
     words += ["--seed", str(asked.seed)]
-    words += [] if model.execution is None else ["--precision", model.execution]
+    words += [] if model.model.precision is None else ["--precision", model.model.precision]
     return shlex.join(words)
 
 
