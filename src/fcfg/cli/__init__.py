@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TextIO, cast
+from typing import Annotated, Any, cast
 
 import typer
 from typer.main import get_command
@@ -158,14 +158,7 @@ def _help(function: Callable[..., Any] | None) -> str:
     return "\n\n".join(("\b\n" if "\n " in text else "") + text for text in paragraphs)
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     print(f"fcfg: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 

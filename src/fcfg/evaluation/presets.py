@@ -12,11 +12,12 @@ A kind alone is built from the attributes of a model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from fcfg.causal.graph import CausalGraph
 from fcfg.evaluation.experiment import Experiment, targets_of
@@ -32,8 +33,7 @@ _TWO_AT_ONCE = ((1.0, 1.0), (1.0, 2.5), (2.5, 1.0), (2.5, 2.0), (2.5, 2.5), (2.5
 _THREE_AT_ONCE = (*product((1.0, 2.5), repeat=3), (2.5, 2.5, 2.0), (2.5, 2.5, 3.0))
 
 
-@dataclass(frozen=True)
-class _Family:
+class _Family(BaseModel, frozen=True, extra="forbid"):
     """The experiments on one data set."""
 
     do: tuple[str, ...]  #: attributes that are intervened on, one at a time
@@ -47,10 +47,7 @@ class _Family:
 
 _FILE = Path(__file__).with_suffix(".yaml")
 _PRESETS = read_yaml(_FILE, _FILE.name, expected="the presets", do="install fcfg again")
-_FAMILIES = {
-    name: _Family(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
-    for name, fields in _PRESETS["data"].items()
-}
+_FAMILIES = {name: _Family.model_validate(data) for name, data in _PRESETS["data"].items()}
 
 #: Settings of each kind of model in a comparison, beside its default.
 _RIVALS: dict[str, dict[str, Any]] = {
@@ -170,7 +167,7 @@ def find_experiment(
 
 def _check_fits(source: str, model: AnyModel | None, guidance: object) -> None:
     """Refuse the guidances of an experiment for a model that has other settings."""
-    if model is None or model.kind == "diffusion" or guidance or asks_the_model(source):
+    if model is None or model.traits.groups or guidance or asks_the_model(source):
         return
     data, _, kind = source.rpartition("/")
     fitting = [f"{data}/{own}" if data else own for own in _ASK_THE_MODEL]
@@ -186,7 +183,7 @@ def _asked(kind: str, model: AnyModel, dos: Sequence[str]) -> dict[str, Any]:
     """Return a model's default for every intervention, and what else a kind takes from it."""
     also = {"also": {do: [repr(model.plan([do]).setting)] for do in dos}}
     if kind == "baselines":
-        return also | _RIVALS[model.kind]
+        return also | _RIVALS.get(model.kind, {"guidance": []})  # others have a default alone
     sampling = model.plan(dos[:1]).sampling  # none for models without steps
     own = {} if sampling is None else sampling.to_json()
     return also | (own if kind == "default" else {"drawn_sampling": str(sampling)})
@@ -215,7 +212,7 @@ def _own_family(kind: str, graph: CausalGraph | None) -> _Family:
             do="choose another kind: 'fcfg evaluate --list MODEL' shows those that fit",
         )
     further = tuple(name for name in names if name not in do)
-    return _Family(do, balance=(), further=further, continuous="quantiles")
+    return _Family(do=do, balance=(), further=further, continuous="quantiles")
 
 
 def _read(source: str) -> dict[str, Any]:
