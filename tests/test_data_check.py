@@ -595,6 +595,7 @@ def test_a_heat_map_is_red_where_things_go_together_and_blue_where_they_exclude(
     colours = {page.getpixel((x, y)) for x in range(page.width) for y in range(page.height)}
     assert (190, 64, 54) in colours
     assert any(blue > red + 80 for red, _, blue in colours)
+    assert (59, 104, 178) not in colours  # that of -1
     assert (225, 225, 225) in colours
 
 

@@ -204,6 +204,7 @@ def test_training_asks_the_network_itself() -> None:
         ({"compile": 256}, "compile", ["True or False"]),
         ({"cuda_graphs": "no"}, "cuda_graphs", ["True or False"]),
         ({"batch_size": 0}, "batch_size", ["256"]),
+        ({"batch_size": 10**9 + 1}, "batch_size", ["256"]),
     ],
 )
 def test_what_nobody_knows_is_refused(options, subject: str, fragments: list[str]) -> None:

@@ -183,3 +183,11 @@ def test_illegal_questions_are_refused(call, subject: str, fragments: list[str])
 
 def ask(do, variant: str = "portraits") -> portraits.Portraits:
     return portraits.counterfactual(portraits.sample(3, size=8, variant=variant), do)
+
+
+def test_faces_are_drawn_as_ever() -> None:
+    """Models and results refer to them: hair, eyes, mouth, and beard with neck."""
+    bands = portraits.sample(6, seed=0, size=32).images.unflatten(2, (4, 8)).mean(dim=(0, 1, 3, 4))
+    torch.testing.assert_close(
+        bands, torch.tensor([0.2527, 0.1426, 0.0534, -0.0844]), atol=5e-4, rtol=0
+    )

@@ -513,6 +513,7 @@ def test_ticks_are_round_and_hold_zero() -> None:
         assert 3 <= len(scale.ticks) <= 7
         assert scale(low) == 10
         assert scale(high) == pytest.approx(110)
+    assert Scale(0, 6, 0, 1).ticks == [0, 1, 2, 3, 4, 5, 6]  # a length of 1 is a step of 1
     assert Scale(0, 8, 0, 1).digits == 0
     for values in ([3.0, 4.0], [-4.0, -3.0], [float("nan")]):
         assert 0 in around(values, 0, 1).ticks
