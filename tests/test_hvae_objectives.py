@@ -17,15 +17,15 @@ from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.networks import Judge, JudgeConfig
 from fcfg.hvae import HVAE, HVAEConfig, HVAEModel, HVAESetting, transfer_residual
 from fcfg.judge import AttributeJudge
-from fcfg.support.images import images_from_bytes, images_to_bytes
-from fcfg.training.feed import Batch
-from fcfg.training.hvae_objectives import (
+from fcfg.rivals.hvae_objectives import (
     ConstrainedHVAE,
     CounterfactualObjective,
     FreeEnergyObjective,
     Lagrangian,
     TrainingInterventions,
 )
+from fcfg.support.images import images_from_bytes, images_to_bytes
+from fcfg.training.feed import Batch
 from fcfg.training.objectives import AbstractObjective, Draws, ReadingObjective
 from fcfg.training.state import fill_optimiser, optimiser_tensors
 

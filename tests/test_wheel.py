@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = {
     *("bench", "calibration", "causal", "cli", "datasets", "diagnosis", "diffusion"),
     *("evaluation", "generation", "guidance", "metrics", "pipeline", "reports", "sampling"),
-    *("storage", "studio", "support", "training", "trust", "hvae", "model"),
+    *("storage", "studio", "support", "training", "trust", "hvae", "model", "rivals"),
 }
 MODULES = {
     *("__init__.py", "__main__.py", "judge.py", "sheet.py", "version.py"),
@@ -52,6 +52,7 @@ def test_the_wheel_has_the_data_that_the_package_reads(wheel: set[str]) -> None:
         f"{models}/*/config.json": 2,
         f"{models}/*/*.safetensors": 8,
         "fcfg/training/presets/*.yaml": 7,
+        "fcfg/rivals/presets/*.yaml": 9,
         "fcfg/reports/paper.json": 1,
         "fcfg/reports/*.css": 1,
     }.items():

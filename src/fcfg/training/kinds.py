@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fcfg.support.config_errors import validate
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from fcfg.training.objectives import AbstractObjective
     from fcfg.training.run import Session
 
-#: Modules that register kinds and presets when they are imported; they may be missing.
-_MODULES = ("fcfg.training.diffusion", "fcfg.training.hvae", "fcfg.training.semantic")
+#: Modules that register kinds and presets when they are imported; their rooms may be missing.
+_MODULES = ("fcfg.training.diffusion", "fcfg.rivals.training")
 _KINDS: dict[str, type[ModelTraining]] = {}
 _PRESETS: dict[str, Traversable] = {}
 
@@ -140,5 +140,5 @@ def _import_modules() -> None:
     if "portraits" not in _PRESETS:
         register_presets(files("fcfg.training") / "presets")
     for module in _MODULES:
-        with suppress(ModuleNotFoundError):
+        if find_spec(module.rpartition(".")[0]) is not None:
             import_module(module)

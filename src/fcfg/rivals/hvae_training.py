@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fcfg.causal.scm import StructuralCausalModel
     from fcfg.hvae import HVAE, HVAEConfig, HVAEModel
     from fcfg.judge import AttributeJudge
+    from fcfg.rivals.hvae_objectives import CounterfactualObjective, FreeEnergyObjective
     from fcfg.training.config import TrainingConfig
-    from fcfg.training.hvae_objectives import CounterfactualObjective, FreeEnergyObjective
     from fcfg.training.objectives import AbstractObjective
     from fcfg.training.run import Session
 
@@ -115,7 +115,7 @@ class HVAETraining(ModelTraining):
         self, config: TrainingConfig, *, channels_last: bool = False
     ) -> FreeEnergyObjective:
         """Return a new image model, and the loss of its first part."""
-        from fcfg.training.hvae_objectives import FreeEnergyObjective
+        from fcfg.rivals.hvae_objectives import FreeEnergyObjective
 
         return FreeEnergyObjective(self.network(config), self.beta)
 
@@ -143,7 +143,7 @@ class HVAETraining(ModelTraining):
     def _counterfactual_objective(self, session: Session) -> CounterfactualObjective:
         import torch
 
-        from fcfg.training.hvae_objectives import (
+        from fcfg.rivals.hvae_objectives import (
             ConstrainedHVAE,
             CounterfactualObjective,
             FreeEnergyObjective,
