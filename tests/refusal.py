@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -25,3 +25,10 @@ def refused(subject: str, *fragments: str) -> Iterator[None]:
     assert subject in parts["object"], message
     for fragment in fragments:
         assert fragment in message, message
+
+
+def all_refused(subject: str, *calls: Callable[[], object]) -> None:
+    """Expect an error about ``subject`` from each of several calls."""
+    for call in calls:
+        with refused(subject):
+            call()

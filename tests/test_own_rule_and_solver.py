@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -150,32 +151,6 @@ def test_rule_and_solver_can_be_named_on_the_command_line(tmp_path: Path, capsys
     assert (record["solver"], record["grid"], record["steps"]) == ("damped:0.5", "uniform", 2)
 
 
-def test_a_rule_that_is_not_registered_has_no_text() -> None:
-    with refused(
-        "guidance 'late:3'",
-        "a rule among 'apg', 'fapg', 'cfg', 'fcfg', 'cfg++', 'fcfg++', 'contrast', 'fcontrast'",
-    ):
-        Guidance.parse("late:3")
-
-
-def named(rule_name: object) -> type[AbstractRule]:
-    return type("Other", (Late,), {"name": rule_name})
-
-
-@pytest.mark.parametrize("name", ["cfg", "fcfg", "fapg", "none", "fnone", "My Rule", "", 3])
-def test_a_name_that_means_something_else_is_refused(name: object) -> None:
-    with refused("rule Other", "name"):
-        register_rule(named(name))
-    assert set(RULES) == {"cfg", "cfg++", "apg", "contrast"}
-
-
-@pytest.mark.usefixtures("registered")
-def test_a_rule_can_be_registered_again_and_its_factored_name_is_taken() -> None:
-    assert register_rule(Late) is Late
-    with refused("rule Other", "'flate'"):
-        register_rule(named("flate"))
-
-
 class PlainRule(AbstractRule):
     name = "plain"
     combine = Late.combine
@@ -186,40 +161,6 @@ class Odd(Late):
     name = "odd"
     start: float = 0.0
     mode: str = "soft"
-
-
-def test_options_that_have_no_text_form_are_refused() -> None:
-    with refused("rule PlainRule", "a frozen dataclass"):
-        register_rule(PlainRule)
-    with refused("rule Odd", "'mode', 'start'"):
-        register_rule(Odd)
-
-
-def test_what_is_no_rule_or_has_two_kinds_of_weights_is_refused() -> None:
-    with refused("guidance", "a rule"):
-        Guidance.of("cfg", 3.0)
-    with refused("guidance late", "both float 3.0 and 'affected'"):
-        Guidance.of(Late(), 3.0, affected=2.0)
-    with refused("guidance flate", "a weight for every group"):
-        Guidance.of(Late())
-    assert Guidance.of(PlainRule(), 3.0).name == "plain"
-
-
-def test_a_solver_that_is_not_registered_has_no_text() -> None:
-    with refused("solver", "'ddim'", "'damped'"):
-        as_solver("damped")
-
-
-@pytest.mark.parametrize("name", ["ddim", "My Solver", "", 3, None])
-def test_a_name_of_a_solver_that_is_taken_or_malformed_is_refused(name: object) -> None:
-    with refused("solver Other", "a name"):
-        register_solver(type("Other", (Damped,), {"name": name}))
-    assert set(SOLVERS) == {"ddim", "fixed-point", "dpm-2m", "heun", "bdia"}
-
-
-@pytest.mark.usefixtures("registered")
-def test_a_solver_can_be_registered_again() -> None:
-    assert register_solver(Damped) is Damped
 
 
 class PlainSolver(Damped):
@@ -238,7 +179,51 @@ class TextOption(Damped):
     factor: str = "half"
 
 
-@pytest.mark.parametrize("solver", [PlainSolver, TwoOptions, TextOption])
-def test_options_of_a_solver_without_a_text_form_are_refused(solver: type[AbstractSolver]) -> None:
-    with refused(f"solver {solver.__name__}", "at most one field, a number with a default"):
-        register_solver(solver)
+def named(base: type, name: object) -> type[Any]:
+    return type("Other", (base,), {"name": name})
+
+
+def test_what_is_not_registered_has_no_text() -> None:
+    with refused("guidance 'late:3'", "'fcontrast'"):
+        Guidance.parse("late:3")
+    with refused("solver", "'ddim'", "'damped'"):
+        as_solver("damped")
+
+
+def test_names_that_mean_something_else_are_refused() -> None:
+    for name in ("cfg", "fcfg", "fapg", "none", "fnone", "My Rule", "", 3):
+        with refused("rule Other", "name"):
+            register_rule(named(Late, name))
+    for name in ("ddim", "My Solver", "", 3, None):
+        with refused("solver Other", "a name"):
+            register_solver(named(Damped, name))
+    assert set(RULES) == {"cfg", "cfg++", "apg", "contrast"}
+    assert set(SOLVERS) == {"ddim", "fixed-point", "dpm-2m", "heun", "bdia"}
+
+
+@pytest.mark.usefixtures("registered")
+def test_both_can_be_registered_again_and_a_factored_name_is_taken() -> None:
+    assert register_rule(Late) is Late
+    assert register_solver(Damped) is Damped
+    with refused("rule Other", "'flate'"):
+        register_rule(named(Late, "flate"))
+
+
+def test_options_that_have_no_text_form_are_refused() -> None:
+    with refused("rule PlainRule", "a frozen dataclass"):
+        register_rule(PlainRule)
+    with refused("rule Odd", "'mode', 'start'"):
+        register_rule(Odd)
+    for solver in (PlainSolver, TwoOptions, TextOption):
+        with refused(f"solver {solver.__name__}", "at most one field, a number with a default"):
+            register_solver(solver)
+
+
+def test_what_is_no_rule_or_has_two_kinds_of_weights_is_refused() -> None:
+    with refused("guidance", "a rule"):
+        Guidance.of("cfg", 3.0)
+    with refused("guidance late", "both float 3.0 and 'affected'"):
+        Guidance.of(Late(), 3.0, affected=2.0)
+    with refused("guidance flate", "a weight for every group"):
+        Guidance.of(Late())
+    assert Guidance.of(PlainRule(), 3.0).name == "plain"

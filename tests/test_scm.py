@@ -273,7 +273,7 @@ def test_an_interrupted_fit_is_no_fit() -> None:
     with pytest.raises(KeyboardInterrupt):
         scm.fit(population(50), steps=3, on_step=interrupt)
     assert set(scm.fitted_parents) == {"finding"}
-    with refused("mechanism of 'hair'", "got none"):
+    with refused("mechanism of 'hair'", "got none", "fit"):
         scm.abduct(population(5), ["hair"])
 
 
@@ -282,12 +282,6 @@ def test_a_child_that_is_set_needs_no_mechanism() -> None:
     table = SPACE.parse(population(5))
     noise = scm.abduct(table, nodes=[])
     assert (scm.act(table, {"volume": 3.0}, noise)["volume"] == 3).all()
-
-
-def test_a_question_that_needs_an_unfitted_mechanism_is_refused() -> None:
-    scm = StructuralCausalModel(SPACE, GRAPH)
-    with refused("mechanism of 'finding'", "got none", "fit"):
-        scm.abduct(SPACE.parse(population(5)))
 
 
 def test_a_graph_changed_after_fitting_is_refused(fitted) -> None:
@@ -299,20 +293,17 @@ def test_a_graph_changed_after_fitting_is_refused(fitted) -> None:
         scm.act(table, {"age": 30}, fitted.abduct(table))
 
 
-@pytest.mark.parametrize(
-    ("do", "subject", "fragments"),
-    [
-        ({"hat": 1}, "intervention", ["'hat'"]),
-        ({"age": 81}, "intervention on 'age'", ["20 to 80", "81", "another value"]),
-        ({"age": float("nan")}, "intervention on 'age'", ["nan"]),
-        ({"age": [30, 40]}, "intervention on 'age'", ["one value or 5", "got 2"]),
-        ({"hair": "blond"}, "intervention on 'hair'", ["'blond'"]),
-        ({"sex": lambda sex: sex + 1}, "intervention on 'sex'", ["2.0"]),
-    ],
-)
-def test_illegal_interventions_are_refused(fitted, do, subject, fragments) -> None:
-    with refused(subject, *fragments):
-        ask(fitted, population(5), do)
+def test_illegal_interventions_are_refused(fitted) -> None:
+    for name, values in {
+        "age": (81, float("nan"), [30, 40]),
+        "hair": ("blond",),
+        "sex": (lambda sex: sex + 1,),
+    }.items():
+        for value in values:
+            with refused(f"intervention on '{name}'"):
+                ask(fitted, population(5), {name: value})
+    with refused("intervention", "'hat'"):
+        ask(fitted, population(5), {"hat": 1})
 
 
 def test_callables_get_a_copy(fitted) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import APG, CFG, CFGPlusPlus, Guidance
-from refusal import refused
+from refusal import all_refused, refused
 
 GRAPH = CausalGraph({"age": [], "finding": ["age"], "sex": []})
 SCHEDULE = NoiseSchedule()
@@ -85,53 +87,43 @@ def test_a_name_makes_its_rule() -> None:
     assert Guidance.fapg(a=2.0).replace(eta=0.3).rule == APG(eta=0.3)
 
 
-@pytest.mark.parametrize(
-    ("make", "subject", "fragments"),
-    [
-        (lambda: Guidance.cfg(-1), "weight of 'all'", ["from 0 to 1,000,000", "-1"]),
-        (lambda: Guidance.cfg(float("nan")), "weight of 'all'", ["nan"]),
-        (lambda: Guidance.cfg(float("inf")), "weight of 'all'", ["inf"]),
-        (lambda: Guidance.cfg(True), "weight of 'all'", ["True"]),
-        (lambda: Guidance.cfgpp(1.5), "weight of 'all'", ["λ from 0 to 1", "1.5"]),
-        (lambda: Guidance.fcfgpp(affected=-0.1), "weight of 'affected'", ["-0.1"]),
-        (lambda: Guidance.cfg("3"), "weight of 'all'", ["'3'"]),
-        (lambda: Guidance.cfg(10**400), "weight of 'all'", ["from 0 to 1,000,000"]),
-        (lambda: Guidance.fcfg(**{"a,b": 1}), "name", ["'a,b'"]),
-        (lambda: Guidance("foo", False, ()), "guidance", ["'foo'", "constructors"]),
-        (lambda: Guidance(None, False, (("all", 3),)), "guidance", ["None with 1 weights"]),
-        (lambda: Guidance(CFG(), False, (), start=0.9, stop=0.1), "option start", ["less than"]),
-        (
-            lambda: Guidance.parse(3),
-            "guidance",
-            ["a string", "int 3", "write it as fcfg:affected=3"],
-        ),
-        (lambda: Guidance.parse("none:3"), "guidance 'none:3'", ["write none alone"]),
-        (lambda: Guidance.parse("cfgpp:0.02"), "guidance", ["did you mean 'cfg++'?"]),
-        (lambda: Guidance.parse("fcfgpp:a=0.02"), "guidance", ["did you mean 'fcfg++'?"]),
-        (lambda: Guidance.fcfg(), "guidance fcfg", ["a weight for every group"]),
-        (lambda: Guidance.cfg(1).replace(eta=0.5), "guidance cfg", ["'start', 'stop'", "'eta'"]),
-        (lambda: Guidance.none().replace(start=0.5), "guidance none", ["among 'anchor'"]),
-        (lambda: Guidance.apg(1).replace(raduis=1), "guidance apg", ["did you mean 'radius'?"]),
-        (lambda: Guidance.apg(1).replace(eta=2), "option eta", ["0 to 1"]),
-        (lambda: Guidance.apg(1).replace(momentum=-1), "option momentum", ["between -1 and 1"]),
-        (lambda: Guidance.apg(1).replace(radius=0), "option radius", ["above 0"]),
-        (lambda: Guidance.cfg(1).replace(start=1.0), "option start", ["below 1"]),
-        (lambda: Guidance.cfg(1).replace(stop=0), "option stop", ["above 0"]),
-        (lambda: Guidance.cfg(1).replace(start=0.5, stop=0.5), "option start", ["less than stop"]),
-        (lambda: Guidance.parse("cfg++:0.1;raw=7"), "option raw", ["true or false"]),
-        (lambda: Guidance.parse("cgf:3"), "guidance 'cgf:3'", ["did you mean"]),
-        (lambda: Guidance.parse(""), "guidance ''", ["use one of", "'fcfg++'"]),
-        (lambda: Guidance.parse("cfg"), "guidance 'cfg'", ["a number"]),
-        (lambda: Guidance.parse("cfg:affected=3"), "guidance", ["a number", "'affected=3'"]),
-        (lambda: Guidance.parse("fcfg:3"), "guidance 'fcfg:3'", ["name=value"]),
-        (lambda: Guidance.parse("fcfg:a=1,a=2"), "guidance", ["every name once"]),
-        (lambda: Guidance.parse("fcfg:a=x"), "guidance", ["a number", "'x'"]),
-        (lambda: Guidance.parse("cfg:3;start"), "guidance", ["name=value", "'start'"]),
+WRONG = {
+    "weight of 'all'": [
+        *(partial(Guidance.cfg, w) for w in (-1, float("nan"), float("inf"), True, "3", 10**400)),
+        lambda: Guidance.cfgpp(1.5),
     ],
-)
-def test_what_means_nothing_is_refused(make, subject: str, fragments: list[str]) -> None:
-    with refused(subject, *fragments):
-        make()
+    "weight of 'affected'": [lambda: Guidance.fcfgpp(affected=-0.1)],
+    "name": [lambda: Guidance.fcfg(**{"a,b": 1})],
+    "guidance": [
+        lambda: Guidance("foo", False, ()),
+        lambda: Guidance(None, False, (("all", 3),)),
+        *(partial(Guidance.parse, text) for text in (3, "cfgpp:0.02", "fcfgpp:a=0.02")),
+        *(partial(Guidance.parse, f"fcfg:{text}") for text in ("a=1,a=2", "a=x", "3")),
+        *(partial(Guidance.parse, text) for text in ("cfg:affected=3", "cfg:3;start", "none:3")),
+    ],
+    "guidance 'cgf:3'": [lambda: Guidance.parse("cgf:3")],
+    "guidance ''": [lambda: Guidance.parse("")],
+    "guidance 'cfg'": [lambda: Guidance.parse("cfg")],
+    "guidance fcfg": [lambda: Guidance.fcfg()],
+    "guidance cfg": [lambda: Guidance.cfg(1).replace(eta=0.5)],
+    "guidance none": [lambda: Guidance.none().replace(start=0.5)],
+    "guidance apg": [lambda: Guidance.apg(1).replace(raduis=1)],
+    "option eta": [lambda: Guidance.apg(1).replace(eta=2)],
+    "option momentum": [lambda: Guidance.apg(1).replace(momentum=-1)],
+    "option radius": [lambda: Guidance.apg(1).replace(radius=0)],
+    "option start": [
+        lambda: Guidance(CFG(), False, (), start=0.9, stop=0.1),
+        lambda: Guidance.cfg(1).replace(start=1.0),
+        lambda: Guidance.cfg(1).replace(start=0.5, stop=0.5),
+    ],
+    "option stop": [lambda: Guidance.cfg(1).replace(stop=0)],
+    "option raw": [lambda: Guidance.parse("cfg++:0.1;raw=7")],
+}
+
+
+@pytest.mark.parametrize("subject", WRONG)
+def test_what_means_nothing_is_refused(subject: str) -> None:
+    all_refused(subject, *WRONG[subject])
 
 
 def test_names_of_groups_choose_the_partition() -> None:
@@ -147,30 +139,24 @@ def test_names_of_groups_choose_the_partition() -> None:
     assert Guidance.fcfg(a=1, b=2).partition(GRAPH, ["age"], given) == given
 
 
-@pytest.mark.parametrize(
-    ("guidance", "partition", "subject", "fragments"),
-    [
-        (Guidance.fcfg(affected=3), None, "guidance fcfg:affected=3.0", ["none for 'invariant'"]),
-        (Guidance.fcfg(age=3, sex=1), None, "guidance fcfg", ["none for 'finding'"]),
-        (Guidance.fcfg(age=3, sex=1, finding=1, hat=1), None, "guidance", ["one for 'hat'"]),
-        (Guidance.fcfg(afected=3, invariant=1), None, "guidance", ["one for 'afected'"]),
-        (Guidance.fcfg(affected=3, invariant=1, age=1), None, "guidance", ["one for 'age'"]),
-        (Guidance.fcfg(a=3, b=1), None, "guidance fcfg", ["pass partition="]),
-        (Guidance.cfg(3), Partition.single(GRAPH), "partition", ["cfg has no groups"]),
-        (Guidance.fcfg(a=3), Partition({"a": ["age"]}), "partition", ["no group for"]),
-        (
-            Guidance.fcfg(a=3),
-            Partition({"a": ["age", "sex"], "b": ["finding"]}),
-            "guidance fcfg",
-            ["none for 'b'"],
-        ),
-    ],
-)
-def test_weights_and_groups_that_do_not_match_are_refused(
-    guidance, partition, subject, fragments
-) -> None:
-    with refused(subject, *fragments):
-        guidance.partition(GRAPH, ["age"], partition)
+def test_weights_and_groups_that_do_not_match_are_refused() -> None:
+    named = (
+        ({"affected": 3}, "'invariant'"),
+        ({"age": 3, "sex": 1}, "'finding'"),
+        ({"age": 3, "sex": 1, "finding": 1, "hat": 1}, "'hat'"),
+        ({"afected": 3, "invariant": 1}, "'afected'"),
+        ({"affected": 3, "invariant": 1, "age": 1}, "'age'"),
+        ({"a": 3, "b": 1}, "partition="),
+    )
+    for weights, missing in named:
+        with refused("guidance fcfg", missing):
+            Guidance.fcfg(**weights).partition(GRAPH, ["age"])
+    whole, part = Partition({"a": ["age", "sex"], "b": ["finding"]}), Partition({"a": ["age"]})
+    with refused("guidance fcfg", "'b'"):
+        Guidance.fcfg(a=3).partition(GRAPH, ["age"], whole)
+    for guidance, groups in ((Guidance.cfg(3), whole), (Guidance.fcfg(a=3), part)):
+        with refused("partition"):
+            guidance.partition(GRAPH, ["age"], groups)
 
 
 def test_groups_that_have_no_effect_are_left_out() -> None:
