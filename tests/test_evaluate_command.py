@@ -320,7 +320,7 @@ def test_an_interrupted_run_says_how_to_go_on(
 
         yield told
 
-    monkeypatch.setattr(progress, "share_bar", impatient)
+    monkeypatch.setattr("fcfg.cli.progress.share_bar", impatient)
     assert main(["evaluate", model, mine, "--out", "run"]) == 130
     line = capsys.readouterr().err
     assert line == (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fcfg.cli.computing import Computing, computing_by
 from fcfg.cli.options import Commit, Model, Options, Overwrite, with_options
 from fcfg.support.errors import InputError
 from fcfg.support.outputs import make_folder
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 @with_options(
     asked=Options("bench.bench.plan", "seconds images steps compile"),
-    computing=Options("cli.computing.Computing", "device"),
+    computing=computing_by("device"),
 )
 def bench(
     asked: dict[str, Any],
-    computing: dict[str, Any],
+    computing: Computing,
     model: Model = "",
     preset: Annotated[
         str,
@@ -51,10 +52,9 @@ def bench(
     import torch
 
     from fcfg.bench import plan
-    from fcfg.cli.computing import Computing
     from fcfg.support.progress import in_words, share_bar
 
-    target = torch.device(Computing(**computing).target)
+    target = torch.device(computing.target)
     _check(model, preset, out, overwrite=overwrite)
     name, pipeline = _model(model, preset, target)
     benchmark = plan(name, pipeline.to(target), **asked)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fcfg.cli.options import Options
 from fcfg.support.errors import InputError, check_among, check_integer
 
 if TYPE_CHECKING:
@@ -49,13 +51,18 @@ class Computing:
         """Whether this process prints: one of several on one terminal does."""
         return bool(self.shard) or self.part[0] == 0
 
-    def rows(self, model: AnyModel, size: tuple[int, int]) -> int:
-        """Return the largest number of network rows per call; 256 where no memory is measured."""
-        text = self.batch_size
-        if text == AUTO:
-            return model.fitting_rows(size)
-        number = int(text) if text.isdecimal() else text
+    def rows(self, model: AnyModel, size: Sequence[int]) -> int:
+        """Return the largest number of network rows per call, for images of a height and width."""
+        if self.batch_size == AUTO:
+            height, width = size
+            return model.fitting_rows((height, width))
+        number = int(self.batch_size) if self.batch_size.isdecimal() else self.batch_size
         return check_integer("--batch-size", number, 1, 10**9, do="or 'auto', as much as fits")
+
+
+def computing_by(names: str) -> Options:
+    """Return options of which a command gets a :class:`Computing`."""
+    return Options("cli.computing.Computing", names, make=Computing)
 
 
 def chosen_device(name: str) -> str:
@@ -86,11 +93,11 @@ def _from_environment(name: str, default: str) -> int:
 
 def check_sampled(model: AnyModel, **options: object) -> None:
     """Refuse options of sampling for a model that has none."""
-    given = [name for name, value in options.items() if value is not None]
-    if given and not model.traits.steps:
-        raise InputError(
-            f"--{given[0]}",
-            expected=f"none with a model of kind {model.kind}, which has no steps",
-            got=options[given[0]],
-            do="leave it out",
-        )
+    for name, value in options.items():
+        if value is not None and not model.traits.steps:
+            raise InputError(
+                f"--{name}",
+                expected=f"none with a model of kind {model.kind}, which has no steps",
+                got=value,
+                do="leave it out",
+            )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fcfg.cli.options import Options, Out, Overwrite, with_options
+from fcfg.cli.computing import Computing, computing_by
+from fcfg.cli.options import Out, Overwrite, with_options
 
 if TYPE_CHECKING:
     from fcfg.evaluation import Evaluation
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 _MODEL = "portraits"
 
 
-@with_options(computing=Options("cli.computing.Computing", "device"))
+@with_options(computing=computing_by("device"))
 def demo(
-    computing: dict[str, Any],
+    computing: Computing,
     full: Annotated[
         bool,
         typer.Option(
@@ -37,7 +38,6 @@ def demo(
       fcfg demo
       fcfg demo --full --device cuda
     """
-    from fcfg.cli.computing import Computing
     from fcfg.cli.progress import resumable
     from fcfg.cli.tables import print_summary
     from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
@@ -47,7 +47,7 @@ def demo(
     from fcfg.reports import reading, write_report
     from fcfg.reports.verdict import failures
 
-    target = Computing(**computing).target
+    target = computing.target
     pipeline = load_pipeline(_MODEL, "fcfg demo").to(target).prepare()
     experiment = find_experiment(f"{_MODEL}/core" if full else f"{_MODEL}/demo", model=pipeline)
     evaluation = Evaluation(

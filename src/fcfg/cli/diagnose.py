@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fcfg.cli.computing import Computing, computing_by
 from fcfg.cli.options import Commit, Data, Model, Options, Out, Overwrite, with_options
 
 if TYPE_CHECKING:
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
 @with_options(
     asked=Options("diagnosis.diagnosis.diagnose", "noised threshold seed"),
-    computing=Options("cli.computing.Computing", "batch_size device"),
+    computing=computing_by("batch_size device"),
 )
 def diagnose(
     model: Model,
     asked: dict[str, Any],
-    computing: dict[str, Any],
+    computing: Computing,
     out: Out = None,
     data: Data = None,
     images: Annotated[
@@ -45,7 +46,6 @@ def diagnose(
       fcfg diagnose runs/faces --noised 256 --device cuda
       fcfg diagnose runs/faces --data /data/faces --out runs/diagnosis
     """
-    from fcfg.cli.computing import Computing
     from fcfg.cli.progress import ProgressReporter
     from fcfg.diagnosis import diagnose, diagnosis_page
     from fcfg.evaluation.experiment import Experiment
@@ -57,8 +57,7 @@ def diagnose(
     from fcfg.support.outputs import Outputs
     from fcfg.support.progress import share_bar
 
-    how, name = Computing(**computing), Path(model).resolve().name
-    target = how.target
+    name, target = Path(model).resolve().name, computing.target
     # In float32, because small differences of predictions are measured.
     pipeline = load_pipeline(model, "fcfg diagnose").to(target).prepare("float32")
     values = {"name": "diagnose", "do": pipeline.space.names[:1], "guidance": ()}
@@ -70,12 +69,11 @@ def diagnose(
     outputs.check(["index.html", "diagnosis.json"])
     with ProgressReporter() as reporter:
         subset = choose_subset(pipeline, experiment, data=data, on_progress=reporter.progress)
-    height, width = subset.images.shape[-2:]
     with share_bar() as on_progress:
         diagnosis = diagnose(
             *(pipeline, subset.images, subset.attributes),
             **asked,
-            batch_size=how.rows(pipeline, (height, width)),
+            batch_size=computing.rows(pipeline, subset.images.shape[-2:]),
             on_progress=on_progress,
         )
     about = {"model": f"{name}, digest {digest}", "data": subset.about}

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fcfg.cli.options import (
-    COMPUTING,
-    SAMPLING,
-    Anchor,
-    Commit,
-    Data,
-    Model,
-    Options,
-    Out,
-    with_options,
-)
+from fcfg.cli.computing import Computing, check_sampled, computing_by
+from fcfg.cli.options import SAMPLING, Commit, Data, Model, Options, Out, with_options
 from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,12 +21,12 @@ if TYPE_CHECKING:
         "evaluation.experiment.Experiment", "images seed reverse cycles", changes=True
     ),
     weights=Options("evaluation.measurements.find_evaluators", "lpips inception"),
-    computing=COMPUTING,
+    computing=computing_by("batch_size precision compile device shard"),
 )
 def evaluate(
     changes: dict[str, Any],
     weights: dict[str, Any],
-    computing: dict[str, Any],
+    computing: Computing,
     model: Model = "",
     experiment: Annotated[
         str,
@@ -53,7 +44,10 @@ def evaluate(
             metavar="'SOLVER GRID STEPS'", help=f"{SAMPLING} The experiment's by default."
         ),
     ] = None,
-    anchor: Anchor = None,
+    anchor: Annotated[
+        bool | None,
+        typer.Option("--anchor/--no-anchor", help="Whether to anchor all guidances, or none."),
+    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -92,7 +86,6 @@ def evaluate(
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
-    from fcfg.cli.computing import Computing, check_sampled
     from fcfg.evaluation.presets import OWN, asks_the_model, experiments, find_experiment
     from fcfg.pipeline.checkpoint import load, read_outline
     from fcfg.support.config_files import to_yaml
@@ -130,16 +123,15 @@ def evaluate(
     from fcfg.evaluation.subset import choose_subset, find_data
     from fcfg.pipeline.runtime import Execution
 
-    how = Computing(**computing)
-    part, execution, target = how.part, Execution(how.precision), how.target
-    pipeline = own.to(target).prepare(how.precision)
+    part, target = computing.part, computing.target
+    precision = Execution(computing.precision).on(target).precision
+    pipeline = own.to(target).prepare(computing.precision)
     reader = judge_of(load(judge) if judge else pipeline)  # these refuse before images are read
     size = find_data(pipeline, data).size
     found = find_evaluators(pipeline, **weights, fid=chosen.fid, size=size, judge=reader)
-    with ProgressReporter(quiet=not how.prints) as reporter:
+    with ProgressReporter(quiet=not computing.prints) as reporter:
         subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name
-    height, width = subset.images.shape[-2:]
     evaluation = Evaluation(
         pipeline,
         chosen,
@@ -148,18 +140,20 @@ def evaluate(
         out or Path("runs/evaluate") / name / chosen.name,
         model=name,
         provenance=collect_provenance(
-            target, execution.on(target).precision, compiled=how.compile, commit=commit
+            target, precision, compiled=computing.compile, commit=commit
         ),
         shard=part,
-        batch_size=how.rows(pipeline, (height, width)),
+        batch_size=computing.rows(pipeline, subset.images.shape[-2:]),
         cache=cache,
     )
     evaluation.is_finished()  # refuses a folder with another run before anything is printed
-    pipeline.prepare(how.precision, compile=how.compile, batch_size=evaluation.block_size)
-    if how.prints:
+    pipeline.prepare(
+        computing.precision, compile=computing.compile, batch_size=evaluation.block_size
+    )
+    if computing.prints:
         _announce(evaluation, target)
     kept = f"finished rows are in {evaluation.out}, run the same command to resume"
-    with resumable(lambda: kept, quiet=not how.prints) as on_progress:
+    with resumable(lambda: kept, quiet=not computing.prints) as on_progress:
         result = evaluation.run(on_progress)
     _show(result, evaluation.out, report=report)
 

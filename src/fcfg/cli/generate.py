@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fcfg.cli.options import COMPUTING, SAMPLING, Model, Options, with_options
+from fcfg.cli.computing import Computing, check_sampled, computing_by
+from fcfg.cli.options import SAMPLING, Model, Options, with_options
 from fcfg.support.errors import check_among, together
 
 if TYPE_CHECKING:  # torch is not needed for help
@@ -31,7 +33,7 @@ _SHOWN, _DOUBTED = 20, 5  # rows of the table, answers named below it; the recor
             "out": "Output folder; counterfactuals/MODEL/NAME=VALUE by default.",
         },
     ),
-    computing=COMPUTING,
+    computing=computing_by("batch_size precision compile device shard"),
 )
 def generate(
     model: Model,
@@ -50,7 +52,7 @@ def generate(
         ),
     ],
     request: dict[str, Any],
-    computing: dict[str, Any],
+    computing: Computing,
 ) -> None:
     """Make counterfactuals of pictures: what if an attribute had been different?
 
@@ -66,62 +68,51 @@ def generate(
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:2 --anchor --out cfg2
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
-    from fcfg.cli.computing import Computing, check_sampled
     from fcfg.cli.progress import resumable
-    from fcfg.generation import (
-        Request,
-        find_pictures,
-        finished_before,
-        model_pixels,
-        parse_do,
-        prepare,
-        run,
-    )
+    from fcfg.generation import Request, find_pictures, model_pixels, parse_do, prepare, run
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.sampling import as_sampling
 
-    how, guidance = Computing(**computing), request.pop("guidance", None)
+    guidance = request.pop("guidance", None)
     target, *_ = together(
-        lambda: how.target,
-        lambda: how.part,
+        lambda: computing.target,
+        lambda: computing.part,
         lambda: as_sampling(request["sampling"]),
-        lambda: check_among("precision", how.precision, PRECISIONS),
+        lambda: check_among("precision", computing.precision, PRECISIONS),
     )
-    pipeline = load(model).to(target).prepare(how.precision)
-    is_said = request["sampling"] != "default"
-    sampling = request["sampling"] if is_said else None
-    check_sampled(pipeline, sampling=sampling, anchor=request.get("anchor"))
+    pipeline = load(model).to(target).prepare(computing.precision)
+    chosen = {"sampling": request["sampling"]} if request["sampling"] != "default" else {}
+    check_sampled(pipeline, **chosen, anchor=request.get("anchor"))
     targets, setting, _ = together(
         lambda: parse_do(do, pipeline.space),
         lambda: None if guidance is None else pipeline.parse_setting(guidance),
         lambda: find_pictures(images),
     )
     size = model_pixels(pipeline).size
-    rows = how.rows(pipeline, (size, size))
-    named = {"model": model, "batch_size": rows, "shard": how.part}
-    asked = Request(images, do=targets, guidance=setting, **named, **request)
+    named = {"model": model, "batch_size": computing.rows(pipeline, (size, size))}
+    asked = Request(images, do=targets, guidance=setting, shard=computing.part, **named, **request)
     prepared = prepare(pipeline, asked)
-    out = prepared.out
-    pipeline.prepare(how.precision, compile=how.compile, batch_size=prepared.chunk)
-    before = len(finished_before(prepared)[0])
-    if how.prints:
-        _announce(prepared, target, before)
+    pipeline.prepare(computing.precision, compile=computing.compile, batch_size=prepared.chunk)
+    if computing.prints:
+        _announce(prepared, target)
     finished: list[Result] = []
 
     def kept() -> str:
-        done = f"{len(finished)} of {len(prepared.own_rows)} pictures are finished, in {out}"
-        return f"{done}; run the same command to go on"
+        done = f"{len(finished)} of {len(prepared.own_rows)} pictures are finished"
+        return f"{done}, in {prepared.out}; run the same command to go on"
 
-    with resumable(kept, quiet=not how.prints) as on_progress:
+    with resumable(kept, quiet=not computing.prints) as on_progress:
         run(prepared, on_chunk=finished.extend, on_progress=on_progress)
-    if how.prints:
+    if computing.prints:
         _show(finished, prepared)
-    print(f"Written to {out}")
+    print(f"Written to {prepared.out}")
 
 
-def _announce(prepared: PreparedRequest, device: str, finished: int) -> None:
+def _announce(prepared: PreparedRequest, device: str) -> None:
     """Print what will be done, and how the pictures were made to fit."""
+    from fcfg.generation import finished_before
+
     count, parts = len(prepared.pictures), prepared.request.shard[1]
     share = "" if parts == 1 else f" in {parts} parts"
     pictures = f"{count} {'picture' if count == 1 else 'pictures'}{share}"
@@ -129,12 +120,11 @@ def _announce(prepared: PreparedRequest, device: str, finished: int) -> None:
     notes = Counter(note for picture in prepared.pictures for note in picture.notes)
     for note, times in notes.items():
         print(f"  {times} of {count}: {note}")
-    print(f"  {prepared.factual.note}", flush=True)
-    if finished:
+    print(f"  {prepared.factual.note}")
+    if finished := len(finished_before(prepared)[0]):
         own = len(prepared.own_rows)
-        print(
-            f"  {finished} of {own} are finished already; --overwrite makes them anew", flush=True
-        )
+        print(f"  {finished} of {own} are finished already; --overwrite makes them anew")
+    sys.stdout.flush()
 
 
 def _show(results: Sequence[Result], prepared: PreparedRequest) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import Parameter, Signature, cleandoc, signature
@@ -31,10 +31,6 @@ Out: TypeAlias = Annotated[
 ]
 Overwrite: TypeAlias = Annotated[
     bool, typer.Option("--overwrite", help="Replace files of others, or of other options.")
-]
-Anchor: TypeAlias = Annotated[
-    bool | None,
-    typer.Option("--anchor/--no-anchor", help="Whether to anchor all guidances, or none."),
 ]
 Commit: TypeAlias = Annotated[
     str | None, typer.Option(metavar="HASH", help="Commit of the code, if git is not available.")
@@ -75,6 +71,7 @@ class Options:
     about: Mapping[str, str] = field(default_factory=dict[str, str])
     """Descriptions where the text form of an option differs from its form in Python."""
     changes: bool = False  #: whether values replace others, and so have no default here
+    make: Callable[..., object] = dict  #: what the command gets, made of those that are not None
 
     def parameters(self) -> Iterator[Parameter]:
         """Yield the parameters of a command that stand for the options."""
@@ -95,7 +92,6 @@ class Options:
             yield _parameter(name, annotation, default)
 
 
-COMPUTING = Options("cli.computing.Computing", "batch_size precision compile device shard")
 SAMPLING = (
     "Solver, grid and number of steps, such as 'heun karras 10'; or default, paper (1,000 steps "
     "of DDIM), a solver, or a number of steps."
@@ -103,12 +99,9 @@ SAMPLING = (
 
 
 def with_options(**groups: Options) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Replace arguments of a command by options, whose values the command gets as a mapping.
+    """Replace arguments of a command by options, whose values it gets under the same names.
 
     A value that is None is left out, so that its default is that of the class or function.
-
-    Args:
-        groups: Options by name of the argument that gets their values.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,7 +117,8 @@ def with_options(**groups: Options) -> Callable[[Callable[..., Any]], Callable[.
         def run(**values: Any) -> Any:
             for name in groups:
                 given = {each.name: values.pop(each.name) for each in found[name]}
-                values[name] = {key: value for key, value in given.items() if value is not None}
+                given = {key: value for key, value in given.items() if value is not None}
+                values[name] = groups[name].make(**given)
             return command(**values)
 
         parameters = [each for several in found.values() for each in several]
@@ -144,37 +138,33 @@ def declared(home: str) -> dict[str, Declared]:
 
     >>> declared("generation.request.Request")["seed"].default
     0
-
-    Args:
-        home: Module, and class or function in it.
     """
     module, _, name = home.rpartition(".")
     text = _PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
     every = (ast.ClassDef, ast.FunctionDef)
     (node,) = [n for n in ast.parse(text).body if isinstance(n, every) and n.name == name]
-    about = _described(ast.get_docstring(node) or "")
-    if isinstance(node, ast.FunctionDef):
-        return _arguments(node, about)
-    starts = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
-    return _arguments(starts[0], about) if starts else _fields(node.body, text.splitlines())
+    return _fields(node, text) if isinstance(node, ast.ClassDef) else _arguments(node)
 
 
-def _arguments(node: ast.FunctionDef, about: Mapping[str, str]) -> dict[str, Declared]:
-    """Return the arguments of a function, as its docstring describes them."""
-    own = node.args.args
-    every: list[ast.expr | None] = [None] * (len(own) - len(node.args.defaults))
-    defaults = [*every, *node.args.defaults, *node.args.kw_defaults]
-    pairs = zip([*own, *node.args.kwonlyargs], defaults, strict=True)
+def _arguments(node: ast.FunctionDef) -> dict[str, Declared]:
+    """Return the arguments of a function, as the section ``Args:`` of its docstring says."""
+    _, _, section = (ast.get_docstring(node) or "").partition("Args:\n")
+    section = re.split(r"\n(?=\S)", section)[0]
+    entries = re.split(r"^    (?=\w)", section, flags=re.MULTILINE)[1:]
+    about = {name: text for name, _, text in (entry.partition(": ") for entry in entries)}
+    own, known = node.args.args, node.args.defaults
+    defaults = [*[None] * (len(own) - len(known)), *known, *node.args.kw_defaults]
     return {
         each.arg: _declared(each.annotation, default, about.get(each.arg, ""))
-        for each, default in pairs
+        for each, default in zip([*own, *node.args.kwonlyargs], defaults, strict=True)
     }
 
 
-def _fields(body: Sequence[ast.stmt], lines: Sequence[str]) -> dict[str, Declared]:
+def _fields(node: ast.ClassDef, text: str) -> dict[str, Declared]:
     """Return the fields of a class, described behind ``#:`` or in a string below."""
     found: dict[str, Declared] = {}
-    for each, below in zip(body, [*body[1:], None], strict=True):
+    lines = text.splitlines()
+    for each, below in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(each, ast.AnnAssign):
             _, _, about = lines[(each.end_lineno or 0) - 1].partition("#: ")
             if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
@@ -187,14 +177,6 @@ def _declared(annotation: ast.expr | None, default: ast.expr | None, about: str)
     literal = default.value if isinstance(default, ast.Constant) else None
     kind = ast.unparse(annotation) if annotation else ""
     return Declared(kind, literal, plain(about))
-
-
-def _described(docstring: str) -> dict[str, str]:
-    """Return the entries of the section ``Args:`` of a docstring."""
-    _, _, section = docstring.partition("Args:\n")
-    section = re.split(r"\n(?=\S)", section)[0]
-    entries = re.split(r"^    (?=\w)", section, flags=re.MULTILINE)[1:]
-    return {name: text for name, _, text in (entry.partition(": ") for entry in entries)}
 
 
 def plain(text: str) -> str:

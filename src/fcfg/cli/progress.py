@@ -11,13 +11,10 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
-    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.text import Text
 
 from fcfg.support.progress import SECONDS, AbstractReporter, OnProgress, in_words, share_bar
 
@@ -33,11 +30,7 @@ def pace(rate: float) -> str:
 
 @contextmanager
 def resumable(told: Callable[[], str], *, quiet: bool = False) -> Generator[OnProgress]:
-    """Show the share of some work; if it is interrupted, say how to go on.
-
-    Yields:
-        Function to call with the share.
-    """
+    """Show the share of some work; if it is interrupted, say how to go on."""
     try:
         with share_bar(quiet=quiet) as on_progress:
             yield on_progress
@@ -45,16 +38,8 @@ def resumable(told: Callable[[], str], *, quiet: bool = False) -> Generator[OnPr
         raise KeyboardInterrupt(f"interrupted; {told()}") from None
 
 
-class _Rate(ProgressColumn):
-    """Steps per second."""
-
-    def render(self, task: Task) -> Text:
-        """Return the speed, once there is one."""
-        return Text(pace(task.speed) if task.speed else "", style="cyan")
-
-
 class ProgressReporter(AbstractReporter):
-    """The progress of a training run, with speed and loss."""
+    """The progress of several activities, with speed and loss."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         self.console = console if console is not None else Console(stderr=True)
@@ -63,40 +48,40 @@ class ProgressReporter(AbstractReporter):
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            _Rate(),
+            TextColumn("{task.fields[speed]}", style="cyan"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
+            TextColumn("{task.fields[note]}"),
             console=self.console,
             disable=quiet or not self.console.is_terminal,
         )
-        self._activity, self._task = "", self._bar.add_task("", visible=False, note="")
+        self._activity = ""
         self._first, self._start, self._last = 0, 0.0, 0.0
 
     def __enter__(self) -> ProgressReporter:
-        if not self._bar.disable:  # older releases of rich would print empty lines
-            self._bar.start()
+        self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if not self._bar.disable:
+        if not self._bar.disable:  # older releases of rich would print an empty line
             self._bar.stop()
 
     def progress(self, activity: str, done: int, total: int, loss: float | None = None) -> None:
         """Move the bar, or print a line if one is due; begin a new bar for a new activity."""
         now = time.monotonic()
         if activity != self._activity:
-            self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(activity, total=total, completed=done, note="")
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._bar.add_task(activity, total=total, completed=done, note="", speed="")
             self._activity, self._first, self._start, self._last = activity, done, now, now
         note = "" if loss is None else f"loss {loss:.4f}"
-        self._bar.update(self._task, completed=done, note=note)
+        rate = (done - self._first) / (now - self._start) if now > self._start else 0.0
+        speed = pace(rate) if rate else ""
+        self._bar.update(self._bar.task_ids[0], completed=done, note=note, speed=speed)
         if not self.console.is_terminal and (now - self._last > SECONDS or done == total):
-            line, speed = f"{activity}: {'step ' if note else ''}{done} of {total}", ""
-            if self._first < done < total:
-                rate = (done - self._first) / (now - self._start)
-                speed = f"{pace(rate)}, {in_words((total - done) / rate)} left"
-            self.say(", ".join(filter(None, (line, note, speed))))
+            line = f"{activity}: {'step ' if note else ''}{done} of {total}"
+            left = in_words((total - done) / rate) if rate and done < total else ""
+            self.say(", ".join(filter(None, (line, note, left and f"{speed}, {left} left"))))
             self._last = now
 
     def say(self, text: str) -> None:

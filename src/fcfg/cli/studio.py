@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from fcfg.cli.options import Model, Options, Overwrite, with_options
+from fcfg.cli.computing import Computing, computing_by
+from fcfg.cli.options import Model, Overwrite, with_options
 from fcfg.support.errors import InputError, check_among
 
 _NEEDED = ("starlette", "uvicorn")
 
 
-@with_options(computing=Options("cli.computing.Computing", "device precision"))
+@with_options(computing=computing_by("device precision"))
 def studio(
-    computing: dict[str, Any],
+    computing: Computing,
     model: Model = "portraits",
     compare: Annotated[
         list[str] | None,
@@ -75,7 +76,6 @@ def studio(
         )
     import webbrowser
 
-    from fcfg.cli.computing import Computing
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.studio.app import Studio
@@ -83,9 +83,8 @@ def studio(
     from fcfg.studio.server import address_of, open_socket, rule_for, serve
     from fcfg.studio.threads import choose_execution
 
-    how = Computing(**computing)
-    check_among("precision", how.precision, PRECISIONS)
-    target, precision = how.target, how.precision
+    check_among("precision", computing.precision, PRECISIONS)
+    target, precision = computing.target, computing.precision
     if export is not None:
         _export(model, target, precision, export, overwrite)
         return
