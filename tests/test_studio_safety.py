@@ -232,7 +232,7 @@ def test_no_path_leads_to_a_file_that_is_not_of_the_page(
         ({"attributes": {**FACTUAL, "age": "old"}}, "age"),
         ({"guidance": "magic:3"}, "magic"),
         ({"guidance": "cfg:nan"}, "cfg"),
-        ({"guidance": "cfg:2;align=21"}, "at most 100 steps"),
+        ({"guidance": "cfg:2;align=21", "sampling": "ddim uniform 5"}, "at most 100 steps"),
         ({"sampling": "ddim uniform 101"}, "1 to 100"),
         ({"sampling": "fixed-point:21 uniform 5"}, "at most 100 steps"),
         ({"sampling": "euler"}, "euler"),
