@@ -147,6 +147,20 @@ def test_fcfg_says_that_it_is_not_calibrated_beside_a_calibrated_answer() -> Non
     assert checked > 20
 
 
+def test_where_no_calibrated_fcfg_stands_beside_a_calibrated_answer_it_is_said() -> None:
+    checked = 0
+    for page in pages.pages():
+        for part in page.read_text("utf-8").split("\n## "):
+            for table in map("\n".join, tables(part)):
+                weights = map(float, re.findall(r"anchored \w+ (\d+\.\d+)", table))
+                ours = "the default" in table or any(4 * weight % 1 for weight in weights)
+                if ours and "not calibrated" in table and "seconds" not in table:
+                    told = re.search("(?i)calibrated FCFG is (missing|in)", " ".join(part.split()))
+                    assert told or re.search(r"FCFG \d.*, calibrated", table), (page, part[:40])
+                    checked += 1
+    assert checked > 5
+
+
 def test_every_frechet_distance_says_what_it_is_the_distance_to() -> None:
     """Changing nothing would score 0, so readers in a hurry do not meet it."""
     for page in pages.pages():
