@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from evaluations import CFG, FCFG, SIZE, asked, folder_model, tiny_model, write_table
-from fcfg import evaluation
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
@@ -528,14 +527,6 @@ def test_a_model_without_a_judge_is_refused() -> None:
     pipeline.judge = None
     with refused("model", "a judge", "--part judge"):
         judge_of(pipeline)
-
-
-def test_names_of_version_0_1_warn() -> None:
-    for old, new in {"Instruments": Evaluators, "find_instruments": find_evaluators}.items():
-        with pytest.warns(DeprecationWarning, match=f"{old} is now {new.__name__}"):
-            assert getattr(evaluation, old) is new
-    with pytest.raises(AttributeError, match="no attribute 'Instrument'"):
-        _ = evaluation.Instrument
 
 
 def test_small_images_have_no_lpips_and_the_column_says_so(tmp_path: Path) -> None:

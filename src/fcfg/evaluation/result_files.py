@@ -37,6 +37,7 @@ from typing import IO, Any, cast
 from fcfg.evaluation.result_schema import (
     JSON,
     KEYS,
+    OLDER,
     RECOMPUTE,
     Schema,
     checked_header,
@@ -91,7 +92,7 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
     for file in files:
         for where, entry in read_lines(file, unfinished=unfinished):
             if entry.get("kind") == "run":
-                space = checked_header(where, entry)
+                space, entry = checked_header(where, entry), OLDER | entry
                 if schema is None:
                     header, schema = entry, Schema(space, len(entry["images"]))
                     questions = {tuple(question) for question in header["questions"]}

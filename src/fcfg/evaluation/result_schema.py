@@ -31,6 +31,8 @@ from fcfg.support.errors import InputError, quoted, short
 
 JSON: TypeAlias = dict[str, Any]
 SCHEMA = 1
+#: Fields that headers of older files lack.
+OLDER: JSON = {"grid": "uniform", "continuous": "permuted"}
 #: Kinds of lines, and the fields that identify a line of each kind.
 KEYS = {
     "run": (),
