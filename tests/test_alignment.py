@@ -242,7 +242,7 @@ def test_rules_other_than_cfg_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize("option", ["anchor=true", "tolerance=0.01"])
 def test_other_corrections_are_refused_beside_it(option: str) -> None:
-    with refused("guidance option align", "leave align or the other option out"):
+    with refused("guidance option align", "each corrects guidance its own way"):
         Guidance.parse(f"cfg:2;align=1;{option}")
 
 

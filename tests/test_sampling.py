@@ -196,9 +196,3 @@ def test_trajectories_split_and_join_without_loss() -> None:
 def test_times_out_of_order_are_refused(times: tuple[int, ...]) -> None:
     with refused("times", "strictly ordered"):
         plan(times)
-
-
-def test_a_refinement_without_iterations_is_refused() -> None:
-    for iterations in (0, 2.5, None):
-        with refused("fixed-point iterations", "an integer from 1 to 1000"):
-            FixedPointDDIM(iterations)

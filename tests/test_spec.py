@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import APG, CFG, CFGPlusPlus, Guidance
+from fcfg.guidance.options import Options
 from refusal import all_refused, refused
 
 GRAPH = CausalGraph({"age": [], "finding": ["age"], "sex": []})
@@ -87,6 +89,11 @@ def test_a_name_makes_its_rule() -> None:
     assert Guidance.fapg(a=2.0).replace(eta=0.3).rule == APG(eta=0.3)
 
 
+def test_type_checkers_know_every_option() -> None:
+    declared = {each.name for made in (Guidance, APG, CFGPlusPlus) for each in fields(made)}
+    assert declared - {"rule", "factored", "weights"} == set(Options.__annotations__)
+
+
 WRONG = {
     "weight of 'all'": [
         *(partial(Guidance.cfg, w) for w in (-1, float("nan"), float("inf"), True, "3", 10**400)),
@@ -104,8 +111,7 @@ WRONG = {
     "guidance 'cgf:3'": [lambda: Guidance.parse("cgf:3")],
     "guidance ''": [lambda: Guidance.parse("")],
     "guidance 'cfg'": [lambda: Guidance.parse("cfg")],
-    "guidance fcfg": [lambda: Guidance.fcfg()],
-    "guidance cfg": [lambda: Guidance.cfg(1).replace(eta=0.5)],
+    "guidance cfg": [lambda: Guidance.fcfg(), lambda: Guidance.cfg(1).replace(eta=0.5)],
     "guidance none": [lambda: Guidance.none().replace(start=0.5)],
     "guidance apg": [lambda: Guidance.apg(1).replace(raduis=1)],
     "option eta": [lambda: Guidance.apg(1).replace(eta=2)],

@@ -15,15 +15,8 @@ from torch import Tensor
 
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import clean_image
-from fcfg.guidance.rule import (
-    AbstractRule,
-    Groups,
-    Weights,
-    check_option,
-    is_number,
-    register_rule,
-    weighted_sum,
-)
+from fcfg.guidance.rule import AbstractRule, Groups, Weights, register_rule, weighted_sum
+from fcfg.support.options import option
 
 
 @register_rule
@@ -56,19 +49,10 @@ class APG(AbstractRule):
     """
 
     name = "apg"
-    eta: float = 0.0
-    momentum: float = -0.75
-    radius: float = 2.5
+    eta: float = option(0.0, "a number from 0 to 1", lambda eta: 0 <= eta <= 1)
+    momentum: float = option(-0.75, "a number between -1 and 1", lambda beta: -1 < beta < 1)
+    radius: float = option(2.5, "a number above 0 (inf for no limit)", lambda r: r > 0)
     raw: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse illegal options."""
-        eta, beta, radius = self.eta, self.momentum, self.radius
-        check_option("eta", eta, "a number from 0 to 1", is_number(eta) and 0 <= eta <= 1)
-        legal = is_number(beta) and -1 < beta < 1
-        check_option("momentum", beta, "a number between -1 and 1", legal)
-        legal = is_number(radius) and radius > 0
-        check_option("radius", radius, "a number above 0 (inf for no limit)", legal)
 
     def init(self, x: Images, groups: int) -> State:
         """Return one momentum of zeros per group."""

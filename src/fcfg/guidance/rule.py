@@ -10,18 +10,18 @@ One file defines one rule: its name, its options, the legal weights and the form
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
-from numbers import Real
-from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeGuard, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.support.errors import InputError, quoted, short
+from fcfg.guidance.options import COMMON_OPTIONS
+from fcfg.support.errors import InputError, short
+from fcfg.support.options import check_options, check_registrable, is_number
 
 Groups: TypeAlias = Float[Tensor, "groups batch channel height width"]  # predictions by group
 Weights: TypeAlias = Float[Tensor, "groups"]
@@ -31,15 +31,14 @@ Times: TypeAlias = Int[Tensor, "steps"]
 #: Rules by name; :func:`register_rule` adds to them.
 RULES: dict[str, type[AbstractRule]] = {}
 UNGUIDED = "none"  # the name of the plain conditional model
-#: Options of every rule.
-COMMON_OPTIONS = ("start", "stop", "tolerance", "anchor", "drawn_noise", "align")
 
 
 @dataclass(frozen=True)
 class AbstractRule(ABC):
     """A guidance rule: a frozen dataclass whose fields are its options.
 
-    A subclass sets ``name`` and defines :meth:`combine`. Everything else has a default.
+    A subclass sets ``name`` and defines :meth:`combine`. Everything else has a default. Options
+    are numbers and booleans.
     """
 
     name: ClassVar[str]  #: in the text form, where the factored rule has an f before it
@@ -50,6 +49,10 @@ class AbstractRule(ABC):
     #: Condition of ``null`` and of masked attributes: 'null', no attribute, or 'factual', those of
     #: the factual image.
     reference: ClassVar[Literal["null", "factual"]] = "null"
+
+    def __post_init__(self) -> None:
+        """Refuse illegal options."""
+        check_options(self, "guidance option")
 
     @abstractmethod
     def combine(
@@ -85,15 +88,6 @@ class AbstractRule(ABC):
             subject, expected=self.weight_range, got=short(weight), do=self.weight_advice
         )
 
-    def with_options(self, **options: Any) -> Self:
-        """Return a copy with other options; numbers become floats."""
-        for option in fields(self):
-            value = options.get(option.name, option.default)
-            if isinstance(option.default, bool):
-                check_option(option.name, value, "true or false", isinstance(value, bool))
-        floats = {name: float(value) for name, value in options.items() if is_number(value)}
-        return replace(self, **(options | floats))
-
 
 Rule = TypeVar("Rule", bound=AbstractRule)
 
@@ -104,50 +98,14 @@ def register_rule(rule: type[Rule]) -> type[Rule]:
     Args:
         rule: A frozen dataclass with a ``name`` and an option in each field.
     """
-    name, subject = getattr(rule, "name", None), f"rule {rule.__name__}"
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9+_-]*", name):
-        raise InputError(
-            subject,
-            expected="a name of lower-case letters, digits, +, - and _",
-            got=short(name),
-            do="set it in the class, such as name = 'mine'",
-        )
-    taken = {f + known for known in (UNGUIDED, *RULES) for f in ("", "f")}
-    if RULES.get(name) is not rule and {name, f"f{name}"} & taken:
-        raise InputError(
-            subject,
-            expected="a name that is not taken, with or without an f before it",
-            got=f"'{name}', and there are {quoted(sorted(taken))}",
-            do="choose another name",
-        )
-    options, is_dataclass = fields(rule), "__dataclass_fields__" in vars(rule)
-    illegal = [f.name for f in options if not isinstance(f.default, bool | int | float)]
-    illegal += [f.name for f in options if f.name in COMMON_OPTIONS]
-    if not is_dataclass or illegal:
-        raise InputError(
-            subject,
-            expected="a frozen dataclass whose fields have numbers as defaults, none of them "
-            f"called {quoted(COMMON_OPTIONS)}",
-            got=quoted(illegal) if illegal else "another class",
-            do="put @dataclass(frozen=True) before it, and give its options defaults",
-        )
-    RULES[name] = rule
+    names = [UNGUIDED, *(name for name, known in RULES.items() if known is not rule)]
+    taken = {f + name for name in names for f in ("", "f")}
+    taken |= {name.removeprefix("f") for name in names}
+    check_registrable(rule, "rule", taken, reserved=COMMON_OPTIONS)
+    RULES[rule.name] = rule
     return rule
 
 
 def weighted_sum(weights: Weights, differences: Groups) -> Images:
     r"""Sum one difference per group: :math:`\sum_m \omega_m \Delta_m`."""
     return (weights.view(-1, 1, 1, 1, 1) * differences).sum(dim=0)
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a real number, NumPy's included, and not a boolean."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def check_option(name: str, value: object, expected: str, is_legal: bool) -> None:
-    """Refuse an illegal value of an option."""
-    if not is_legal:
-        raise InputError(
-            f"guidance option {name}", expected=expected, got=repr(value), do="change it"
-        )

@@ -8,9 +8,9 @@ command line reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, Literal, TypeAlias, Unpack
 
 import torch
 from jaxtyping import Bool, Float
@@ -26,11 +26,11 @@ from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.contrast import Contrast
 from fcfg.guidance.early_stopping import EarlyStoppingPredictor
 from fcfg.guidance.guided import GuidedPredictor
-from fcfg.guidance.options import common_options
-from fcfg.guidance.rule import COMMON_OPTIONS, RULES, UNGUIDED, AbstractRule, StepWeights
-from fcfg.guidance.text import GLOBAL, read_text, value_text
+from fcfg.guidance.options import COMMON_OPTIONS, Options
+from fcfg.guidance.rule import RULES, UNGUIDED, AbstractRule, StepWeights
 from fcfg.support.errors import (
     InputError,
+    check_among,
     check_is,
     complaint,
     nearest,
@@ -38,9 +38,14 @@ from fcfg.support.errors import (
     short,
 )
 from fcfg.support.names import RESERVED, check_name
+from fcfg.support.options import check_options, option
+from fcfg.support.parsing import TextForm
 
 Weight: TypeAlias = float | Callable[[float], float]
 PathKind: TypeAlias = Literal["none", "inferred", "drawn"]
+
+_GLOBAL = "all"  # the only group of a rule that is not factored
+_EXAMPLE = "fcfg:affected=3,invariant=1.2;anchor=true"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +68,8 @@ class Guidance:
 
     >>> Guidance.fcfg(affected=3.0, invariant=1.2)
     fcfg:affected=3.0,invariant=1.2
-    >>> Guidance.parse("fapg:affected=3,invariant=1.2;radius=5").radius
-    5.0
+    >>> Guidance.parse("fapg:affected=3,invariant=1.2;radius=5").rule
+    APG(eta=0.0, momentum=-0.75, radius=5.0, raw=False)
     >>> Guidance.cfg(3.0).replace(start=0.2)
     cfg:3.0;start=0.2
     >>> Guidance.contrast(1.5).replace(anchor=True)
@@ -72,30 +77,21 @@ class Guidance:
 
     A weight is a number, or a function of the share (T - t) / T of the way from noise to image.
     (A function has no text form, so the ``repr`` of such a guidance does not parse.)
-
-    Args:
-        rule: Rule with its own options; None for the plain conditional model.
-        factored: Whether groups have weights of their own.
-        weights: Pairs of group and weight.
-        start: Share of the way at which guidance starts.
-        stop: Share of the way at which guidance stops.
-        tolerance: Change of the pixels below which the guidance of an image stops early.
-        anchor: Whether to subtract the errors of the factual path, see
-            :mod:`fcfg.sampling.anchor`.
-        drawn_noise: Whether the noise of that path is drawn instead of inferred, see
-            :mod:`fcfg.pipeline.drawn_noise`.
-        align: Number of steps that align the null condition at each time, see
-            :mod:`fcfg.pipeline.alignment`.
     """
 
-    rule: AbstractRule | None
-    factored: bool
-    weights: tuple[tuple[str, Weight], ...]
-    start: float = 0.0
-    stop: float = 1.0
-    tolerance: float = 0.0
+    rule: AbstractRule | None  #: with its own options; None for the plain conditional model
+    factored: bool  #: whether groups have weights of their own
+    weights: tuple[tuple[str, Weight], ...]  #: pairs of group and weight
+    #: Shares of the way at which guidance starts and stops.
+    start: float = option(0.0, "a share from 0 to below 1", lambda share: 0 <= share < 1)
+    stop: float = option(1.0, "a share above 0, up to 1", lambda share: 0 < share <= 1)
+    #: Change of the pixels below which the guidance of an image stops early.
+    tolerance: float = option(0.0, "a number, 0 or more", lambda change: change >= 0)
+    #: Whether to subtract the errors of the factual path, see :mod:`fcfg.sampling.anchor`.
     anchor: bool = False
-    align: int = 0
+    #: Steps that align the null condition at each time, see :mod:`fcfg.pipeline.alignment`.
+    align: int = option(0, "a whole number from 0 to 1000", lambda count: 0 <= count <= 1000)
+    #: Whether noise of that path is drawn, not inferred, see :mod:`fcfg.pipeline.drawn_noise`.
     drawn_noise: bool = False
 
     def __post_init__(self) -> None:
@@ -112,16 +108,29 @@ class Guidance:
             for group, weight in self.weights
         )
         object.__setattr__(self, "weights", weights)
-        options = common_options(**{name: getattr(self, name) for name in COMMON_OPTIONS})
-        for name, value in options.items():
-            object.__setattr__(self, name, value)
-        if self.align and (self.factored or type(self.rule) is not CFG):
+        check_options(self, "guidance option")
+        for name, expected in self._conflicts():
             raise InputError(
-                "guidance option align",
-                expected=f"0 with {self.name}, since only cfg can be aligned",
-                got=self.align,
-                do="use cfg with one weight",
+                f"guidance option {name}",
+                expected=expected,
+                got=short(getattr(self, name)),
+                do="change one of the two options",
             )
+
+    def _conflicts(self) -> Iterator[tuple[str, str]]:
+        """Options that may not be combined, with what they would have to be."""
+        if self.drawn_noise and not self.anchor:
+            why = "since drawn noise does not lead back to the image"
+            yield "drawn_noise", f"false without anchor=true, {why}"
+        if self.anchor and self.tolerance:
+            yield "tolerance", "0 with anchor=true, since both branches must be guided alike"
+        if self.align and (self.anchor or self.tolerance):
+            why = "since each corrects guidance its own way"
+            yield "align", f"0 with anchor=true or a tolerance, {why}"
+        if self.align and (self.factored or type(self.rule) is not CFG):
+            yield "align", f"0 with {self.name}, since only cfg can be aligned"
+        if not self.start < self.stop:
+            yield "start", f"less than stop, {self.stop}"
 
     @property
     def name(self) -> str:
@@ -132,13 +141,6 @@ class Guidance:
         assert self.rule is not None
         number = weight(share) if callable(weight) else weight
         return self.rule.check_weight(f"guidance {self.name}, weight of '{group}'", number)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an option of the rule, such as ``radius`` of APG."""
-        rule = self.__dict__.get("rule")
-        if rule is not None and name in {option.name for option in fields(rule)}:
-            return getattr(rule, name)
-        raise AttributeError(f"'Guidance' object has no attribute '{name}'")
 
     @classmethod
     def none(cls) -> Guidance:
@@ -159,23 +161,15 @@ class Guidance:
         check_is(
             "guidance", rule, AbstractRule, "a rule", do="pass one such as fcfg.guidance.CFG()"
         )
-        if weight is not None and weights:
+        if (weight is None) == (not weights):
             raise InputError(
                 f"guidance {rule.name}",
                 expected="one weight, or a weight for every group",
-                got=f"both {short(weight)} and {quoted(weights)}",
-                do="leave one out",
+                got=f"both {short(weight)} and {quoted(weights)}" if weights else "none",
+                do="write for example Guidance.of(rule, 3.0), or affected=3.0, invariant=1.2",
             )
-        if weight is not None:
-            return cls(rule, factored=False, weights=((GLOBAL, weight),))
-        if not weights:
-            raise InputError(
-                f"guidance f{rule.name}",
-                expected="a weight for every group",
-                got="none",
-                do="for example affected=3.0, invariant=1.2",
-            )
-        return cls(rule, factored=True, weights=tuple(weights.items()))
+        stated = weights if weight is None else {_GLOBAL: weight}
+        return cls(rule, factored=weight is None, weights=tuple(stated.items()))
 
     @classmethod
     def cfg(cls, weight: Weight) -> Guidance:
@@ -220,44 +214,52 @@ class Guidance:
         """Factored APG: a weight for each group."""
         return cls.of(APG(), **weights)
 
-    def replace(self, **options: Any) -> Guidance:
+    def replace(self, **options: Unpack[Options]) -> Guidance:
         """Return a copy with other options.
 
         Args:
             **options: start, stop, tolerance, anchor, drawn_noise, align; raw (CFG++ and APG);
                 eta, momentum, radius (APG); or the fields of your own rule.
         """
-        legal = ["anchor", "drawn_noise"]
-        if self.rule is not None:
-            legal = [*COMMON_OPTIONS, *(f.name for f in fields(self.rule))]
+        return self._with(options)
+
+    def _with(self, options: Mapping[str, Any]) -> Guidance:
+        own = {each.name for each in fields(self.rule)} if self.rule else set[str]()
+        common = COMMON_OPTIONS if self.rule else ("anchor", "drawn_noise")
         for name in options:
-            if name not in legal:
-                raise InputError(
-                    f"guidance {self.name}",
-                    expected=f"options among {quoted(legal)}",
-                    got=repr(name),
-                    do=nearest(name, legal),
-                )
-        common = {name: options.pop(name) for name in COMMON_OPTIONS if name in options}
-        return replace(self, **common, rule=self.rule and self.rule.with_options(**options))
+            check_among(f"guidance {self.name}, option", name, [*common, *sorted(own)])
+        rule = self.rule and replace(self.rule, **{n: options[n] for n in own & set(options)})
+        return replace(self, rule=rule, **{n: options[n] for n in options if n not in own})
 
     @classmethod
     def parse(cls, text: str) -> Guidance:
         """Read the text form."""
-        name, factored, weights, options = read_text(text)
-        rule = None if name == UNGUIDED else RULES[name]()
-        return cls(rule, factored, tuple(weights.items())).replace(**options)
+        form = TextForm.read(text, "guidance", _EXAMPLE)
+        rules = {f + name: rule for name, rule in RULES.items() for f in ("", "f")}
+        factored = form.name in rules and form.name not in RULES
+        complete = bool(form.numbers) and ("" in form.numbers) != factored
+        if complete != (form.name in rules) or form.name not in (UNGUIDED, *rules):
+            raise InputError(
+                f"guidance '{text}'",
+                expected=f"'{UNGUIDED}' alone, one of {quoted(RULES)} with a number, or with an f "
+                "before it and a weight for every group",
+                got=repr(form.name),
+                do=nearest(form.name.replace("pp", "++"), [_EXAMPLE, *rules]),
+            )
+        rule = rules[form.name]() if form.name in rules else None
+        weights = ((group or _GLOBAL, weight) for group, weight in form.numbers.items())
+        return cls(rule, factored, tuple(weights))._with(form.options)
 
     def __repr__(self) -> str:
-        pairs = [f"{group}={value_text(weight)}" for group, weight in self.weights]
-        values = pairs if self.factored else [value_text(weight) for _, weight in self.weights]
-        common = [option for option in fields(self) if option.name in COMMON_OPTIONS]
-        options = "".join(
-            f";{option.name}={value_text(getattr(self, option.name))}"
-            for option in (*common, *(() if self.rule is None else fields(self.rule)))
-            if getattr(self, option.name) != option.default
-        )
-        return f"{self.name}{':' * bool(values)}{','.join(values)}{options}"
+        options = {
+            each.name: value
+            for holder in (self, self.rule)
+            for each in (() if holder is None else fields(holder))
+            if each.default is not MISSING
+            and (value := getattr(holder, each.name)) != each.default
+        }
+        numbers = {group if self.factored else "": weight for group, weight in self.weights}
+        return str(TextForm(self.name, numbers, options))
 
     @property
     def path(self) -> PathKind:
@@ -302,15 +304,8 @@ class Guidance:
         names = {group for group, _ in self.weights}
         if given is None and names & set(RESERVED):
             given = Partition.by_intervention(graph, targets)
-        elif given is None and names & set(graph.nodes):
-            given = Partition.by_attribute(graph)
         elif given is None:
-            raise InputError(
-                f"guidance {self!r}",
-                expected="groups named affected and invariant, or like all the attributes",
-                got=quoted(group for group, _ in self.weights),
-                do="name them so, or pass partition= in Python",
-            )
+            given = Partition.by_attribute(graph)
         given.check_covers(graph.nodes)
         missing = [group for group in given if group not in names]
         unknown = sorted(names - set(given.names))
@@ -319,7 +314,8 @@ class Guidance:
                 f"guidance {self!r}",
                 expected=f"a weight for each of the groups {quoted(given)}",
                 got=complaint(("none for", missing), ("one for", unknown)),
-                do="name every group once; the weight 0 leaves one out",
+                do="name every group once, the weight 0 leaves one out; groups of your own "
+                "need partition= in Python",
             )
         return given
 

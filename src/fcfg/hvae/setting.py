@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fcfg.storage import register_setting
-from fcfg.support.errors import InputError, check_is
-from fcfg.support.parsing import parse_pairs
+from fcfg.support.errors import InputError
+from fcfg.support.options import check_options, option
+from fcfg.support.parsing import TextForm
 
 _EXAMPLE = "temperature:0.1;residual=0.5"
 
@@ -32,55 +33,31 @@ class HVAESetting:
             image under its own attributes exactly that image.
     """
 
-    temperature: float = 0.1
-    residual: float = 1.0
+    temperature: float = option(0.1, "a number from 0 to 1", lambda share: 0 <= share <= 1)
+    residual: float = option(1.0, "a number from 0 to 1", lambda share: 0 <= share <= 1)
 
     def __post_init__(self) -> None:
         """Refuse numbers outside 0 to 1, and convert the others to floats."""
-        for name, value in vars(self).items():
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not 0 <= value <= 1:
-                raise InputError(
-                    f"setting, {name}",
-                    expected="a number from 0 to 1",
-                    got=repr(value),
-                    do=f"write for example {_EXAMPLE}",
-                )
-            object.__setattr__(self, name, float(value))
+        check_options(self, "setting,")
 
     @classmethod
     def parse(cls, text: str) -> HVAESetting:
         """Read the text form."""
-        check_is("setting", text, str, "a string", do=f"write it as {_EXAMPLE}")
-        if text.strip() == "none":
+        form = TextForm.read(text, "setting", _EXAMPLE)
+        if form == TextForm("none", {}, {}):
             return cls(temperature=0.0)
-        head, *options = text.split(";")
-        name, _, temperature = (part.strip() for part in head.partition(":"))
-        pairs = parse_pairs(options, f"setting '{text}'", example=_EXAMPLE)
-        residual = pairs.pop("residual", "1")
-        if name != "temperature" or pairs:
+        others = [name for name in form.options if name != "residual"]
+        if form.name != "temperature" or [*form.numbers] != [""] or others:
             raise InputError(
                 f"setting '{text}'",
                 expected="'none', or 'temperature:' and a number, and no option but residual",
-                got=repr(next(iter(pairs), name)),
+                got=repr([*others, form.name][0]),
                 do=f"write for example {_EXAMPLE}",
             )
-        return cls(_number(text, temperature), _number(text, residual))
+        return cls(form.numbers[""], **form.options)
 
     def __repr__(self) -> str:
         if self == HVAESetting(temperature=0.0):
             return "none"
-        residual = "" if self.residual == 1 else f";residual={self.residual!r}"
-        return f"temperature:{self.temperature!r}{residual}"
-
-
-def _number(text: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError as error:
-        raise InputError(
-            f"setting '{text}'",
-            expected="a number",
-            got=repr(value),
-            do=f"write for example {_EXAMPLE}",
-        ) from error
+        options = {} if self.residual == 1 else {"residual": self.residual}
+        return str(TextForm("temperature", {"": self.temperature}, options))

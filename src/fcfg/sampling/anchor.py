@@ -126,7 +126,7 @@ def anchor_path(
     noises: list[Images | None] = [None] * len(steps)
     if path.noises is not None:
         noises[1:] = path.noises.flip(0)
-    predictor_state, state = predictor.init(states[0]), solver.init(start)
+    trajectory = solver.begin(predictor, start)
     errors: list[Images] = []
     spent: Rows = 0
     while len(errors) < len(steps):
@@ -148,15 +148,11 @@ def anchor_path(
         ).unflatten(1, (last - first, len(states[0])))
         for i, step in enumerate(steps[here]):
             x_t, x_s = states[first + i], states[first + i + 1]
-            after, predictor_state, state = solver.step(
-                _KnownPredictor(predictor, x_t, evaluations[:, i], rows),
-                replace(start, x=x_t, evaluations=0),
-                step,
-                predictor_state,
-                state,
-            )
-            errors.append(x_s - after.x)
-            spent = spent + after.evaluations
+            known = _KnownPredictor(predictor, x_t, evaluations[:, i], rows)
+            here = replace(trajectory, x=x_t, evaluations=0)
+            trajectory = solver.step(known, here, step)
+            errors.append(x_s - trajectory.x)
+            spent = spent + trajectory.evaluations
     return Anchor(torch.stack(errors), int(spent))
 
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from fcfg.diffusion.prediction import AbstractPredictor, Images, State, Step
-from fcfg.sampling.ddim import ddim_step
-from fcfg.sampling.fixed_point import leave_image
+from fcfg.sampling.ddim import ddim_step, leave_image
 from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
-from fcfg.support.errors import InputError, short
+from fcfg.support.options import option
 
 
 @register_solver
@@ -47,69 +46,36 @@ class BDIA(AbstractSolver):
 
     name = "bdia"
 
-    gamma: float = 0.3
-
-    def __post_init__(self) -> None:
-        """Check gamma."""
-        if not (isinstance(self.gamma, int | float) and 0 < self.gamma <= 1):
-            raise InputError(
-                "bdia, gamma",
-                expected="a number above 0, up to 1",
-                got=short(self.gamma),
-                do="1 is second order, less forgets faster",
-            )
+    gamma: float = option(0.3, "a number above 0, up to 1", lambda gamma: 0 < gamma <= 1)
 
     def init(self, trajectory: Trajectory) -> State:
         """Last image, signal and noise; zeros before the first step."""
         nothing = trajectory.x.new_zeros(())
         return trajectory.x, nothing, nothing
 
-    def step(
-        self,
-        predictor: AbstractPredictor,
-        trajectory: Trajectory,
-        step: Step,
-        predictor_state: State,
-        state: State,
-    ) -> tuple[Trajectory, State, State]:
+    def step(self, predictor: AbstractPredictor, trajectory: Trajectory, step: Step) -> Trajectory:
         """Evaluate once at the current time, and once more at the end of an abduction."""
+        x_t = trajectory.x
         if step.at_image and step.ascending:
-            after = leave_image(predictor, trajectory, step, predictor_state)
+            after = leave_image(predictor, trajectory, step)
         else:
-            prediction, predictor_state = predictor.predict(trajectory.x, step, predictor_state)
+            prediction, here = trajectory.predicted(predictor, step)
             eps = prediction.merged(step)
-            x_s = ddim_step(trajectory.x, step, eps, eps)
-            x_s = x_s + self._correction(trajectory, step, eps, state)
-            spent = trajectory.evaluations + prediction.rows
-            after = replace(trajectory, x=x_s, evaluations=spent, noise=prediction.clean)
+            x_s = ddim_step(x_t, step, eps, eps) + self._correction(trajectory, step, eps)
+            after = replace(here, x=x_s)
         if step.ascending and step.last:
-            after = _with_companion(
-                predictor, trajectory.x, after, step.reversed(), predictor_state
-            )
-        return after, predictor_state, (trajectory.x, step.signal_t, step.noise_t)
+            back = step.reversed()
+            prediction, asked = after.predicted(predictor, back)
+            eps = prediction.merged(back)
+            missed = x_t - ddim_step(after.x, back, eps, eps)
+            after = replace(after, companions=(missed,), evaluations=asked.evaluations)
+        return replace(after, solver_state=(x_t, step.signal_t, step.noise_t))
 
-    def _correction(
-        self, trajectory: Trajectory, step: Step, eps: Images, state: State
-    ) -> Images | float:
+    def _correction(self, trajectory: Trajectory, step: Step, eps: Images) -> Images | float:
         if step.first:
             return 0.0 if step.ascending else sum(trajectory.companions, start=0.0)
-        x_u, signal_u, noise_u = state
+        x_u, signal_u, noise_u = trajectory.solver_state
         behind = replace(step, signal_s=signal_u, noise_s=noise_u)
         missed = x_u - ddim_step(trajectory.x, behind, eps, eps)
         turned = torch.atan2(step.noise_s, step.signal_s) - torch.atan2(noise_u, signal_u)
         return missed * self.gamma ** (-turned / torch.pi)  # turned is negative in a prediction
-
-
-def _with_companion(
-    predictor: AbstractPredictor,
-    x_t: Images,
-    after: Trajectory,
-    back: Step,
-    predictor_state: State,
-) -> Trajectory:
-    """Store the error of the DDIM step back."""
-    prediction, _ = predictor.predict(after.x, back, predictor_state)
-    eps = prediction.merged(back)
-    missed = x_t - ddim_step(after.x, back, eps, eps)
-    spent = after.evaluations + prediction.rows
-    return replace(after, companions=(missed,), evaluations=spent)

@@ -1,10 +1,10 @@
-"""DDIM, the paper's solver."""
+"""DDIM, the paper's solver, and the steps that others share with it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.diffusion.prediction import AbstractPredictor, Images, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, Images, Rows, Step
 from fcfg.diffusion.schedule import clean_image
 from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 
@@ -22,28 +22,33 @@ class DDIM(AbstractSolver):
 
     name = "ddim"
 
-    def init(self, trajectory: Trajectory) -> State:
-        """No state."""
-        return ()
-
-    def step(
-        self,
-        predictor: AbstractPredictor,
-        trajectory: Trajectory,
-        step: Step,
-        predictor_state: State,
-        state: State,
-    ) -> tuple[Trajectory, State, State]:
+    def step(self, predictor: AbstractPredictor, trajectory: Trajectory, step: Step) -> Trajectory:
         """Evaluate once, at the current time."""
-        x_t = trajectory.x
-        prediction, predictor_state = predictor.predict(x_t, step, predictor_state)
-        x_s = ddim_step(x_t, step, prediction.clean, prediction.renoise)
-        spent = trajectory.evaluations + prediction.rows
-        after = replace(trajectory, x=x_s, evaluations=spent, noise=prediction.clean)
-        return after, predictor_state, state
+        prediction, here = trajectory.predicted(predictor, step)
+        return replace(here, x=ddim_step(here.x, step, prediction.clean, prediction.renoise))
 
 
 def ddim_step(x_t: Images, step: Step, clean: Images, renoise: Images) -> Images:
     """Take a DDIM step with given noises for the clean estimate and for adding noise again."""
     image = clean_image(x_t, clean, step.signal_t, step.noise_t)
     return step.signal_s * image + step.noise_s * renoise
+
+
+def refined_step(
+    predictor: AbstractPredictor, trajectory: Trajectory, step: Step, x_s: Images
+) -> tuple[Images, Rows]:
+    """Take the step from x_t with the noise at (x_s, s); also return the network rows."""
+    back = step.reversed()
+    prediction, _ = predictor.predict(x_s, back, trajectory.predictor_state)
+    eps = prediction.merged(back)
+    return ddim_step(trajectory.x, step, eps, eps), prediction.rows
+
+
+def leave_image(predictor: AbstractPredictor, trajectory: Trajectory, step: Step) -> Trajectory:
+    """Take the ascending step from t = 0 of DPM-Solver++, Heun and BDIA: one refinement.
+
+    DDIM evaluates at t = 1. An evaluation at s comes much closer to the inverse of the generating
+    step that ends at t = 0.
+    """
+    x_s, rows = refined_step(predictor, trajectory, step, trajectory.x)
+    return replace(trajectory, x=x_s, evaluations=trajectory.evaluations + rows)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.diffusion.prediction import AbstractPredictor, Images, Rows, State, Step
-from fcfg.sampling.ddim import DDIM, ddim_step
+from fcfg.diffusion.prediction import AbstractPredictor, Step
+from fcfg.sampling.ddim import DDIM, refined_step
 from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
-from fcfg.support.errors import check_integer
+from fcfg.support.options import option
 
 
 @register_solver
@@ -32,61 +32,20 @@ class FixedPointDDIM(AbstractSolver):
 
     name = "fixed-point"
 
-    iterations: int = 5
+    iterations: int = option(5, "an integer from 1 to 1000", lambda count: 1 <= count <= 1000)
 
-    def __post_init__(self) -> None:
-        """Check the number of iterations."""
-        check_integer("fixed-point iterations", self.iterations, 1, 1000, do="use 5")
-
-    def init(self, trajectory: Trajectory) -> State:
-        """No state."""
-        return ()
-
-    def step(
-        self,
-        predictor: AbstractPredictor,
-        trajectory: Trajectory,
-        step: Step,
-        predictor_state: State,
-        state: State,
-    ) -> tuple[Trajectory, State, State]:
+    def step(self, predictor: AbstractPredictor, trajectory: Trajectory, step: Step) -> Trajectory:
         """Iterate when ascending; take the DDIM step when descending."""
         if not step.ascending:
-            return DDIM().step(predictor, trajectory, step, predictor_state, state)
+            return DDIM().step(predictor, trajectory, step)
         x_s = last = trajectory.x
         spent = trajectory.evaluations
         for _ in range(self.iterations):
             last = x_s
-            x_s, rows = _iterate(predictor, trajectory.x, x_s, step, predictor_state)
+            x_s, rows = refined_step(predictor, trajectory, step, x_s)
             spent = spent + rows
         missed = (x_s - last) * step.signal_t / step.signal_s
         residual = missed.square().mean(dim=(1, 2, 3)).sqrt()
         if trajectory.residual is not None:
             residual = residual.maximum(trajectory.residual)
-        return (
-            replace(trajectory, x=x_s, residual=residual, evaluations=spent),
-            predictor_state,
-            state,
-        )
-
-
-def leave_image(
-    predictor: AbstractPredictor, trajectory: Trajectory, step: Step, predictor_state: State
-) -> Trajectory:
-    """Take the ascending step from t = 0 of DPM-Solver++, Heun and BDIA: one iteration.
-
-    DDIM evaluates at t = 1. An evaluation at s comes much closer to the inverse of the generating
-    step that ends at t = 0.
-    """
-    x_s, rows = _iterate(predictor, trajectory.x, trajectory.x, step, predictor_state)
-    return replace(trajectory, x=x_s, evaluations=trajectory.evaluations + rows)
-
-
-def _iterate(
-    predictor: AbstractPredictor, x_t: Images, x_s: Images, step: Step, predictor_state: State
-) -> tuple[Images, Rows]:
-    """Take the step from x_t with the noise at (x_s, s); also return the network rows."""
-    back = step.reversed()
-    prediction, _ = predictor.predict(x_s, back, predictor_state)
-    eps = prediction.merged(back)
-    return ddim_step(x_t, step, eps, eps), prediction.rows
+        return replace(trajectory, x=x_s, residual=residual, evaluations=spent)

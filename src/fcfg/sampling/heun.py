@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcfg.diffusion.prediction import AbstractPredictor, State, Step
-from fcfg.sampling.ddim import DDIM, ddim_step
-from fcfg.sampling.fixed_point import leave_image
+from fcfg.diffusion.prediction import AbstractPredictor, Step
+from fcfg.sampling.ddim import DDIM, ddim_step, leave_image
 from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 
 
@@ -23,38 +22,21 @@ class Heun(AbstractSolver):
     the flow is :math:`d(x / \sqrt{\alpha}) / dr = \epsilon`, DDIM is Euler's method, and this is
     the trapezoid. The second evaluation is at (x_s, s), with the weights of the step. A step that
     ends at t = 0 is a DDIM step; one that begins there is
-    :func:`~fcfg.sampling.fixed_point.leave_image`.
+    :func:`~fcfg.sampling.ddim.leave_image`.
     """
 
     name = "heun"
 
-    def init(self, trajectory: Trajectory) -> State:
-        """No state."""
-        return ()
-
-    def step(
-        self,
-        predictor: AbstractPredictor,
-        trajectory: Trajectory,
-        step: Step,
-        predictor_state: State,
-        state: State,
-    ) -> tuple[Trajectory, State, State]:
+    def step(self, predictor: AbstractPredictor, trajectory: Trajectory, step: Step) -> Trajectory:
         """Evaluate twice, at the current time and at the next."""
         if step.at_image and step.ascending:
-            return (
-                leave_image(predictor, trajectory, step, predictor_state),
-                predictor_state,
-                state,
-            )
+            return leave_image(predictor, trajectory, step)
         if step.at_image:
-            return DDIM().step(predictor, trajectory, step, predictor_state, state)
-        first, predictor_state = predictor.predict(trajectory.x, step, predictor_state)
-        x_s = ddim_step(trajectory.x, step, first.clean, first.renoise)
-        second, _ = predictor.predict(x_s, step.reversed(), predictor_state)
+            return DDIM().step(predictor, trajectory, step)
+        first, here = trajectory.predicted(predictor, step)
+        x_s = ddim_step(here.x, step, first.clean, first.renoise)
+        second, there = replace(here, x=x_s).predicted(predictor, step.reversed())
         # Merged for this step, so that CFG++ is CFG at the weight of this step.
         eps = (first.merged(step) + second.merged(step)) / 2
-        x_s = ddim_step(trajectory.x, step, eps, eps)
-        spent = trajectory.evaluations + first.rows + second.rows
-        after = replace(trajectory, x=x_s, evaluations=spent, noise=first.clean)
-        return after, predictor_state, state
+        x_s = ddim_step(here.x, step, eps, eps)
+        return replace(here, x=x_s, evaluations=there.evaluations)

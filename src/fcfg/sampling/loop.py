@@ -139,13 +139,11 @@ def integrate(
         on_step: Callback invoked after every step.
         corrections: Images to add after each step, see :mod:`fcfg.sampling.anchor`.
     """
-    predictor_state, state = predictor.init(trajectory.x), solver.init(trajectory)
+    trajectory = solver.begin(predictor, trajectory)
     for index, step in enumerate(plan):
-        trajectory, predictor_state, state = solver.step(
-            predictor, replace(trajectory, noise=None), step, predictor_state, state
-        )
+        trajectory = solver.step(predictor, replace(trajectory, noise=None), step)
         if corrections is not None:
             trajectory = replace(trajectory, x=trajectory.x + corrections[index])
         if on_step is not None:
             on_step(StepRecord(index, len(plan), trajectory, plan.ascending))
-    return trajectory
+    return replace(trajectory, predictor_state=(), solver_state=())

@@ -13,8 +13,7 @@ import torch
 
 from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.diffusion.schedule import clean_image
-from fcfg.sampling.ddim import ddim_step
-from fcfg.sampling.fixed_point import leave_image
+from fcfg.sampling.ddim import ddim_step, leave_image
 from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 
 
@@ -33,9 +32,8 @@ class DPMSolver2M(AbstractSolver):
 
     which is the DDIM step of the clean image D, in both directions. Steps without history, and
     the one that ends at t = 0, where λ is infinite, are DDIM steps; the one that begins at t = 0
-    is :func:`~fcfg.sampling.fixed_point.leave_image`. The history holds
-    guided and unguided predictions alike: the first step after guidance starts or stops
-    extrapolates from the other kind.
+    is :func:`~fcfg.sampling.ddim.leave_image`. The history holds guided and unguided predictions
+    alike: the first step after guidance starts or stops extrapolates from the other kind.
     """
 
     name = "dpm-2m"
@@ -44,32 +42,18 @@ class DPMSolver2M(AbstractSolver):
         """Last clean image, and its r = noise/signal; zeros before the first step."""
         return torch.zeros_like(trajectory.x), trajectory.x.new_zeros(())
 
-    def step(
-        self,
-        predictor: AbstractPredictor,
-        trajectory: Trajectory,
-        step: Step,
-        predictor_state: State,
-        state: State,
-    ) -> tuple[Trajectory, State, State]:
+    def step(self, predictor: AbstractPredictor, trajectory: Trajectory, step: Step) -> Trajectory:
         """Evaluate once, at the current time."""
         if step.at_image and step.ascending:
-            return (
-                leave_image(predictor, trajectory, step, predictor_state),
-                predictor_state,
-                state,
-            )
-        x_t = trajectory.x
-        prediction, predictor_state = predictor.predict(x_t, step, predictor_state)
+            return leave_image(predictor, trajectory, step)
+        x_t, (before, r_u) = trajectory.x, trajectory.solver_state
+        prediction, here = trajectory.predicted(predictor, step)
         eps = prediction.merged(step)
         x_s = ddim_step(x_t, step, eps, eps)
         clean = clean_image(x_t, eps, step.signal_t, step.noise_t)
-        before, r_u = state
         r_t = step.noise_t / step.signal_t
         if not step.at_image:
             r_s = step.noise_s / step.signal_s
             extrapolation = torch.log(r_s / r_t) / (2 * torch.log(r_t / r_u))
             x_s = x_s + step.signal_s * (1 - r_s / r_t) * extrapolation * (clean - before)
-        spent = trajectory.evaluations + prediction.rows
-        after = replace(trajectory, x=x_s, evaluations=spent, noise=prediction.clean)
-        return after, predictor_state, (clean, r_t)
+        return replace(here, x=x_s, solver_state=(clean, r_t))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -12,8 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.diffusion.prediction import AbstractPredictor, Images, Rows, State, Step
-from fcfg.support.errors import InputError, check_among, check_is, short
+from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, Rows, State, Step
+from fcfg.support.errors import InputError, check_among
+from fcfg.support.options import check_options, check_registrable
+from fcfg.support.parsing import TextForm
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +29,23 @@ class Trajectory:
     evaluations: Rows = 0  #: network rows per image so far
     #: Noise that the last step predicted at its beginning, if the solver evaluates there.
     noise: Images | None = field(default=None, repr=False)
+    #: States of the predictor and of the solver; empty before and after a run.
+    predictor_state: State = field(default=(), repr=False)
+    solver_state: State = field(default=(), repr=False)
 
     @property
     def spent(self) -> list[int]:
         """Network rows so far, for each image."""
         rows = self.evaluations
         return rows.tolist() if isinstance(rows, Tensor) else [rows] * len(self.x)
+
+    def predicted(self, predictor: AbstractPredictor, step: Step) -> tuple[Prediction, Trajectory]:
+        """Predict at these images; keep the noise and the predictor's state, and count rows."""
+        prediction, state = predictor.predict(self.x, step, self.predictor_state)
+        spent = self.evaluations + prediction.rows
+        return prediction, replace(
+            self, evaluations=spent, noise=prediction.clean, predictor_state=state
+        )
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Trajectory:
         """Apply a function to every tensor that the next step needs."""
@@ -64,7 +76,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class AbstractSolver(ABC):
-    """One step of a trajectory. The history of multistep solvers is part of the state.
+    """One step of a trajectory, which holds the history of multistep solvers as their state.
 
     A solver is a frozen dataclass with a ``name`` and at most one field, a number with a default.
     Its text form is ``name``, or ``name:number``.
@@ -72,34 +84,36 @@ class AbstractSolver(ABC):
 
     name: ClassVar[str]  #: in the text form
 
+    def __post_init__(self) -> None:
+        """Refuse an illegal option."""
+        check_options(self, f"solver {self.name},")
+
     def __str__(self) -> str:
-        return ":".join([self.name, *(str(value) for value in vars(self).values())])
+        return str(TextForm(self.name, dict(zip([""], vars(self).values(), strict=False)), {}))
 
-    @abstractmethod
     def init(self, trajectory: Trajectory) -> State:
-        """State before the first step."""
+        """Return the state before the first step; by default there is none."""
+        return ()
+
+    def begin(self, predictor: AbstractPredictor, trajectory: Trajectory) -> Trajectory:
+        """Return a trajectory with the states before the first step."""
+        return replace(
+            trajectory,
+            predictor_state=predictor.init(trajectory.x),
+            solver_state=self.init(trajectory),
+        )
 
     @abstractmethod
-    def step(
-        self,
-        predictor: AbstractPredictor,
-        trajectory: Trajectory,
-        step: Step,
-        predictor_state: State,
-        state: State,
-    ) -> tuple[Trajectory, State, State]:
+    def step(self, predictor: AbstractPredictor, trajectory: Trajectory, step: Step) -> Trajectory:
         """Go from step.t to step.s.
+
+        A solver that evaluates several times keeps the state of the predictor after the
+        evaluation at (x_t, t), as :meth:`Trajectory.predicted` returns it.
 
         Args:
             predictor: Predictor of the noise.
-            trajectory: Trajectory at time t.
+            trajectory: Trajectory at time t, with both states.
             step: Times, noise levels and weights of the step.
-            predictor_state: State of the predictor. A solver that evaluates it several times
-                returns the state of the evaluation at (x_t, t).
-            state: State of the solver.
-
-        Returns:
-            The trajectory at time s, and both states.
         """
 
 
@@ -115,31 +129,9 @@ def register_solver(solver: type[Solver]) -> type[Solver]:
     Args:
         solver: A frozen dataclass with a ``name`` and at most one field.
     """
-    name = getattr(solver, "name", None)
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
-        raise InputError(
-            f"solver {solver.__name__}",
-            expected="a name of small letters, digits, - and _",
-            got=short(name),
-            do="set it in the class, such as name = 'euler'",
-        )
-    if SOLVERS.get(name, solver).__qualname__ != solver.__qualname__:
-        raise InputError(
-            f"solver {solver.__name__}",
-            expected="a name that no other solver has",
-            got=f"'{name}', the name of {SOLVERS[name].__name__}",
-            do="choose another name",
-        )
-    is_dataclass, options = "__dataclass_fields__" in vars(solver), fields(solver)
-    numbers = all(type(option.default) in (int, float) for option in options)
-    if not is_dataclass or len(options) > 1 or not numbers:
-        raise InputError(
-            f"solver {solver.__name__}",
-            expected="a frozen dataclass with at most one field, a number with a default",
-            got=f"{len(options)} fields" if is_dataclass else "another class",
-            do="put @dataclass(frozen=True) before it, and keep one number",
-        )
-    SOLVERS[name] = solver
+    others = [name for name, known in SOLVERS.items() if known is not solver]
+    check_registrable(solver, "solver", others, most=1)
+    SOLVERS[solver.name] = solver
     return solver
 
 
@@ -151,27 +143,14 @@ def as_solver(solver: AbstractSolver | str) -> AbstractSolver:
     """
     if isinstance(solver, AbstractSolver):
         return solver
-    expected, do = "a solver or a string", "write it as dpm-2m or fixed-point:5"
-    check_is("solver", solver, str, expected, do=do)
-    name, colon, number = (part.strip() for part in solver.partition(":"))
-    check_among("solver", name, SOLVERS)
-    if not colon:
-        return SOLVERS[name]()
-    options = fields(SOLVERS[name])
-    if not options:
+    form = TextForm.read(solver, "solver", "dpm-2m or fixed-point:5")
+    check_among("solver", form.name, SOLVERS)
+    count = len(fields(SOLVERS[form.name]))
+    if form.options or set(form.numbers) - {""} or len(form.numbers) > count:
         raise InputError(
             f"solver '{solver}'",
-            expected=f"'{name}' alone",
-            got=f"':{number}' behind it",
-            do="leave that out",
+            expected=f"'{form.name}'" + (" and at most one number" if count else " alone"),
+            got=repr(solver),
+            do="write for example dpm-2m or fixed-point:5",
         )
-    try:
-        value = type(options[0].default)(number)
-    except ValueError as error:
-        raise InputError(
-            f"solver '{solver}'",
-            expected="a number behind the colon",
-            got=repr(number),
-            do="write for example fixed-point:5 or bdia:1.0",
-        ) from error
-    return SOLVERS[name](**{options[0].name: value})
+    return SOLVERS[form.name](*form.numbers.values())

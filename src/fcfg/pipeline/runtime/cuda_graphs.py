@@ -23,9 +23,8 @@ from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.sampling import AbstractSolver, Trajectory
 
-#: Trajectory, step, conditions of the predictor, its state and the state of the solver.
-Inputs: TypeAlias = tuple[Trajectory, Step, State, State, State]
-Outputs: TypeAlias = tuple[Trajectory, State, State]
+#: Trajectory, step, and conditions of the predictor.
+Inputs: TypeAlias = tuple[Trajectory, Step, State]
 
 _MOST_PIXELS = 128 * 64 * 64  # of a network call; with more, launch overhead does not matter
 _KEPT = 64  # recorded steps: a question has about six, and more for every number of images
@@ -92,12 +91,12 @@ class RecordedStep:
         pool: Any,
     ) -> None:
         held: Inputs = _mapped(torch.clone, inputs)
-        trajectory, step, conditions, predictor_state, state = held
+        trajectory, step, conditions = held
         predictor = copy.copy(predictor)
         predictor.conditions = conditions
 
-        def take() -> Outputs:
-            return solver.step(predictor, trajectory, step, predictor_state, state)
+        def take() -> Trajectory:
+            return solver.step(predictor, trajectory, step)
 
         self._inputs, self.graph = _tensors(held), torch.cuda.CUDAGraph()
         with as_recording():
@@ -107,7 +106,7 @@ class RecordedStep:
             with torch.cuda.graph(self.graph, pool, stream, capture_error_mode=mode):
                 self._outputs = take()
 
-    def __call__(self, inputs: Inputs) -> Outputs:
+    def __call__(self, inputs: Inputs) -> Trajectory:
         """Copy the inputs in, replay, and copy the outputs, which the next replay overwrites."""
         for own, given in zip(self._inputs, _tensors(inputs), strict=True):
             own.copy_(given)
@@ -187,7 +186,7 @@ class StepRecorder:
 
     def replay(
         self, solver: AbstractSolver, predictor: AbstractPredictor, inputs: Inputs
-    ) -> Outputs:
+    ) -> Trajectory:
         """Take a step for which :meth:`records` is true, recording the first of its kind.
 
         Args:
@@ -234,22 +233,13 @@ class _ReplayingSolver(AbstractSolver):
         self.recorder.begin()
         return self.solver.init(trajectory)
 
-    def step(
-        self,
-        predictor: AbstractPredictor,
-        trajectory: Trajectory,
-        step: Step,
-        predictor_state: State,
-        state: State,
-    ) -> tuple[Trajectory, State, State]:
+    def step(self, predictor: AbstractPredictor, trajectory: Trajectory, step: Step) -> Trajectory:
         """Take the step as it is or recorded; a recorded one counts its rows from zero."""
         if not self.recorder.records(predictor, trajectory):
-            return self.solver.step(predictor, trajectory, step, predictor_state, state)
-        start = replace(trajectory, evaluations=0)
-        inputs = (start, step, predictor.conditions, predictor_state, state)
-        after, predictor_state, state = self.recorder.replay(self.solver, predictor, inputs)
-        spent = trajectory.evaluations + after.evaluations
-        return replace(after, evaluations=spent), predictor_state, state
+            return self.solver.step(predictor, trajectory, step)
+        inputs = (replace(trajectory, evaluations=0), step, predictor.conditions)
+        after = self.recorder.replay(self.solver, predictor, inputs)
+        return replace(after, evaluations=trajectory.evaluations + after.evaluations)
 
 
 @functools.cache
