@@ -104,15 +104,15 @@ def found() -> Calibration:
     return chosen(shrunk())
 
 
-# The method of a pipeline -----------------------------------------------------------------------
+# The default of a pipeline ----------------------------------------------------------------------
 
 
-def test_a_pipeline_that_calibrates_itself_has_the_same_weights_as_its_default(found) -> None:
+def test_calibrated_weights_are_the_default_of_the_pipeline(found) -> None:
     pipeline = shrunk()
     images, attributes = real_images(80)
     before = pipeline.plan(["smiling"]).setting
     options = {"sampling": "dpm-2m karras 12", "count": 40, "guidance": CONTRAST}
-    assert pipeline.calibrate(images, attributes, **options) is pipeline.calibration
+    assert fcfg.calibrate(pipeline, images, attributes, **options) is pipeline.calibration
     assert pipeline.calibration == found
     assert pipeline.plan(["smiling"]).setting == found.guidance(["smiling"]) != before
 
@@ -242,9 +242,9 @@ def test_a_pipeline_keeps_its_default_where_a_calibration_is_in_doubt(
     images, attributes = real_images(options.pop("images", 40))
     before = pipeline.calibration = record(pipeline, smiling=1.25, male=1.25)
     with pytest.warns(UserWarning, match=doubt):
-        found = pipeline.calibrate(images, attributes, **options)
+        found = fcfg.calibrate(pipeline, images, attributes, **options)
     assert pipeline.calibration is before
-    assert pipeline.calibrate(images, attributes, **options, accept=True) == found
+    assert fcfg.calibrate(pipeline, images, attributes, **options, accept=True) == found
     assert pipeline.calibration == found
 
 

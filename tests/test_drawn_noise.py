@@ -13,8 +13,8 @@ from torch import Tensor
 import fcfg
 from fcfg.cli import main
 from fcfg.guidance import Guidance
+from fcfg.model.thresholds import way_back_guidance
 from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
-from fcfg.pipeline.thresholds import way_back_guidance
 from fcfg.sampling import SOLVERS, Path, StepRecord, Trajectory
 from fcfg.trust import measure_trust
 from place import anywhere

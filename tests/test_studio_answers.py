@@ -21,7 +21,7 @@ from fcfg.datasets import portraits
 from fcfg.generation import sample_pictures
 from fcfg.hvae import HVAEModel
 from fcfg.model import AnyModel
-from fcfg.pipeline.thresholds import Thresholds
+from fcfg.model.thresholds import Thresholds
 from fcfg.studio.answers import Answers
 from fcfg.studio.app import Studio
 from fcfg.studio.cache import BoundedCache

@@ -22,10 +22,10 @@ from fcfg.generation import generate
 from fcfg.generation.results import Result
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
+from fcfg.model.thresholds import signal_ranges
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.defaults import PAPER_GUIDANCE
 from fcfg.pipeline.records import Counterfactual
-from fcfg.pipeline.thresholds import signal_ranges
 from fcfg.sampling import as_sampling
 from fcfg.support.hashing import digest_of_values
 from fcfg.trust import LEVELS, Thresholds, denoising_loss, measure_trust, reasons, trust_thresholds

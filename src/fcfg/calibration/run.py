@@ -68,7 +68,7 @@ def calibrate(
     distance to real images is chosen, see :mod:`fcfg.calibration.criterion`. Where it is the
     smallest or the largest weight, up to three more are measured beyond it.
 
-    The pipeline does not change: set ``pipeline.calibration`` to the result, and save it.
+    They become the default guidance of the pipeline, unless they are in doubt.
 
     Args:
         pipeline: The model, with a judge.
@@ -88,8 +88,7 @@ def calibrate(
             resamples. Where the judge is unsure, the weight alone does not ensure that. By default
             with at least 256 images that get counterfactuals: with few, it raises more.
         accept: Whether weights are taken with which :attr:`fcfg.Calibration.doubts` finds fault.
-            Otherwise there is a warning, and :meth:`fcfg.CounterfactualPipeline.calibrate` keeps
-            the default of before.
+            Otherwise there is a warning, and the pipeline keeps the default of before.
         seed: Seed of draws and resamples.
         truth: Function that draws the true counterfactuals of the first ``count`` images, in a
             world where they are known.
@@ -159,10 +158,12 @@ def calibrate(
         at_least_real=raises,
         attributes=_search(request, choose, cache, on_progress),
     )
-    if found.doubts and not accept:
+    if accept or not found.doubts:
+        pipeline.calibration = found
+    else:
         doubts = "; ".join(found.doubts)
         warnings.warn(
-            f"calibration: {doubts}. A pipeline keeps its default then, unless accept=True",
+            f"calibration: {doubts}. The pipeline keeps its default, unless accept=True",
             stacklevel=2,
         )
     return found

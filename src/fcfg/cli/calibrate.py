@@ -82,10 +82,10 @@ def calibrate(
     from fcfg.cli.progress import ProgressReporter, resumable
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
+    from fcfg.model.thresholds import Thresholds
     from fcfg.pipeline.calibration import Calibration
     from fcfg.pipeline.checkpoint import load_pipeline, shipped
     from fcfg.pipeline.defaults import DEFAULT_GUIDANCE, default_sampling
-    from fcfg.pipeline.thresholds import Thresholds
     from fcfg.sampling import as_sampling
     from fcfg.support.outputs import Outputs, make_folder
     from fcfg.support.progress import share_bar
@@ -120,6 +120,7 @@ def calibrate(
         "data": found.data,
         "batch_size": how.rows(pipeline, (height, width)),
     }
+    before = pipeline.calibration
     kept = f"what is measured is in {cache}, run the same command to resume"
     with resumable(lambda: kept) as on_progress:
         calibration = run(
@@ -134,9 +135,10 @@ def calibrate(
         )
     print_calibration(calibration)
     is_kept = is_own and not accept and bool(calibration.doubts)
-    if not is_kept:
+    if is_kept:
+        pipeline.calibration = before
+    else:
         _write(calibration, folder, outputs)
-        pipeline.calibration = calibration
     with share_bar() as on_progress:
         thresholds = trust_thresholds(
             *(pipeline, found.images, found.attributes),

@@ -165,7 +165,7 @@ def _show_doubts(results: Sequence[Result], prepared: PreparedRequest) -> None:
     if missed:
         several = f" by {len(missed)} of {len(results)}: {_named(missed)}"
         print(f"Not reached{several if len(results) > 1 else f': {results[0].missed}'}")
-    rest = unchecked(prepared.thresholds, prepared.plan)
+    rest = unchecked(prepared.pipeline.thresholds, prepared.plan)
     if prepared.request.trust and rest is not None:
         print(rest)
     doubted = {result.file: "; ".join(result.reasons) for result in results if result.reasons}

@@ -21,7 +21,6 @@ from torch import Tensor
 from fcfg.causal.attributes import Table
 from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.model import AnyModel
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction
 from fcfg.sampling import OnStep, SamplingConfig, Trajectory
 from fcfg.sampling import Path as States
@@ -70,7 +69,7 @@ class AbductionCache:
     """Abducts images with one pipeline, unless all of them were abducted before.
 
     Args:
-        pipeline: The model.
+        pipeline: The model, whose traits have steps.
         digest: Digest of its weights and configuration, and of how it computes.
         sampling: Sampling settings.
         folder: Folder that keeps the noise, or None to keep nothing.
@@ -80,7 +79,7 @@ class AbductionCache:
 
     def __init__(
         self,
-        pipeline: CounterfactualPipeline,
+        pipeline: Any,
         digest: str,
         sampling: SamplingConfig,
         *,
@@ -91,7 +90,7 @@ class AbductionCache:
         self.pipeline, self.folder, self.batch_size = pipeline, folder, batch_size
         self.keep_path = keep_path
         self.sampling, self._digest = sampling, digest
-        self.times = sampling.times(pipeline.denoiser.schedule)
+        self.times = sampling.times(pipeline.image_model.schedule)
 
     def __call__(
         self,
@@ -106,7 +105,7 @@ class AbductionCache:
         whole = [piece for piece in kept if piece is not None]
         ways = [way for _, way, _ in whole if way is not None]
         codes = [code for _, _, code in whole if code is not None]
-        semantic = isinstance(self.pipeline.denoiser, SemanticDenoiser)
+        semantic = isinstance(self.pipeline.image_model, SemanticDenoiser)
         lacks_path = self.keep_path and len(ways) < len(kept)
         lacks_semantics = semantic and len(codes) < len(kept)
         if len(whole) == len(kept) and not (lacks_path or lacks_semantics):

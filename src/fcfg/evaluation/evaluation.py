@@ -38,7 +38,6 @@ from fcfg.evaluation.run_folder import RunFolder
 from fcfg.evaluation.subset import Block, Subset, draw_targets
 from fcfg.metrics import image_mae
 from fcfg.model import Action, AnyModel
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.sampling import OnStep
 from fcfg.support.errors import InputError, check_integer
@@ -98,7 +97,7 @@ class Evaluation:
     @cached_property
     def abductions(self) -> Abduct:
         """What images have beside their attributes: noise from the cache, or inferred."""
-        if not isinstance(self.pipeline, CounterfactualPipeline):
+        if not self.pipeline.traits.steps:
             return DirectAbduction(self.pipeline, self.batch_size)
         return AbductionCache(
             self.pipeline,

@@ -14,7 +14,6 @@ from typing import Any
 
 from fcfg.generation.request import PreparedRequest, Question
 from fcfg.generation.results import Result, intervention_json, values_of
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.errors import InputError, quoted, short
 from fcfg.support.files import write_atomically
 from fcfg.support.images import image_keys
@@ -177,7 +176,6 @@ def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
 def _describe(question: Question) -> dict[str, Any]:
     """Everything that a record says of a request, except its pictures."""
     pipeline, request = question.pipeline, question.request
-    execution = pipeline.execution if isinstance(pipeline, CounterfactualPipeline) else None
     return {
         "fcfg": __version__,
         "model": request.model,
@@ -189,8 +187,8 @@ def _describe(question: Question) -> dict[str, Any]:
         "seed": request.seed,
         "reverse": request.reverse,
         "device": str(pipeline.device),
-        "precision": None if execution is None else execution.on(pipeline.device).precision,
-        "compiled": execution is not None and execution.compile,
+        "precision": pipeline.precision,
+        "compiled": pipeline.compiled,
         "shard": list(request.shard),
     }
 

@@ -19,8 +19,6 @@ from fcfg.generation.picture_files import Picture
 from fcfg.generation.results import intervention_text
 from fcfg.judge import Reading
 from fcfg.model import AUTO, Action, AnyModel, Plan
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.thresholds import Thresholds
 from fcfg.sampling import SamplingLike
 from fcfg.support.hashing import digest_of
 from fcfg.support.shards import contiguous_rows
@@ -104,15 +102,9 @@ class PreparedRequest(Question):
     action: Action  #: counterfactual attributes of all pictures
 
     @property
-    def thresholds(self) -> Thresholds | None:
-        """The thresholds of trust, if the model has any."""
-        pipeline = self.pipeline
-        return pipeline.thresholds if isinstance(pipeline, CounterfactualPipeline) else None
-
-    @property
     def limits(self) -> dict[str, float]:
         """The largest ordinary values of the signals of trust; empty for a model without any."""
-        thresholds, sampling = self.thresholds, self.plan.sampling
+        thresholds, sampling = self.pipeline.thresholds, self.plan.sampling
         if thresholds is None or sampling is None:
             return {}
         return thresholds.limits_for(self.action.targets, self.plan.setting, sampling)

@@ -38,7 +38,6 @@ from fcfg.generation.results import (
 )
 from fcfg.judge import Reading
 from fcfg.model import AUTO, AbstractCounterfactual, Action, AnyModel, model_pixels
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.errors import InputError, check_batch_size, check_integer, together
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import LARGEST_SEED
@@ -208,7 +207,7 @@ def _answer(
         back = pipeline.reverse(pair, batch_size=request.batch_size, on_step=steps)
         progress.advance(count + cost)
     signals = Signals({})
-    if request.trust and isinstance(pipeline, CounterfactualPipeline):
+    if request.trust and pipeline.traits.trust:
         images, step = prepared.images[rows], progress.phase(cost)
         with pixel_range_is_known():
             signals = measure_trust(

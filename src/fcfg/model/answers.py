@@ -85,7 +85,7 @@ class Traits:
 
     steps: bool = False  #: images are sampled in steps, so a plan has a sampling
     groups: bool = False  #: groups of attributes can have weights of their own
-    trust: bool = False  #: signals of trust can be measured
+    trust: bool = False  #: signals of trust can be measured: the image model is a denoiser
 
 
 @dataclass(frozen=True, eq=False)

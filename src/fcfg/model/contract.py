@@ -29,6 +29,7 @@ from fcfg.model.answers import (
     keys_back,
 )
 from fcfg.model.inputs import AttributesLike, model_pixels, read_factual
+from fcfg.model.thresholds import Thresholds
 from fcfg.sampling import OnStep, SamplingLike
 from fcfg.sheet import figure
 from fcfg.storage import Storage, load_model, read_words, save_model
@@ -76,7 +77,9 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         self.scm = scm
         self.judge = judge
         self.provenance = dict(provenance or {})
-        self.precision: str | None = None  #: of the network, where there is a choice
+        self.precision: str | None = None  #: of the network, once :meth:`prepare` chose one
+        self.compiled = False  #: whether :meth:`prepare` had the network compiled
+        self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
         self.folder: Path | None = None  #: folder that :meth:`load` read
 
     @property

@@ -20,8 +20,8 @@ from fcfg.diffusion.networks import (
 )
 from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
 from fcfg.diffusion.semantic import SemanticDenoiser, SemanticEmbedder
+from fcfg.model.thresholds import Thresholds
 from fcfg.pipeline.calibration import Calibration
-from fcfg.pipeline.thresholds import Thresholds
 from fcfg.storage import ModelConfig
 
 _RECORDS = {"calibration": Calibration, "thresholds": Thresholds}

@@ -32,7 +32,6 @@ from fcfg.pipeline.drawn_noise import check_path, choose_noise
 from fcfg.pipeline.inference import abduct_images, generate_images, warn_of_broken
 from fcfg.pipeline.records import Abduction, Counterfactual, GuidedPlan, Needs
 from fcfg.pipeline.runtime import Execution, StepRecorder, fitting_rows, prepare_denoiser
-from fcfg.pipeline.thresholds import Thresholds
 from fcfg.sampling import (
     PRESETS,
     AbstractSolver,
@@ -46,7 +45,6 @@ from fcfg.support.errors import InputError, check_is
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys
 from fcfg.support.progress import steps_shown
-from fcfg.support.tables import TableLike
 
 
 @register_kind(diffusion=DiffusionConfig, semantic=SemanticPipelineConfig)
@@ -82,7 +80,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         self.kind = "semantic" if is_semantic else "diffusion"
         self.traits = Traits(steps=True, groups=not is_semantic, trust=True)
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
-        self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
         self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None
 
@@ -189,7 +186,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
 
     def _prepared(self, execution: Execution) -> Self:
         self._recorder = prepare_denoiser(self.denoiser, execution)
-        self.execution, self.precision = execution, execution.on(self.device).precision
+        self.execution, self.compiled = execution, execution.compile
+        self.precision = execution.on(self.device).precision
         return self
 
     def counterfactual(
@@ -348,21 +346,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         assert isinstance(plan, GuidedPlan), "of another model"
         with steps_shown(on_step, progress, 0, 1) as report:
             return self._predict(abduction, action, plan, batch_size, report)
-
-    def calibrate(self, images: ImagesLike, attributes: TableLike, **options: Any) -> Calibration:
-        """Choose the weights of the default guidance, and use them unless they are in doubt.
-
-        Args:
-            images: Images that the model was not trained on, as in :meth:`counterfactual`.
-            attributes: Column of factual values for every attribute.
-            **options: Further arguments of :func:`fcfg.calibrate`, such as ``accept``.
-        """
-        from fcfg.calibration import calibrate  # of a room above, needed by this method alone
-
-        found = calibrate(self, images, attributes, **options)
-        if options.get("accept") or not found.doubts:
-            self.calibration = found
-        return found
 
     @property
     def _guidance(self) -> Callable[..., Guidance]:

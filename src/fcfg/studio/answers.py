@@ -18,9 +18,7 @@ from torch import Tensor
 from fcfg.datasets import portraits
 from fcfg.generation.results import Result, finite, scores_of
 from fcfg.model import AbstractCounterfactual
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Abduction, Counterfactual
-from fcfg.pipeline.thresholds import Thresholds
+from fcfg.pipeline.records import Abduction
 from fcfg.sampling import OnStep, StepRecord
 from fcfg.sheet import difference_map, difference_scale
 from fcfg.studio.cache import BoundedCache
@@ -104,7 +102,7 @@ class _Work:
         asked, rows = self._asked, self._plan.rows
         abduction = self._abductions.get(self._key)
         is_anchored = bool(getattr(self._plan.setting, "anchor", False))
-        checks = asked.trust and isinstance(self._model, CounterfactualPipeline)
+        checks = asked.trust and self._model.traits.trust
         extra = 0 if is_anchored else rows  # trust predicts the picture itself as well
         self._total = (abduction is None) + rows + checks * extra + asked.reverse * (1 + rows)
         if abduction is None:
@@ -210,8 +208,6 @@ class _Work:
         self._emit("truth", image=image_url(truth), error=error)
 
     def _show_trust(self, result: Result, pair: Any, on_step: OnStep) -> Result:
-        assert isinstance(self._model, CounterfactualPipeline)
-        assert isinstance(pair, Counterfactual)
         measured = measure_trust(self._model, self._factual, pair, on_step=on_step)
         signals = {name: finite(value) for name, value in measured.of(0).items()}
         rows = result.network_rows | measured.cost
@@ -220,20 +216,15 @@ class _Work:
         return result
 
     @property
-    def _thresholds(self) -> Thresholds | None:
-        model = self._model
-        return model.thresholds if isinstance(model, CounterfactualPipeline) else None
-
-    @property
     def _limits(self) -> Mapping[str, float]:
-        thresholds, sampling = self._thresholds, self._plan.sampling
+        thresholds, sampling = self._model.thresholds, self._plan.sampling
         if thresholds is None or sampling is None:
             return {}
         return thresholds.limits_for(list(self._asked.do), self._plan.setting, sampling)
 
     def _emit_trust(self, result: Result) -> None:
         trusted = not (result.reasons or result.not_reached)
-        rest = unchecked(self._thresholds, self._plan)
+        rest = unchecked(self._model.thresholds, self._plan)
         about = {"trusted": trusted, "reasons": list(result.reasons), "unchecked": rest}
         self._emit("trust", **about, signals=result.signals)
 

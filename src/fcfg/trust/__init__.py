@@ -1,6 +1,6 @@
 """Trust: signals of every counterfactual, and thresholds that say which of them to doubt."""
 
-from fcfg.pipeline.thresholds import LEVELS, Thresholds
+from fcfg.model.thresholds import LEVELS, Thresholds
 from fcfg.trust.manifold import denoising_loss
 from fcfg.trust.reached import not_reached
 from fcfg.trust.reasons import SMALL_ERROR, reasons, unchecked

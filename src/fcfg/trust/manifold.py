@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fcfg.causal.attributes import Table
 from fcfg.diffusion.denoiser import Denoiser
+from fcfg.model.thresholds import LEVELS
 from fcfg.pipeline.batching import condition_of, fetch, in_chunks, semantics_of, send
-from fcfg.pipeline.thresholds import LEVELS
 from fcfg.sampling import OnStep
 from fcfg.support.hashing import stream_seed
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fcfg.model import Plan
-from fcfg.pipeline.thresholds import Thresholds
+from fcfg.model.thresholds import Thresholds
 
 SMALL_ERROR = 0.05  #: mean absolute, in units of [-1, 1]: hardly visible
 _KINDS = {

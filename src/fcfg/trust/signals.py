@@ -22,6 +22,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -32,9 +33,9 @@ from fcfg.causal.attributes import AbstractAttribute, Categorical, Continuous, T
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.metrics import level_scores
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.model import AnyModel
+from fcfg.model.thresholds import LEVELS, SURE
 from fcfg.pipeline.records import Counterfactual
-from fcfg.pipeline.thresholds import LEVELS, SURE
 from fcfg.sampling import OnStep
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.trust.manifold import ROWS, denoising_loss
@@ -61,7 +62,7 @@ class Signals:
 
 
 def measure_trust(
-    pipeline: CounterfactualPipeline,
+    pipeline: AnyModel,
     images: ImagesLike,
     pair: Counterfactual,
     *,
@@ -71,7 +72,7 @@ def measure_trust(
     """Measure the signals of counterfactuals.
 
     Args:
-        pipeline: The model that made them.
+        pipeline: The model that made them, whose traits have trust.
         images: The factual images.
         pair: The counterfactuals. Where they are not anchored, the factual images are predicted
             as well, at the same cost.
@@ -79,8 +80,9 @@ def measure_trust(
         on_step: Callback invoked after every step of that prediction.
     """
     there, answers = pair.abduction, pair.images.nan_to_num()
-    factual = read_images(images, channels=pipeline.denoiser.channels)
-    values = loss_signals(pipeline.denoiser, answers, pair.attributes, batch_size)
+    factual = read_images(images, channels=pipeline.channels)
+    denoiser = cast(Denoiser, pipeline.image_model)
+    values = loss_signals(denoiser, answers, pair.attributes, batch_size)
     values["change"], rows = _distance(answers, factual), ROWS
     if there.trajectory.residual is not None:
         values["residual"] = there.trajectory.residual

@@ -15,14 +15,14 @@ from torch import Tensor
 from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Continuous, Table
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.defaults import default_sampling
-from fcfg.pipeline.thresholds import (
+from fcfg.model.thresholds import (
     WAY_BACK,
     Thresholds,
     signal_ranges,
     way_back_guidance,
 )
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.defaults import default_sampling
 from fcfg.sampling import SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, quoted
 from fcfg.support.images import ImagesLike, read_images
