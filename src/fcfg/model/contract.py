@@ -197,17 +197,10 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         A model may override it to take what its plans are made of, too.
 
         Args:
-            images: Images, as in :meth:`abduct`; so are the other arguments.
-            attributes: Factual attributes.
+            images: Images, as in :meth:`abduct`; so are arguments that are not named here.
             do: Intervention, as in :meth:`act`.
             plan: Result of :meth:`plan`, or arguments for it; by default that of the model.
             seed: Seed for sampling discrete exogenous noise.
-            keys: Name or number of each image; a digest of its pixels by default.
-            any_size: Whether to accept images of another size than the model was trained at.
-            resize: Whether to make pictures fit as in training, see :func:`model_pixels`.
-            batch_size: Largest number of network rows per call.
-            on_step: Callback invoked after every step.
-            progress: Whether to show a bar.
         """
         # Cheap checks come first, so that a bad question fails before hours of work.
         x, table = read_factual(self, images, attributes, do, any_size=any_size, resize=resize)
