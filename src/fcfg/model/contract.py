@@ -194,13 +194,8 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
     ) -> AnswerT:
         """What would these images look like had the attributes been different?
 
-        A model may override it to take what its plans are made of, too.
-
-        Args:
-            images: Images, as in :meth:`abduct`; so are arguments that are not named here.
-            do: Intervention, as in :meth:`act`.
-            plan: Result of :meth:`plan`, or arguments for it; by default that of the model.
-            seed: Seed for sampling discrete exogenous noise.
+        Arguments are those of :meth:`abduct` and :meth:`act`; ``plan`` is a result of :meth:`plan`,
+        or arguments for it. A model may override it to take these arguments as its own.
         """
         # Cheap checks come first, so that a bad question fails before hours of work.
         x, table = read_factual(self, images, attributes, do, any_size=any_size, resize=resize)
