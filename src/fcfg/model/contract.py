@@ -194,7 +194,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
     ) -> AnswerT:
         """What would these images look like had the attributes been different?
 
-        Arguments are those of :meth:`abduct` and :meth:`act`; ``plan`` is a result of :meth:`plan`,
+        Arguments are those of :meth:`abduct` and :meth:`act`; a ``plan`` is that of :meth:`plan`,
         or arguments for it. A model may override it to take these arguments as its own.
         """
         # Cheap checks come first, so that a bad question fails before hours of work.
