@@ -341,6 +341,7 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "(target)" in out
     assert "Error to the truth" in out
     assert "Reversibility" in out
+    assert "noise is that of the way there" in out
     for cell in summary.cells.values():  # half of the interval stands beside every number
         margins = [f"±{(e.high - e.low) / 2:.2f}" for e in cell.drift.values()]
         assert any(all(margin in line for margin in margins) for line in out.splitlines())

@@ -171,6 +171,18 @@ def test_every_frechet_distance_says_what_it_is_the_distance_to() -> None:
         assert not re.search("FID|FD-judge|Fréchet", (pages.ROOT / page).read_text("utf-8"))
 
 
+def test_every_return_says_whose_noise_it_has() -> None:
+    """Drawn noise follows from the factual image, which who has the answer alone does not have."""
+    checked = 0
+    for page in pages.pages():
+        text = page.read_text("utf-8")
+        for table in tables(text):
+            if "return" in table[0] and re.search("drawn|the default", "".join(table)):
+                assert re.search("same noise|noise of the way there", text), page.name
+                checked += 1
+    assert checked > 5
+
+
 def test_no_page_claims_more_than_was_measured() -> None:
     refused_words = "all claims hold|factoring is no longer needed|sa-dcg nowhere"
     for page in pages.pages():

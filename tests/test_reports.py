@@ -602,6 +602,7 @@ def test_the_page_shows_what_the_summary_has(report: Report) -> None:
     made = "n = 240 · 100 steps of DDIM · seed 0 · checkpoint 93b1e183a5a5 · commit b219736deadb"
     assert text.count(made) == figures + 1
     assert "factual images" in text
+    assert "with the noise of the way there" in text
     assert "Composition: " in text
     assert "No weights for LPIPS" not in text
     assert "No FID: not requested." in text

@@ -122,5 +122,6 @@ def _legend(summary: Summary) -> str:
     if is_true:
         lines.append("Error to the truth, on changed pixels: 1 means no change was made.")
     if summary.header["reverse"]:
-        lines.append("Reversibility: mean absolute error after reversal, pixels in [-1, 1].")
+        lines.append("Reversibility: mean absolute error after reversal, pixels in [-1, 1]; drawn")
+        lines.append("noise is that of the way there.")
     return "\n".join(lines)
