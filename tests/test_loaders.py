@@ -210,5 +210,5 @@ def test_what_mimic_cannot_know_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "mimic-cxr-2.0.0-metadata.csv.gz", [["dicom_id", "subject_id", "study_id",
           "ViewPosition", "StudyDate"], ["d", 1, 2, "LATERAL", 21800506]])  # fmt: skip
     write(tmp_path / "hosp/admissions.csv", [["subject_id", "race"]])
-    with refused("data in", "one example in 'train'", "view other than AP and PA"):
+    with refused("data in", "none in 'train', 'val'", "view other than AP and PA"):
         loaded(config)

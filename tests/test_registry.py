@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 import fcfg.datasets
+from fcfg.datasets.celeba import MosaicData
 from fcfg.datasets.morphomnist import MorphoMNISTData
-from fcfg.datasets.mosaic import MosaicData
 from fcfg.datasets.nih import NIHData
 from fcfg.datasets.registry import (
     FORMATS,

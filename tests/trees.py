@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.datasets.celeba import CelebAData
+from fcfg.datasets.celeba import CelebAData, MosaicData
 from fcfg.datasets.embed import EmbedData
 from fcfg.datasets.mimic import MimicData
 from fcfg.datasets.morphomnist import MorphoMNISTData
-from fcfg.datasets.mosaic import MosaicData
 from fcfg.datasets.nih import NIHData
 from fcfg.datasets.registry import (
     DiskData,

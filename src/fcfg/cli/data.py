@@ -26,6 +26,7 @@ data = typer.Typer(no_args_is_help=True)
 _SHEET, _CORRELATIONS = _PICTURES = ("sheet.png", "correlations.png")
 _MULTIPLIERS = (1, 2, 2)  # of the network in a first configuration
 _SMALLEST, _LARGEST = 8, 64  # image sizes of a first configuration
+_SHOWN = 10  # names of a finding
 _STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -155,12 +156,13 @@ def _options(
 
 def _print(report: FolderReport, console: Console) -> None:
     for finding in report.findings:
-        names = escape(", ".join(finding.names))
-        more = f" and {finding.count - len(finding.names)} more"
-        rest = more if finding.count > len(finding.names) > 0 else ""
         line = f"[{_STYLE[finding.severity]}]{finding.severity:<8}[/]{escape(finding.what)}"
-        count = f" [dim]({finding.count})[/]" if finding.names else ""
-        console.print(f"{line}{count}: {names}{rest}" if names else line)
+        if finding.names:
+            rest = len(finding.names) - _SHOWN
+            names = escape(", ".join(finding.names[:_SHOWN]))
+            line += f" [dim]({len(finding.names)})[/]: {names}"
+            line += f" and {rest} more" if rest > 0 else ""
+        console.print(line)
     kinds = {} if report.space is None else report.space.to_config()
     for name, kind in kinds.items():
         details = ", ".join(f"{key} {value}" for key, value in kind.items() if key != "kind")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fcfg.datasets import registry as registry
 
 __all__ = ["base", "check", "folder", "portraits", "registry"]
-_LOADERS = ("celeba", "embed", "mimic", "morphomnist", "mosaic", "nih")
+_LOADERS = ("celeba", "embed", "mimic", "morphomnist", "nih")
 
 
 def __getattr__(name: str) -> object:

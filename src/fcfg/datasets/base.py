@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -23,14 +24,16 @@ from pydantic import BaseModel, Field
 
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.graph import CausalGraph
+from fcfg.datasets.columns import is_missing
 from fcfg.datasets.pixels import Source
-from fcfg.support.errors import InputError, check_among, listed
+from fcfg.support.errors import InputError, joined, listed, nearest, quoted
 from fcfg.support.pictures import Pixels
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SPLITS = ("train", "val", "test")
+_OUTSIDE = re.compile(r"^$|^[/\\]|(^|[/\\])\.\.([/\\]|$)")  # names that leave the folder
 
 OnProgress: TypeAlias = Callable[[str, int, int], None]  # name of the work, done, total
 Measure: TypeAlias = "Callable[[Tensor], NDArray[np.float64]]"  # images in [-1, 1] to numbers
@@ -66,37 +69,19 @@ class Listing:
     """
 
     root: Path  #: folder of the data set, and of its cache by default
-    sources: tuple[Source, ...] = field(repr=False)
-    names: tuple[str, ...] = field(repr=False)  #: unique
+    sources: Sequence[Source] = field(repr=False)
+    names: Sequence[str] = field(repr=False)  #: unique
     columns: Mapping[str, Sequence[str]] = field(repr=False)  #: by name of the attribute
-    splits: tuple[str, ...] = field(repr=False)  #: 'train', 'val' or 'test'
-    groups: tuple[str, ...] | None = field(default=None, repr=False)
+    splits: Sequence[str] = field(repr=False)  #: 'train', 'val' or 'test'
+    groups: Sequence[str] | None = field(default=None, repr=False)
     """Patient or person of each image; no group is in two splits."""
     excluded: Mapping[str, int] = field(default_factory=dict)
     """Number of rows that the protocol excludes, by reason."""
 
     def __post_init__(self) -> None:
-        """Refuse duplicates, unknown or empty splits, and groups in several splits."""
-        check_unique("data", self.names)
-        for split in sorted(set(self.splits)):
-            check_among("data, split", split, SPLITS)
-        for split in ("train", "val"):
-            if split not in self.splits:
-                raise InputError(
-                    f"data in {self.root}",
-                    expected=f"at least one example in '{split}'",
-                    got=f"{dict(Counter(self.splits)) or 'none at all'}",
-                    do="check the split, and what was excluded: "
-                    + (str(dict(self.excluded)) if self.excluded else "nothing"),
-                )
-        shared = [] if self.groups is None else leaking_groups(self.groups, self.splits)
-        if shared:
-            raise InputError(
-                "data, split",
-                expected="every group in one split only",
-                got=f"{listed(shared)} in several",
-                do="move all images of a group into one split, or remove 'split' to draw one",
-            )
+        """Refuse all that is wrong with names, splits and groups."""
+        excluded = str(dict(self.excluded)) if self.excluded else "nothing"
+        check_listing(self.root, self.names, self.splits, self.groups, excluded)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -107,15 +92,59 @@ class Listing:
 
     def take(self, rows: Sequence[int]) -> Listing:
         """Select rows, in the given order."""
-        return Listing(
-            self.root,
-            tuple(self.sources[row] for row in rows),
-            tuple(self.names[row] for row in rows),
-            {name: [texts[row] for row in rows] for name, texts in self.columns.items()},
-            tuple(self.splits[row] for row in rows),
-            None if self.groups is None else tuple(self.groups[row] for row in rows),
-            self.excluded,
+        return replace(
+            self,
+            sources=[self.sources[row] for row in rows],
+            names=[self.names[row] for row in rows],
+            columns={name: [texts[row] for row in rows] for name, texts in self.columns.items()},
+            splits=[self.splits[row] for row in rows],
+            groups=None if self.groups is None else [self.groups[row] for row in rows],
         )
+
+
+def check_listing(
+    root: Path,
+    names: Sequence[str],
+    splits: Sequence[str] | None = None,
+    groups: Sequence[str] | None = None,
+    excluded: str = "nothing",
+) -> None:
+    """Refuse all that is wrong with the names, splits and groups of the images of a data set.
+
+    >>> check_listing(Path("pets"), ["a", "b"], ["train", "val"], ["tom", "tom"])
+    Traceback (most recent call last):
+    fcfg.InputError: data in pets, split: expected every group in one split only, got 'tom' in
+    several; move all images of a group into one split, or leave the split out to draw one.
+    """
+    faults: list[InputError] = []
+
+    def refuse(part: str, expected: str, got: str, do: str) -> None:
+        subject = f"data in {root}, {part}"
+        faults.append(InputError(subject, expected=expected, got=got, do=do))
+
+    if outside := [name for name in names if _OUTSIDE.search(name)]:
+        expected, do = "paths inside the folder, without '..'", "move the images into the folder"
+        refuse("names", expected, listed(outside), do)
+    if doubled := [name for name, count in Counter(names).items() if count > 1]:
+        got = f"{listed(doubled)} more than once"
+        refuse("names", "every file once", got, "remove the duplicate rows")
+    if missing := [names[row] for row, group in enumerate(groups or ()) if is_missing(group)]:
+        do = "fill it in; use the file name for people with a single image"
+        refuse("group", "a value for every image", f"none for {listed(missing)}", do)
+    if splits is not None:
+        if unknown := sorted(set(splits) - set(SPLITS)):
+            do = nearest(unknown[0], SPLITS)
+            refuse("split", f"one of {quoted(SPLITS)}", listed(unknown), do)
+        if empty := [split for split in ("train", "val") if split not in splits]:
+            expected, got = "examples in 'train' and 'val'", f"none in {quoted(empty)}"
+            refuse("split", expected, got, f"check it, and what was excluded: {excluded}")
+        places = Counter(group for group, _ in set(zip(groups or (), splits, strict=False)))
+        if leaking := sorted(group for group, count in places.items() if count > 1):
+            expected, got = "every group in one split only", f"{listed(leaking)} in several"
+            do = "move all images of a group into one split, or leave the split out to draw one"
+            refuse("split", expected, got, do)
+    if faults:
+        raise joined(faults)
 
 
 class AbstractDiskData(BaseModel, ABC, frozen=True, extra="forbid"):
@@ -141,54 +170,16 @@ class AbstractDiskData(BaseModel, ABC, frozen=True, extra="forbid"):
         """The natural attributes and their graph; None if there are none."""
 
 
-def check_unique(subject: str, names: Sequence[str]) -> None:
-    """Refuse names that occur more than once.
-
-    >>> check_unique("metadata.csv", ["a.png", "b.png", "a.png"])
-    Traceback (most recent call last):
-    fcfg.InputError: metadata.csv: expected every file once, got 'a.png' more than once;
-    remove the duplicate rows.
-    """
-    if duplicates := repeated(names):
-        raise InputError(
-            subject,
-            expected="every file once",
-            got=f"{listed(duplicates)} more than once",
-            do="remove the duplicate rows",
-        )
-
-
-def repeated(names: Sequence[str]) -> list[str]:
-    """Names that occur more than once."""
-    return [name for name, count in Counter(names).items() if count > 1]
-
-
-def leaking_groups(groups: Sequence[str], splits: Sequence[str]) -> list[str]:
-    """Groups in more than one split, in order of their first example.
-
-    >>> leaking_groups(["ann", "bob", "ann"], ["train", "train", "test"])
-    ['ann']
-    """
-    seen: dict[str, set[str]] = {}
-    for group, split in zip(groups, splits, strict=True):
-        seen.setdefault(group, set()).add(split)
-    return [group for group, where in seen.items() if len(where) > 1]
-
-
 def split_by_group(groups: Sequence[str], fractions: Fractions, seed: int) -> list[str]:
     """Assign every group to a split at random, and every example to the split of its group.
 
     Groups are sorted by a hash of the seed and their name. The split therefore depends neither on
     the order of the rows nor on the machine, and a few new groups move few of the others.
-    Fractions count groups, rounded; a split with a positive fraction has at least one group.
+    Fractions of train, val and test count groups, rounded; a split with a positive fraction has
+    at least one group.
 
     >>> split_by_group(["ann", "bob", "ann", "cleo"], (0.4, 0.3, 0.3), seed=0)
     ['test', 'val', 'test', 'train']
-
-    Args:
-        groups: Patient, person or file name of each example.
-        fractions: Fractions of train, val and test; their sum is 1.
-        seed: Seed for the assignment.
     """
     if min(fractions[:2]) <= 0 or fractions[2] < 0 or abs(sum(fractions) - 1) > 1e-6:
         raise InputError(
@@ -229,13 +220,7 @@ def existing_folder(path: Path | None) -> Path:
 
 
 def find_file(folder: Path | None, candidates: Sequence[str], source: str) -> Path:
-    """Return the first candidate that exists, or say where to get it.
-
-    Args:
-        folder: Folder of the data set; None is refused.
-        candidates: Relative paths, the official one first.
-        source: Origin of the data set, for messages.
-    """
+    """Return the first candidate, the official one first, or say where (``source``) to get it."""
     root = existing_folder(folder)
     for candidate in candidates:
         if (root / candidate).exists():

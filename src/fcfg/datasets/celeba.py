@@ -1,6 +1,6 @@
-"""CelebA-HQ, as CelebAMask-HQ distributes it: 30,000 aligned faces of celebrities.
+"""CelebA: faces of celebrities, in two formats.
 
-::
+CelebA-HQ, as CelebAMask-HQ distributes it: 30,000 aligned faces::
 
     CelebAMask-HQ/
       CelebA-HQ-img/0.jpg ... 29999.jpg       1024 by 1024
@@ -16,10 +16,22 @@ identity in two splits: 000001 to 162770 train, to 182637 validation, to 202599 
 against the official partition of 30,000 images). If ``list_eval_partition.txt`` is present, it is
 used instead.
 
+CelebA in mosaics, 64 by 64 crops, is this project's own format::
+
+    celeba64/
+      labels.csv        file,split,identity,in_celebahq,5_o_Clock_Shadow,...,Young
+      mosaic_00.jpg     cells of 64 by 64, 40 in a row, row by row
+      mosaic_01.jpg     ...
+
+Row i of ``labels.csv`` is cell i mod 1000 of mosaic i div 1000 (verified on its files: 24,183
+training, 2,993 validation and 2,824 test images, CelebA's official partition). Call the data
+"CelebA, 64×64 crop" in results, not CelebA-HQ. For non-commercial research only.
+
 Attributes are CelebA's forty, in lower case: ``smiling``, ``male``, ``young``, ``eyeglasses``, …
 
 References:
-    Deep learning face attributes in the wild (Liu et al., ICCV 2015); Progressive growing of GANs
+    Deep learning face attributes in the wild (Liu et al., ICCV 2015),
+    https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html; Progressive growing of GANs
     (Karras et al., 2018); MaskGAN (Lee et al., CVPR 2020). Data and file names:
     https://github.com/switchablenorms/CelebAMask-HQ; the columns of both text files and the split
     sizes were verified on public readers of these files, not on the files themselves.
@@ -27,6 +39,7 @@ References:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -35,61 +48,77 @@ from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.base import find_file
 from fcfg.datasets.pixels import Source
-from fcfg.datasets.tables import AbstractTableData, Case, Row
+from fcfg.datasets.tables import AbstractTableData, Case, LabelTable, Row
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
 
 _SOURCE = "https://github.com/switchablenorms/CelebAMask-HQ"
-_ANNOTATIONS = "CelebAMask-HQ-attribute-anno.txt"
 _MAPPING = "CelebA-HQ-to-CelebA-mapping.txt"
 _LAST = {"train": 162770, "val": 182637, "test": 202599}  # last image number of each split
 _PARTITION = {"0": "train", "1": "val", "2": "test"}
 
+_CROPS = (
+    "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, and pack it as fcfg.datasets.celeba says"
+)
+_LABELS = LabelTable(("labels.csv",), _CROPS, ("file", "split", "identity"), others=True)
+_CELL, _ACROSS, _CELLS = 64, 40, 1000
 
-class CelebAData(AbstractTableData, frozen=True):
+
+class AbstractCelebAData(AbstractTableData, frozen=True):
+    """What both formats share."""
+
+    def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
+        """Smiling, male, young: three attributes without arrows, as in the paper."""
+        names = ("smiling", "male", "young")
+        space = AttributeSpace([Binary(name) for name in names])
+        return space, CausalGraph({name: [] for name in names})
+
+
+class CelebAData(AbstractCelebAData, frozen=True):
     """Options of CelebA-HQ; ``path`` is the folder CelebAMask-HQ."""
 
     format: Literal["celeba-hq"] = "celeba-hq"
 
-    def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
-        """Smiling, male, young: three attributes without arrows, as in the paper."""
-        return celeba_attributes()
-
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
         """Read the annotations and the mapping without opening an image."""
-        annotations = find_file(root, [_ANNOTATIONS], _SOURCE)
+        annotations = find_file(root, ["CelebAMask-HQ-attribute-anno.txt"], _SOURCE)
         images = find_file(root, ["CelebA-HQ-img"], _SOURCE)
         mapping = find_file(root, [_MAPPING], _SOURCE)
-        partition = _partition(root)
-        originals = {words[0]: words[-1] for words in _words(mapping)[1:]}  # by image number
+        originals = {words[0]: words[-1] for words in _words(mapping)}  # by image number
+        path = root / "list_eval_partition.txt"
+        official = {words[0]: words[-1] for words in _words(path)} if path.exists() else None
         for row in _annotations(annotations, space):
             original = originals.get(Path(row["file"]).stem, "")
-            if original not in partition:
+            split = _split(original, official)
+            if split is None:
                 raise InputError(
                     str(mapping),
                     expected=f"the original of '{row['file']}' in CelebA",
                     got=f"'{original}'" if original else "no row for it",
                     do=f"get the file again from {_SOURCE}",
                 )
-            values = celeba_values(str(annotations), row, space)
-            source = Source(images / row["file"])
-            yield Case(source, row["file"], values, split=partition[original])
+            values = _values(str(annotations), row, space)
+            yield Case(Source(images / row["file"]), row["file"], values, split=split)
 
 
-def celeba_attributes() -> tuple[AttributeSpace, CausalGraph]:
-    """Smiling, male, young: three attributes without arrows, as in the paper."""
-    names = ("smiling", "male", "young")
-    return AttributeSpace([Binary(name) for name in names]), CausalGraph({n: [] for n in names})
+class MosaicData(AbstractCelebAData, frozen=True):
+    """Options of CelebA in mosaics; ``path`` has labels.csv and the mosaics."""
+
+    format: Literal["celeba-mosaic"] = "celeba-mosaic"
+
+    def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
+        """Read ``labels.csv`` without opening an image."""
+        for number, row in enumerate(_LABELS.rows(root)):
+            mosaic, cell = divmod(number, _CELLS)
+            path = find_file(root, [f"mosaic_{mosaic:02d}.jpg"], _CROPS)
+            upper, left = (index * _CELL for index in divmod(cell, _ACROSS))
+            source = Source(path, box=(left, upper, left + _CELL, upper + _CELL))
+            values = _values("labels.csv", row, space)
+            yield Case(source, row["file"], values, row["identity"], row["split"])
 
 
-def celeba_values(where: str, row: Row, space: AttributeSpace) -> dict[str, str]:
-    """Select CelebA's attributes by their names in lower case, with -1 replaced by 0.
-
-    Args:
-        where: Name of the label file, for messages.
-        row: Columns of an image.
-        space: Attributes to select.
-    """
+def _values(where: str, row: Row, space: AttributeSpace) -> dict[str, str]:
+    """Select attributes by the names of their columns in lower case, with -1 replaced by 0."""
     by_name = {column.lower(): text for column, text in row.items()}
     check_columns(where, space.names, by_name)
     return {name: "0" if by_name[name] == "-1" else by_name[name] for name in space.names}
@@ -97,8 +126,8 @@ def celeba_values(where: str, row: Row, space: AttributeSpace) -> dict[str, str]
 
 def _annotations(path: Path, space: AttributeSpace) -> Iterator[Row]:
     lines = _words(path)
-    header = ["file", *(lines[1] if len(lines) > 1 else [])]
-    celeba_values(str(path), dict.fromkeys(header, ""), space)  # checked without any image, too
+    header = ["file", *(word for line in lines[1:2] for word in line)]
+    _values(str(path), dict.fromkeys(header, ""), space)  # checked without any image, too
     for number, words in enumerate(lines[2:], start=3):
         if len(words) != len(header):
             raise InputError(
@@ -110,16 +139,12 @@ def _annotations(path: Path, space: AttributeSpace) -> Iterator[Row]:
         yield dict(zip(header, words, strict=True))
 
 
-def _partition(root: Path) -> Mapping[str, str]:
-    """Map every file of CelebA to its split."""
-    official = root / "list_eval_partition.txt"
-    if official.exists():
-        return {words[0]: _PARTITION.get(words[-1], words[-1]) for words in _words(official)}
-    first, numbers = 1, dict[str, str]()
-    for split, last in _LAST.items():
-        numbers |= {f"{number:06d}.jpg": split for number in range(first, last + 1)}
-        first = last + 1
-    return numbers
+def _split(original: str, official: Mapping[str, str] | None) -> str | None:
+    """Return the split of a file of CelebA: in the official partition, or by its number."""
+    if official is not None:
+        return _PARTITION.get(official.get(original, ""))
+    number = int(original[:6]) if re.fullmatch(r"\d{6}\.jpg", original) else 0
+    return next((split for split, last in _LAST.items() if 0 < number <= last), None)
 
 
 def _words(path: Path) -> list[list[str]]:

@@ -1,43 +1,54 @@
 """Check a folder of images before training, and collect everything that is wrong with it.
 
-Loading raises the first error that it meets; this check reports all of them.
+Loading raises what it meets first; this check makes the same tests, and further ones, and reports
+all that they find.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import UInt8
 from numpy.typing import NDArray
-from PIL import Image
 
-from fcfg.causal.attributes import AttributeSpace
-from fcfg.datasets.base import SPLITS, OnProgress, existing_folder
-from fcfg.datasets.columns import guess_attribute
-from fcfg.datasets.findings import (
-    MOST_LABELS,
-    Finding,
-    Findings,
-    Labels,
-    check_attributes,
-    check_files,
-    check_splits,
-    correlations,
-)
-from fcfg.datasets.folder import METADATA, FolderData, read_metadata
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous, Table
+from fcfg.datasets.base import SPLITS, OnProgress, check_listing, existing_folder
+from fcfg.datasets.columns import ParsedColumn, column_faults, parse_column
+from fcfg.datasets.folder import METADATA, FolderData, Labels, read_metadata
+from fcfg.datasets.guesses import guess_attribute
 from fcfg.datasets.pixels import Source, read_all
-from fcfg.support.errors import quoted
+from fcfg.support.csv_files import check_columns
+from fcfg.support.errors import InputError, quoted
 from fcfg.support.fonts import font_for, missing_letters
+from fcfg.support.hashing import hex_digest
+from fcfg.support.pictures import SUFFIXES
 
+Severity: TypeAlias = Literal["error", "warning", "info"]
+Kinds: TypeAlias = "Counter[tuple[tuple[int, int], str]]"  # sizes and modes in the files
+
+_RARE = 10  # a level with fewer examples is rare
 _SAMPLE = 8  # images of each split in the sample
+_MOST_LABELS = 60  # largest number of rows and columns of the correlations
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem, with the files or values that have it.
+
+    Training cannot start with an error. It can start with a warning, but may give poor results.
+    """
+
+    severity: Severity
+    what: str
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +67,30 @@ class FolderReport:
     )
     """A few images of each split, the same number of each."""
     grey: bool = False  #: whether all images are grey
-    side: int | None = None  #: shortest side of any image; None if no image could be measured
+    side: int | None = None  #: shortest side of any image; None if no image could be read
     reasons: dict[str, str] = field(default_factory=dict)  #: reason for each guess, by column
 
     @property
     def ok(self) -> bool:
         """Whether training could begin."""
         return not any(finding.severity == "error" for finding in self.findings)
+
+
+class _Findings(list[Finding]):
+    """A growing list of findings."""
+
+    def add(self, severity: Severity, what: str, names: Iterable[str]) -> None:
+        """Add a problem of some files or values, if there are any."""
+        if found := tuple(names):
+            self.append(Finding(severity, what, found))
+
+    @contextmanager
+    def catching(self) -> Generator[None]:
+        """Turn an ``InputError``, and those found together with it, into findings."""
+        try:
+            yield
+        except InputError as error:
+            self.extend(Finding("error", each.sentence) for each in (error, *error.others))
 
 
 def check_folder(
@@ -81,27 +109,31 @@ def check_folder(
     """
     root = existing_folder(path)
     config = (config or FolderData()).model_copy(update={"path": root})
-    findings = Findings()
-    table = _read_table(root, findings)
-    if table is None:
+    findings, table, reasons = _Findings(), dict[str, list[str]](), dict[str, str]()
+    with findings.catching():
+        table = read_metadata(root)
+        if not table["file_name"]:
+            findings.append(Finding("error", f"{METADATA} lists no image"))
+    if not table.get("file_name"):
         return FolderReport(root, tuple(findings))
-    check_files(root, table["file_name"], findings)
-    reasons: dict[str, str] = {}
+    _find_unlisted(root, table["file_name"], findings)
     if space is None:
         space, reasons = _guess_space(config, table, findings)
-    labels, matrix = (), np.zeros((0, 0))
+    labels, correlations = (), np.zeros((0, 0))
     if space is None:
-        findings.add("error", f"{METADATA} has no column that looks like an attribute", [*table])
+        findings.add("error", f"{METADATA} has no column that looks like an attribute", table)
     else:
-        complete = check_attributes(config, table, space, findings)
-        if complete.any():
-            labels, matrix = correlations(config, table, space, complete)
-            _check_labels(labels, space, findings)
-        table, _ = config.complete(table, space)
-    names = table["file_name"]
-    splits = check_splits(config, table, findings)
-    grey, side = _check_kinds([root / name for name in names], findings)
-    sample = _check_images(root, config, names, splits, findings, on_progress)
+        table, dropped = config.complete(table, space)
+        for reason, gone in dropped.items():
+            findings.add("warning", f"left out, since there is {reason}", gone)
+        labels, correlations = _check_attributes(config, table, space, findings)
+    names, splits, groups = table["file_name"], None, None
+    with findings.catching():
+        groups = config.groups(table)
+        splits = config.splits(table)
+    with findings.catching():
+        check_listing(root, names, splits, groups)
+    sample, kinds = _check_images(config, names, splits, findings, on_progress)
     counts = Counter(splits or ())
     return FolderReport(
         root,
@@ -110,25 +142,29 @@ def check_folder(
         space=space,
         splits={split: counts[split] for split in SPLITS if counts[split]},
         labels=labels,
-        correlations=matrix,
+        correlations=correlations,
         sample=sample,
-        grey=grey,
-        side=side,
+        grey=bool(kinds) and all(mode[0] in "1LIF" for _, mode in kinds),
+        side=min((min(size) for size, _ in kinds), default=None),
         reasons=reasons,
     )
 
 
-def _read_table(root: Path, findings: Findings) -> Labels | None:
-    with findings.catching():
-        table = read_metadata(root)
-        if table["file_name"]:
-            return table
-        findings.append(Finding("error", f"{METADATA} lists no image"))
-    return None
+def _find_unlisted(root: Path, names: Sequence[str], findings: _Findings) -> None:
+    known = {Path(name).as_posix() for name in names}
+    paths = [path.relative_to(root) for path in root.rglob("*")]
+    unlisted = sorted(
+        path.as_posix()
+        for path in paths
+        if path.suffix.lower() in SUFFIXES
+        and not any(part.startswith(".") for part in path.parts)
+        and path.as_posix() not in known
+    )
+    findings.add("warning", f"images that {METADATA} does not list", unlisted)
 
 
 def _guess_space(
-    config: FolderData, table: Labels, findings: Findings
+    config: FolderData, table: Labels, findings: _Findings
 ) -> tuple[AttributeSpace | None, dict[str, str]]:
     """Guess the attributes, with reasons; columns that are not attributes become findings."""
     others = ("file_name", config.split, config.group)
@@ -137,26 +173,20 @@ def _guess_space(
     findings.add(
         "warning",
         "columns that may name a patient or person; if so, images of one must not be in two "
-        f"splits: check again with --group {shlex.quote(asked[0])}"
-        if asked
-        else "",
+        f"splits: check again with --group {shlex.quote(next(iter(asked), ''))}",
         [f"{name} ({guesses[name].question})" for name in asked],
     )
-    ignored = [
-        (name, guess)
-        for name, guess in guesses.items()
-        if guess.attribute is None and name not in asked
-    ]
+    ignored = {n: g for n, g in guesses.items() if g.attribute is None and n not in asked}
     findings.add(
         "info",
         "columns that do not look like attributes",
-        [f"{name} ({guess.why})" for name, guess in ignored if guess.legal_name],
+        [f"{name} ({guess.why})" for name, guess in ignored.items() if guess.legal_name],
     )
     findings.add(
         "warning",
         "ignored columns, since no attribute may have their names; rename them, or use "
         "data.rename",
-        [f"{name} ({guess.why})" for name, guess in ignored if not guess.legal_name],
+        [f"{name} ({guess.why})" for name, guess in ignored.items() if not guess.legal_name],
     )
     findings.add(
         "warning",
@@ -168,88 +198,107 @@ def _guess_space(
     return space, {name: guess.why for name, guess in guesses.items()}
 
 
-def _check_labels(labels: Sequence[str], space: AttributeSpace, findings: Findings) -> None:
-    """Find attributes and letters that the picture of the correlations cannot show."""
+def _check_attributes(
+    config: FolderData, table: Labels, space: AttributeSpace, findings: _Findings
+) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """Find missing, invalid, rare and constant values; return labels and correlations."""
+    columns = {each: config.column_of(each.name) for each in space}
+    with findings.catching():
+        check_columns(METADATA, columns.values(), table)
+    complete, parsed = np.ones(len(table["file_name"]), dtype=bool), dict[str, ParsedColumn]()
+    for attribute, column in columns.items():
+        if column not in table:
+            continue
+        own = parsed[attribute.name] = parse_column(attribute, table[column])
+        faults = column_faults(attribute, own, table[column], table["file_name"], METADATA)
+        findings.extend(Finding("error", fault.sentence) for fault in faults)
+        invalid, label = own.missing + own.illegal, f"attribute '{attribute.name}'"
+        complete[invalid] = False
+        counts = Counter[float](np.delete(own.column, invalid).tolist())
+        if len(counts) == 1:
+            findings.add("warning", f"{label}: always the same value", [f"{min(counts):g}"])
+        elif not isinstance(attribute, Continuous):
+            named = isinstance(attribute, Binary | Categorical) and attribute.levels
+            levels = dict(enumerate(named or ("0", "1")))
+            rare = [f"{text}: {counts[n]}" for n, text in levels.items() if counts[n] < _RARE]
+            findings.add("warning", f"{label}: levels with fewer than {_RARE} images", rare)
+    if len(parsed) < len(columns) or complete.sum() < 2:
+        return (), np.zeros((0, 0))
+    labels, matrix = _correlations(space, {n: own.column[complete] for n, own in parsed.items()})
     shown = {label.split(":")[0] for label in labels}  # no name has a colon
-    findings.add(
-        "info",
-        f"attributes without correlations: {MOST_LABELS} numbers are shown at most",
-        [name for name in space.names if name not in shown],
-    )
+    without = [name for name in space.names if name not in shown]
+    most = f"attributes without correlations: {_MOST_LABELS} numbers are shown at most"
+    findings.add("info", most, without)
     font = font_for(labels, 13)
     findings.add(
         "info",
         "labels with letters that no font of this machine has: pictures show their codes",
         [label for label in labels if missing_letters(label, font)],
     )
+    return labels, matrix
+
+
+def _correlations(
+    space: AttributeSpace, columns: Table
+) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """Pearson correlations of the attributes, with labels; NaN for constant variables.
+
+    A categorical attribute counts as one 0-1 variable per level. Only the first attributes with at
+    most 60 variables in total are included, which bounds memory and keeps the picture legible.
+    """
+    fitting = np.cumsum(space.widths) <= _MOST_LABELS
+    chosen = [attribute for attribute, fits in zip(space, fitting, strict=True) if fits]
+    if not chosen:
+        return (), np.zeros((0, 0))
+    labels = [
+        f"{attribute.name}: {level}" if level else attribute.name
+        for attribute in chosen
+        for level in (attribute.levels if isinstance(attribute, Categorical) else ("",))
+    ]
+    numbers = np.concatenate([each.encode(columns[each.name]) for each in chosen], axis=1)
+    numbers[:, np.ptp(numbers, axis=0) == 0] = np.nan
+    return tuple(labels), np.corrcoef(numbers, rowvar=False).reshape(len(labels), -1)
 
 
 def _check_images(
-    root: Path,
     config: FolderData,
     names: Sequence[str],
     splits: Sequence[str] | None,
-    findings: Findings,
+    findings: _Findings,
     on_progress: OnProgress | None,
-) -> dict[str, UInt8[np.ndarray, "example channel height width"]]:
-    """Find images that are unreadable or identical; return a sample of each split."""
-    present = [row for row, name in enumerate(names) if os.path.isfile(root / name)]
-    results = read_all([Source(root / names[row]) for row in present], config.pixels)
-    bad: list[str] = []
-    several: list[str] = []
-    digests: dict[bytes, list[int]] = {}
+) -> tuple[dict[str, UInt8[np.ndarray, "example channel height width"]], Kinds]:
+    """Find images that are unreadable or identical; return a sample of each split, and kinds."""
+    root = existing_folder(config.path)
     shown: dict[str, list[UInt8[np.ndarray, "channel height width"]]] = {}
+    bad, several, digests = list[str](), list[str](), dict[str, list[int]]()
+    kinds: Kinds = Counter()
     with warnings.catch_warnings(), findings.catching():  # no reader for this kind of image
         warnings.simplefilter("ignore")  # Pillow warns of what is reported here
-        for done, (row, result) in enumerate(zip(present, results, strict=True), start=1):
+        results = read_all([Source(root / name) for name in names], config.pixels)
+        for row, (name, result) in enumerate(zip(names, results, strict=True)):
             if on_progress is not None:
-                on_progress("reading images", done, len(present))
+                on_progress("reading images", row + 1, len(names))
             if isinstance(result, str):
-                bad.append(f"{names[row]} ({result})")
+                bad.append(f"{name} ({result})")
                 continue
-            several.extend([names[row]] if result.several_frames else [])
-            digest = hashlib.blake2b(result.pixels.tobytes(), digest_size=16).digest()
-            digests.setdefault(digest, []).append(row)
-            sample = shown.setdefault(splits[row] if splits is not None else "all", [])
+            several += [name] if result.several_frames else []
+            kinds[result.stored] += 1
+            digests.setdefault(hex_digest(result.pixels.tobytes()), []).append(row)
+            sample = shown.setdefault("all" if splits is None else splits[row], [])
             if len(sample) < _SAMPLE:
                 sample.append(result.pixels)
     findings.add("error", "images that cannot be read", bad)
     findings.add("warning", "files with several frames (only the first is used)", several)
-    _check_duplicates(digests, names, splits, findings)
-    fewest = min((len(images) for images in shown.values()), default=0)
-    order = sorted(shown, key=lambda split: (*SPLITS, split).index(split))
-    return {split: np.stack(shown[split][:fewest]) for split in order}
-
-
-def _check_duplicates(
-    digests: dict[bytes, list[int]],
-    names: Sequence[str],
-    splits: Sequence[str] | None,
-    findings: Findings,
-) -> None:
-    within: list[str] = []
-    across: list[str] = []
+    if len(kinds) > 1:
+        texts = [f"{w}x{h} {mode}: {count}" for ((w, h), mode), count in kinds.most_common()]
+        findings.add("info", "sizes and modes, all converted to one", texts)
+    within, across = list[str](), list[str]()
     for rows in digests.values():
         if len({names[row] for row in rows}) > 1:
             leaks = splits is not None and len({splits[row] for row in rows}) > 1
             (across if leaks else within).append(" = ".join(names[row] for row in rows[:3]))
     findings.add("warning", "same image in more than one split", across)
     findings.add("info", "same image more than once in a split", within)
-
-
-def _check_kinds(paths: Sequence[Path], findings: Findings) -> tuple[bool, int | None]:
-    """Read sizes and modes from file headers: whether all are grey, and the shortest side."""
-    kinds: Counter[tuple[tuple[int, int], str]] = Counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for path in paths:
-            try:
-                with Image.open(path) as picture:
-                    kinds[picture.size, picture.mode] += 1
-            except Exception:  # reported by the full read; Pillow has no DICOM headers
-                continue
-    if len(kinds) > 1:
-        several = [f"{w}x{h} {mode}: {count}" for ((w, h), mode), count in kinds.most_common()]
-        findings.add("info", "sizes and modes, all converted to one", several)
-    grey = bool(kinds) and all(mode[0] in "1LIF" for _, mode in kinds)
-    return grey, min((min(size) for size, _ in kinds), default=None)
+    fewest = min((len(images) for images in shown.values()), default=0)
+    order = sorted(shown, key=lambda split: (*SPLITS, split).index(split))
+    return {split: np.stack(shown[split][:fewest]) for split in order}, kinds

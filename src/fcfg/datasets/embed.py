@@ -49,22 +49,20 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.base import Channels, Fractions, Size
 from fcfg.datasets.columns import is_missing
 from fcfg.datasets.pixels import Source
-from fcfg.datasets.tables import AbstractDrawnTableData, Case, LabelTable, Row
+from fcfg.datasets.tables import AbstractDrawnTableData, Case, LabelTable
 from fcfg.support.csv_files import check_columns
 from fcfg.support.pictures import Fit, Intensity
 
 
-def _table(name: str, *columns: str) -> LabelTable:
+def _table(name: str, columns: str) -> LabelTable:
     names = [f"EMBED_OpenData_{name}.csv", f"EMBED_OpenData_{name}_reduced.csv"]
     files = tuple(f"{folder}{file}" for folder in ("tables/", "") for file in names)
-    return LabelTable(files, "https://github.com/Emory-HITI/EMBED_Open_Data", columns)
+    return LabelTable(files, "https://github.com/Emory-HITI/EMBED_Open_Data", columns.split())
 
 
-_IMAGES = _table(
-    "metadata",
-    *("empi_anon", "acc_anon", "anon_dicom_path", "FinalImageType", "ViewPosition", "spot_mag"),
-)
-_FINDINGS = _table("clinical", "acc_anon", "tissueden")
+_COLUMNS = "empi_anon acc_anon anon_dicom_path FinalImageType ViewPosition spot_mag"
+_IMAGES = _table("metadata", _COLUMNS)
+_FINDINGS = _table("clinical", "acc_anon tissueden")
 _MARKERS = LabelTable(
     ("tables/predicted_all_embed.csv", "predicted_all_embed.csv"),
     "https://github.com/biomedia-mira/mammo-artifacts",
@@ -109,22 +107,17 @@ class EmbedData(AbstractDrawnTableData, frozen=True):
             }
             patient = row["empi_anon"]
             file = Path(_PNG, patient, f"{stem}.png") if as_png else _local(path)
-            reason = "listed twice" if path in seen else _reason(row, values)
+            spot = row["spot_mag"]
+            reasons = {
+                "listed twice": path in seen,
+                "not 2D": row["FinalImageType"] != "2D",
+                "view other than CC and MLO": row["ViewPosition"] not in ("CC", "MLO"),
+                "spot compression or magnification": not is_missing(spot) and number(spot) != 0,
+                "no density A to D": not values["density"],
+                "no prediction of markers": not values["circle"],
+            }
             seen.add(path)
-            yield Case(Source(root / file), file.as_posix(), values, patient, reason=reason)
-
-
-def _reason(row: Row, values: Row) -> str:
-    """Reason why the protocol excludes an image; empty if it does not."""
-    spot = row["spot_mag"]
-    reasons = {
-        "not 2D": row["FinalImageType"] != "2D",
-        "view other than CC and MLO": row["ViewPosition"] not in ("CC", "MLO"),
-        "spot compression or magnification": not is_missing(spot) and number(spot) != 0,
-        "no density A to D": not values["density"],
-        "no prediction of markers": not values["circle"],
-    }
-    return next((reason for reason, holds in reasons.items() if holds), "")
+            yield Case(Source(root / file), file.as_posix(), values, patient, reasons=reasons)
 
 
 def _densities(root: Path) -> dict[str, str]:

@@ -23,29 +23,28 @@ References:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pydantic import Field
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.base import (
-    SPLITS,
     AbstractDiskData,
     Fractions,
     Listing,
-    check_unique,
+    check_listing,
     existing_folder,
     split_by_group,
 )
-from fcfg.datasets.columns import is_missing, parse_column
+from fcfg.datasets.columns import parse_column
 from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns, read_columns
-from fcfg.support.errors import InputError, check_among, listed
+from fcfg.support.errors import InputError
 from fcfg.support.pictures import Fit, Intensity
 
 METADATA = "metadata.csv"
-Missing: TypeAlias = Literal["error", "drop"]
+Labels: TypeAlias = Mapping[str, Sequence[str]]  # by name of the column
 
 
 class FolderData(AbstractDiskData, frozen=True):
@@ -58,7 +57,7 @@ class FolderData(AbstractDiskData, frozen=True):
     fractions: Fractions = (0.8, 0.1, 0.1)  #: of groups, without such a column
     split_seed: int = 0  #: seed for the split
     group: str | None = None  #: column with the patient or person
-    missing: Missing = "error"  #: what to do about rows without a value for an attribute
+    missing: Literal["error", "drop"] = "error"  #: what to do about rows without a value
     rename: dict[str, str] = Field(default_factory=dict)  #: attribute: column
 
     def attributes(self) -> None:
@@ -71,51 +70,49 @@ class FolderData(AbstractDiskData, frozen=True):
     def listing(self, space: AttributeSpace) -> Listing:
         """Read ``metadata.csv`` without opening an image."""
         root = existing_folder(self.path)
-        table = read_metadata(root)
         space.check_known(self.rename, "data, rename")
         columns = {name: self.column_of(name) for name in space.names}
-        special = [name for name in (self.split, self.group) if name is not None]
-        check_columns(METADATA, [*special, *columns.values()], table)
-        table, dropped = self.complete(table, space)
-        names = table["file_name"]
-        _check_inside(names)
-        check_unique(METADATA, names)
-        groups = None if self.group is None else table[self.group]
-        if groups is not None:
-            _check_complete(names, groups, str(self.group))
+        table, dropped = self.complete(read_metadata(root), space)
+        check_columns(METADATA, columns.values(), table)
+        names, groups = table["file_name"], self.groups(table)
+        check_listing(root, names, groups=groups)  # before a split is drawn by them
         return Listing(
             root,
-            tuple(Source(root / name) for name in names),
-            tuple(names),
+            [Source(root / name) for name in names],
+            names,
             {name: table[column] for name, column in columns.items()},
-            tuple(self._splits(table, groups)),
-            None if groups is None else tuple(groups),
-            dropped,
+            self.splits(table),
+            groups,
+            {reason: len(gone) for reason, gone in dropped.items()},
         )
 
     def complete(
-        self, table: Mapping[str, Sequence[str]], space: AttributeSpace
-    ) -> tuple[Mapping[str, Sequence[str]], dict[str, int]]:
-        """Leave out rows without a value, if ``missing`` is 'drop', and count them by reason."""
-        dropped: dict[str, int] = {}
+        self, table: Labels, space: AttributeSpace
+    ) -> tuple[Labels, dict[str, Sequence[str]]]:
+        """Leave out rows without a value, if ``missing`` is 'drop'; return their names, too."""
+        dropped: dict[str, Sequence[str]] = {}
         for attribute in space if self.missing == "drop" else ():
-            texts = table.get(self.column_of(attribute.name), [])
-            if gone := set(parse_column(attribute, texts).missing):
-                dropped[f"no value for {attribute.name}"] = len(gone)
-                table = {
-                    name: [text for row, text in enumerate(column) if row not in gone]
-                    for name, column in table.items()
-                }
+            texts = table.get(self.column_of(attribute.name), ())
+            if gone := parse_column(attribute, texts).missing:
+                dropped[f"no value for {attribute.name}"] = [table["file_name"][n] for n in gone]
+                kept = sorted(set(range(len(texts))) - set(gone))
+                table = {name: [column[n] for n in kept] for name, column in table.items()}
         return table, dropped
 
-    def _splits(
-        self, table: Mapping[str, Sequence[str]], groups: Sequence[str] | None
-    ) -> Sequence[str]:
-        if self.split is None:
-            return split_by_group(groups or table["file_name"], self.fractions, self.split_seed)
-        for split in dict.fromkeys(table[self.split]):  # 'validation' is not repaired to 'val'
-            check_among(f"{METADATA}, split '{self.split}'", split, SPLITS)
-        return table[self.split]
+    def groups(self, table: Labels) -> Sequence[str] | None:
+        """Return the patient or person of every row, if a column names them."""
+        if self.group is None:
+            return None
+        check_columns(METADATA, [self.group], table)
+        return table[self.group]
+
+    def splits(self, table: Labels) -> Sequence[str]:
+        """Return the split of every row, as its column says, or drawn by group."""
+        if self.split is not None:
+            check_columns(METADATA, [self.split], table)
+            return table[self.split]
+        groups = self.groups(table) or table["file_name"]
+        return split_by_group(groups, self.fractions, self.split_seed)
 
 
 def read_metadata(root: Path) -> dict[str, list[str]]:
@@ -130,35 +127,3 @@ def read_metadata(root: Path) -> dict[str, list[str]]:
     table = read_columns(root / METADATA)
     check_columns(METADATA, ["file_name"], table)
     return table
-
-
-def leaves_folder(name: str) -> bool:
-    """Whether a file name is empty or points outside of the folder.
-
-    >>> [leaves_folder(name) for name in ("a/b.png", "../b.png", "/b.png", "a/../b.png", "")]
-    [False, True, True, True, True]
-    """
-    path = PurePosixPath(name.replace("\\", "/"))
-    return not name or path.is_absolute() or ".." in path.parts
-
-
-def _check_inside(names: Sequence[str]) -> None:
-    outside = [name for name in names if leaves_folder(name)]
-    if outside:
-        raise InputError(
-            f"{METADATA}, file_name",
-            expected="paths inside the folder, without '..'",
-            got=listed(outside),
-            do="move the images into the folder",
-        )
-
-
-def _check_complete(names: Sequence[str], groups: Sequence[str], column: str) -> None:
-    without = [name for name, group in zip(names, groups, strict=True) if is_missing(group)]
-    if without:
-        raise InputError(
-            f"{METADATA}, group '{column}'",
-            expected="a value for every image",
-            got=f"none for {listed(without)}",
-            do="fill it in; use the file name for people with a single image",
-        )

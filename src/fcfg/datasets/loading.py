@@ -86,7 +86,7 @@ def load_listing(
         rows = slice(start, start := start + counts[split])
         if counts[split]:
             columns = {name: column[rows] for name, column in table.items()}
-            splits[split] = Examples(cached.images[rows], columns, listing.names[rows])
+            splits[split] = Examples(cached.images[rows], columns, tuple(listing.names[rows]))
     return splits
 
 

@@ -57,21 +57,19 @@ _HOSPITAL = "https://physionet.org/content/mimiciv/ (folder hosp)"
 _SAMPLES = "notebooks/mimic.sample.ipynb of https://github.com/biomedia-mira/chexploration"
 
 
-def _table(name: str, origin: str, *columns: str, others: bool = False) -> LabelTable:
+def _table(name: str, origin: str, columns: str, others: bool = False) -> LabelTable:
     files = tuple(f"{f}{name}{end}" for f in ("", "hosp/") for end in (".csv.gz", ".csv"))
-    return LabelTable(files, origin, columns, others)
+    return LabelTable(files, origin, tuple(columns.split(",")), others)
 
 
-_IMAGES = _table(
-    "mimic-cxr-2.0.0-metadata",
-    _SOURCE,
-    *("dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate"),
-)
-_LABELS = _table("mimic-cxr-2.0.0-chexpert", _SOURCE, "study_id", "No Finding", "Pleural Effusion")
-_PEOPLE = _table("patients", _HOSPITAL, "subject_id", "gender", "anchor_age", "anchor_year")
+_COLUMNS = "dicom_id,subject_id,study_id,ViewPosition,StudyDate"
+_IMAGES = _table("mimic-cxr-2.0.0-metadata", _SOURCE, _COLUMNS)
+_LABELS = _table("mimic-cxr-2.0.0-chexpert", _SOURCE, "study_id,No Finding,Pleural Effusion")
+_PEOPLE = _table("patients", _HOSPITAL, "subject_id,gender,anchor_age,anchor_year")
 _STAYS = _table("admissions", _HOSPITAL, "subject_id", others=True)
 _RACE = {"WHITE": "White", "ASIAN": "Asian", "BLACK/AFRICAN AMERICAN": "Black"}
 _SEX = {"M": "0", "F": "1", "Male": "0", "Female": "1"}
+_FINDING = {"No Finding": "0", "Pleural Effusion": "1"}
 _NEITHER = "neither effusion nor without finding"
 
 
@@ -126,8 +124,7 @@ def _followed(root: Path, files: Path) -> Iterator[Case]:
         }
         name = f"p{patient[:2]}/p{patient}/s{study}/{row['dicom_id']}.jpg"
         values = {} if person is None else _values(row, person, race or "", ill)
-        reason = next((reason for reason, holds in reasons.items() if holds), "")
-        yield Case(Source(files / name), name, values, patient, reason=reason)
+        yield Case(Source(files / name), name, values, patient, reasons=reasons)
 
 
 def _sampled(folder: Path, files: Path) -> Iterator[Case]:
@@ -135,11 +132,11 @@ def _sampled(folder: Path, files: Path) -> Iterator[Case]:
     columns = ("path", "subject_id", "race", "sex", "age", "disease")
     for split in SPLITS:
         for row in LabelTable((f"mimic.sample.{split}.csv",), _SAMPLES, columns).rows(folder):
-            finding = {"No Finding": "0", "Pleural Effusion": "1"}.get(row["disease"], "")
+            finding = _FINDING.get(row["disease"], "")
             values = {"race": row["race"], "sex": _SEX.get(row["sex"], row["sex"])}
             values |= {"age": row["age"], "finding": finding}
-            source, reason = Source(files / row["path"]), "" if finding else _NEITHER
-            yield Case(source, row["path"], values, row["subject_id"], split, reason)
+            source, reasons = Source(files / row["path"]), {_NEITHER: not finding}
+            yield Case(source, row["path"], values, row["subject_id"], split, reasons)
 
 
 def _races(root: Path) -> dict[str, str]:

@@ -46,6 +46,7 @@ class DecodedImage:
     """An image in the common format."""
 
     pixels: UInt8[np.ndarray, "channel height width"]
+    stored: tuple[tuple[int, int], str]  #: size and mode in the file
     several_frames: bool = False  #: whether the file has more frames or pages than this
 
 
@@ -123,7 +124,7 @@ def _from_arrays(group: list[Source], wanted: Pixels) -> list[Result]:
     except Exception as error:  # NumPy and zlib raise many kinds for broken files
         raise UnreadableError(reason(error)) from error
     pictures = (Image.fromarray(arrays[s.member or ""][s.row]).crop(s.box) for s in group)
-    return [DecodedImage(to_bytes(picture, wanted)) for picture in pictures]
+    return [DecodedImage(to_bytes(each, wanted), (each.size, each.mode)) for each in pictures]
 
 
 def _from_mosaic(group: list[Source], wanted: Pixels) -> list[Result]:
@@ -137,7 +138,7 @@ def _from_mosaic(group: list[Source], wanted: Pixels) -> list[Result]:
             results.append(f"outside of the {large.width} by {large.height} pixels of its file")
         else:
             part = to_bytes(large.crop((left, upper, right, lower)), wanted)
-            results.append(DecodedImage(part, image.several_frames))
+            results.append(DecodedImage(part, image.stored, image.several_frames))
     return results
 
 
@@ -156,4 +157,4 @@ def read_picture(path: Path, wanted: Pixels) -> DecodedImage:
 
 def _decode(file: BinaryIO, name: str, wanted: Pixels) -> DecodedImage:
     image = open_image(file, name, wanted.intensity, 2 * wanted.size)
-    return DecodedImage(to_bytes(image.picture, wanted), image.several_frames)
+    return DecodedImage(to_bytes(image.picture, wanted), image.stored, image.several_frames)

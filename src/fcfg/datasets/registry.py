@@ -9,13 +9,12 @@ from pydantic import Field
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.base import Measure, OnProgress, Splits
-from fcfg.datasets.celeba import CelebAData
+from fcfg.datasets.celeba import CelebAData, MosaicData
 from fcfg.datasets.embed import EmbedData
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.loading import load_listing
 from fcfg.datasets.mimic import MimicData
 from fcfg.datasets.morphomnist import MorphoMNISTData
-from fcfg.datasets.mosaic import MosaicData
 from fcfg.datasets.nih import NIHData
 from fcfg.datasets.portraits.data import PortraitsData, draw_splits
 from fcfg.support.errors import check_among

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
@@ -34,7 +34,7 @@ class LabelTable:
 
     files: tuple[str, ...]  #: relative paths, the official one first
     origin: str
-    columns: tuple[str, ...]  #: those that are needed
+    columns: Sequence[str]  #: those that are needed
     others: bool = False  #: whether to read all other columns as well
 
     def rows(self, root: Path, more: Iterable[str] = ()) -> Iterator[Row]:
@@ -62,7 +62,13 @@ class Case:
     values: Row  #: by name of the attribute
     group: str | None = None  #: patient or person
     split: str = ""  #: empty if it is drawn
-    reason: str = ""  #: why the protocol excludes the image; empty if it does not
+    reasons: Mapping[str, bool] = field(default_factory=dict)
+    """Why the protocol excludes images, and whether it excludes this one; the first counts."""
+
+    @property
+    def reason(self) -> str:
+        """Why the protocol excludes the image; empty if it does not."""
+        return next((reason for reason, holds in self.reasons.items() if holds), "")
 
 
 class AbstractTableData(AbstractDiskData, frozen=True):
@@ -82,23 +88,18 @@ class AbstractTableData(AbstractDiskData, frozen=True):
     def listing(self, space: AttributeSpace) -> Listing:
         """Read the tables without opening an image."""
         root = existing_folder(self.path)
-        excluded, drawn = Counter[str](), list[Case]()
-        for case in self.cases(root, space):
-            if case.reason:
-                excluded[case.reason] += 1
-            if not case.reason or case.reason in self.after_split:
-                drawn.append(case)
-        split = [s for s, case in zip(self.splits(drawn), drawn, strict=True) if not case.reason]
-        cases = [case for case in drawn if not case.reason]
-        groups = tuple(case.group for case in cases if case.group is not None)
+        found = list(self.cases(root, space))
+        early = [case for case in found if not case.reason or case.reason in self.after_split]
+        splits = zip(early, self.splits(early), strict=True)
+        kept = [(case, split) for case, split in splits if not case.reason]
         return Listing(
             root,
-            tuple(case.source for case in cases),
-            tuple(case.name for case in cases),
-            {name: [case.values[name] for case in cases] for name in space.names},
-            tuple(split),
-            groups or None,
-            dict(excluded),
+            [case.source for case, _ in kept],
+            [case.name for case, _ in kept],
+            {name: [case.values[name] for case, _ in kept] for name in space.names},
+            [split for _, split in kept],
+            [group for case, _ in kept if (group := case.group) is not None] or None,
+            Counter(case.reason for case in found if case.reason),
         )
 
 
@@ -112,6 +113,5 @@ class AbstractDrawnTableData(AbstractTableData, frozen=True):
         """Return the split of each case: drawn by group where the tables say none."""
         if not cases or cases[0].split:
             return super().splits(cases)
-        return split_by_group(
-            [case.group or "" for case in cases], self.fractions, self.split_seed
-        )
+        groups = [case.group or "" for case in cases]
+        return split_by_group(groups, self.fractions, self.split_seed)

@@ -68,6 +68,7 @@ class OpenedImage:
     """An image as stored in its file."""
 
     picture: Image.Image  #: mode L or RGB for 8 bits, F (0 to 255) for more
+    stored: tuple[tuple[int, int], str]  #: size and mode in the file
     several_frames: bool = False  #: whether the file has more frames or pages than this
 
 
@@ -94,14 +95,15 @@ def open_image(
     """
     try:
         if name.lower().endswith(DICOM):
-            return OpenedImage(Image.fromarray(_dicom(file)))
+            picture = Image.fromarray(_dicom(file))
+            return OpenedImage(picture, (picture.size, picture.mode))
         picture = Image.open(file, formats=formats)
-        several = has_several_frames(picture)
+        stored, several = (picture.size, picture.mode), has_several_frames(picture)
         if enough is not None:
             picture.draft(None, (enough, enough))
         picture.load()
         ImageOps.exif_transpose(picture, in_place=True)
-        return OpenedImage(_grey_or_rgb(picture, intensity), several)
+        return OpenedImage(_grey_or_rgb(picture, intensity), stored, several)
     except UnreadableError:
         raise
     except Exception as error:  # Pillow and pydicom raise many kinds for broken files
