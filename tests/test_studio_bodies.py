@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import pytest
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from fcfg.studio.bodies import Bodies, Room
-from fcfg.studio.safety import RefusedError
 
 LONG = 100.0  # seconds that no test waits
 
@@ -38,8 +38,8 @@ async def received(bodies: Bodies, body: AsyncIterator[bytes]) -> bytes | int:
     try:
         async with bodies.read(request_of(body), 10**6) as data:
             return data
-    except RefusedError as error:
-        return error.status
+    except HTTPException as error:
+        return error.status_code
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -112,10 +112,10 @@ def test_who_finds_no_room_is_told_to_come_again() -> None:
     async def work() -> None:
         room = Room(100, patience=0.05)
         async with room.take(100):
-            with pytest.raises(RefusedError, match="try again in a moment") as refused:
+            with pytest.raises(HTTPException, match="try again in a moment") as refused:
                 async with room.take(1):
                     pass
-        assert refused.value.status == 503
+        assert refused.value.status_code == 503
         async with room.take(100):  # nothing was kept
             pass
 

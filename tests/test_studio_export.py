@@ -17,9 +17,10 @@ from fcfg.cli import main
 from fcfg.datasets import portraits
 from fcfg.hvae import HVAE, HVAEConfig, HVAEModel
 from fcfg.studio import export
-from fcfg.studio.export import Asked, export_gallery, guidances, other_values, questions
+from fcfg.studio.export import export_gallery, guidances, other_values, questions
 from fcfg.studio.models import StudioModel, as_studio_models
 from fcfg.studio.pictures import StudioPicture, find_samples
+from fcfg.studio.questions import Question
 from refusal import refused
 from visits import listening_model
 
@@ -45,16 +46,16 @@ def test_every_picture_is_asked_about_at_the_default_and_its_rivals(name: str) -
     pictures = find_samples(model)[:2]
     asked = [each for picture in pictures for each in questions(model, picture)]
     assert len(list(questions(model, pictures[0]))) < 2 * export.MOST_ANSWERS
-    assert {each.picture.id for each in asked} == {"s0", "s1"}
+    assert {each.image for each in asked} == {"s0", "s1"}
     for attribute in model.model.space:
         own = [each for each in asked if attribute.name in each.do]
         usual = model.model.plan([attribute.name]).setting
         rules = {each.guidance for each in own}
         assert {repr(usual), "fcfg:affected=3.0,invariant=1.2", "cfg:3.0"} < rules
-        values = {(each.picture.id, *each.do.items()) for each in own}
+        values = {(each.image, *each.do.items()) for each in own}
         assert len(own) == len(values) * len(rules)  # every value under every guidance
         for each in own:
-            assert each.do[attribute.name] != each.picture.attributes[attribute.name]
+            assert each.do[attribute.name] != each.attributes[attribute.name]
 
 
 def test_every_other_value_of_an_attribute_is_asked_for() -> None:
@@ -73,7 +74,7 @@ def test_a_model_without_drawings_has_no_gallery(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def few(model: StudioModel, picture: StudioPicture) -> Iterator[Asked]:
+def few(model: StudioModel, picture: StudioPicture) -> Iterator[Question]:
     """The first two questions about the first picture."""
     return islice(questions(model, picture), 2 if picture.id == "s0" else 0)
 

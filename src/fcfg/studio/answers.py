@@ -24,7 +24,7 @@ from fcfg.sheet import difference_map, difference_scale
 from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import Job
 from fcfg.studio.models import describe_plan
-from fcfg.studio.pictures import image_url, read_attributes
+from fcfg.studio.pictures import image_url
 from fcfg.studio.questions import PreparedQuestion, Question
 from fcfg.studio.snippets import as_command, as_python
 from fcfg.support.images import data_url, image_keys, pixel_range_is_known, to_png
@@ -163,7 +163,7 @@ class _Work:
     def _show_answer(self, pair: AbstractCounterfactual) -> Result:
         question, images = self._question, pair.images.float()
         space, shown = self._model.space, {"factual": self._factual, "counterfactual": images}
-        read = {name: read_attributes(question.model, x.nan_to_num()) for name, x in shown.items()}
+        read = {name: self._model.read(x.nan_to_num()) for name, x in shown.items()}
         (missed,) = not_reached(self._model, question.factual, pair.action, *read.values())
         judged = {
             name: scores_of(space, reading, 0)

@@ -8,7 +8,8 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
+from http import HTTPStatus
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,6 +22,7 @@ from starlette.types import ASGIApp
 
 from fcfg.studio.answers import Answers
 from fcfg.studio.bodies import Bodies, Room
+from fcfg.studio.bundle import STATIC
 from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import BusyError, Engine, Job
 from fcfg.studio.models import StudioModel, describe_plan, find_model
@@ -33,7 +35,7 @@ from fcfg.studio.questions import (
     prepare_question,
     read_question,
 )
-from fcfg.studio.safety import JSON, RefusedError, Rule, Safety, refusal
+from fcfg.studio.safety import JSON, Rule, Safety, refusal
 from fcfg.studio.uploads import MOST_BYTES, MOST_PIXELS, decoded_bytes, read_upload
 from fcfg.support.errors import InputError
 from fcfg.version import __version__
@@ -43,15 +45,7 @@ _UPLOADS = 32 * 2**20  # bytes of all uploads
 _BODIES = 64 * 2**20  # bytes of all bodies that arrive or are worked on
 _DECODED = 512 * 2**20  # bytes of all pictures that are decoded at once
 _QUEUE = 1.0  # seconds from one message about the queue to the next
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".ico": "image/x-icon",
-    ".json": "application/json",
-}
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,26 +58,18 @@ class Studio:
     engine: Engine = field(default_factory=Engine)
     answers: Answers = field(default_factory=Answers)
     uploads: BoundedCache[StudioPicture] = field(default_factory=lambda: BoundedCache(_UPLOADS))
-    samples: dict[str, StudioPicture] = field(init=False, default_factory=dict)
-    files: dict[str, tuple[bytes, str]] = field(init=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Draw the samples, and read the page: no request ever names a file."""
-        self.samples.update({sample.id: sample for sample in find_samples(self.models[0])})
-        folder = Path(__file__).parent / "static"
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in _TYPES:
-                name = path.relative_to(folder).as_posix()
-                self.files[name] = path.read_bytes(), _TYPES[path.suffix]
+    @cached_property
+    def samples(self) -> dict[str, StudioPicture]:
+        """Pictures that the page offers, by their names."""
+        return {sample.id: sample for sample in find_samples(self.models[0])}
 
     def picture(self, name: str) -> StudioPicture:
         """Return a sample or an upload."""
         found = self.samples.get(name) or self.uploads.get(name)
         if found is None:
-            raise RefusedError(
-                404,
-                f"image: expected a sample or a recent upload, got {name[:80]!r}; upload it.",
-            )
+            told = f"image: expected a sample or a recent upload, got {name[:80]!r}; upload it."
+            raise HTTPException(404, told)
         return found
 
     def prepare(self, asked: Act) -> PreparedQuestion:
@@ -108,7 +94,7 @@ def build_app(studio: Studio) -> ASGIApp:
     app = Starlette(
         routes=[
             Route("/", routes.page),
-            Route("/static/{name:path}", routes.static),
+            Route("/static/{name}", routes.static),
             Route("/api/model", routes.model),
             Route("/api/samples", routes.samples),
             Route("/api/images", routes.upload, methods=["POST"]),
@@ -118,10 +104,9 @@ def build_app(studio: Studio) -> ASGIApp:
         ],
         exception_handlers={
             InputError: lambda _, error: refusal(400, str(error)),
-            RefusedError: _refused,
             BusyError: lambda _, error: refusal(503, str(error)),
             ClientDisconnect: lambda _, error: Response(status_code=400),
-            HTTPException: _no_route,
+            HTTPException: _refused,
             Exception: _failed,
         },
         lifespan=lifespan,
@@ -129,17 +114,12 @@ def build_app(studio: Studio) -> ASGIApp:
     return Safety(app, studio.rule)
 
 
-def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    return refusal(error.status, str(error))
-
-
-def _no_route(request: Request, error: Exception) -> Response:
+def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    got = repr(f"{request.method} {request.url.path[:80]}")
-    return refusal(
-        error.status_code, f"request: expected one of the API, got {got}; see docs/studio.md."
-    )
+    told, got = error.detail, repr(f"{request.method} {request.url.path[:80]}")
+    if told == HTTPStatus(error.status_code).phrase:  # of the router
+        told = f"request: expected one of the API, got {got}; see docs/studio.md."
+    return refusal(error.status_code, told)
 
 
 def _failed(_: Request, error: Exception) -> Response:
@@ -156,6 +136,9 @@ class _Routes:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._models = [model.describe() for model in studio.models]
+        # Read once: no request ever names a file.
+        files = sorted(STATIC.iterdir())
+        self._files = {file.name: (file.read_bytes(), _TYPES[file.suffix]) for file in files}
         self._pictures = Bodies(_BODIES * 3 // 4, studio.rule.patience)
         self._questions = Bodies(_BODIES // 4, studio.rule.patience)  # pictures hold up none
         self._room = Room(_DECODED, studio.rule.patience)
@@ -168,9 +151,9 @@ class _Routes:
         return self._file(request.path_params["name"])
 
     def _file(self, name: str) -> Response:
-        if name not in self._studio.files:
+        if name not in self._files:
             raise HTTPException(404)
-        content, kind = self._studio.files[name]
+        content, kind = self._files[name]
         return Response(content, media_type=kind)
 
     async def model(self, _: Request) -> Response:
@@ -199,13 +182,12 @@ class _Routes:
         async with self._questions.read(request, MOST_QUESTION) as body:
             asked = read_question(Act, body)
         question = await run_in_threadpool(self._studio.prepare, asked)
-        graph = question.model.model.graph
-        affected = graph.affected(asked.do)
+        after, affected = question.after, question.model.model.graph.affected(asked.do)
         return JSON(
             {
-                "attributes": question.after,
-                "affected": [name for name in question.after if name in affected],
-                "invariant": [name for name in question.after if name not in affected],
+                "attributes": after,
+                "affected": [name for name in after if name in affected],
+                "invariant": [name for name in after if name not in affected],
                 "default": describe_plan(question.plan),
             }
         )

@@ -7,9 +7,8 @@ import io
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-
-from fcfg.studio.safety import RefusedError
 
 _RATE = 64 * 2**10  # bytes a second that a body has at least
 
@@ -31,7 +30,7 @@ class Bodies:
     @asynccontextmanager
     async def read(self, request: Request, most: int) -> AsyncGenerator[bytes]:
         """Yield the body of a request; its bytes count until the end of the block."""
-        too_long = RefusedError(
+        too_long = HTTPException(
             413, f"body: expected at most {most:,} bytes, got more; send fewer."
         )
         length = request.headers.get("content-length", "0")
@@ -50,7 +49,7 @@ class Bodies:
                     until = min(time() + self._patience, until + len(piece) / _RATE)
                     limit.reschedule(until)
         except TimeoutError as error:
-            raise RefusedError(
+            raise HTTPException(
                 408,
                 f"body: expected {_RATE:,} bytes a second, and room for them, "
                 "got a part; send it again.",
@@ -91,7 +90,7 @@ class Room:
                 await self._changed.wait_for(lambda: self._taken + size <= self._most)
                 self._taken += size
         except TimeoutError as error:
-            raise RefusedError(
+            raise HTTPException(
                 503, "picture: expected few large ones at once, got many; try again in a moment."
             ) from error
         try:

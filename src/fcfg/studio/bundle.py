@@ -11,17 +11,17 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-_STATIC = files("fcfg.studio").joinpath("static")
+STATIC = Path(__file__).parent / "static"
 _SCRIPTS = re.compile(r'(?:<script src="/static/[a-z]+\.js"></script>\n)+')
 _STYLE = '<link rel="stylesheet" href="/static/style.css">\n'
 
 
 def static_text(name: str) -> str:
     """Return a text file of the page."""
-    return _STATIC.joinpath(name).read_text("utf-8")
+    return (STATIC / name).read_text("utf-8")
 
 
 def one_page(table: Mapping[str, Any]) -> str:

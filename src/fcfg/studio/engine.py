@@ -33,14 +33,9 @@ class BusyError(Exception):
 
 
 class Job:
-    """Work for a visitor, whose events are handed on as they come; None is the last one.
+    """Work for a visitor, which calls :meth:`check` often; its last event is None.
 
-    Args:
-        visitor: Identity of the visitor.
-        work: Function that does the work. It calls :meth:`check` often.
-        emit: Receiver of the events, called from the thread of the engine.
-        ticket: Number that grows from question to question.
-        most_seconds: Longest time that the work may take.
+    Events are emitted from the thread of the engine. Tickets grow from question to question.
     """
 
     def __init__(
@@ -127,12 +122,9 @@ class Engine:
             self._thread.join(timeout=10)
 
     def submit(self, job: Job, *, keep: bool = False) -> None:
-        """Put a job into the queue.
+        """Put a job into the queue, and cancel older ones of its visitor.
 
-        Args:
-            job: The job.
-            keep: Whether older jobs of this visitor stay, and it waits for main ones of all
-                visitors; by default they are cancelled.
+        A job to ``keep`` cancels none, and waits for the main ones of all visitors.
         """
         job.turn = keep, job.visitor
         if not keep:

@@ -6,9 +6,9 @@ attribute changed, a few rules and weights, with everything that the live studio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fcfg.causal.attributes import AbstractAttribute, Binary, Categorical, Continuous
 from fcfg.generation.results import Value
@@ -21,6 +21,7 @@ from fcfg.studio.pictures import StudioPicture, image_url
 from fcfg.studio.questions import Question
 from fcfg.support.errors import InputError
 from fcfg.support.outputs import Outputs
+from fcfg.support.progress import OnProgress, Progress
 from fcfg.version import __version__
 
 PAGE = "index.html"
@@ -32,32 +33,23 @@ _AGES = (1 / 6, 1 / 2, 5 / 6)  # places in the range of a continuous attribute
 _LEFT_OUT = ("started", "progress")  # events that a finished answer does not need
 
 
-class Asked(NamedTuple):
-    """A question of the gallery."""
-
-    picture: StudioPicture
-    do: dict[str, Value]
-    guidance: str
-
-
 def export_gallery(
     model: StudioModel,
     folder: Path,
     *,
-    drawings: int = DRAWINGS,
     overwrite: bool = False,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Path:
     """Write the gallery of a model, and return the path of its page."""
     outputs = Outputs(folder, "studio", model.name, overwrite)
     outputs.check([PAGE])
-    table = gallery_table(model, drawings, on_progress)
+    table = gallery_table(model, DRAWINGS, on_progress)
     (page,) = outputs.write({PAGE: one_page(table).encode("utf-8")})
     return page
 
 
 def gallery_table(
-    model: StudioModel, drawings: int, on_progress: Callable[[float], None] | None = None
+    model: StudioModel, drawings: int, on_progress: OnProgress | None = None
 ) -> dict[str, Any]:
     """Return everything that the page of a gallery shows, as JSON values."""
     studio = Studio((model,))
@@ -72,11 +64,11 @@ def gallery_table(
     each = len(list(questions(model, pictures[0])))
     pictures = pictures[: max(1, min(drawings, MOST_ANSWERS // each))]
     asked = [each for picture in pictures for each in questions(model, picture)]
+    progress = Progress(len(asked), on_progress)
     answers: list[dict[str, Any]] = []
     for each in asked:
         answers.append(_answer(studio, each))
-        if on_progress is not None:
-            on_progress(len(answers) / len(asked))
+        progress.advance(1)
     return {
         "about": {"models": [model.describe()], "version": __version__, "public": False},
         "samples": [
@@ -86,12 +78,20 @@ def gallery_table(
     }
 
 
-def questions(model: StudioModel, picture: StudioPicture) -> Iterator[Asked]:
+def questions(model: StudioModel, picture: StudioPicture) -> Iterator[Question]:
     """Yield the questions about a picture."""
     for attribute in model.model.space:
         for value in other_values(attribute, picture.attributes[attribute.name]):
             for guidance in guidances(model, attribute.name):
-                yield Asked(picture, {attribute.name: value}, guidance)
+                yield Question(
+                    image=picture.id,
+                    attributes=dict(picture.attributes),
+                    do={attribute.name: value},
+                    guidance=guidance,
+                    reverse=True,
+                    trust=True,
+                    truth=True,
+                )
 
 
 def other_values(attribute: AbstractAttribute, value: Value) -> list[Value]:
@@ -124,21 +124,12 @@ def guidances(model: StudioModel, target: str) -> list[str]:
     return list(dict.fromkeys(repr(asks.parse_setting(text)) for text in texts))
 
 
-def _answer(studio: Studio, asked: Asked) -> dict[str, Any]:
-    question = Question(
-        image=asked.picture.id,
-        attributes=dict(asked.picture.attributes),
-        do=dict(asked.do),
-        guidance=asked.guidance,
-        reverse=True,
-        trust=True,
-        truth=True,
-    )
-    prepared = studio.prepare(question)
+def _answer(studio: Studio, question: Question) -> dict[str, Any]:
     events: list[dict[str, Any] | None] = []
-    studio.answers.answer(prepared, Job("gallery", lambda job: None, events.append))
+    job = Job("gallery", lambda job: None, events.append)
+    studio.answers.answer(studio.prepare(question), job)
     kept = [event for event in events if event is not None and event["type"] not in _LEFT_OUT]
     for event in kept:
         event.pop("seconds", None)  # the same page whenever it is made
         event.pop("signals", None)  # which the record has, too
-    return {"image": question.image, "do": asked.do, "guidance": asked.guidance, "events": kept}
+    return {**question.model_dump(include={"image", "do", "guidance"}), "events": kept}

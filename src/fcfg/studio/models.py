@@ -46,9 +46,8 @@ class StudioModel:
 
     def describe(self) -> dict[str, Any]:
         """Return what the page needs to know, as JSON values."""
-        model, names, words = self.model, self.model.space.names, self.model.words
-        phrases = self.phrases.root
-        has_steps = model.traits.steps
+        model, has_steps = self.model, self.model.traits.steps
+        said = {"words": model.words, "phrases": self.phrases.root}
         return {
             "name": self.name,
             "title": self.name.replace("-", " ").capitalize(),
@@ -58,12 +57,11 @@ class StudioModel:
             "channels": self.pixels.channels,
             "attributes": [
                 {"name": a.name, **a.to_config()}
-                | ({"words": words[a.name]} if a.name in words else {})
-                | ({"phrases": phrases[a.name]} if a.name in phrases else {})
+                | {kind: own[a.name] for kind, own in said.items() if a.name in own}
                 for a in model.space
             ],
             "graph": {name: list(parents) for name, parents in model.graph.parents.items()},
-            "defaults": {name: describe_plan(model.plan([name])) for name in names},
+            "defaults": {name: describe_plan(model.plan([name])) for name in model.space.names},
             "rules": _rules(model),
             "solvers": list(SOLVERS) if has_steps else [],
             "grids": list(GRIDS) if has_steps else [],
@@ -110,11 +108,9 @@ def _phrases(model: AnyModel) -> Phrases:
 def as_studio_models(
     models: Sequence[tuple[str, AnyModel]], *, public: bool = False
 ) -> tuple[StudioModel, ...]:
-    """Name the models of a studio, and refuse those that cannot share its images.
+    """Name the models of a studio by their sources, and refuse those that cannot share images.
 
-    Args:
-        models: Names or folders, and the models.
-        public: Whether strangers can see the page, who should not see paths of folders.
+    Strangers who see a public page should not see the paths of folders.
     """
     found: list[StudioModel] = []
     for source, model in models:
@@ -143,8 +139,8 @@ def as_studio_models(
 
 def find_model(models: Sequence[StudioModel], name: str | None) -> StudioModel:
     """Return a model by its name; the first one without a name."""
-    names = [model.name for model in models]
+    known = {model.name: model for model in models}
     if name is None:
         return models[0]
-    check_among("model", name, names)
-    return models[names.index(name)]
+    check_among("model", name, known)
+    return known[name]

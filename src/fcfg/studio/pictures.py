@@ -15,7 +15,6 @@ from fcfg.causal.attributes import (
     Binary,
     Categorical,
     Continuous,
-    Table,
 )
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
@@ -66,8 +65,7 @@ def find_samples(model: StudioModel) -> list[StudioPicture]:
     """
     drawn = None
     if model.world is None:
-        shipped = sample_pictures(model.model)
-        if shipped is None:
+        if (shipped := sample_pictures(model.model)) is None:
             return []
         noun, images, attributes = "picture", shipped.images, shipped.attributes
     else:
@@ -75,8 +73,7 @@ def find_samples(model: StudioModel) -> list[StudioPicture]:
         # Rounded as in a file, so that an answer is that of the picture one can download.
         images = images_from_bytes(images_to_bytes(drawn.images))
         noun, attributes = "drawing", drawn.attributes
-    reading = read_attributes(model, images)
-    space = model.model.space
+    reading, space = model.model.read(images), model.model.space
     found = [
         StudioPicture(
             f"s{row}",
@@ -84,47 +81,33 @@ def find_samples(model: StudioModel) -> list[StudioPicture]:
             images[row : row + 1],
             values_of(space, attributes, row),
             {} if reading is None else describe_reading(space, reading, row),
-            drawing=None if drawn is None else _face(drawn, slice(row, row + 1)),
+            drawing=None if drawn is None else _face(drawn, row),
         )
         for row in range(len(images))
     ]
-    return sorted(found, key=lambda each: drawn is None and not _is_right(space, each))
+    return sorted(found, key=lambda each: drawn is None and _is_misread(space, each))
 
 
-def _is_right(space: AttributeSpace, picture: StudioPicture) -> bool:
-    """Return whether the judge reads a picture as it is, or a tenth of a range beside it."""
-    for name, reading in picture.readings.items():
-        attribute, value = space[name], picture.attributes[name]
+def _is_misread(space: AttributeSpace, picture: StudioPicture) -> bool:
+    """Return whether the judge reads other values, or more than a tenth of a range beside them."""
+
+    def errs(attribute: AbstractAttribute, read: Any, value: Any) -> bool:
         if isinstance(attribute, Continuous):
-            error = abs(float(reading["value"]) - float(value))
-            wrong = error > 0.1 * (attribute.high - attribute.low)
-        else:
-            wrong = reading["value"] != value
-        if wrong:
-            return False
-    return True
+            return abs(read - value) > 0.1 * (attribute.high - attribute.low)
+        return read != value
+
+    readings, values = picture.readings, picture.attributes
+    return any(errs(space[name], readings[name]["value"], values[name]) for name in readings)
 
 
-def _face(drawn: Portraits, rows: slice) -> Portraits:
+def _face(drawn: Portraits, row: int) -> Portraits:
     """Return one of the drawings."""
-    return replace(
-        drawn,
-        images=drawn.images[rows],
-        attributes=_rows(drawn.attributes, rows),
-        factors=_rows(drawn.factors, rows),
-        noise=_rows(drawn.noise, rows),
-    )
-
-
-def _rows(table: Table, rows: slice) -> Table:
-    return {name: column[rows] for name, column in table.items()}
-
-
-def read_attributes(
-    model: StudioModel, images: Float[Tensor, "batch channel height width"]
-) -> Reading | None:
-    """Read images with the judge of the model, if there is one."""
-    return model.model.read(images)
+    tables = {"attributes": drawn.attributes, "factors": drawn.factors, "noise": drawn.noise}
+    own: dict[str, Any] = {
+        part: {name: column[row : row + 1] for name, column in table.items()}
+        for part, table in tables.items()
+    }
+    return replace(drawn, images=drawn.images[row : row + 1], **own)
 
 
 def describe_reading(
@@ -152,13 +135,13 @@ def describe_reading(
 
 def without_judge(space: AttributeSpace) -> dict[str, Value]:
     """Return the values that the page shows first for a picture that nobody read."""
-    return {attribute.name: _first(attribute) for attribute in space}
 
+    def first(attribute: AbstractAttribute) -> Value:
+        if isinstance(attribute, Categorical):
+            return attribute.levels[0]
+        return (attribute.low + attribute.high) / 2 if isinstance(attribute, Continuous) else 0
 
-def _first(attribute: AbstractAttribute) -> Value:
-    if isinstance(attribute, Categorical):
-        return attribute.levels[0]
-    return (attribute.low + attribute.high) / 2 if isinstance(attribute, Continuous) else 0
+    return {attribute.name: first(attribute) for attribute in space}
 
 
 def image_url(images: Float[Tensor, "1 channel height width"]) -> str:

@@ -43,19 +43,6 @@ _FILES = 512  # that a process may open, where the system does not say
 _HOST = re.compile(r"(?:\[([0-9a-f:]+)\]|([^:]+))(?::\d+)?")  # name and port
 
 
-class RefusedError(Exception):
-    """A request that is refused.
-
-    Args:
-        status: Status of the reply.
-        message: One line: what, expected, got, do.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 class JSON(JSONResponse):
     """A reply in ASCII, which any text of a client can be quoted in."""
 

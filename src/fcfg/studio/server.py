@@ -23,28 +23,19 @@ _STRANGERS = (20.0, 200.0)  # requests per second of an address, and at once, wi
 
 def open_socket(host: str, port: int) -> socket.socket:
     """Return a socket at an address, or say why there is none."""
+    tcp, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
     try:
-        (family, kind, _, _, address), *_ = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        (family, *_, address), *_ = socket.getaddrinfo(host, port, type=tcp, flags=passive)
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=_WAITING, dualstack_ipv6=both)
     except OSError as error:
-        raise _no_address(host, port, error.strerror, "choose another --host") from error
-    opened = socket.socket(family, kind)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # at once after a kill
-    try:
-        opened.bind(address)
-    except OSError as error:
-        opened.close()
         taken = error.errno == errno.EADDRINUSE
-        do = "choose another with --port, or 0 for any" if taken else "choose another --host"
-        got = "one in use" if taken else error.strerror
-        raise _no_address(host, port, got, do) from error
-    return opened
-
-
-def _no_address(host: str, port: int, got: str | None, do: str) -> InputError:
-    expected = "one that is free on this machine"
-    return InputError(f"address {host}:{port}", expected=expected, got=got, do=do)
+        raise InputError(
+            f"address {host}:{port}",
+            expected="one that is free on this machine",
+            got="one in use" if taken else error.strerror,
+            do="choose another with --port, or 0 for any" if taken else "choose another --host",
+        ) from error
 
 
 def rule_for(host: str, *, token: bool = False) -> Rule:
@@ -102,5 +93,4 @@ def serve(studio: Studio, opened: socket.socket) -> None:
         backlog=studio.rule.connections // 8,  # accepted at once, before others make room
         timeout_graceful_shutdown=1,
     )
-    opened.listen(_WAITING)  # before the address is printed
     _Server(config, door).run(sockets=[opened])

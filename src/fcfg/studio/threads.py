@@ -19,21 +19,16 @@ _SAMPLING = "dpm-2m uniform 2"
 Option = TypeVar("Option")
 
 
-def choose_execution(model: AnyModel, precision: str = "auto", budget: float = BUDGET) -> int:
+def choose_execution(model: AnyModel, precision: str = "auto") -> int:
     """Set precision and number of threads to what is fastest here, and return the latter.
 
     More threads are slower where cores are busy or the network is small. On a GPU nothing is
     measured. On a CPU, 'auto' is bf16 only where the CPU has it and gains much, else float32.
-
-    Args:
-        model: The model, on its device.
-        precision: As in :meth:`fcfg.CounterfactualModel.prepare`.
-        budget: Seconds after which no further option is tried.
     """
     model.prepare(precision)
     if model.device.type != "cpu":
         return torch.get_num_threads()
-    end = time.perf_counter() + budget
+    end = time.perf_counter() + BUDGET
     seconds_of_work(model)  # the first call is slower
 
     def with_threads(count: int) -> float:
@@ -44,30 +39,17 @@ def choose_execution(model: AnyModel, precision: str = "auto", budget: float = B
         model.prepare(name)
         return seconds_of_work(model) * (_GAIN if name == "bf16" else 1.0)
 
-    count = fastest(thread_counts(len(os.sched_getaffinity(0))), with_threads, end)
+    cores = len(os.sched_getaffinity(0))
+    counts = sorted({cores, *(2**n for n in range(cores.bit_length()))})  # powers of two, and all
+    count = fastest(counts, with_threads, end)
     torch.set_num_threads(count)
     if precision == "auto" and torch.ops.mkldnn._is_mkldnn_bf16_supported():
         model.prepare(fastest(("float32", "bf16"), with_precision, end))
     return count
 
 
-def thread_counts(cores: int) -> list[int]:
-    """Return the numbers of threads to try: powers of two, and all cores.
-
-    >>> thread_counts(6)
-    [1, 2, 4, 6]
-    """
-    return sorted({cores, *(2**n for n in range(cores.bit_length()) if 2**n <= cores)})
-
-
 def fastest(options: Iterable[Option], seconds: Callable[[Option], float], end: float) -> Option:
-    """Return the option that takes least time; the first one is always tried.
-
-    Args:
-        options: The options.
-        seconds: Measurement of an option.
-        end: Time of ``time.perf_counter`` after which no further option is tried.
-    """
+    """Return the option that takes least time; after ``end`` only the first one is tried."""
     measured: list[tuple[float, Option]] = []
     for option in options:
         if not measured or time.perf_counter() < end:

@@ -16,12 +16,7 @@ from PIL import Image
 from fcfg.generation.picture_files import read_picture
 from fcfg.generation.results import values_of
 from fcfg.studio.models import StudioModel
-from fcfg.studio.pictures import (
-    StudioPicture,
-    describe_reading,
-    read_attributes,
-    without_judge,
-)
+from fcfg.studio.pictures import StudioPicture, describe_reading, without_judge
 from fcfg.support.errors import InputError
 from fcfg.support.pictures import UnreadableError
 
@@ -51,7 +46,7 @@ def read_upload(data: bytes, model: StudioModel) -> StudioPicture:
     except UnreadableError as error:
         raise _refusal("one that can be read", error, "save it again as PNG or JPEG") from error
     images, space = picture.image[None], model.model.space
-    reading = read_attributes(model, images)
+    reading = model.model.read(images)
     notes = picture.notes
     if reading is None:
         attributes, readings = without_judge(space), {}
