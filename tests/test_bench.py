@@ -254,6 +254,7 @@ def test_the_default_model_follows_the_device(monkeypatch: pytest.MonkeyPatch) -
     [
         (["no-such-model"], "no-such-model"),
         (["--preset", "celeba"], "--preset"),
+        (["--preset", "hvae-digits"], "--preset"),
         (["--device", "gpu"], "device"),
         (["--steps", "0"], "steps"),
         (["--images", "0"], "--images"),

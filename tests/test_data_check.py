@@ -549,7 +549,7 @@ def test_the_first_configuration_has_images_as_large_as_they_are(
     file = tmp_path / "first.yaml"
     file.write_text(starting_config(report, FolderData(), tmp_path))
     config = read_config(str(file))  # which the network allows
-    assert config.data.size == config.model.unet(config).size == size
+    assert config.data.size == config.model.unet(config.inputs).size == size
 
 
 def test_images_that_cannot_be_measured_get_the_default_size(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from fcfg.support.config_errors import validate
 from fcfg.training import TrainingConfig, train
 from fcfg.training.describe import describe
 from fcfg.training.feed import Batch
-from fcfg.training.models import new_denoiser
 from fcfg.training.objectives import DenoisingObjective
 from place import DEVICE
 from refusal import refused
@@ -61,7 +60,7 @@ def batch_of(count: int = 8) -> Batch:
 
 def objective_of(independence: float) -> DenoisingObjective:
     torch.manual_seed(0)
-    denoiser = new_denoiser(tiny())
+    denoiser = tiny().model.build(tiny().inputs)
     for parameter in denoiser.network.parameters():  # a new network ignores its condition
         parameter.data += 0.05 * torch.randn(parameter.shape)
     return DenoisingObjective(denoiser, p_null=0.5, p_group=0.0, independence=independence)

@@ -94,7 +94,8 @@ def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
     bound = float(tensors["weights.lagrangian.bound"])
     assert abs(bound - first[-1]) < 0.5 * first[-1]  # the free energy of the pretrained network
     tuned = fcfg.load(trained["hvae"]).image_model
-    before = workspace.config.model.network(workspace.config, workspace.weights("hvae"))
+    before = workspace.config.model.build(workspace.config.inputs)
+    before.load_state_dict(workspace.weights("hvae"))
     moved = [
         (a - b).abs().max() for a, b in zip(tuned.parameters(), before.parameters(), strict=True)
     ]
@@ -146,10 +147,10 @@ def test_what_a_configuration_says_of_a_loss_is_trained(
 
 
 def test_fine_tuning_needs_what_it_tunes_and_the_judge_that_reads(tmp_path: Path) -> None:
-    with refused("part finetuning", "a trained judge", "no judge"):
+    with refused("part finetuning", "to be trained", "no judge"):
         train(tiny("hvae"), tmp_path, "finetuning")
     train(tiny("hvae"), tmp_path, "judge")
-    with refused("part finetuning", "no hierarchical VAE"):
+    with refused("part finetuning", "no hvae"):
         train(tiny("hvae"), tmp_path, "finetuning")
     with refused("part", "'hvae'", "'diffusion'"):
         train(tiny("hvae"), tmp_path, "diffusion")
@@ -201,7 +202,7 @@ def test_what_another_kind_has_is_refused(kind: str, changed: Any, fragment: str
 
 def test_hidden_attributes_are_named_and_become_numbers() -> None:
     config = read_config("hvae-digits")
-    assert config.model.shape(config).dropped == tuple(
+    assert config.model.shape(config.inputs).dropped == tuple(
         range(2, 12)
     )  # the digit, behind two single numbers
 
@@ -221,7 +222,7 @@ def test_a_configuration_can_extend_a_preset(tmp_path: Path) -> None:
 
 def test_a_vae_can_be_described_without_training_it() -> None:
     config = tiny("hvae")
-    description, network = describe(config), config.model.network(config)
+    description, network = describe(config), config.model.build(config.inputs)
     assert description.parameters == sum(p.numel() for p in network.parameters())
     assert description.embedder_parameters == 0
     assert description.steps == 6

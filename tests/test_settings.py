@@ -58,7 +58,7 @@ TABLE = {
 def test_presets_have_every_value_of_the_papers_table(name: str) -> None:
     config = read_config(name)
     batch, epochs, schedule, images, parameters = TABLE[name]
-    assert config.model.unet(config) == PAPER[name]
+    assert config.model.unet(config.inputs) == PAPER[name]
     model = config.model
     assert (model.batch, model.epochs) == (batch, epochs)
     assert (model.schedule.kind, model.schedule.steps) == (schedule, 1000)

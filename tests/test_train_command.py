@@ -22,7 +22,6 @@ from fcfg.evaluation import Experiment, choose_subset
 from fcfg.training import presets, read_config
 from fcfg.training.config import TrainingConfig
 from fcfg.training.describe import expected_time
-from fcfg.training.workspace import Workspace
 from refusal import refused
 from runs import tiny, tiny_file
 
@@ -145,17 +144,16 @@ def test_what_is_set_and_which_part_are_what_is_trained(elsewhere: Path, capsys)
     assert (elsewhere / "else/where/training/state/scm").exists()
 
 
-def test_the_expected_time_follows_from_what_is_left(tmp_path: Path) -> None:
-    def said(config: TrainingConfig, **steps: int) -> str:
-        workspace = Workspace(tmp_path / "none", config)
+def test_the_expected_time_follows_from_what_is_left() -> None:
+    def said(config: TrainingConfig, **left: int) -> str:
         examples, before = load_data(config.data, config.space)["train"], torch.get_rng_state()
-        text = expected_time(config, workspace, examples, steps, tuple(steps))
+        text = expected_time(config, examples, left)
         assert torch.equal(torch.get_rng_state(), before)
         return text
 
-    assert said(tiny(), scm=10**9) == "time: about 0 s on this machine"
+    assert said(tiny()) == "time: about 0 s on this machine"
     assert said(tiny(), judge=1, diffusion=1).endswith(" s on this machine")
-    long = said(tiny(), scm=10**9, judge=10**8, diffusion=10**8)
+    long = said(tiny(), judge=10**8, diffusion=10**8)
     look = re.search("for a first look in about 5 min: (.*)", long)
     assert look is not None
     sets = dict(text.split("=") for text in look[1].replace("--set ", "").split())

@@ -14,12 +14,10 @@ from torch import nn
 import fcfg
 from fcfg.training import TrainingConfig, train
 from fcfg.training.feed import Batch
-from fcfg.training.loop import Course, mean_losses
-from fcfg.training.models import new_denoiser, new_judge
+from fcfg.training.loop import Course, optimiser_for
 from fcfg.training.moving_average import MovingAverage
 from fcfg.training.objectives import DenoisingObjective, ReadingObjective
 from fcfg.training.preflight import accelerator_for, check_batches
-from fcfg.training.run import optimiser_for
 from fcfg.training.sections import Optimisation
 from refusal import refused
 from runs import Recorder, log_of, same, tiny, tiny_file, weights
@@ -42,7 +40,7 @@ def test_a_run_leaves_a_pipeline_a_log_and_its_configuration(finished: Path) -> 
 
 def test_decay_is_no_part_of_the_gradient() -> None:
     """A weight that nothing pulls at shrinks by rate × decay of itself, not by the rate."""
-    denoiser = new_denoiser(tiny())
+    denoiser = tiny().model.build(tiny().inputs)
     before = {name: p.detach().clone() for name, p in denoiser.named_parameters()}
     for parameter in denoiser.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -76,7 +74,7 @@ def test_held_out_losses_say_whether_the_condition_is_used(tmp_path: Path) -> No
 def test_a_condition_without_effect_is_reported_at_the_end(
     conditional: float, advised: bool
 ) -> None:
-    objective = DenoisingObjective(new_denoiser(tiny()), p_null=0.5, p_group=0.0)
+    objective = DenoisingObjective(tiny().model.build(tiny().inputs), p_null=0.5, p_group=0.0)
     losses = {"validation_with_condition": conditional, "validation_without_condition": 0.2}
     advice = objective.advice(losses)
     assert (advice is not None) == advised
@@ -228,7 +226,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
 
 
 def test_batches_that_do_not_divide_among_processes_are_refused() -> None:
-    with refused("model.batch", "a multiple of 3", "--set model.batch=6"):
+    with refused("judge.batch", "a multiple of 3", "--set judge.batch=6"):
         check_batches(tiny(), processes=3)
 
 
@@ -243,12 +241,12 @@ def test_a_process_trains_in_one_way_only(tmp_path: Path) -> None:
 def test_a_validation_loss_is_the_mean_over_images_whatever_their_batches() -> None:
     torch.manual_seed(0)
     config = tiny()
-    objective = ReadingObjective(new_judge(config, {}))
+    objective = ReadingObjective(config.judge.build(config.inputs))
     images, values = torch.randn(5, 3, 8, 8).clamp(-1, 1), torch.randint(0, 2, (5, 3)).float()
     whole = Batch(images, values, torch.empty(5, 0))
     parts = [Batch(images[rows], values[rows], torch.empty(rows.stop - rows.start, 0))
              for rows in (slice(0, 4), slice(4, 5))]  # fmt: skip
-    losses = [mean_losses(objective, batches, torch.Generator()) for batches in ([whole], parts)]
+    losses = [objective.mean_losses(batches, torch.Generator()) for batches in ([whole], parts)]
     assert losses[1] == pytest.approx(losses[0])
 
 

@@ -16,9 +16,8 @@ from fcfg.causal.attributes import AttributeSpace, Column, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.support.errors import check_among
+from fcfg.support.errors import InputError, check_among
 from fcfg.training import presets, read_config
-from fcfg.training.models import new_denoiser
 
 AFFECTED, INVARIANT = 3.0, 1.2  #: weights, those of the paper
 
@@ -79,10 +78,18 @@ def from_preset(name: str) -> CounterfactualPipeline:
         name: Name of the preset.
     """
     check_among("--preset", name, presets())
-    denoiser = new_denoiser(read_config(name))
-    space = denoiser.embedder.space
-    graph = CausalGraph({attribute: [] for attribute in space.names})
-    return CounterfactualPipeline(denoiser, StructuralCausalModel(space, graph))
+    config = read_config(name)
+    graph = CausalGraph({attribute: [] for attribute in config.space.names})
+    scm = StructuralCausalModel(config.space, graph)
+    model = config.model.model(config.model.build(config.inputs), scm, None)
+    if isinstance(model, CounterfactualPipeline):
+        return model
+    raise InputError(
+        f"--preset {name}",
+        expected="one of a diffusion model",
+        got=f"one of kind '{model.kind}'",
+        do="choose another",
+    )
 
 
 def random_table(space: AttributeSpace, count: int, seed: int = 0) -> Table:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from fcfg.support.config_errors import validate
-from fcfg.support.errors import InputError
-from fcfg.support.hashing import stream_seed
-from fcfg.training.kinds import ModelTraining, Part, register_training
+from fcfg.training.kinds import Ground, Inputs, ModelTraining, Part, WeightsOf, register_training
 from fcfg.training.sections import BatchSize, Optimisation, Publish
 
 if TYPE_CHECKING:
@@ -20,9 +17,6 @@ if TYPE_CHECKING:
     from fcfg.hvae import HVAE, HVAEConfig, HVAEModel
     from fcfg.judge import AttributeJudge
     from fcfg.rivals.hvae_objectives import CounterfactualObjective, FreeEnergyObjective
-    from fcfg.training.config import TrainingConfig
-    from fcfg.training.objectives import AbstractObjective
-    from fcfg.training.run import Session
 
 _BOUND_IMAGES = 8192  # training images whose free energy bounds that of the fine-tuning
 
@@ -76,103 +70,72 @@ class HVAETraining(ModelTraining):
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts of the training, in order."""
-        first = Part("hvae", "model", self)
+        first = Part("hvae", "model", self, self)
         if self.finetuning is None:
             return (first,)
-        return first, Part("finetuning", "model.finetuning", self.finetuning)
+        return first, Part("finetuning", "model.finetuning", self.finetuning, self)
 
-    def check(self, config: TrainingConfig) -> None:
+    def check(self, inputs: Inputs) -> None:
         """Refuse settings that do not fit together."""
-        self.shape(config)
+        self.shape(inputs)
 
-    def shape(self, config: TrainingConfig) -> HVAEConfig:
+    def shape(self, inputs: Inputs) -> HVAEConfig:
         """Return the shape of the network."""
         from fcfg.hvae import HVAEConfig
 
-        space = config.space
+        space = inputs.space
         space.check_known(self.dropped, "model.dropped")
         pairs = zip(space.names, space.widths, strict=True)
         values = [name for name, width in pairs for _ in range(width)]
         keys = {"encoder", "decoder", "widths", "latent", "largest_latent", "prior"}
-        shape = self.model_dump(include=keys)
-        shape |= {"channels": config.data.channels, "size": config.data.size}
-        shape |= {"parents": len(values)}
+        shape = self.model_dump(include=keys) | inputs.pixels | {"parents": len(values)}
         shape |= {"dropped": [i for i, name in enumerate(values) if name in self.dropped]}
         return validate(HVAEConfig, shape, "model")
 
-    def network(self, config: TrainingConfig, weights: dict[str, Tensor] | None = None) -> HVAE:
-        """Return the network, new unless weights are given."""
+    def build(self, inputs: Inputs) -> HVAE:
+        """Return a new network."""
         from fcfg.hvae import HVAE
-        from fcfg.training.models import seeded
 
-        with seeded(config):
-            network = HVAE(self.shape(config))
-        if weights is not None:
-            network.load_state_dict(weights)
-        return network
+        with inputs.seeded():
+            return HVAE(self.shape(inputs))
 
-    def objective(
-        self, config: TrainingConfig, *, channels_last: bool = False
-    ) -> FreeEnergyObjective:
-        """Return a new image model, and the loss of its first part."""
+    def objective(self, network: HVAE) -> FreeEnergyObjective:
+        """Return the free energy of a network."""
         from fcfg.rivals.hvae_objectives import FreeEnergyObjective
 
-        return FreeEnergyObjective(self.network(config), self.beta)
+        return FreeEnergyObjective(network, self.beta)
 
     def model(
-        self,
-        config: TrainingConfig,
-        scm: StructuralCausalModel,
-        judge: AttributeJudge | None,
-        weights: Callable[[str], dict[str, Tensor] | None],
+        self, network: HVAE, scm: StructuralCausalModel, judge: AttributeJudge | None
     ) -> HVAEModel:
         """Assemble the model."""
         from fcfg.hvae import HVAEModel
+
+        return HVAEModel(network, scm, judge=judge)
+
+    def published(self, weights: WeightsOf) -> dict[str, Tensor] | None:
+        """Return the fine-tuned weights, if there are some."""
         from fcfg.training.state import under_prefix
 
         tuned = None if self.finetuning is None else weights("finetuning")
-        best = weights("hvae") if tuned is None else under_prefix("network", tuned)
-        return HVAEModel(self.network(config, best).eval(), scm, judge=judge)
+        return weights("hvae") if tuned is None else under_prefix("network", tuned)
 
-    def part_objective(self, part: str, session: Session) -> AbstractObjective:
-        """Return the loss of a part."""
-        if part == "finetuning":
-            return self._counterfactual_objective(session)
-        return self.objective(session.config)
-
-    def _counterfactual_objective(self, session: Session) -> CounterfactualObjective:
-        import torch
-
+    def later_objective(self, part: str, ground: Ground) -> CounterfactualObjective:
+        """Return the loss of the fine-tuning, bounded by the free energy before it."""
         from fcfg.rivals.hvae_objectives import (
             ConstrainedHVAE,
             CounterfactualObjective,
-            FreeEnergyObjective,
             Lagrangian,
             TrainingInterventions,
         )
-        from fcfg.training.loop import mean_losses
 
-        workspace, settings = session.workspace, self.finetuning
+        network, settings = cast("HVAE", ground.network), self.finetuning
         assert settings is not None, "the configuration has this part"
-        judge, weights = workspace.judge(), workspace.weights("hvae")
-        if judge is None or weights is None:
-            raise InputError(
-                "part finetuning",
-                expected="a trained judge and a trained hierarchical VAE",
-                got="no judge" if judge is None else "no hierarchical VAE",
-                do="train all parts, or these two first",
-            )
-        network = self.network(session.config, weights).to(session.device)
-        images = session.first("train", _BOUND_IMAGES, settings.batch, {})
-        seed = stream_seed(session.config.seed, "bound")
-        generator = torch.Generator(session.device).manual_seed(seed)
-        with session.accelerator.autocast():  # as in the steps
-            losses = mean_losses(FreeEnergyObjective(network, self.beta), images, generator)
-        lagrangian = Lagrangian(losses["validation_loss"], settings.damping)
+        bound = ground.first_loss(self.objective(network), _BOUND_IMAGES, settings.batch)
         return CounterfactualObjective(
-            ConstrainedHVAE(network, lagrangian),
-            judge,
-            TrainingInterventions(workspace.scm(), session.splits["train"].attributes),
+            ConstrainedHVAE(network, Lagrangian(bound, settings.damping)),
+            ground.judge,
+            TrainingInterventions(ground.scm, ground.table),
             beta=self.beta,
             soft=settings.targets == "soft",
             multiplier_rate=settings.multiplier_rate / settings.learning_rate,

@@ -8,13 +8,12 @@ from pydantic import Field, PositiveInt
 
 from fcfg.support.config_errors import validate
 from fcfg.training.diffusion import DenoisingNetwork, DenoisingTraining
-from fcfg.training.kinds import register_training
+from fcfg.training.kinds import Inputs, register_training
 
 if TYPE_CHECKING:
     from fcfg.diffusion.denoiser import Denoiser
     from fcfg.diffusion.networks import SemanticConfig
     from fcfg.diffusion.semantic import SemanticDenoiser
-    from fcfg.training.config import TrainingConfig
     from fcfg.training.objectives import DenoisingObjective
 
 
@@ -28,43 +27,41 @@ class SemanticTraining(DenoisingTraining):
     encoder_multipliers: tuple[PositiveInt, ...] = (1, 2, 4, 8, 8)  #: factors of network.base
     kl_weight: float = Field(default=1e-3, ge=0)  #: weight of the divergence of the semantics
 
-    def check(self, config: TrainingConfig) -> None:
+    def check(self, inputs: Inputs) -> None:
         """Refuse settings that do not fit together."""
         self.schedule.build()
-        self.shape(config)
+        self.shape(inputs)
 
-    def shape(self, config: TrainingConfig) -> SemanticConfig:
+    def shape(self, inputs: Inputs) -> SemanticConfig:
         """Return the shape of the U-Net and of its encoder."""
         from fcfg.diffusion.networks import SemanticConfig
 
-        shape = self.network.shape(config) | self.model_dump(
-            include={"latent", "encoder_multipliers"}
-        )
-        shape |= {"condition": self.latent + sum(config.space.widths)}
+        own = self.model_dump(include={"latent", "encoder_multipliers"})
+        condition = self.latent + sum(inputs.space.widths)
+        shape = self.network.shape(inputs) | own | {"condition": condition}
         return validate(SemanticConfig, shape, "model")
 
-    def denoiser(self, config: TrainingConfig, *, channels_last: bool = False) -> SemanticDenoiser:
+    def build(self, inputs: Inputs) -> SemanticDenoiser:
         """Return a new denoiser."""
         from fcfg.diffusion.networks import SemanticEncoder, SemanticUNet
         from fcfg.diffusion.semantic import SemanticDenoiser, SemanticEmbedder
-        from fcfg.training.models import seeded
 
-        shape = self.shape(config)
-        with seeded(config):
+        shape = self.shape(inputs)
+        with inputs.seeded():
             return SemanticDenoiser(
                 SemanticUNet(
                     shape,
                     gradient_checkpointing=self.network.gradient_checkpointing,
-                    channels_last=channels_last,
+                    channels_last=inputs.channels_last,
                 ),
-                SemanticEmbedder(config.space, self.latent),
+                SemanticEmbedder(inputs.space, self.latent),
                 self.schedule.build(),
                 SemanticEncoder(shape),
                 parameterisation=self.schedule.parameterisation,
             )
 
-    def denoising(self, denoiser: Denoiser) -> DenoisingObjective:
+    def objective(self, network: Denoiser) -> DenoisingObjective:
         """Return the loss of a denoiser."""
         from fcfg.training.objectives import DenoisingObjective
 
-        return DenoisingObjective(denoiser, p_null=self.p_null, kl_weight=self.kl_weight)
+        return DenoisingObjective(network, p_null=self.p_null, kl_weight=self.kl_weight)

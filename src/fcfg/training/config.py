@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
@@ -27,11 +27,15 @@ from fcfg.support.errors import (
 )
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
-from fcfg.training.kinds import ModelTraining, Part, preset_files, read_model
-from fcfg.training.sections import JudgeTraining, Promise, Run, ScmTraining, Section
-
-if TYPE_CHECKING:  # with torch: imported when all sections are legal, to fit them together
-    from fcfg.diffusion.networks import JudgeConfig
+from fcfg.training.kinds import (
+    Inputs,
+    JudgeTraining,
+    ModelTraining,
+    Part,
+    preset_files,
+    read_model,
+)
+from fcfg.training.sections import Promise, Run, ScmTraining, Section
 
 
 class TrainingConfig(Section):
@@ -68,8 +72,8 @@ class TrainingConfig(Section):
         """Derive the objects of the run; each of them checks the values it is made of."""
         together(
             lambda: check_graph(self.space, self.causal_graph),
-            lambda: self.model.check(self),
-            lambda: self.judge_network,
+            lambda: self.model.check(self.inputs),
+            lambda: self.judge.shape(self.inputs),
         )
         return self
 
@@ -83,18 +87,15 @@ class TrainingConfig(Section):
         """The graph over the attributes."""
         return CausalGraph(self.graph)
 
-    @cached_property
-    def judge_network(self) -> JudgeConfig:
-        """The shape of the judge, without outputs for factors."""
-        from fcfg.diffusion.networks import JudgeConfig
-
-        shape = {"channels": self.data.channels, "width": self.judge.width}
-        return validate(JudgeConfig, shape | {"outputs": sum(self.space.widths)}, "judge")
+    @property
+    def inputs(self) -> Inputs:
+        """The attributes and images that networks are made for."""
+        return Inputs(self.space, self.data.channels, self.data.size, self.seed)
 
     @property
     def networks(self) -> dict[str, Part]:
         """The networks that are trained, by name and in order; the judge comes first."""
-        parts = Part("judge", "judge", self.judge), *self.model.parts
+        parts = Part("judge", "judge", self.judge, self.judge), *self.model.parts
         return {part.name: part for part in parts}
 
     @property

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,16 +12,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fcfg.datasets.base import Examples
 from fcfg.datasets.portraits.data import PortraitsData
-from fcfg.diffusion.networks import Judge
-from fcfg.support.images import images_from_bytes
 from fcfg.support.progress import in_words
 from fcfg.training.config import TrainingConfig
-from fcfg.training.feed import Batch, first_examples, scales_of
+from fcfg.training.feed import Batch, first_batch, scales_of
 from fcfg.training.kinds import Part
-from fcfg.training.models import new_judge
-from fcfg.training.objectives import AbstractObjective, ReadingObjective
+from fcfg.training.objectives import AbstractObjective
 from fcfg.training.preflight import check_batches, loss_on_meta
-from fcfg.training.workspace import Workspace
 
 # Bytes per parameter: weights, gradients, two moments and the moving average in float32.
 _PARAMETER = 5 * 4
@@ -81,7 +77,7 @@ def training_images(config: TrainingConfig) -> int | None:
 def describe(config: TrainingConfig) -> Description:
     """Describe a run, on meta tensors: without memory or computation."""
     check_batches(config)
-    images, settings, saved = training_images(config), config.model, 0
+    images, training, inputs, saved = training_images(config), config.model, config.inputs, 0
 
     def count(tensor: Tensor) -> Tensor:
         nonlocal saved
@@ -89,83 +85,51 @@ def describe(config: TrainingConfig) -> Description:
         return tensor
 
     with torch.device("meta"):
-        objective, judge = settings.objective(config), Judge(config.judge_network)
+        network, judge = training.build(inputs), config.judge.build(inputs)
+        objective = training.objective(network)
         hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
         with FlopCounterMode(display=False) as flops, hooks:
-            loss_on_meta(objective, config, 1).backward()
-    all_parameters = _count(objective)
-    beside = sum(_count(module) for module in settings.beside(objective).values())
+            loss_on_meta(objective, inputs, 1).backward()
+    all_parameters = _count(network)
+    beside = sum(map(_count, training.beside(network).values()))
     # Autograd also saves the parameters: once for all rows of each pass of the network.
     held = 4 * all_parameters * objective.passes
-    rows = settings.batch // settings.accumulate
+    rows = training.batch // training.accumulate
     return Description(
         parameters=all_parameters - beside,
         embedder_parameters=beside,
         judge_parameters=_count(judge),
-        steps=settings.length(images),
+        steps=training.length(images),
         images=images,
-        later=settings.parts[1:],
-        flops=flops.get_total_flops() * settings.batch,
+        later=training.parts[1:],
+        flops=flops.get_total_flops() * training.batch,
         weights_bytes=_PARAMETER * all_parameters,
         activation_bytes=max(0, saved - held) * rows,
     )
 
 
-def planned_steps(config: TrainingConfig, steps: Mapping[str, int], parts: Sequence[str]) -> str:
-    """Describe the steps of a training run.
-
-    Args:
-        config: The configuration.
-        steps: Number of steps of every part.
-        parts: Parts that are trained.
-    """
-    each = {"scm": f" ({config.scm.steps:,} for each attribute with causes)"}
-    counts = {name: steps[name] for name in parts if steps[name]}
-    return "steps: " + ", ".join(f"{n} {count:,}{each.get(n, '')}" for n, count in counts.items())
-
-
-def expected_time(
-    config: TrainingConfig,
-    workspace: Workspace,
-    examples: Examples,
-    steps: Mapping[str, int],
-    parts: Collection[str],
-) -> str:
+def expected_time(config: TrainingConfig, examples: Examples, left: Mapping[str, int]) -> str:
     """Say how long training takes on this machine, from a small step of each network.
 
     Args:
         config: Configuration of the run.
-        workspace: Its checkpoints, whose steps are done.
         examples: Training images.
-        steps: Steps of each part.
-        parts: Parts to train.
+        left: Number of steps to take of each network.
     """
-    first = first_examples(examples, min(_PROBED, len(examples)))
-    values = torch.from_numpy(config.space.encode(first.attributes)).float()
-    factors = torch.zeros(len(first), len(first.factors))
-    batch = Batch(images_from_bytes(first.images), values, factors)
-    left = {name: steps[name] - max([0, *workspace.checkpoints(name).steps()]) for name in parts}
-    trained = {name: part.settings for name, part in config.networks.items() if name in left}
-    seconds = 0.0
+    inputs = replace(config.inputs, factors=scales_of(examples))
+    batch = first_batch(examples, _PROBED, inputs.space, inputs.factors, torch.device("cpu"))
+    parts, seconds = {name: config.networks[name] for name in left}, 0.0
     with torch.random.fork_rng():  # training draws what it would draw without this
-        judge = trained.pop("judge", None)
-        if judge is not None:
-            reading = ReadingObjective(new_judge(config, scales_of(examples)))
-            seconds += _row_seconds(reading, batch) * judge.batch * left["judge"]
-        each = _row_seconds(config.model.objective(config), batch) if trained else 0.0
-        seconds += sum(each * s.cost * s.batch * left[name] for name, s in trained.items())
+        for name, part in parts.items():
+            each = _row_seconds(part.new_objective(inputs), batch) * part.settings.cost
+            seconds += each * part.settings.batch * left[name]
     text = f"time: {in_words(seconds)} on this machine"
     if seconds < _LONG:
         return text
-    fewer = {
-        name: round(count * _LOOK / seconds)
-        for name, count in left.items()
-        if count and name != "scm"
-    }
+    fewer = {name: round(count * _LOOK / seconds) for name, count in left.items() if count}
     if min(fewer.values()) < _FEWEST:
         return f"{text}; take a GPU, or a smaller network and smaller images"
-    keys = {name: config.networks[name].key for name in fewer}
-    sets = " ".join(f"--set {keys[name]}.steps={count}" for name, count in fewer.items())
+    sets = " ".join(f"--set {parts[name].key}.steps={count}" for name, count in fewer.items())
     return f"{text}; for a first look in {in_words(_LOOK)}: {sets}"
 
 

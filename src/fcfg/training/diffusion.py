@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, PositiveInt
 
 from fcfg.support.config_errors import validate
-from fcfg.training.kinds import ModelTraining, Part, register_training
+from fcfg.training.kinds import (
+    Inputs,
+    ModelTraining,
+    Part,
+    register_presets,
+    register_training,
+)
 from fcfg.training.sections import Section
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from fcfg.causal.scm import StructuralCausalModel
     from fcfg.diffusion.denoiser import Denoiser
@@ -21,8 +26,9 @@ if TYPE_CHECKING:
     from fcfg.diffusion.schedule import NoiseSchedule
     from fcfg.judge import AttributeJudge
     from fcfg.pipeline.counterfactual import CounterfactualPipeline
-    from fcfg.training.config import TrainingConfig
-    from fcfg.training.objectives import AbstractObjective, DenoisingObjective
+    from fcfg.training.objectives import DenoisingObjective
+
+register_presets("fcfg.training")
 
 
 class Schedule(Section):
@@ -49,10 +55,9 @@ class DenoisingNetwork(Section):
     dropout: float = Field(default=0.0, ge=0, lt=1)  #: inside residual blocks
     gradient_checkpointing: bool = False  #: saves memory, costs about a third more time
 
-    def shape(self, config: TrainingConfig) -> dict[str, Any]:
+    def shape(self, inputs: Inputs) -> dict[str, Any]:
         """Return what the U-Net is made of, but for its condition."""
-        shape = self.model_dump(exclude={"embedding", "gradient_checkpointing"})
-        return shape | {"channels": config.data.channels, "size": config.data.size}
+        return self.model_dump(exclude={"embedding", "gradient_checkpointing"}) | inputs.pixels
 
 
 class Network(DenoisingNetwork):
@@ -69,43 +74,22 @@ class DenoisingTraining(ModelTraining):
     p_null: float = Field(default=0.5, ge=0, le=1)  #: probability of dropping the whole condition
     schedule: Schedule = Schedule()
 
-    @abstractmethod
-    def denoiser(self, config: TrainingConfig, *, channels_last: bool = False) -> Denoiser:
-        """Return a new denoiser, whose weights follow from the seed."""
-
-    @abstractmethod
-    def denoising(self, denoiser: Denoiser) -> DenoisingObjective:
-        """Return the loss of a denoiser."""
-
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts of the training, in order."""
-        return (Part("diffusion", "model", self),)
+        return (Part("diffusion", "model", self, self),)
 
-    def objective(
-        self, config: TrainingConfig, *, channels_last: bool = False
-    ) -> DenoisingObjective:
-        """Return a new image model, and the loss of its first part."""
-        return self.denoising(self.denoiser(config, channels_last=channels_last))
-
-    def beside(self, objective: AbstractObjective) -> Mapping[str, nn.Module]:
+    def beside(self, network: Denoiser) -> Mapping[str, nn.Module]:
         """Return the embedder."""
-        return {"embedder": cast("Denoiser", objective.subject).embedder}
+        return {"embedder": network.embedder}
 
     def model(
-        self,
-        config: TrainingConfig,
-        scm: StructuralCausalModel,
-        judge: AttributeJudge | None,
-        weights: Callable[[str], dict[str, Tensor] | None],
+        self, network: Denoiser, scm: StructuralCausalModel, judge: AttributeJudge | None
     ) -> CounterfactualPipeline:
         """Assemble the model."""
         from fcfg.pipeline.counterfactual import CounterfactualPipeline
 
-        denoiser, trained = self.denoiser(config), weights("diffusion")
-        if trained is not None:
-            denoiser.load_state_dict(trained)
-        return CounterfactualPipeline(denoiser, scm, judge=judge)
+        return CounterfactualPipeline(network, scm, judge=judge)
 
 
 @register_training("diffusion")
@@ -117,47 +101,46 @@ class DiffusionTraining(DenoisingTraining):
     p_group: float = Field(default=0.0, ge=0, le=1)  #: and each attribute; not in the paper
     independence: float = Field(default=0.0, ge=0)  #: weight of groups adding up; from CoInD
 
-    def check(self, config: TrainingConfig) -> None:
+    def check(self, inputs: Inputs) -> None:
         """Refuse settings that do not fit together."""
         self.schedule.build()
-        self.unet(config)
-        if self.independence and len(config.attributes) == 1:
+        self.unet(inputs)
+        if self.independence and len(inputs.space) == 1:
             raise ValueError("model.independence must be 0 for a single attribute")
 
-    def unet(self, config: TrainingConfig) -> UNetConfig:
+    def unet(self, inputs: Inputs) -> UNetConfig:
         """Return the shape of the U-Net."""
         from fcfg.diffusion.networks import UNetConfig
 
-        width = len(config.attributes) * self.network.embedding
-        shape = self.network.shape(config) | {"condition": width}
+        width = len(inputs.space) * self.network.embedding
+        shape = self.network.shape(inputs) | {"condition": width}
         return validate(UNetConfig, shape, "model.network")
 
-    def denoiser(self, config: TrainingConfig, *, channels_last: bool = False) -> Denoiser:
+    def build(self, inputs: Inputs) -> Denoiser:
         """Return a new denoiser."""
         from fcfg.diffusion.denoiser import Denoiser
         from fcfg.diffusion.embedder import AttributeEmbedder
         from fcfg.diffusion.networks import UNet
-        from fcfg.training.models import seeded
 
         network = self.network
-        with seeded(config):
+        with inputs.seeded():
             return Denoiser(
                 UNet(
-                    self.unet(config),
+                    self.unet(inputs),
                     gradient_checkpointing=network.gradient_checkpointing,
-                    channels_last=channels_last,
+                    channels_last=inputs.channels_last,
                 ),
-                AttributeEmbedder(config.space, network.embedding),
+                AttributeEmbedder(inputs.space, network.embedding),
                 self.schedule.build(),
                 parameterisation=self.schedule.parameterisation,
             )
 
-    def denoising(self, denoiser: Denoiser) -> DenoisingObjective:
+    def objective(self, network: Denoiser) -> DenoisingObjective:
         """Return the loss of a denoiser."""
         from fcfg.training.objectives import DenoisingObjective
 
         return DenoisingObjective(
-            denoiser,
+            network,
             p_null=self.p_null,
             p_group=self.p_group,
             independence=self.independence,

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -34,12 +36,6 @@ def rows_of_step(seed: int, step: int, batch: int, count: int) -> NDArray[np.int
     >>> rows = [rows_of_step(0, step, batch=4, count=6) for step in range(3)]
     >>> sorted(np.concatenate(rows)[:6].tolist())
     [0, 1, 2, 3, 4, 5]
-
-    Args:
-        seed: Seed of the order.
-        step: Number of the step, from 0.
-        batch: Rows per step.
-        count: Number of examples.
     """
     positions = step * batch + np.arange(batch)
     rows = np.empty(batch, dtype=np.int64)
@@ -61,6 +57,11 @@ class Batch:
     images: Float[Tensor, "batch channel height width"]  #: in [-1, 1]
     values: Float[Tensor, "batch values"]  #: encoded attributes
     factors: Float[Tensor, "batch factors"]  #: standardised; without columns if there are none
+
+    def split(self, size: int) -> list[Batch]:
+        """Return the rows in batches of a size."""
+        columns = (self.images, self.values, self.factors)
+        return [Batch(*part) for part in zip(*(c.split(size) for c in columns), strict=True)]
 
 
 class Feed:
@@ -84,7 +85,7 @@ class Feed:
         self,
         examples: Examples,
         space: AttributeSpace,
-        scales: dict[str, tuple[float, float]],
+        scales: Mapping[str, tuple[float, float]],
         *,
         device: torch.device,
         seed: int,
@@ -150,11 +151,22 @@ def scales_of(examples: Examples) -> dict[str, tuple[float, float]]:
     return {name: (float(c.mean()), float(c.std()) or 1.0) for name, c in columns}
 
 
-def first_examples(examples: Examples, count: int) -> Examples:
-    """Return the first examples of a split, in memory."""
-    return Examples(
+def first_batch(
+    examples: Examples,
+    count: int,
+    space: AttributeSpace,
+    scales: Mapping[str, tuple[float, float]],
+    device: torch.device,
+) -> Batch:
+    """Return the first examples of a split as one batch."""
+    count = min(count, len(examples))
+    first = Examples(
         np.array(examples.images[:count]),
         {name: column[:count] for name, column in examples.attributes.items()},
         examples.names[:count],
         {name: column[:count] for name, column in examples.factors.items()},
     )
+    share = slice(None)
+    feed = Feed(first, space, scales, device=device, seed=0, batch=count, share=share)
+    with closing(feed):
+        return feed.at(0)

@@ -1,34 +1,119 @@
-"""How image models are trained: one class for every ``kind`` that ``model:`` can have."""
+"""How networks are trained: the judge, and one class for every ``kind`` that ``model:`` can have.
+
+These classes need no torch until they build a network, so that a mistake in a configuration is
+found at once.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.support.config_errors import validate
 from fcfg.support.errors import InputError, check_among, short
-from fcfg.training.sections import Optimisation
+from fcfg.training.sections import Decay, Optimisation, Publish, Steps
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from fcfg.causal.scm import StructuralCausalModel
+    from fcfg.diffusion.networks import JudgeConfig
     from fcfg.judge import AttributeJudge
     from fcfg.model import AnyModel
-    from fcfg.training.config import TrainingConfig
-    from fcfg.training.objectives import AbstractObjective
-    from fcfg.training.run import Session
+    from fcfg.training.objectives import AbstractObjective, ReadingObjective
+
+#: Mean and standard deviation of each factor behind the attributes.
+Scales: TypeAlias = Mapping[str, tuple[float, float]]
+#: Returns the weights of a part to publish; None before its first checkpoint.
+WeightsOf: TypeAlias = "Callable[[str], dict[str, Tensor] | None]"
 
 #: Modules that register kinds and presets when they are imported; their rooms may be missing.
 _MODULES = ("fcfg.training.diffusion", "fcfg.rivals.training")
 _KINDS: dict[str, type[ModelTraining]] = {}
 _PRESETS: dict[str, Traversable] = {}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Attributes and images that the networks of a run are made for, and their weights' seed."""
+
+    space: AttributeSpace
+    channels: int
+    size: int
+    seed: int
+    factors: Scales = field(default_factory=dict[str, tuple[float, float]])
+    """Factors that a judge reads as well."""
+    channels_last: bool = False  #: memory layout of weights, which is faster on a GPU
+
+    @property
+    def pixels(self) -> dict[str, int]:
+        """The shape of an image, as configurations of networks name it."""
+        return {"channels": self.channels, "size": self.size}
+
+    @contextmanager
+    def seeded(self) -> Generator[None]:
+        """Draw weights from the seed; other random numbers stay as they are."""
+        import torch
+
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            yield
+
+
+class NetworkTraining(Optimisation, ABC):
+    """The training of one network, from new weights on."""
+
+    @abstractmethod
+    def build(self, inputs: Inputs) -> nn.Module:
+        """Return a new network, whose weights follow from the seed."""
+
+    @abstractmethod
+    def objective(self, network: Any) -> AbstractObjective:
+        """Return the loss of a network."""
+
+
+class JudgeTraining(NetworkTraining):
+    """Training of the judge."""
+
+    width: PositiveInt = 64  #: channels of the first stage; 64 is ResNet-18
+    steps: Steps | None = 5000
+    learning_rate: PositiveFloat = 1e-3
+    weight_decay: float = Field(default=0.05, ge=0)
+    warmup: NonNegativeInt = 100
+    decay: Decay = "cosine"
+    publish: Publish = "best"
+
+    def shape(self, inputs: Inputs) -> JudgeConfig:
+        """Return the shape of the network."""
+        from fcfg.diffusion.networks import JudgeConfig
+
+        outputs = sum(inputs.space.widths) + len(inputs.factors)
+        shape = {"channels": inputs.channels, "width": self.width, "outputs": outputs}
+        return validate(JudgeConfig, shape, "judge")
+
+    def build(self, inputs: Inputs) -> AttributeJudge:
+        """Return a new judge."""
+        from fcfg.diffusion.networks import Judge
+        from fcfg.judge import AttributeJudge
+
+        with inputs.seeded():
+            return AttributeJudge(Judge(self.shape(inputs)), inputs.space, inputs.factors)
+
+    def objective(self, network: AttributeJudge) -> ReadingObjective:
+        """Return the loss of a judge."""
+        from fcfg.training.objectives import ReadingObjective
+
+        return ReadingObjective(network)
 
 
 @dataclass(frozen=True)
@@ -38,64 +123,57 @@ class Part:
     name: str  #: as in ``--part``
     key: str  #: where the configuration has its settings
     settings: Optimisation
+    trained: NetworkTraining  #: whose network it trains
+
+    def new_objective(self, inputs: Inputs) -> AbstractObjective:
+        """Return the loss of a new network."""
+        return self.trained.objective(self.trained.build(inputs))
 
 
-class ModelTraining(Optimisation, ABC):
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What a later part of an image model is built on."""
+
+    network: nn.Module  #: of the first part, as it is published
+    judge: AttributeJudge
+    scm: StructuralCausalModel
+    table: Table  #: attributes of the training images
+    first_loss: Callable[[AbstractObjective, int, int], float]
+    """Loss on the first training images: of an objective, so many images, in batches."""
+
+
+class ModelTraining(NetworkTraining, ABC):
     """The training of an image model: its shape, its loss and its optimisation.
 
     Its fields are what ``model:`` may say in a configuration. To train a kind of your own, write a
     subclass and register it with :func:`register_training`. Modules that need torch are imported
-    inside methods, so that a mistake in a configuration is found at once.
+    inside methods.
     """
 
     @property
     @abstractmethod
     def parts(self) -> tuple[Part, ...]:
-        """The parts of the training, in order."""
+        """The parts of the training, in order; the first one trains the whole network."""
 
     @abstractmethod
-    def check(self, config: TrainingConfig) -> None:
+    def check(self, inputs: Inputs) -> None:
         """Refuse settings that fit neither each other nor the data and attributes."""
 
     @abstractmethod
-    def objective(
-        self, config: TrainingConfig, *, channels_last: bool = False
-    ) -> AbstractObjective:
-        """Return a new image model, and the loss of its first part.
-
-        Args:
-            config: The whole configuration; its seed decides the weights.
-            channels_last: Whether the weights lie so, which is faster on a GPU.
-        """
-
-    @abstractmethod
     def model(
-        self,
-        config: TrainingConfig,
-        scm: StructuralCausalModel,
-        judge: AttributeJudge | None,
-        weights: Callable[[str], dict[str, Tensor] | None],
+        self, network: Any, scm: StructuralCausalModel, judge: AttributeJudge | None
     ) -> AnyModel:
-        """Assemble the model; parts without a checkpoint are new.
+        """Assemble the model."""
 
-        Args:
-            config: The whole configuration.
-            scm: Causal model of the attributes.
-            judge: The judge, if it is trained.
-            weights: Returns the published weights of a part, if it has a checkpoint.
-        """
+    def published(self, weights: WeightsOf) -> dict[str, Tensor] | None:
+        """Return the weights of the network; those of the first part by default."""
+        return weights(self.parts[0].name)
 
-    def part_objective(self, part: str, session: Session) -> AbstractObjective:
-        """Return the loss of a part; that of the first part by default.
+    def later_objective(self, part: str, ground: Ground) -> AbstractObjective:
+        """Return the loss of a part after the first; by default there is none."""
+        raise NotImplementedError(part)
 
-        Args:
-            part: Name of the part.
-            session: The run, with the data and all that was trained before.
-        """
-        on_gpu = session.device.type == "cuda"
-        return self.objective(session.config, channels_last=on_gpu)
-
-    def beside(self, objective: AbstractObjective) -> Mapping[str, nn.Module]:
+    def beside(self, network: Any) -> Mapping[str, nn.Module]:
         """Return modules that the number of parameters leaves out, by name; none by default."""
         return {}
 
@@ -113,9 +191,9 @@ def register_training(kind: str) -> Callable[[TrainingT], TrainingT]:
     return register
 
 
-def register_presets(folder: Traversable) -> None:
-    """Add the YAML files of a folder to the configurations of the package."""
-    for entry in folder.iterdir():
+def register_presets(room: str) -> None:
+    """Add the YAML files in the folder ``presets`` of a room to those of the package."""
+    for entry in (files(room) / "presets").iterdir():
         if entry.name.endswith(".yaml"):
             _PRESETS[entry.name.removesuffix(".yaml")] = entry
 
@@ -137,8 +215,6 @@ def read_model(values: Mapping[str, Any]) -> ModelTraining:
 
 
 def _import_modules() -> None:
-    if "portraits" not in _PRESETS:
-        register_presets(files("fcfg.training") / "presets")
     for module in _MODULES:
         if find_spec(module.rpartition(".")[0]) is not None:
             import_module(module)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
@@ -20,14 +20,13 @@ from accelerate import Accelerator
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fcfg.diffusion.networks import evaluation_mode
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import stream_seed
 from fcfg.support.progress import AbstractReporter
 from fcfg.training.feed import Batch, Feed
 from fcfg.training.log import RunLog
 from fcfg.training.moving_average import MovingAverage
-from fcfg.training.objectives import AbstractObjective, Draws
+from fcfg.training.objectives import AbstractObjective
 from fcfg.training.sections import Optimisation, Run
 from fcfg.training.state import (
     Checkpoint,
@@ -66,11 +65,7 @@ class StopRequest:
         self.signal = number
 
     def check(self, activity: str) -> None:
-        """Raise if a stop was requested.
-
-        Args:
-            activity: Current activity, for the message; nothing of it is kept.
-        """
+        """Raise if a stop was requested; nothing of the activity is kept."""
         if self.signal is not None:
             message = f"{activity}: stopped; run the same command again to go on"
             raise TrainingStopped(message, code=128 + self.signal)
@@ -107,42 +102,69 @@ class Course:
         return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
 
 
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """What all parts of a run share."""
+
+    settings: Run
+    accelerator: Accelerator
+    log: RunLog
+    reporter: AbstractReporter
+    stop: StopRequest
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes."""
+        return self.accelerator.is_main_process
+
+
+def optimiser_for(objective: AbstractObjective, settings: Optimisation) -> torch.optim.AdamW:
+    """Return Adam with decoupled weight decay, fused on a GPU.
+
+    The paper says Adam with a weight decay of 1e-4. In the gradient of the loss, which is a mean
+    over pixels, such a decay outweighs everything the condition passes through: after some
+    thousand steps the network ignores the condition. docs/training.md has numbers.
+    """
+    groups = objective.parameter_groups()
+    return torch.optim.AdamW(
+        groups,
+        settings.learning_rate,
+        betas=settings.betas,
+        weight_decay=settings.weight_decay,
+        fused=groups[0]["params"][0].device.type == "cuda",
+    )
+
+
 class Loop:
     """The training of one module.
 
     Args:
         course: Length and optimisation.
         objective: Module to train, and its loss.
-        optimiser: Optimiser of its parameters.
         feed: Training images.
         validation: Validation images, in batches.
-        accelerator: Placement, data parallelism and autocast.
         checkpoints: Checkpoints of this part.
-        log: Log of the run.
-        run: Frequency of logs, validations, checkpoints and sheets.
-        reporter: Receiver of progress.
-        stop: Request to stop.
+        surroundings: The run.
     """
 
     def __init__(
         self,
         course: Course,
         objective: AbstractObjective,
-        optimiser: torch.optim.Optimizer,
         feed: Feed,
         validation: list[Batch],
-        *,
-        accelerator: Accelerator,
         checkpoints: Checkpoints,
-        log: RunLog,
-        run: Run,
-        reporter: AbstractReporter,
-        stop: StopRequest,
+        surroundings: Surroundings,
     ) -> None:
-        self.course, self.objective, self.optimiser = course, objective, optimiser
-        self.feed, self.validation = feed, validation
-        self.accelerator, self.checkpoints, self.log = accelerator, checkpoints, log
-        self.run_settings, self.reporter, self.stop = run, reporter, stop
+        self.course, self.objective, self.feed = course, objective, feed
+        self.validation, self.checkpoints = validation, checkpoints
+        self.accelerator, self.run_settings = surroundings.accelerator, surroundings.settings
+        self.log, self.reporter, self.stop = (
+            surroundings.log,
+            surroundings.reporter,
+            surroundings.stop,
+        )
+        accelerator, self.optimiser = self.accelerator, optimiser_for(objective, course.settings)
         # Before the average, which follows the weights where they are then: this may move them.
         self._wrapped: nn.Module = accelerator.prepare(objective)
         ema = course.settings.ema
@@ -173,12 +195,7 @@ class Loop:
         self.step, self.best = checkpoint.step, checkpoint.facts["best"]
 
     def run(self, on_checkpoint: Callable[[], None], on_sheet: Callable[[int], None]) -> None:
-        """Take all remaining steps.
-
-        Args:
-            on_checkpoint: Callback of the main process after each checkpoint.
-            on_sheet: Callback of the main process to draw the sheet of a step.
-        """
+        """Take all remaining steps; the main process has callbacks of checkpoints and sheets."""
         course, settings, main = self.course, self.run_settings, self.accelerator.is_main_process
         self.reporter.progress(course.part, self.step, course.steps)
         if self.step:
@@ -220,15 +237,18 @@ class Loop:
         batch = self.feed.at(self.step)
         self._generator.manual_seed(stream_seed(course.seed, course.part, self.step))
         rows = share_of(settings.batch, accelerator)
-        whole = self.objective.draw(_shape(batch.images, settings.batch), self._generator)
-        draws = tuple(drawn[rows] for drawn in whole)
+        _, channels, height, width = batch.images.shape
+        shape = (settings.batch, channels, height, width)
+        draws = tuple(drawn[rows] for drawn in self.objective.draw(shape, self._generator))
         torch.manual_seed(
             stream_seed(course.seed, course.part, self.step, accelerator.process_index)
         )
         for group in self.optimiser.param_groups:
             group["lr"] = course.rate_at(self.step) * group.get("factor", 1.0)
         mean = torch.zeros((), device=accelerator.device)
-        for number, (part, part_draws) in enumerate(_split(batch, draws, settings.accumulate)):
+        size = len(batch.images) // settings.accumulate
+        for number, part in enumerate(batch.split(size)):
+            part_draws = tuple(drawn.split(size)[number] for drawn in draws)
             last = number == settings.accumulate - 1
             with nullcontext() if last else accelerator.no_sync(self._wrapped):
                 loss = self._wrapped(part, part_draws) / settings.accumulate
@@ -285,7 +305,7 @@ class Loop:
         objective = self.objective.over(self.published)
         self._generator.manual_seed(stream_seed(self.course.seed, self.course.part, "validation"))
         with self.accelerator.autocast():
-            losses = mean_losses(objective, self.validation, self._generator)
+            losses = objective.mean_losses(self.validation, self._generator)
         if self.accelerator.is_main_process:
             self._log(**losses)
         advice = objective.advice(losses) if self.step == self.course.steps else None
@@ -345,46 +365,10 @@ class Loop:
         )
 
 
-@torch.no_grad()
-def mean_losses(
-    objective: AbstractObjective, batches: Sequence[Batch], generator: torch.Generator
-) -> dict[str, float]:
-    """Return the validation losses of an objective, averaged over images.
-
-    Args:
-        objective: The objective.
-        batches: The images.
-        generator: Source of all randomness.
-    """
-    losses: dict[str, float] = {}
-    count = sum(len(batch.images) for batch in batches)
-    with evaluation_mode(objective):
-        for batch in batches:
-            draws = objective.draw(_shape(batch.images, len(batch.images)), generator)
-            for name, variant in objective.variants(draws).items():
-                share = len(batch.images) / count * float(objective(batch, variant))
-                losses[name] = losses.get(name, 0.0) + share
-    return losses
-
-
 def share_of(batch: int, accelerator: Accelerator) -> slice:
     """Return the rows of a batch that belong to this process."""
     size = batch // accelerator.num_processes
     return slice(accelerator.process_index * size, (accelerator.process_index + 1) * size)
-
-
-def _shape(images: Tensor, rows: int) -> tuple[int, int, int, int]:
-    _, channels, height, width = images.shape
-    return rows, channels, height, width
-
-
-def _split(batch: Batch, draws: Draws, count: int) -> Iterator[tuple[Batch, Draws]]:
-    """Split a batch and its draws into equal parts."""
-    size = len(batch.images) // count
-    for start in range(0, size * count, size):
-        rows = slice(start, start + size)
-        part = Batch(batch.images[rows], batch.values[rows], batch.factors[rows])
-        yield part, tuple(drawn[rows] for drawn in draws)
 
 
 def _every(done: int, total: int, times: int) -> bool:

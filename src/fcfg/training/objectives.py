@@ -8,7 +8,7 @@ not depend on the number of processes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fcfg.diffusion.denoiser import Corruption, Denoiser
+from fcfg.diffusion.networks import evaluation_mode
 from fcfg.judge import AttributeJudge
 from fcfg.training.feed import Batch
 
@@ -48,11 +49,7 @@ class AbstractObjective(nn.Module, ABC):
 
     @abstractmethod
     def fuse(self, *, cuda_graphs: bool) -> None:
-        """Compile the loss.
-
-        Args:
-            cuda_graphs: Whether to replay a step as one CUDA graph, avoiding launch overhead.
-        """
+        """Compile the loss; a CUDA graph replays a step without the overhead of its launches."""
 
     @property
     def passes(self) -> int:
@@ -76,6 +73,22 @@ class AbstractObjective(nn.Module, ABC):
     def log_values(self) -> dict[str, float]:
         """Return numbers for each line of the log, by name; none by default."""
         return {}
+
+    @torch.no_grad()
+    def mean_losses(
+        self, batches: Sequence[Batch], generator: torch.Generator
+    ) -> dict[str, float]:
+        """Return the validation losses, averaged over the images of some batches."""
+        losses: dict[str, float] = {}
+        count = sum(len(batch.images) for batch in batches)
+        with evaluation_mode(self):
+            for batch in batches:
+                rows, channels, height, width = batch.images.shape
+                draws = self.draw((rows, channels, height, width), generator)
+                for name, variant in self.variants(draws).items():
+                    share = rows / count * float(self(batch, variant))
+                    losses[name] = losses.get(name, 0.0) + share
+        return losses
 
 
 class DenoisingObjective(AbstractObjective):
@@ -186,11 +199,7 @@ class DenoisingObjective(AbstractObjective):
 
 
 class ReadingObjective(AbstractObjective):
-    """Prediction of the attributes of an image, and of its factors if they are known.
-
-    Args:
-        judge: Judge to train.
-    """
+    """Prediction of the attributes of an image, and of its factors if they are known."""
 
     def __init__(self, judge: AttributeJudge) -> None:
         super().__init__()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import torch
@@ -15,8 +14,8 @@ from fcfg.pipeline.runtime import own_gpu
 from fcfg.support.errors import InputError
 from fcfg.training.config import TrainingConfig
 from fcfg.training.feed import Batch
-from fcfg.training.models import new_judge
-from fcfg.training.objectives import AbstractObjective, ReadingObjective
+from fcfg.training.kinds import Inputs
+from fcfg.training.objectives import AbstractObjective
 from fcfg.training.sections import Run
 
 
@@ -49,17 +48,8 @@ def accelerator_for(run: Run) -> Accelerator:
 
 
 def check_batches(config: TrainingConfig, processes: int = 1) -> None:
-    """Refuse batches that cannot be split among processes, or that a network cannot process.
-
-    Args:
-        config: Configuration of the run.
-        processes: Number of processes that share a batch.
-    """
-    objectives: dict[str, Callable[[], AbstractObjective]] = {
-        config.model.parts[0].name: lambda: config.model.objective(config),
-        "judge": lambda: ReadingObjective(new_judge(config, {})),
-    }
-    for part in (*config.model.parts, config.networks["judge"]):
+    """Refuse batches that processes cannot share, or that a network cannot take."""
+    for part in config.networks.values():
         key, batch = f"{part.key}.batch", part.settings.batch
         divisor = processes * part.settings.accumulate
         if batch % divisor:
@@ -69,11 +59,9 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
                 got=batch,
                 do=f"--set {key}={max(divisor, batch // divisor * divisor)}",
             )
-        if part.name not in objectives:
-            continue
         try:
             with torch.device("meta"):
-                loss_on_meta(objectives[part.name](), config, batch // divisor)
+                loss_on_meta(part.new_objective(config.inputs), config.inputs, batch // divisor)
         except (RuntimeError, ValueError) as error:
             size = config.data.size
             raise InputError(
@@ -84,17 +72,11 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
             ) from error
 
 
-def loss_on_meta(objective: AbstractObjective, config: TrainingConfig, rows: int) -> Tensor:
-    """Compute a loss on meta tensors, which have a shape and no memory.
-
-    Args:
-        objective: Objective on the meta device.
-        config: Its configuration.
-        rows: Number of images.
-    """
-    shape = (config.data.channels, config.data.size, config.data.size)
+def loss_on_meta(objective: AbstractObjective, inputs: Inputs, rows: int) -> Tensor:
+    """Compute a loss on meta tensors, which have a shape and no memory."""
+    shape = (inputs.channels, inputs.size, inputs.size)
     with torch.device("meta"):
-        values = torch.empty(rows, sum(config.space.widths))
+        values = torch.empty(rows, sum(inputs.space.widths))
         batch = Batch(torch.empty(rows, *shape), values, torch.empty(rows, 0))
     drawn = objective.draw((1, *shape), torch.Generator())
     return objective(batch, tuple(d.to("meta").expand(rows, *d.shape[1:]) for d in drawn))

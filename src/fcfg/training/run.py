@@ -7,13 +7,13 @@ run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator
 from PIL import Image
 from torch import Tensor
 
@@ -23,20 +23,26 @@ from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.datasets.registry import load_data
 from fcfg.model import AnyModel
 from fcfg.sheet import sheet
-from fcfg.support.errors import check_among
+from fcfg.support.errors import InputError, check_among
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import images_from_bytes
 from fcfg.support.progress import AbstractReporter, Quiet
 from fcfg.training.config import TrainingConfig
-from fcfg.training.describe import expected_time, planned_steps
-from fcfg.training.feed import Batch, Feed, first_examples, scales_of
+from fcfg.training.describe import expected_time
+from fcfg.training.feed import Batch, Feed, first_batch, scales_of
+from fcfg.training.kinds import Ground, Inputs, Part
 from fcfg.training.log import RunLog
-from fcfg.training.loop import Course, Loop, StopRequest, TrainingStopped, share_of
-from fcfg.training.models import new_judge
-from fcfg.training.objectives import AbstractObjective, ReadingObjective
+from fcfg.training.loop import (
+    Course,
+    Loop,
+    StopRequest,
+    Surroundings,
+    TrainingStopped,
+    share_of,
+)
+from fcfg.training.objectives import AbstractObjective
 from fcfg.training.preflight import accelerator_for, check_batches
-from fcfg.training.sections import Optimisation
 from fcfg.training.state import Checkpoint
 from fcfg.training.workspace import Workspace, digest_data
 
@@ -68,38 +74,21 @@ def train(
         TrainingStopped: After a signal such as Ctrl-C, or a failure; checkpoints are kept.
     """
     check_among("part", part, ("all", *config.parts))
-    accelerator = accelerator_for(config.run)
+    accelerator, stop = accelerator_for(config.run), StopRequest()
     check_batches(config, accelerator.num_processes)
     main = accelerator.is_main_process
     reporter = reporter if reporter is not None and main else Quiet()
-    workspace, stop = Workspace(out, config), StopRequest()
+    workspace = Workspace(out, config)
     workspace.prepare()
     with single_writer(workspace.folder) if main else nullcontext(), stop.listening():
         if main:
             workspace.claim()
         board = workspace.folder / "tensorboard" if main and config.run.tensorboard else None
         log = RunLog(workspace.log, board)
-
-        def counted(activity: str, done: int, total: int) -> None:
-            stop.check(activity)
-            reporter.progress(activity, done, total)
-
-        with accelerator.main_process_first():  # it fills the cache of images
-            splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=counted)
-        counts = ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
-        # Drawn portraits follow from the configuration.
-        if main and not isinstance(config.data, PortraitsData):
-            if not workspace.check_data(digest_data(splits, partial(counted, "hashing images"))):
-                reporter.say("the run began without a digest of its data; it has one from now on")
-            excluded = config.data.listing(config.space).excluded
-            reasons = [f"{count} ({reason})" for reason, count in excluded.items()]
-            counts += f"; left out: {', '.join(reasons)}" if reasons else ""
-        reporter.say(f"images: {counts}")
-        session = Session(config, workspace, splits, accelerator, log, reporter, stop)
+        around = Surroundings(config.run, accelerator, log, reporter, stop)
+        session = Session(config, workspace, _load(config, workspace, around, skip_bad), around)
         trained = [name for name in config.parts if part in ("all", name)]
-        reporter.say(planned_steps(config, session.steps, trained))
-        if accelerator.device.type == "cpu":
-            reporter.say(expected_time(config, workspace, splits["train"], session.steps, trained))
+        session.announce(trained)
         try:
             with torch.random.fork_rng(), torch.backends.cudnn.flags(enabled=True, benchmark=True):
                 for name in trained:
@@ -117,21 +106,29 @@ def train(
     return out
 
 
-def optimiser_for(objective: AbstractObjective, settings: Optimisation) -> torch.optim.AdamW:
-    """Return Adam with decoupled weight decay, fused on a GPU.
+def _load(
+    config: TrainingConfig, workspace: Workspace, around: Surroundings, skip_bad: bool
+) -> Splits:
+    """Load the images, and refuse others than those that the run began with."""
 
-    The paper says Adam with a weight decay of 1e-4. In the gradient of the loss, which is a mean
-    over pixels, such a decay outweighs everything the condition passes through: after some
-    thousand steps the network ignores the condition. docs/training.md has numbers.
-    """
-    groups = objective.parameter_groups()
-    return torch.optim.AdamW(
-        groups,
-        settings.learning_rate,
-        betas=settings.betas,
-        weight_decay=settings.weight_decay,
-        fused=groups[0]["params"][0].device.type == "cuda",
-    )
+    def counted(activity: str, done: int, total: int) -> None:
+        around.stop.check(activity)
+        around.reporter.progress(activity, done, total)
+
+    with around.accelerator.main_process_first():  # it fills the cache of images
+        splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=counted)
+    counts = ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
+    # Drawn portraits follow from the configuration.
+    if around.is_main and not isinstance(config.data, PortraitsData):
+        if not workspace.check_data(digest_data(splits, partial(counted, "hashing images"))):
+            around.reporter.say(
+                "the run began without a digest of its data; it has one from now on"
+            )
+        excluded = config.data.listing(config.space).excluded
+        reasons = [f"{count} ({reason})" for reason, count in excluded.items()]
+        counts += f"; left out: {', '.join(reasons)}" if reasons else ""
+    around.reporter.say(f"images: {counts}")
+    return splits
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,48 +138,73 @@ class Session:
     config: TrainingConfig
     workspace: Workspace
     splits: Splits
-    accelerator: Accelerator
-    log: RunLog
-    reporter: AbstractReporter
-    stop: StopRequest
+    around: Surroundings
 
     @property
     def device(self) -> torch.device:
         """The device of the networks."""
-        return self.accelerator.device
+        return self.around.accelerator.device
 
-    @property
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What networks are made for, with the factors of the training images."""
+        on_gpu, factors = self.device.type == "cuda", scales_of(self.splits["train"])
+        return replace(self.config.inputs, factors=factors, channels_last=on_gpu)
+
+    @cached_property
     def steps(self) -> dict[str, int]:
         """The total number of steps of each part."""
         nodes = sum(bool(parents) for parents in self.config.causal_graph.parents.values())
-        networks = self.config.networks.items()
-        lengths = {name: part.settings.length(len(self._images)) for name, part in networks}
-        known = {name: steps for name, steps in lengths.items() if steps is not None}
-        return {"scm": self.config.scm.steps * nodes, **known}
+        images, networks = len(self.splits["train"]), self.config.networks.items()
+        lengths = {name: part.settings.length(images) or 0 for name, part in networks}
+        return {"scm": self.config.scm.steps * nodes, **lengths}
 
-    @property
-    def _images(self) -> Examples:
-        return self.splits["train"]
+    def announce(self, parts: Sequence[str]) -> None:
+        """Say how many steps some parts take and, without a GPU, how long."""
+        each = {"scm": f" ({self.config.scm.steps:,} for each attribute with causes)"}
+        counts = [f"{n} {self.steps[n]:,}{each.get(n, '')}" for n in parts if self.steps[n]]
+        self.around.reporter.say("steps: " + ", ".join(counts))
+        if self.device.type == "cpu":
+            done = {name: self.workspace.checkpoints(name).steps() for name in parts}
+            left = {n: self.steps[n] - max([0, *done[n]]) for n in parts if n != "scm"}
+            self.around.reporter.say(expected_time(self.config, self.splits["train"], left))
 
-    def fit_scm(self) -> None:
+    def train(self, name: str) -> None:
+        """Train one part."""
+        if name == "scm":
+            self._fit_scm()
+            return
+        is_judge, part = name == "judge", self.config.networks[name]
+        if is_judge and self.around.is_main:
+            self.workspace.keep_factors(self.inputs.factors)
+        if name in ("judge", self.config.model.parts[0].name):
+            objective = part.new_objective(self.inputs)
+        else:
+            objective = self.config.model.later_objective(name, self._ground(name))
+        self._run(part, objective)
+
+    def publish(self) -> None:
+        """Save the model from the latest checkpoints, so an unfinished run can be used."""
+        self.workspace.publish({name: self.steps[name] for name in self.config.networks})
+
+    def _fit_scm(self) -> None:
         """Fit the mechanisms of attributes with parents; it is quick, and starts over."""
         checkpoints, settings = self.workspace.checkpoints("scm"), self.config.scm
-        graph = self.config.causal_graph
+        graph, around, total = self.config.causal_graph, self.around, self.steps["scm"]
         children = [node for node in graph.order if graph.parents[node]]  # in order of fitting
-        if checkpoints.steps() or not self.accelerator.is_main_process:
+        if checkpoints.steps() or not around.is_main:
             return
         scm = self.workspace.scm()
-        total = self.steps["scm"]
-        self.log.rewind("scm", 0)
+        around.log.rewind("scm", 0)
         if children:
-            self.reporter.progress("scm", 0, total)
+            around.reporter.progress("scm", 0, total)
 
         def on_step(node: str, step: int, loss: float) -> None:
-            self.stop.check("scm")
+            around.stop.check("scm")
             done = children.index(node) * settings.steps + step + 1
             if done % self.config.run.log_steps == 0 or done == total:
-                self.log.write("scm", done, loss=loss)
-                self.reporter.progress("scm", done, total, loss)
+                around.log.write("scm", done, loss=loss)
+                around.reporter.progress("scm", done, total, loss)
 
         scm.fit(
             self.splits["train"].attributes,
@@ -197,104 +219,74 @@ class Session:
         checkpoints.write(Checkpoint(total, dict(scm.state_dict()), facts))
         self.publish()
 
-    def train(self, name: str) -> None:
-        """Train one part."""
-        if name == "scm":
-            self.fit_scm()
-        elif name == "judge":
-            scales = scales_of(self._images)
-            if self.accelerator.is_main_process:
-                self.workspace.keep_factors(scales)
-            self._run(name, ReadingObjective(new_judge(self.config, scales)), scales)
-        else:
-            self._run(name, self.config.model.part_objective(name, self), {})
-
-    def publish(self) -> None:
-        """Save the model from the latest checkpoints, so an unfinished run can be used."""
-        self.workspace.publish({name: self.steps[name] for name in self.config.networks})
-
-    def _run(
-        self, name: str, objective: AbstractObjective, scales: dict[str, tuple[float, float]]
-    ) -> None:
-        def on_sheet(step: int) -> None:
-            if name != "judge":
-                self._draw_sheet(name, step)
-
-        settings, accelerator, run = (
-            self.config.networks[name].settings,
-            self.accelerator,
-            self.config.run,
-        )
-        course = Course(name, self.config.seed, self.steps[name], settings)
-        batch, objective = settings.batch, objective.to(self.device)
-        optimiser = optimiser_for(objective, settings)
-        if run.compile or (run.compile is None and accelerator.device.type == "cuda"):
-            alone = accelerator.num_processes == course.settings.accumulate == 1
+    def _run(self, part: Part, objective: AbstractObjective) -> None:
+        """Take the steps of a network that are left."""
+        around, accelerator, settings = self.around, self.around.accelerator, part.settings
+        run, inputs, objective = self.config.run, self.inputs, objective.to(self.device)
+        course = Course(part.name, self.config.seed, self.steps[part.name], settings)
+        if run.compile or (run.compile is None and self.device.type == "cuda"):
+            alone = accelerator.num_processes == settings.accumulate == 1
             objective.fuse(cuda_graphs=run.cuda_graphs and alone)
         feed = Feed(
             self.splits["train"],
-            self.config.space,
-            scales,
-            device=accelerator.device,
+            inputs.space,
+            inputs.factors,
+            device=self.device,
             seed=stream_seed(course.seed, course.part),
-            batch=batch,
-            share=share_of(batch, accelerator),
+            batch=settings.batch,
+            share=share_of(settings.batch, accelerator),
         )
-        loop = Loop(
-            course,
-            objective,
-            optimiser,
-            feed,
-            self.first("val", run.validation_images, batch, scales),
-            accelerator=accelerator,
-            checkpoints=self.workspace.checkpoints(course.part),
-            log=self.log,
-            run=run,
-            reporter=self.reporter,
-            stop=self.stop,
-        )
+        validation = self._first("val", run.validation_images, settings.batch)
+        checkpoints = self.workspace.checkpoints(part.name)
+        loop = Loop(course, objective, feed, validation, checkpoints, around)
         loop.resume()
-        if accelerator.is_main_process:
-            self.log.rewind(course.part, loop.step)
+        if around.is_main:
+            around.log.rewind(part.name, loop.step)
         with closing(feed):
             if loop.step >= course.steps:
-                self.reporter.say(f"{course.part}: all {course.steps} steps are done")
+                around.reporter.say(f"{part.name}: all {course.steps} steps are done")
             else:
-                loop.run(self.publish, on_sheet)
+                loop.run(self.publish, partial(self._draw_sheet, part.name))
 
-    def first(
-        self, split: str, most: int, size: int, scales: dict[str, tuple[float, float]]
-    ) -> list[Batch]:
-        """Return the first images of a split on the device, in batches.
+    def _ground(self, name: str) -> Ground:
+        """Return what a later part is built on; refuse one that comes too early."""
+        first = self.config.model.parts[0].name
+        judge, weights = self.workspace.judge(), self.workspace.weights(first)
+        if judge is None or weights is None:
+            raise InputError(
+                f"part {name}",
+                expected=f"the parts judge and {first} to be trained",
+                got=f"no {'judge' if judge is None else first}",
+                do="train all parts, or these two first",
+            )
+        network = self.config.model.build(self.inputs)
+        network.load_state_dict(weights)
+        table = self.splits["train"].attributes
+        scm = self.workspace.scm()
+        return Ground(network.to(self.device), judge, scm, table, self._first_loss)
 
-        Args:
-            split: Name of the split.
-            most: Largest number of images.
-            size: Images per batch.
-            scales: Mean and standard deviation of each factor to read.
-        """
-        count = min(most, len(self.splits[split]))
-        feed = Feed(
-            first_examples(self.splits[split], count),
-            self.config.space,
-            scales,
-            device=self.accelerator.device,
-            seed=0,
-            batch=count,
-            share=slice(None),
-        )
-        with closing(feed):
-            whole = feed.at(0)
-        columns = (whole.images, whole.values, whole.factors)
-        return [Batch(*part) for part in zip(*(c.split(size) for c in columns), strict=True)]
+    def _first(self, split: str, most: int, size: int) -> list[Batch]:
+        """Return the first images of a split on the device, in batches of a size."""
+        inputs, examples = self.inputs, self.splits[split]
+        return first_batch(examples, most, inputs.space, inputs.factors, self.device).split(size)
+
+    def _first_loss(self, objective: AbstractObjective, images: int, size: int) -> float:
+        """Return the loss on the first training images, computed as in a step."""
+        seed = stream_seed(self.config.seed, "bound")
+        generator = torch.Generator(self.device).manual_seed(seed)
+        with self.around.accelerator.autocast():
+            losses = objective.mean_losses(self._first("train", images, size), generator)
+        return losses["validation_loss"]
 
     def _draw_sheet(self, part: str, step: int) -> None:
-        model = self.workspace.model().to(self.accelerator.device)
+        if part == "judge":
+            return
+        model = self.workspace.model().to(self.device)
         page = counterfactual_sheet(model, self.splits["val"])
         path = self.workspace.folder / "sheets" / f"{part}-step-{step:09d}.png"
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, lambda file: page.save(file, "PNG"))
-        self.reporter.say(f"sheet of counterfactuals: {path}")
+        self.around.reporter.say(f"sheet of counterfactuals: {path}")
 
 
 def counterfactual_sheet(model: AnyModel, examples: Examples) -> Image.Image:

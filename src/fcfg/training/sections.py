@@ -1,4 +1,4 @@
-"""The sections that every training configuration has; :mod:`fcfg.training.kinds` has `model`."""
+"""Sections of a training configuration; :mod:`fcfg.training.kinds` has those of networks."""
 
 from __future__ import annotations
 
@@ -64,18 +64,6 @@ class Optimisation(Section):
             return self.steps
         steps = max(1, self.epochs * images // self.batch)
         return check_integer("epochs, steps", steps, 1, LAST_STEP, do="lower it")
-
-
-class JudgeTraining(Optimisation):
-    """Training of the judge."""
-
-    width: PositiveInt = 64  #: channels of the first stage; 64 is ResNet-18
-    steps: Steps | None = 5000
-    learning_rate: PositiveFloat = 1e-3
-    weight_decay: float = Field(default=0.05, ge=0)
-    warmup: NonNegativeInt = 100
-    decay: Decay = "cosine"
-    publish: Publish = "best"
 
 
 class ScmTraining(Section):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from fcfg.support.config_files import parse_json, read_text, to_yaml
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.files import remove_unfinished, write_atomically
 from fcfg.training.config import TrainingConfig, read_config
-from fcfg.training.models import new_judge
+from fcfg.training.kinds import Scales
 from fcfg.training.state import Checkpoints, under_prefix
 
 _CHANGES = {  # by part of the digest
@@ -37,12 +38,7 @@ _ROWS = 4096  # images to hash at a time
 
 
 class Workspace:
-    """The files of a run.
-
-    Args:
-        out: Pipeline folder.
-        config: Configuration of the run.
-    """
+    """The files of a run in the folder of its model."""
 
     def __init__(self, out: Path, config: TrainingConfig) -> None:
         self.out = out
@@ -128,7 +124,7 @@ class Workspace:
         """Save the model from the latest checkpoints, once its networks have one.
 
         Args:
-            steps: Total number of steps of each part.
+            steps: Total number of steps of each part, for the provenance.
         """
         if not any(self.checkpoints(part.name).steps() for part in self.config.model.parts):
             return
@@ -150,7 +146,11 @@ class Workspace:
 
     def model(self) -> AnyModel:
         """Assemble the model from checkpoints; an untrained part is new or missing."""
-        return self.config.model.model(self.config, self.scm(), self.judge(), self.weights)
+        training = self.config.model
+        network, weights = training.build(self.config.inputs), training.published(self.weights)
+        if weights is not None:
+            network.load_state_dict(weights)
+        return training.model(network.eval(), self.scm(), self.judge())
 
     def scm(self) -> StructuralCausalModel:
         """Return the causal model, fitted if it has a checkpoint."""
@@ -170,11 +170,12 @@ class Workspace:
         path = self.checkpoints("judge").folder / "factors.json"
         text = read_text(path, f"run {self.out}, {path.name}", expected="factors of the judge")
         factors = parse_json(text, f"run {self.out}, {path.name}", do="train the judge again")
-        judge = new_judge(self.config, {name: (m, sd) for name, (m, sd) in factors.items()})
+        scales = {name: (mean, sd) for name, (mean, sd) in factors.items()}
+        judge = self.config.judge.build(replace(self.config.inputs, factors=scales))
         judge.load_state_dict(tensors)
         return judge.eval()
 
-    def keep_factors(self, scales: dict[str, tuple[float, float]]) -> None:
+    def keep_factors(self, scales: Scales) -> None:
         """Write the mean and standard deviation of each factor of the judge."""
         folder = self.checkpoints("judge").folder
         folder.mkdir(parents=True, exist_ok=True)
