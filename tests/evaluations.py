@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
+from fcfg.answers import Question
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.datasets import portraits
 from fcfg.diffusion.denoiser import Denoiser
@@ -29,6 +30,7 @@ from fcfg.evaluation import (
 )
 from fcfg.evaluation.result_files import JSON
 from fcfg.judge import AttributeJudge
+from fcfg.model import Action, AnyModel, Plan
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from kills import kill_again_and_again
 
@@ -104,6 +106,16 @@ def evaluation(
     subset = subset or choose_subset(pipeline, experiment)
     evaluators = evaluators or find_evaluators(pipeline, size=SIZE)
     return Evaluation(pipeline, experiment, subset, evaluators, out, **({"pictures": 0} | more))
+
+
+def rows_of(experiment: Experiment, model: AnyModel) -> dict[tuple[str, str], int]:
+    """Network rows of every question about one image and one step, without the abduction."""
+
+    def rows(do: str, plan: Plan[Any]) -> int:
+        action = Action({}, (), 0)
+        return Question(do, plan, lambda: action, experiment.returns(do)).rows
+
+    return {(do, text): rows(do, plan) for (do, text), plan in experiment.plans(model).items()}
 
 
 def answers(result: Result) -> dict[tuple[str, str, str], JSON]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from evaluations import rows_of
 from fcfg.cli import main
 from fcfg.evaluation import Evaluation, choose_subset, find_experiment, presets, read_results
-from fcfg.evaluation.experiment import Costs
 from fcfg.pipeline.checkpoint import load
 from fcfg.reports.strips import read_pictures
 
@@ -131,7 +131,6 @@ def test_the_demo_fits_into_its_time() -> None:
     """Network rows, at some 40 a second on two slow cores; and drawings enough to see by."""
     pipeline = load("portraits")
     demo = find_experiment("portraits/demo", model=pipeline)
-    costs = Costs(demo, pipeline)
-    each = 1 + sum(costs.total(*question) for question in demo.questions)
+    each = 1 + sum(rows_of(demo, pipeline).values())
     assert each * demo.images * demo.steps <= 4_000
     assert demo.images >= 16

@@ -232,7 +232,6 @@ def test_an_abduction_serves_both_kinds_of_guidance(pipeline: CounterfactualPipe
     twice = [pipeline.predict(abduction, pair.action, DRAWN) for _ in range(2)]
     assert all(torch.equal(one.images, pair.images) for one in twice)
     assert twice[0].evaluations == pair.evaluations
-    assert twice[0].abduction is twice[1].abduction  # whose factual branch is kept
     plain = pipeline.predict(abduction, pair.action, Guidance.none(), anchor=True)
     assert not torch.equal(plain.images, pair.images)
 

@@ -21,7 +21,6 @@ from fcfg.cli import main
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_summary, print_table, table_console
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
-from fcfg.evaluation.experiment import Costs
 from fcfg.evaluation.summary import summarise
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.pipeline.runtime import own_gpu
@@ -188,7 +187,7 @@ def test_a_model_that_does_not_fit_is_one_line(
     assert line.endswith("leave the anchor out (--no-anchor), or choose another sampling.")
     assert main(["evaluate", *words, "--no-anchor", "--show"]) == 0
     advised = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
-    assert all(Costs(advised, tiny_model()).rows(*question) for question in advised.questions)
+    assert all(plan.rows for plan in advised.plans(tiny_model()).values())
     blind = saved(tmp_path / "blind", judge=False)
     assert "expected one with a judge" in refusal(capsys, blind, mine)
     assert "shard, count: expected an integer from 1 to 2" in refusal(

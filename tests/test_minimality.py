@@ -15,10 +15,18 @@ import pytest
 import torch
 
 import fake_results
-from evaluations import CFG, FCFG, SIZE, asked, counted_rows, evaluation, tiny_model
+from evaluations import (
+    CFG,
+    FCFG,
+    SIZE,
+    asked,
+    counted_rows,
+    evaluation,
+    rows_of,
+    tiny_model,
+)
 from fcfg.datasets import portraits
 from fcfg.evaluation import Result, read_results, summarise
-from fcfg.evaluation.experiment import Costs
 from fcfg.evaluation.summary import Summary
 from fcfg.guidance import Guidance
 from fcfg.metrics import fifths, image_mae, mean, minimality
@@ -195,13 +203,13 @@ def test_costs_and_progress_count_the_cycles(
     pipeline: CounterfactualPipeline, tmp_path: Path
 ) -> None:
     experiment = asked(cycles=4, do=("smiling",), guidance=(CFG,), images=2)
-    costs = Costs(experiment, pipeline)
-    assert costs.total("", "none") == 1 + 3 * 2
-    assert costs.total("", CFG) == 2 + 3 * 3
+    costs = rows_of(experiment, pipeline)
+    assert costs["", "none"] == 1 + 3 * 2
+    assert costs["", CFG] == 2 + 3 * 3
     shares: list[float] = []
     with counted_rows(pipeline) as rows:
         evaluation(tmp_path, experiment, pipeline).run(shares.append)
-    every = 1 + sum(costs.total(*question) for question in experiment.questions)
+    every = 1 + sum(costs.values())
     assert sum(rows) == 2 * 2 * every  # images, steps
     assert shares == sorted(shares)
     assert shares[-1] == 1.0

@@ -432,7 +432,6 @@ def test_a_vae_is_evaluated_like_a_pipeline(trained: dict[str, Path], tmp_path: 
     model = fcfg.load(trained["hvae"])
     experiment = asked(guidance=("temperature:1",), cycles=3)
     assert experiment.guidance == ("none", "temperature:1.0")
-    assert not experiment.is_anchored
     with pytest.raises(fcfg.InputError, match="no path to anchor"):
         find_experiment("portraits/baselines", model=model, anchor=True)
     ran = evaluation(tmp_path / "run", experiment, model)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional
 
@@ -20,10 +18,8 @@ from fcfg.diffusion.denoiser import Corruption
 from fcfg.diffusion.networks import SemanticConfig, SemanticEncoder, SemanticUNet, UNetConfig
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.diffusion.semantic import SemanticDenoiser, SemanticEmbedder
-from fcfg.evaluation.abductions import AbductionCache
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.sampling import SamplingConfig
 from fcfg.training.feed import Batch
 from fcfg.training.objectives import DenoisingObjective
 from fcfg.trust import measure_trust
@@ -366,24 +362,17 @@ def test_the_abduction_of_another_model_is_refused(pipeline: CounterfactualPipel
 
 
 def test_kept_abductions_hold_their_semantics(
-    pipeline: CounterfactualPipeline, tmp_path: Path
+    pipeline: CounterfactualPipeline,
 ) -> None:
     images, attributes = tiny_images()
-    table, sampling = binary_space().parse(attributes), SamplingConfig.parse(SAMPLING)
-    cache = AbductionCache(pipeline, "digest", sampling, folder=tmp_path, batch_size=8)
-    first = cache(images, table)
-    asked: list[object] = []
-    second = cache(images, table, asked.append)
-    assert asked == []
+    plan = pipeline.plan(["male"], Guidance.cfg(2.0), sampling=SAMPLING)
+    first = pipeline.abduct(images, attributes, plan=plan)
+    about = (images, first.attributes, first.keys, plan)
+    second = pipeline.restore(*about, first.inferred)
     assert torch.equal(first.semantics, second.semantics)
     assert torch.equal(first.trajectory.x, second.trajectory.x)
-    file = next(tmp_path.rglob("*.safetensors"))
-    tensors = load_file(file)
-    del tensors["semantics"]
-    save_file(tensors, file)
-    third = cache(images, table, asked.append)
-    assert asked
-    assert torch.equal(first.semantics, third.semantics)
+    rest = {name: value for name, value in first.inferred.items() if name != "semantics"}
+    assert pipeline.restore(*about, rest) is None
 
 
 def test_signals_of_trust_see_the_semantics_of_the_images(

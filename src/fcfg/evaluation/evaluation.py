@@ -8,23 +8,17 @@ same rows. Several processes or machines share a run by its folder, each with it
 from __future__ import annotations
 
 import math
-import time
-import warnings
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
+from fcfg.answers import Answer, AnswerLoop, Question, Store, in_blocks
 from fcfg.datasets import portraits
-from fcfg.evaluation.abductions import Abduct, AbductionCache, DirectAbduction
-from fcfg.evaluation.experiment import Costs, Experiment, targets_of
+from fcfg.evaluation.experiment import Experiment, targets_of
 from fcfg.evaluation.measurements import (
     THRESHOLD,
-    Answer,
     Evaluators,
     Truth,
     real_entries,
@@ -37,14 +31,12 @@ from fcfg.evaluation.result_schema import JSON, SCHEMA
 from fcfg.evaluation.run_folder import RunFolder
 from fcfg.evaluation.subset import Block, Subset, draw_targets
 from fcfg.metrics import image_mae
-from fcfg.model import Action, AnyModel
-from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
-from fcfg.sampling import OnStep
-from fcfg.support.errors import InputError, check_integer
+from fcfg.model import Action, AnyModel, Plan
+from fcfg.support.errors import check_integer
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import image_keys
 from fcfg.support.outputs import check_folder
-from fcfg.support.progress import OnProgress, Progress
+from fcfg.support.progress import OnProgress
 from fcfg.support.shards import check_shard, strided_rows
 from fcfg.version import __version__
 
@@ -81,32 +73,18 @@ class Evaluation:
         for folder in (self.out, self.cache or self.out):
             check_folder(folder)
         check_shard(self.shard, len(self.subset))
-        rows = max(self.costs.rows(*question) for question in self.experiment.questions)
+        rows = max(plan.rows for plan in self.plans.values())
         check_integer("batch size", self.batch_size, rows, 10**9, do="raise it")
 
     @cached_property
-    def costs(self) -> Costs:
-        """Network rows of every question."""
-        return Costs(self.experiment, self.pipeline)
+    def plans(self) -> dict[tuple[str, str], Plan[Any]]:
+        """How every question is answered."""
+        return self.experiment.plans(self.pipeline)
 
     @cached_property
     def digest(self) -> str:
         """Digest of the model."""
         return digest_of(self.pipeline.image_model, self.pipeline.scm)
-
-    @cached_property
-    def abductions(self) -> Abduct:
-        """What images have beside their attributes: noise from the cache, or inferred."""
-        if not self.pipeline.traits.steps:
-            return DirectAbduction(self.pipeline, self.batch_size)
-        return AbductionCache(
-            self.pipeline,
-            f"{self.digest} {(self.provenance or {}).get('environment')}",
-            self.experiment.sampling,
-            folder=self.cache,
-            batch_size=self.batch_size,
-            keep_path=self.experiment.is_anchored,
-        )
 
     @property
     def folder(self) -> RunFolder:
@@ -180,7 +158,7 @@ class Evaluation:
             on_progress: Callback invoked after every step with the share of the work that is done.
         """
         with self.folder.writing(self.header) as (file, lines):
-            _Runner(self, file, lines, on_progress).run()
+            _Runner(self, file, lines).run(on_progress)
             return self.folder.completed(file)
 
 
@@ -191,26 +169,18 @@ class _Runner:
         evaluation: The run.
         file: Result file of the shard.
         lines: Lines of the file, the header first.
-        on_progress: Callback invoked after every step with the share of the work that is done.
     """
 
-    def __init__(
-        self,
-        evaluation: Evaluation,
-        file: ResultFile,
-        lines: Sequence[JSON],
-        on_progress: OnProgress | None,
-    ) -> None:
+    def __init__(self, evaluation: Evaluation, file: ResultFile, lines: Sequence[JSON]) -> None:
         self.evaluation, self.file = evaluation, file
         self.pipeline, self.experiment = evaluation.pipeline, evaluation.experiment
         self.subset, self.evaluators = evaluation.subset, evaluation.evaluators
-        self.features, self.costs = evaluation.folder.features, evaluation.costs
+        self.features, self.keys = evaluation.folder.features, image_keys(evaluation.subset.images)
         header, *entries = lines
-        size, rows = header["block"], evaluation.rows
-        self.blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
+        self.blocks = in_blocks(evaluation.rows, header["block"])
         # The first shard keeps pictures of the first images of its first block.
-        count = min(evaluation.pictures, size) if evaluation.shard[0] == 0 else 0
-        self.pictured = self.subset.block(rows[:count])
+        count = min(evaluation.pictures, header["block"]) if evaluation.shard[0] == 0 else 0
+        self.pictured = self.subset.block(evaluation.rows[:count])
         self.pictures = PictureFiles(evaluation.out, self.pictured.names)
         self.read = {entry["image"] for entry in entries if entry["kind"] == "real"}
         self.done = {
@@ -218,25 +188,49 @@ class _Runner:
             for entry in entries
             if entry["kind"] == "row"
         }
-        self.keys = image_keys(self.subset.images)
         self.interventions: dict[str, tuple[Action, Truth | None]] = {}
-        pending = self._pending(self.subset.block(self.blocks[0]))
-        self.without_pictures = [
-            (do, guidance)
-            for do, guidance in self.experiment.questions
-            if do and count and (do, guidance) not in pending
-            if self.pictures.lack("rows", do=do, guidance=guidance)
-        ]
-        images = len(rows) + count * bool(self.without_pictures)
-        self.cost = self._cost(self.experiment.questions)
-        self.progress = Progress(images * self.cost, on_progress)
 
-    def run(self) -> None:
+    def run(self, on_progress: OnProgress | None) -> None:
         """Answer the open questions, and make missing pictures again."""
-        for rows in self.blocks:
-            self._run_block(self.subset.block(rows))
+        evaluation, about = self.evaluation, (self.evaluation.provenance or {}).get("environment")
+        questions = {
+            (do, guidance): Question(
+                f"do({do}) under {guidance}",
+                plan,
+                partial(self._action, do),
+                self.experiment.returns(do),
+            )
+            for (do, guidance), plan in evaluation.plans.items()
+        }
+        named = {asked: question for question, asked in questions.items()}
+        # Pictures that were removed from a finished block are made again, after all blocks.
+        unseen = self._without_pictures() if self.pictured.rows else []
+        loop = AnswerLoop(
+            self.pipeline,
+            self.subset.images,
+            self.subset.attributes,
+            list(questions.values()),
+            keys=self.keys,
+            blocks=[*self.blocks, *([self.pictured.rows] if unseen else [])],
+            batch_size=evaluation.batch_size,
+            about=f"{evaluation.digest} {about}",
+            store=None if evaluation.cache is None else Store(evaluation.cache),
+            strict=True,
+            on_progress=on_progress,
+        )
+        for number, part in enumerate(loop):
+            block, is_whole = self.subset.block(part.rows), number < len(self.blocks)
+            if is_whole:
+                self._measure_real(block)
+            pending = self._pending(block) if is_whole else unseen
+            for answer in part.answers([questions[question] for question in pending]):
+                question = named[answer.question]
+                if is_whole:
+                    self._measure_answer(question, block, answer)
+                else:
+                    self._keep_pictures(question, answer)
         if self.pictured.rows:
-            self._remake_pictures()
+            self._remake_drawings()
 
     def _pending(self, block: Block) -> list[tuple[str, str]]:
         """Return questions that a block has no answers to, or whose features are broken."""
@@ -247,18 +241,19 @@ class _Runner:
             or self.features.is_broken(question, block.names)
         ]
 
-    def _run_block(self, block: Block) -> None:
-        if not self.read.issuperset(block.names) or self.features.is_broken((), block.names):
-            self._measure_real(block)
-        pending = self._pending(block)
-        self.progress.advance(len(block.rows) * (self.cost - self._cost(pending)))
-        if not pending:
-            return
-        abduction = self._abduct(block)
-        for question in pending:
-            self._measure_answer(question, block, self._answer(question, block, abduction))
+    def _without_pictures(self) -> list[tuple[str, str]]:
+        """Return questions that were answered, but lack pictures."""
+        pending = self._pending(self.subset.block(self.blocks[0]))
+        return [
+            (do, guidance)
+            for do, guidance in self.experiment.questions
+            if do and (do, guidance) not in pending
+            if self.pictures.lack("rows", do=do, guidance=guidance)
+        ]
 
     def _measure_real(self, block: Block) -> None:
+        if self.read.issuperset(block.names) and not self.features.is_broken((), block.names):
+            return
         count = len(self.subset)
         others = self.subset.images[[(row + count // 2) % count for row in block.rows]]
         unrelated = image_mae(block.images, others).tolist() if count > 1 else [None]
@@ -271,13 +266,12 @@ class _Runner:
         self.file.append(entry for entry in entries if entry["image"] not in self.read)
 
     def _measure_answer(self, question: tuple[str, str], block: Block, answer: Answer) -> None:
-        do, guidance = question
-        evaluators, (_, truth) = self.evaluators, self._intervention(do)
-        reading = evaluators.read(answer.images)
-        self.features.write(question, block.names, evaluators.features(answer.images, reading))
-        if do and self._is_pictured(block):
-            self.pictures.answer(do, guidance, answer.images, answer.reversed_images)
-        space = self.pipeline.space
+        evaluators, (_, truth) = self.evaluators, self._intervention(question[0])
+        images, space = answer.pair.images.float(), self.pipeline.space
+        reading = evaluators.read(images)
+        self.features.write(question, block.names, evaluators.features(images, reading))
+        if question[0] and self._is_pictured(block):
+            self._keep_pictures(question, answer)
         entries = row_entries(question, block, answer, reading, truth, evaluators, space)
         self.file.append(e for e in entries if (*question, e["image"]) not in self.done)
 
@@ -285,71 +279,20 @@ class _Runner:
         names = self.pictured.names
         return block.names[: len(names)] == names != ()
 
-    def _remake_pictures(self) -> None:
-        """Make pictures again that were removed from a finished block."""
-        block = self.pictured
+    def _keep_pictures(self, question: tuple[str, str], answer: Answer) -> None:
+        back = None if answer.back is None else answer.back.images.float()
+        self.pictures.answer(*question, answer.pair.images.float(), back)
+
+    def _remake_drawings(self) -> None:
+        """Draw factual images and true counterfactuals again that were removed."""
         if self.pictures.lack("factual"):
-            self.pictures.factual(block.images)
+            self.pictures.factual(self.pictured.images)
         for do in self.experiment.do if self.subset.drawn is not None else ():
             if self.pictures.lack("truth", do=do):
                 self._intervention(do)  # writes its pictures
-        if not self.without_pictures:
-            return
-        self.progress.advance(len(block.rows) * (self.cost - self._cost(self.without_pictures)))
-        abduction = self._abduct(block)
-        for question in self.without_pictures:
-            answer = self._answer(question, block, abduction)
-            self.pictures.answer(*question, answer.images, answer.reversed_images)
 
-    def _cost(self, questions: Sequence[tuple[str, str]]) -> int:
-        """Return the network rows of one abduction and the answers to some questions."""
-        return bool(questions) + sum(self.costs.total(*question) for question in questions)
-
-    @contextmanager
-    def _phase(self, block: Block, *, up: int = 0, down: int = 0) -> Generator[OnStep]:
-        """Give a callback for steps with ``up`` rows toward noise, then ``down`` toward images."""
-        up, down = up * len(block.rows), down * len(block.rows)
-        ascending, descending = self.progress.phase(up), self.progress.phase(down, after=up)
-        yield lambda step: (ascending if step.ascending else descending)(step)
-        self.progress.advance(up + down)
-
-    def _abduct(self, block: Block) -> Any:
-        given = (block.images, block.attributes)
-        with self._phase(block, up=1) as on_step:
-            abduction = self.evaluation.abductions(*given, on_step)
-        if sampling := self.experiment.drawn_sampling:
-            plan = self.pipeline.plan((), DEFAULT_GUIDANCE, sampling=sampling)
-            drawn = self.pipeline.abduct(*given, plan=plan)
-            abduction.with_drawn_noise.append(drawn)
-        return abduction
-
-    def _answer(self, question: tuple[str, str], block: Block, abduction: Any) -> Answer:
-        do, guidance = question
-        action, _ = self._intervention(do)
-        attributes = {name: column[block.rows] for name, column in action.attributes.items()}
-        action = replace(action, attributes=attributes)
-        batch_size, cost = self.evaluation.batch_size, self.costs.rows(do, guidance)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "counterfactual: NaN")  # refused below
-            start = time.perf_counter()
-            with self._phase(block, down=cost) as on_step:
-                pair = self.pipeline.predict(
-                    abduction,
-                    action,
-                    self.pipeline.parse_setting(guidance),
-                    batch_size=batch_size,
-                    on_step=on_step,
-                )
-            seconds = (time.perf_counter() - start) / len(block.rows)
-            _check_finite(pair.images, f"do({do}) under {guidance}", block.names)
-            back = pair
-            for _ in range(self.experiment.returns(do)):
-                with self._phase(block, up=1, down=cost) as on_step:
-                    back = self.pipeline.reverse(back, batch_size=batch_size, on_step=on_step)
-                subject = f"the {'reversal' if do else 'repetition'} of do({do}) under {guidance}"
-                _check_finite(back.images, subject, block.names)
-        reversed_images = None if back is pair else back.images.float()
-        return Answer(pair, pair.images.float(), reversed_images, seconds)
+    def _action(self, do: str) -> Action:
+        return self._intervention(do)[0]
 
     def _intervention(self, do: str) -> tuple[Action, Truth | None]:
         """Intervene on all images; keep pictures of the truth, if it is known."""
@@ -373,14 +316,3 @@ class _Runner:
                 self.pictures.truth(do, drawings.images[self.pictured.rows])
         self.interventions[do] = action, truth
         return action, truth
-
-
-def _check_finite(images: Tensor, subject: str, names: Sequence[str]) -> None:
-    broken = (~images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
-    if broken:
-        raise InputError(
-            subject,
-            expected="images of finite numbers",
-            got=f"others for {len(broken)} of {len(names)}, such as {names[broken[0]]}",
-            do="lower the weights or take more steps; finished rows are kept",
-        )

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.guidance import Guidance
-from fcfg.model import AnyModel, parse_setting
+from fcfg.model import AnyModel, Plan, parse_setting
 from fcfg.sampling import GRIDS, PRESETS, SamplingConfig, as_sampling, as_solver
 from fcfg.support.errors import InputError, check_among
 from fcfg.support.hashing import LARGEST_SEED
@@ -151,39 +151,20 @@ class Experiment(BaseModel):
         """
         return int(self.reverse) if do else self.cycles - 1
 
-    @property
-    def is_anchored(self) -> bool:
-        """Whether a question needs the path of the abduction, as anchored answers do."""
-        settings = [parse_setting(text) for _, text in self.questions]
-        return any(isinstance(setting, Guidance) and setting.needs_path for setting in settings)
+    def plans(self, model: AnyModel) -> dict[tuple[str, str], Plan[Any]]:
+        """Return how a model answers every question."""
+        plans: dict[tuple[str, str], Plan[Any]] = {}
+        for do, text in self.questions:
+            setting = model.parse_setting(text)
+            drawn = self.drawn_sampling if getattr(setting, "drawn_noise", False) else ""
+            sampling = as_sampling(drawn or self.sampling)
+            plans[do, text] = model.plan(targets_of(do), setting, sampling=sampling)
+        return plans
 
     @property
     def targets(self) -> tuple[str, ...]:
         """All attributes that are intervened on."""
         return tuple(dict.fromkeys(name for do in self.do for name in targets_of(do)))
-
-
-class Costs:
-    """Network rows that the questions of an experiment take, for one image and one step.
-
-    Args:
-        experiment: The questions.
-        model: The model that answers them.
-    """
-
-    def __init__(self, experiment: Experiment, model: AnyModel) -> None:
-        self._returns, self._sampling = experiment.returns, experiment.sampling
-        self._model = model
-
-    def rows(self, do: str, guidance: str) -> int:
-        """Return the rows of a step of a prediction."""
-        setting = self._model.parse_setting(guidance)
-        return self._model.plan(targets_of(do), setting, sampling=self._sampling).rows
-
-    def total(self, do: str, guidance: str) -> int:
-        """Return the rows of a prediction, and of its reversal or its further cycles."""
-        rows = self.rows(do, guidance)
-        return rows + self._returns(do) * (1 + rows)
 
 
 def targets_of(do: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from fcfg.answers import Answer
 from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous, Table
 from fcfg.datasets.base import Measure
 from fcfg.datasets.portraits import Portraits
@@ -34,7 +35,7 @@ from fcfg.metrics import (
     image_mae,
 )
 from fcfg.metrics.lpips import SMALLEST
-from fcfg.model import AbstractCounterfactual, AnyModel
+from fcfg.model import AnyModel
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import digest_of
 
@@ -176,17 +177,6 @@ class Truth:
     reading: Reading  #: what the judge reads from them
 
 
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """The counterfactuals of a block of images."""
-
-    counterfactual: AbstractCounterfactual
-    images: Float[Tensor, "image channel height width"]
-    reversed_images: Float[Tensor, "image channel height width"] | None
-    """After the reversal or, for the null intervention, after the last of several cycles."""
-    seconds: float  #: time per image
-
-
 def real_entries(
     block: Block, reading: Reading, unrelated: Sequence[float | None], space: AttributeSpace
 ) -> Iterator[JSON]:
@@ -229,16 +219,16 @@ def row_entries(
         evaluators: Networks to measure with.
         space: Attributes of the model.
     """
-    nothing = [None] * len(block.names)
-    reversal = answer.reversed_images
+    nothing, images = [None] * len(block.names), answer.pair.images.float()
+    reversal = None if answer.back is None else answer.back.images.float()
     columns = zip(
         block.names,
-        _values(answer.counterfactual.attributes, space),
+        _values(answer.pair.attributes, space),
         _scores(reading, space),
-        evaluators.distances(answer.images, block.images),
+        evaluators.distances(images, block.images),
         nothing if reversal is None else evaluators.distances(reversal, block.images),
-        nothing if truth is None else _errors(truth, answer.images, block, space),
-        answer.counterfactual.spent,
+        nothing if truth is None else _errors(truth, images, block, space),
+        answer.pair.spent,
         strict=True,
     )
     for name, target, scores, change, back_error, true_error, evaluations in columns:

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fcfg import answers
+from fcfg.answers import Answer, AnswerLoop, Block, in_blocks
 from fcfg.causal.intervention import Intervention
 from fcfg.generation.comparison import compare
 from fcfg.generation.parsing import JUDGE, Attributes, Factual, find_attributes
@@ -37,13 +39,13 @@ from fcfg.generation.results import (
     values_of,
 )
 from fcfg.judge import Reading
-from fcfg.model import AUTO, AbstractCounterfactual, Action, AnyModel, model_pixels
+from fcfg.model import AUTO, AnyModel, model_pixels
 from fcfg.support.errors import InputError, check_batch_size, check_integer, together
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.images import image_keys, pixel_range_is_known, to_pictures, to_png
 from fcfg.support.outputs import make_folder
-from fcfg.support.progress import Progress, call_bar
+from fcfg.support.progress import call_bar
 from fcfg.support.shards import check_shard, contiguous_rows
 from fcfg.trust import Signals, measure_trust, not_reached
 
@@ -158,75 +160,54 @@ def run(
         known = {row: result.doubted(prepared.limits) for row, result in known.items()}
         own, results = prepared.own_rows, dict(known)
         write_record(prepared, list(results.values()), size)
-        rows_each = prepared.plan.rows
-        cost = (1 + rows_each) * (2 if prepared.request.reverse else 1)  # in network rows
-        cost += rows_each if prepared.request.trust else 0  # or less, if anchored
-        progress = Progress(len(own) * cost, on_progress)
-        for first in range(own.start, own.stop, size):
-            rows = range(first, min(first + size, own.stop))
-            progress.done = (first - own.start) * cost
-            if not known.keys() >= set(rows):
-                results |= _answer(prepared, slice(rows.start, rows.stop), progress, known)
+        request, plan = prepared.request, prepared.plan
+        checks = request.trust and prepared.pipeline.traits.trust
+        asked = answers.Question(
+            f"do({', '.join(prepared.action.targets)})",
+            plan,
+            lambda: prepared.action,
+            returns=int(request.reverse),
+            extra=plan.rows if checks else 0,  # or less, if anchored
+        )
+        loop = AnswerLoop(
+            prepared.pipeline,
+            prepared.images,
+            prepared.factual.attributes,
+            [asked],
+            blocks=in_blocks(own, size),
+            batch_size=request.batch_size,
+            on_progress=on_progress,
+        )
+        for block in loop:
+            if not known.keys() >= set(block.rows):
+                for answer in block.answers():
+                    signals = _signals(prepared, block, answer) if checks else Signals({})
+                    results |= _write(prepared, block, answer, signals, known)
                 write_record(prepared, [results[row] for row in own if row in results], size)
             if on_chunk is not None:
-                on_chunk([results[row] for row in rows])
+                on_chunk([results[row] for row in block.rows])
         return [results[row] for row in own]
 
 
-def _answer(
-    prepared: PreparedRequest,
-    rows: slice,
-    progress: Progress,
-    known: Mapping[int, Result],
-) -> dict[int, Result]:
-    """Work on some of the pictures together, and write the files of those that are new."""
-    pipeline, request, action = prepared.pipeline, prepared.request, prepared.action
-    count = rows.stop - rows.start
-    cost = count * prepared.plan.rows
-    with pixel_range_is_known():
-        abduction = pipeline.abduct(
-            prepared.images[rows],
-            {name: column[rows] for name, column in prepared.factual.attributes.items()},
-            batch_size=request.batch_size,
-            on_step=progress.phase(count),
-            plan=prepared.plan,
+def _signals(prepared: PreparedRequest, block: Block, answer: Answer) -> Signals:
+    size, rows = prepared.request.batch_size, answer.question.extra
+    with pixel_range_is_known(), block.phase("trust", down=rows) as on_step:
+        return measure_trust(
+            prepared.pipeline, block.images, answer.pair, batch_size=size, on_step=on_step
         )
-    progress.advance(count)
-    attributes = {name: column[rows] for name, column in action.attributes.items()}
-    pair = pipeline.predict(
-        abduction,
-        Action(attributes, action.targets, action.seed),
-        prepared.plan,
-        batch_size=request.batch_size,
-        on_step=progress.phase(cost),
-    )
-    back = None
-    progress.advance(cost)
-    if request.reverse:
-        steps = progress.both(count, cost)
-        back = pipeline.reverse(pair, batch_size=request.batch_size, on_step=steps)
-        progress.advance(count + cost)
-    signals = Signals({})
-    if request.trust and pipeline.traits.trust:
-        images, step = prepared.images[rows], progress.phase(cost)
-        with pixel_range_is_known():
-            signals = measure_trust(
-                pipeline, images, pair, batch_size=request.batch_size, on_step=step
-            )
-        progress.advance(cost)
-    return _write(prepared, rows, pair, back, signals, known)
 
 
 def _write(
     prepared: PreparedRequest,
-    rows: slice,
-    pair: AbstractCounterfactual,
-    back: AbstractCounterfactual | None,
+    block: Block,
+    answer: Answer,
     signals: Signals,
     known: Mapping[int, Result],
 ) -> dict[int, Result]:
+    """Write the files of the pictures of a block that are new."""
     pipeline, factual = prepared.pipeline, prepared.factual
-    shown = {"factual": prepared.images[rows], "counterfactual": pair.images.float()}
+    pair, back = answer.pair, answer.back
+    shown = {"factual": block.images, "counterfactual": pair.images.float()}
     spent = {"counterfactual": pair.spent}
     changes = _distances(shown["counterfactual"], shown["factual"])
     errors: list[float | None] = [None] * len(changes)
@@ -235,18 +216,16 @@ def _write(
         spent["reversal"] = back.spent
         errors = _distances(shown["reversed"], shown["factual"])
     readings = {name: pipeline.read(images.nan_to_num()) for name, images in shown.items()}
-    own = {name: column[rows] for name, column in factual.attributes.items()}
     both = readings["factual"], readings["counterfactual"]
-    missed = not_reached(pipeline, own, pair.action, *both)
+    missed = not_reached(pipeline, block.attributes, pair.action, *both)
     results: dict[int, Result] = {}
-    keys = image_keys(shown["factual"])
-    for i, row in enumerate(range(rows.start, rows.stop)):
+    for i, row in enumerate(block.rows):
         if row in known:
             continue
         picture, files = prepared.pictures[row], output_files(prepared.names[row])
         result = Result(
             file=str(picture.path),
-            key=keys[i],
+            key=str(block.keys[i]),
             change=changes[i],
             stored=picture.stored,
             prepared=picture.notes,

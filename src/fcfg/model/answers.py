@@ -100,6 +100,8 @@ class Plan(Generic[SettingT]):
     groups: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
     """Groups of attributes with a weight of their own, if there are any."""
     abduction_rows: int = 1  #: network rows of one image in one call of the abduction
+    kept_as: str = ""
+    """All that an abduction on disk depends on, beside model and image; empty if it is cheap."""
 
     def __str__(self) -> str:
         parts = (self.setting, self.sampling)
@@ -123,6 +125,11 @@ class AbstractAbduction:
     images: Float[Tensor, "batch channel height width"] = field(repr=False)  #: on the CPU
     attributes: Table = field(repr=False)  #: factual
     keys: Keys = field(repr=False)  #: name of each image, combined with the seed
+
+    @property
+    def inferred(self) -> dict[str, Tensor]:
+        """What was inferred, one row for each image, see :meth:`CounterfactualModel.restore`."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -154,6 +154,27 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
             progress: Whether to show a bar if it takes seconds, without ``on_step``.
         """
 
+    def restore(
+        self,
+        images: Float[Tensor, "batch channel height width"],
+        attributes: Table,
+        keys: Keys,
+        plan: Plan[SettingT],
+        inferred: Mapping[str, Tensor],
+    ) -> AbductionT | None:
+        """Return an abduction from what was inferred before; None if that is not enough.
+
+        A hook for models whose abductions are worth keeping: their plans say as what.
+
+        Args:
+            images: Images, as in :meth:`abduct`.
+            attributes: Factual attributes.
+            keys: Name or number of each image.
+            plan: Result of :meth:`plan`, for whose answers the abduction is made.
+            inferred: Tensors of :attr:`AbstractAbduction.inferred`, perhaps of another plan.
+        """
+        return None
+
     @abstractmethod
     def predict(
         self,
@@ -324,10 +345,10 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         """Choose how the network computes, where the model offers a choice.
 
         Args:
-            precision: 'float32', 'tf32', 'bf16' or 'auto'.
-            compile: Whether to compile the network.
-            batch_size: Largest compiled batch.
-            cuda_graphs: Whether to replay steps as CUDA graphs.
+            precision: 'float32', 'tf32', 'bf16', or 'auto': tf32 on a GPU, float32 on a CPU.
+            compile: Whether to compile the network, which takes a while at the first call.
+            batch_size: Largest compiled batch; use the number of images per call to avoid padding.
+            cuda_graphs: Whether to replay steps as CUDA graphs, with few images on a GPU.
         """
         return self
 

@@ -1,4 +1,4 @@
-"""The factual branch of anchored predictions, measured once for all questions."""
+"""The factual branch of anchored predictions, which serves all questions under one guidance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import TwoStagePredictor
 from fcfg.guidance import Guidance
 from fcfg.pipeline.batching import condition_of, fetch, group_mask, in_chunks, plan_on, send
-from fcfg.pipeline.records import Abduction
+from fcfg.pipeline.records import Abduction, FactualBranch
 from fcfg.sampling import Anchor, OnStep, anchor_path
 
 
@@ -19,8 +19,8 @@ def find_anchor(
     guidance: Guidance,
     partition: Partition,
     batch_size: int,
-) -> Anchor:
-    """Return the anchor that the abduction keeps for this guidance, or measure and keep it.
+) -> FactualBranch:
+    """Return the branch that the abduction has for this guidance, or measure it.
 
     Args:
         denoiser: The denoiser.
@@ -34,8 +34,8 @@ def find_anchor(
     weights = guidance.table(partition, times, denoiser.schedule)
     keep = group_mask(denoiser, partition, weights)
     key = repr((guidance.rule, keep.tolist(), weights.weights.tolist(), weights.guided))
-    if key in abduction.anchors:
-        return abduction.anchors[key]
+    if abduction.anchor is not None and abduction.anchor.guidance == key:
+        return abduction.anchor
     plan = plan_on(denoiser, times, weights)
 
     def work(rows: slice, report: OnStep) -> Anchor:
@@ -50,6 +50,4 @@ def find_anchor(
     size = max(1, batch_size // weights.rows)
     pieces = in_chunks(denoiser, len(abduction.trajectory.x), size, work, None)
     corrections = torch.cat([piece.corrections for piece in pieces], dim=1)
-    anchor = Anchor(corrections, pieces[0].evaluations)
-    abduction.keep_anchor(key, anchor)
-    return anchor
+    return FactualBranch(corrections, pieces[0].evaluations, key)

@@ -8,16 +8,19 @@ Pearl's three steps are three methods: one abduction serves every intervention a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from fcfg.causal.attributes import Table
 from fcfg.causal.graph import Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.prediction import Images
 from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import Guidance
 from fcfg.model import Action, AttributesLike, CounterfactualModel, Plan, Traits
@@ -29,7 +32,12 @@ from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.configs import DiffusionConfig, SemanticPipelineConfig
 from fcfg.pipeline.defaults import choose_groups, choose_guidance, default_sampling
 from fcfg.pipeline.drawn_noise import check_path, choose_noise
-from fcfg.pipeline.inference import abduct_images, generate_images, warn_of_broken
+from fcfg.pipeline.inference import (
+    abduct_images,
+    generate_images,
+    restore_abduction,
+    warn_of_broken,
+)
 from fcfg.pipeline.records import Abduction, Counterfactual, GuidedPlan, Needs
 from fcfg.pipeline.runtime import Execution, StepRecorder, fitting_rows, prepare_denoiser
 from fcfg.sampling import (
@@ -126,12 +134,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     ) -> GuidedPlan:
         """Return guidance, groups and sampling of a question.
 
-        Args:
-            targets: Attributes intervened on.
-            setting: Guidance; by default that of the model.
-            anchor: Whether to anchor; by default as the guidance says.
-            sampling: Solver, grid and steps.
-            partition: Attributes of each group, for groups other than affected and invariant.
+        ``partition`` has the attributes of each group, for groups other than affected and
+        invariant; other arguments are those of the contract.
         """
         guidance = self._guidance(targets, setting, anchor=anchor, sampling=sampling)
         default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
@@ -148,7 +152,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     ) -> GuidedPlan:
         groups = choose_groups(self.denoiser, self.graph, guidance, targets, partition)
         schedule = self.denoiser.schedule
-        rows = guidance.table(groups, sampling.times(schedule)[::-1], schedule).rows
+        times = sampling.times(schedule)
+        rows = guidance.table(groups, times[::-1], schedule).rows
         return GuidedPlan(
             setting=guidance,
             rows=rows,
@@ -156,6 +161,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             groups={group: groups[group] for group in groups},
             abduction=Needs(sampling, guidance.path),
             abduction_rows=int(guidance.path != "drawn"),
+            kept_as="" if guidance.path == "drawn" else repr((sampling.solver, times)),
             partition=groups,
         )
 
@@ -175,12 +181,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """Choose how the network computes; its weights do not change.
 
         Answers differ only by rounding, most with bf16. The sampler stays in float32.
-
-        Args:
-            precision: 'float32', 'tf32', 'bf16', or 'auto': tf32 on a GPU, float32 on a CPU.
-            compile: Whether to compile the network, which takes a while at the first call.
-            batch_size: Largest compiled batch; use the number of images per call to avoid padding.
-            cuda_graphs: Whether to replay steps as CUDA graphs, with few images on a GPU.
         """
         return self._prepared(Execution(precision, compile, batch_size, cuda_graphs))
 
@@ -265,20 +265,10 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     ) -> Abduction:
         """Infer the noise behind images: unguided inversion under their attributes (Algorithm 1).
 
-        Args:
-            images: Images, as in :meth:`counterfactual`; so are the other arguments.
-            attributes: Factual attributes.
-            plan: Result of :meth:`plan`, instead of the three below.
-            sampling: Solver, grid and steps; the prediction uses them, too.
-            anchor: Whether to keep the path, one state and one noise per step, for anchored
-                predictions; by default it is kept unless ``sampling`` is 'paper'.
-            drawn_noise: Whether to draw noise, not infer it; see :mod:`fcfg.pipeline.drawn_noise`.
-            keys: Name or number of each image; a digest of its pixels by default.
-            any_size: Whether to accept images of another size than the model was trained at.
-            resize: Whether to make pictures fit as in training, like ``fcfg generate``.
-            batch_size: Largest number of network rows per call.
-            on_step: Callback invoked after every step.
-            progress: Whether to show a bar.
+        Instead of a plan, ``sampling`` may say solver, grid and steps, which the prediction uses,
+        too; ``anchor`` whether to keep the path for anchored predictions, as is done by default
+        unless ``sampling`` is 'paper'; and ``drawn_noise`` whether to draw noise, not infer it,
+        see :mod:`fcfg.pipeline.drawn_noise`. Other arguments are those of the contract.
         """
         x, table = read_factual(self, images, attributes, any_size=any_size, resize=resize)
         keys = image_keys(x) if keys is None else keys
@@ -287,6 +277,19 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         with steps_shown(on_step, progress, 1, 0) as report:
             prepared = (self.denoiser, self._replaying, self._fingerprint)
             return abduct_images(*prepared, x, table, keys, needs, batch_size, report)
+
+    def restore(
+        self,
+        images: Images,
+        attributes: Table,
+        keys: Keys,
+        plan: Plan[Guidance],
+        inferred: Mapping[str, Tensor],
+    ) -> Abduction | None:
+        """Return an abduction from what was inferred before."""
+        assert isinstance(plan, GuidedPlan), "of another model"
+        about = (images, attributes, keys, plan.abduction)
+        return restore_abduction(self.denoiser, self._fingerprint, *about, inferred)
 
     def _needs(self, sampling: SamplingLike, anchor: bool | None, drawn_noise: bool) -> Needs:
         is_paper = as_sampling(sampling) == PRESETS["paper"]
@@ -316,7 +319,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
                 or the paper's if the abduction kept no path. Or the result of :meth:`plan`,
                 which says all of it.
             anchor: Whether to subtract the errors of the factual path; by default as the guidance
-                says. The factual branch is computed once for each guidance and kept.
+                says. The abduction of the answer has the factual branch: further questions cost
+                less with it.
             partition: Attributes of each group, for groups other than affected and invariant.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
@@ -336,14 +340,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         abduction = choose_noise(self.denoiser, abduction, rule)
         if plan is None:
             plan = self._planned(action.targets, rule, abduction.sampling, partition)
-        elif plan.sampling != abduction.sampling:
-            raise InputError(
-                "plan",
-                expected=f"the sampling of the abduction, {abduction.sampling}",
-                got=str(plan.sampling),
-                do="pass the same plan to abduct",
-            )
         assert isinstance(plan, GuidedPlan), "of another model"
+        abduction.check_sampling(plan)
         with steps_shown(on_step, progress, 0, 1) as report:
             return self._predict(abduction, action, plan, batch_size, report)
 
@@ -370,6 +368,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             on_step=on_step,
         )
         warn_of_broken(end.x, guidance)
+        abduction = abduction if anchor is None else replace(abduction, anchor=anchor)
         return Counterfactual(abduction, action, plan, end, anchor and anchor.size)
 
     def _replaying(self, solver: AbstractSolver) -> AbstractSolver:

@@ -83,7 +83,7 @@ def choose_noise(denoiser: Denoiser, abduction: Abduction, guidance: Guidance) -
 
     Args:
         denoiser: The denoiser.
-        abduction: The abduction, which keeps the drawn one for all questions.
+        abduction: The abduction.
         guidance: Guidance of the prediction; one without drawn noise refuses drawn noise.
     """
     if abduction.noise_is_drawn and not guidance.drawn_noise:
@@ -95,13 +95,10 @@ def choose_noise(denoiser: Denoiser, abduction: Abduction, guidance: Guidance) -
         )
     if abduction.noise_is_drawn or not guidance.drawn_noise:
         return abduction
-    if not abduction.with_drawn_noise:
-        assert abduction.path is not None, "the caller refuses abductions without a path"
-        image = abduction.path.states[0]
-        end, path = draw_noise(denoiser, image, abduction.keys, abduction.times)
-        drawn = replace(abduction, trajectory=end, path=path, noise_is_drawn=True)
-        abduction.with_drawn_noise.append(drawn)
-    return abduction.with_drawn_noise[0]
+    assert abduction.path is not None, "the caller refuses abductions without a path"
+    image = abduction.path.states[0]
+    end, path = draw_noise(denoiser, image, abduction.keys, abduction.times)
+    return replace(abduction, trajectory=end, path=path, noise_is_drawn=True, anchor=None)
 
 
 def check_path(keep: bool, drawn_noise: bool) -> PathKind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -15,6 +15,7 @@ from fcfg.causal.graph import Partition
 from fcfg.causal.scm import Keys
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import ConditionalPredictor, Images
+from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import Guidance, WeightTable
 from fcfg.model import Action
 from fcfg.pipeline.alignment import AlignedPredictor, GuidedBranch, align
@@ -67,6 +68,42 @@ def abduct_images(
         on_step=on_step,
     )
     return Abduction(images, table, keys, end, *known, path, semantics)
+
+
+def restore_abduction(
+    denoiser: Denoiser,
+    model: str,
+    images: Images,
+    table: Table,
+    keys: Keys,
+    needs: Needs,
+    inferred: Mapping[str, Tensor],
+) -> Abduction | None:
+    """Return an abduction from what was inferred before; None if anything is missing."""
+    semantics, path = inferred.get("semantics"), None
+    if not {"x", "evaluations"} <= inferred.keys() or inferred["x"].shape != images.shape:
+        return None
+    if (semantics is None) == isinstance(denoiser, SemanticDenoiser):
+        return None
+    if needs.path == "inferred":
+        if "states" not in inferred:
+            return None
+        noises = inferred.get("noises")
+        path = Path(
+            inferred["states"].transpose(0, 1),
+            None if noises is None else noises.transpose(0, 1),
+        )
+    end = Trajectory(
+        inferred["x"],
+        tuple(inferred[name] for name in sorted(inferred) if name.startswith("companion")),
+        inferred.get("residual"),
+        inferred["evaluations"],
+    )
+    times = needs.sampling.times(denoiser.schedule)
+    return Abduction(
+        *(images, table, keys, Trajectory.joined([end]), needs.sampling, times, model, path),
+        semantics,
+    )
 
 
 def infer_noise(

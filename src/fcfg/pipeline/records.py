@@ -41,6 +41,13 @@ class GuidedPlan(Plan[Guidance]):
 
 
 @dataclass(frozen=True, eq=False)
+class FactualBranch(Anchor):
+    """An anchor, and everything about the guidance that it depends on."""
+
+    guidance: str = ""
+
+
+@dataclass(frozen=True, eq=False)
 class Abduction(AbstractAbduction):
     """The noise behind images under their own attributes; reusable for many questions."""
 
@@ -52,10 +59,7 @@ class Abduction(AbstractAbduction):
     #: What the images contribute to their conditions, in SA-DCG, on the CPU.
     semantics: Float[Tensor, "batch latent"] | None = field(default=None, repr=False)
     noise_is_drawn: bool = False  #: instead of inferred; serves guidance with drawn noise only
-    #: The same images with drawn noise, once a question has asked for it.
-    with_drawn_noise: list[Abduction] = field(init=False, default_factory=list, repr=False)
-    #: The last anchor of this path, by the guidance it was measured under.
-    anchors: dict[str, Anchor] = field(init=False, default_factory=dict, repr=False)
+    anchor: FactualBranch | None = field(default=None, repr=False)  #: of the last question
 
     @property
     def solver(self) -> AbstractSolver:
@@ -69,15 +73,29 @@ class Abduction(AbstractAbduction):
             np.all([column == action.attributes[name] for name, column in columns], axis=0)
         )
 
-    def keep_anchor(self, key: str, anchor: Anchor) -> None:
-        """Keep an anchor for the next questions, instead of the last one.
+    @property
+    def inferred(self) -> dict[str, Tensor]:
+        """Noise, path and semantics of each image."""
+        end, path = self.trajectory, self.path
+        tensors = {"x": end.x, "evaluations": torch.tensor(end.spent)}
+        tensors |= {f"companion-{i}": companion for i, companion in enumerate(end.companions)}
+        optional = {
+            "residual": end.residual,
+            "states": None if path is None else path.states.transpose(0, 1),
+            "noises": None if path is None or path.noises is None else path.noises.transpose(0, 1),
+            "semantics": self.semantics,
+        }
+        return tensors | {name: value for name, value in optional.items() if value is not None}
 
-        Args:
-            key: Everything about the guidance that it depends on.
-            anchor: The anchor of all images.
-        """
-        self.anchors.clear()
-        self.anchors[key] = anchor
+    def check_sampling(self, plan: GuidedPlan) -> None:
+        """Refuse the plan of a prediction with another solver, grid or number of steps."""
+        if plan.sampling != self.sampling:
+            raise InputError(
+                "plan",
+                expected=f"the sampling of the abduction, {self.sampling}",
+                got=str(plan.sampling),
+                do="pass the same plan to abduct",
+            )
 
     def check(self, action: Action, kept: Collection[str], model: str) -> None:
         """Refuse an action on other images, and a prediction by another model.

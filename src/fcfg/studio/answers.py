@@ -112,7 +112,7 @@ class _Work:
         preview = None if shown else _previews(abduction, self._factual)
         on_step = self._steps("prediction", rows, preview)
         pair = self._model.predict(abduction, self._question.action, self._plan, on_step=on_step)
-        self._keep(abduction)  # which now holds the factual branch
+        self._keep(pair.abduction)  # which holds the factual branch
         result = self._show_answer(pair)
         if asked.truth and self._question.picture.drawing is not None:
             self._show_truth(pair)
@@ -290,7 +290,7 @@ def _bytes_of(abduction: Any) -> int:
         path = abduction.path
         found += [] if path is None else [path.states]
         found += [] if path is None or path.noises is None else [path.noises]
-        found += [anchor.corrections for anchor in abduction.anchors.values()]
+        found += [] if abduction.anchor is None else [abduction.anchor.corrections]
     else:
         found += [abduction.images]
     return sum(tensor.nbytes for tensor in found)

@@ -58,6 +58,7 @@ class Progress:
     def __init__(self, total: float, on_progress: OnProgress | None) -> None:
         self._total, self._on_progress = total, on_progress
         self.done = 0.0  #: cost of the phases that are over
+        self.share = 0.0  #: the last share that was reported
 
     def advance(self, cost: float) -> None:
         """Count a phase that is over."""
@@ -74,8 +75,9 @@ class Progress:
         return lambda step: (abducting if step.ascending else predicting)(step)
 
     def _report(self, done: float) -> None:
+        self.share = min(1.0, done / self._total)
         if self._on_progress is not None:
-            self._on_progress(min(1.0, done / self._total))
+            self._on_progress(self.share)
 
 
 class AbstractReporter(ABC):

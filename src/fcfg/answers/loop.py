@@ -1,0 +1,308 @@
+"""The loop over images and questions: abduct, act, predict, reverse.
+
+The images come in blocks. What is behind those of a block is inferred once for all questions whose
+plans share it. The caller says which questions of a block are open, takes their answers, and keeps
+what it needs; so an interrupted run resumes by leaving out what it has:
+
+.. code-block:: python
+
+    loop = AnswerLoop(model, images, attributes, questions, blocks=in_blocks(range(1000), 32))
+    for block in loop:
+        for answer in block.answers(q for q in questions if is_open(block, q)):
+            write(block.rows, answer.question.name, answer.pair.images)
+
+Each step of the work reports the share of all work that is done; a callback cancels by raising.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fcfg.answers.store import Memory, Store
+from fcfg.causal.attributes import Table
+from fcfg.causal.scm import Keys
+from fcfg.model import AbstractAbduction, AbstractCounterfactual, Action, AnyModel, Plan
+from fcfg.sampling import OnStep, StepRecord
+from fcfg.support.errors import InputError
+from fcfg.support.images import image_keys, known_images
+from fcfg.support.progress import OnProgress, Progress
+
+#: Function of the phase, such as 'abduction', of the step, and of the share that is done.
+OnPhase: TypeAlias = Callable[[str, StepRecord, float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """An intervention on all images of a loop, and how it is answered."""
+
+    name: str  #: in refusals, such as 'do(male) under cfg:2.0'
+    plan: Plan[Any]
+    act: Callable[[], Action]
+    """Returns the counterfactual attributes of all images; called for every block."""
+    returns: int = 0  #: how often an answer goes back, each time from where it was
+    extra: int = 0  #: network rows of the caller's own work on one answer, see `Block.phase`
+
+    @property
+    def rows(self) -> int:
+        """Network rows of one image, without the first abduction."""
+        plan = self.plan
+        return plan.rows + self.returns * (plan.abduction_rows + plan.rows) + self.extra
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The answer to a question about the images of a block."""
+
+    question: Question
+    pair: Any  #: the counterfactual of the model, an `AbstractCounterfactual`
+    back: Any  #: None, or that after the last way back, if there was one
+    seconds: float  #: time of the prediction per image
+
+
+class AnswerLoop:
+    """Asks one model the same questions about many images, block by block.
+
+    Args:
+        model: The model, on its device.
+        images: The images, checked and of the model's size.
+        attributes: Their factual attributes.
+        questions: All questions; a block may be asked some of them.
+        keys: Name of each image; a digest of its pixels by default.
+        blocks: Rows of the images of each block; by default, one block has all.
+        batch_size: Largest number of network rows per call.
+        about: Everything else that abductions depend on, such as the digest of the model; needed
+            with a store or a memory that other loops use, too.
+        store: Store of abductions on disk.
+        memory: Memory of abductions; by default, they are forgotten after their block.
+        strict: Whether to refuse answers that are not finite, which are returned otherwise.
+        on_progress: Callback invoked after every step with the share of the work that is done.
+        on_step: Callback invoked after every step with phase, step and share.
+    """
+
+    def __init__(
+        self,
+        model: AnyModel,
+        images: Float[Tensor, "image channel height width"],
+        attributes: Table,
+        questions: Sequence[Question],
+        *,
+        keys: Keys | None = None,
+        blocks: Iterable[Sequence[int]] | None = None,
+        batch_size: int = 256,
+        about: str = "",
+        store: Store | None = None,
+        memory: Memory | None = None,
+        strict: bool = False,
+        on_progress: OnProgress | None = None,
+        on_step: OnPhase | None = None,
+    ) -> None:
+        self.model, self.images, self.attributes = model, images, attributes
+        self.questions, self.keys = questions, image_keys(images) if keys is None else keys
+        self.blocks = [range(len(images))] if blocks is None else list(blocks)
+        self.batch_size, self.about, self.strict = batch_size, about, strict
+        self.store, self.memory, self.on_step = store, memory, on_step
+        self._needed = {question.plan.abduction for question in questions}
+        total = sum(map(len, self.blocks)) * self.cost(questions)
+        self.progress = Progress(total or 1, on_progress)
+
+    def __iter__(self) -> Iterator[Block]:
+        """Give one block after the other; those that were not asked everything count as done."""
+        end, cost = 0, self.cost(self.questions)
+        for rows in self.blocks:
+            yield Block(self, rows)
+            end += len(rows) * cost
+            self.progress.done = end
+
+    def cost(self, questions: Iterable[Question]) -> int:
+        """Return the network rows of one image: its abductions, and some answers."""
+        asked = list(questions)
+        plans = {self.shared(q.plan).abduction: q.plan.abduction_rows for q in asked}
+        return sum(plans.values()) + sum(question.rows for question in asked)
+
+    def shared(self, plan: Plan[Any]) -> Plan[Any]:
+        """Return a plan with the abduction that it shares with another question's plan."""
+        wider = plan.shared()
+        return wider if wider.abduction in self._needed else plan
+
+
+class Block:
+    """Some images of a loop, and what was inferred from them."""
+
+    def __init__(self, loop: AnswerLoop, rows: Sequence[int]) -> None:
+        self.rows, self._loop = list(rows), loop
+        self.images = loop.images[self.rows]
+        self.attributes: Table = {n: column[self.rows] for n, column in loop.attributes.items()}
+        self.keys = [loop.keys[row] for row in self.rows]
+        self._memory = Memory() if loop.memory is None else loop.memory
+
+    def answers(self, questions: Iterable[Question] | None = None) -> Iterator[Answer]:
+        """Answer questions one by one; those left out count as done.
+
+        Args:
+            questions: Some questions of the loop; by default all.
+        """
+        loop = self._loop
+        asked = list(loop.questions if questions is None else questions)
+        left_out = loop.cost(loop.questions) - loop.cost(asked)
+        if left_out:
+            loop.progress.advance(len(self.rows) * left_out)
+        for question in asked:
+            self.abduction(question.plan)
+            start = time.perf_counter()
+            pair = self.predict(question)
+            seconds = (time.perf_counter() - start) / len(self.rows)
+            yield Answer(question, pair, self.reverse(question, pair), seconds)
+
+    def abduction(self, plan: Plan[Any]) -> AbstractAbduction:
+        """Return what is behind the images: from memory, from the store, or inferred.
+
+        Args:
+            plan: Plan of a question.
+        """
+        plan = self._loop.shared(plan)
+        known = self._memory.get((repr(self._about), plan.abduction))
+        return self._abduct(plan) if known is None else known
+
+    def predict(self, question: Question) -> AbstractCounterfactual:
+        """Return the answer to a question."""
+        loop, plan = self._loop, question.plan
+        abduction, action = self.abduction(plan), question.act()
+        columns = {name: column[self.rows] for name, column in action.attributes.items()}
+        with self.phase("prediction", down=plan.rows) as on_step, self._quiet():
+            pair = loop.model.predict(
+                abduction,
+                replace(action, attributes=columns),
+                plan,
+                batch_size=loop.batch_size,
+                on_step=on_step,
+            )
+        # It holds what was measured for this question, such as an anchor, and serves the next.
+        self._remember(loop.shared(plan), pair.abduction)
+        self._check(question.name, pair.images)
+        return pair
+
+    def reverse(
+        self, question: Question, pair: AbstractCounterfactual
+    ) -> AbstractCounterfactual | None:
+        """Go back from an answer as often as the question says; None if it does not."""
+        back, plan = pair, question.plan
+        for _ in range(question.returns):
+            steps = self.phase("reversal", up=plan.abduction_rows, down=plan.rows)
+            with steps as on_step, self._quiet():
+                size = self._loop.batch_size
+                back = self._loop.model.reverse(back, batch_size=size, on_step=on_step)
+            self._check(f"the way back of {question.name}", back.images)
+        return back if question.returns else None
+
+    @contextmanager
+    def phase(self, name: str, *, up: int = 0, down: int = 0) -> Generator[OnStep]:
+        """Give a callback for the steps of some work, which is done at the end.
+
+        Args:
+            name: Name of the phase.
+            up: Network rows of one image toward noise.
+            down: Network rows of one image toward images, after that.
+        """
+        progress, on_phase = self._loop.progress, self._loop.on_step
+        up, down = up * len(self.rows), down * len(self.rows)
+        report = progress.both(up, down)
+
+        def on_step(step: StepRecord) -> None:
+            report(step)
+            if on_phase is not None:
+                on_phase(name, step, progress.share)
+
+        yield on_step
+        progress.advance(up + down)
+
+    def _abduct(self, plan: Plan[Any]) -> AbstractAbduction:
+        loop, about = self._loop, (self.images, self.attributes)
+        store = loop.store if plan.kept_as else None
+        with self.phase("abduction", up=plan.abduction_rows) as on_step, known_images():
+            entry = None if store is None else self._stored(store, plan)
+            found = None if entry is None else loop.model.restore(*about, self.keys, plan, entry)
+            if found is not None:
+                return self._remember(plan, found)
+            abduction = loop.model.abduct(
+                *about,
+                plan=plan,
+                keys=self.keys,
+                any_size=True,
+                batch_size=loop.batch_size,
+                on_step=on_step,
+            )
+        inferred = abduction.inferred
+        if loop.strict and not all(bool(value.isfinite().all()) for value in inferred.values()):
+            raise InputError(
+                "model",
+                expected="a network whose outputs are finite numbers",
+                got="NaN or infinity when the noise behind images was inferred",
+                do="check its training; more steps, or float32, may help a healthy one",
+            )
+        if store is not None:
+            for row, key in enumerate(self._about):
+                entry = {name: value[row : row + 1] for name, value in inferred.items()}
+                store.put(entry, *key, plan.kept_as)
+        return self._remember(plan, abduction)
+
+    def _remember(self, plan: Plan[Any], abduction: AbstractAbduction) -> AbstractAbduction:
+        self._memory.put((repr(self._about), plan.abduction), abduction)
+        return abduction
+
+    def _stored(self, store: Store, plan: Plan[Any]) -> dict[str, Tensor] | None:
+        """Return what the store has of all images; None if it lacks some."""
+        entries = [store.get(*about, plan.kept_as) for about in self._about]
+        whole = [entry for entry in entries if entry is not None]
+        if len(whole) < len(entries):
+            return None
+        names = set[str].intersection(*map(set, whole))
+        joined = {name: [entry[name] for entry in whole] for name in names}
+        if any(len({value.shape for value in values}) > 1 for values in joined.values()):
+            return None
+        return {name: torch.cat(values) for name, values in joined.items()}
+
+    @cached_property
+    def _about(self) -> list[tuple[Any, ...]]:
+        """All that an abduction of each image depends on, beside the plan."""
+        columns = {name: column.tolist() for name, column in self.attributes.items()}
+        return [
+            (self._loop.about, key, {name: column[row] for name, column in columns.items()})
+            for row, key in enumerate(self.keys)
+        ]
+
+    @contextmanager
+    def _quiet(self) -> Generator[None]:
+        """Keep a strict loop from warning of what it refuses."""
+        with warnings.catch_warnings():
+            if self._loop.strict:
+                warnings.filterwarnings("ignore", "counterfactual: NaN")
+            yield
+
+    def _check(self, subject: str, images: Tensor) -> None:
+        broken = (~images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
+        if self._loop.strict and broken:
+            raise InputError(
+                subject,
+                expected="images of finite numbers",
+                got=f"others for {len(broken)} of {len(images)}, such as {self.rows[broken[0]]}",
+                do="lower the weights or take more steps; finished work is kept",
+            )
+
+
+def in_blocks(rows: Sequence[int], size: int) -> list[Sequence[int]]:
+    """Split rows into blocks of a size; the last one may be smaller.
+
+    >>> in_blocks(range(5), 2)
+    [range(0, 2), range(2, 4), range(4, 5)]
+    """
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
