@@ -22,7 +22,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from jaxtyping import Float
@@ -142,7 +142,7 @@ class Block:
         self.rows, self._loop = list(rows), loop
         self.images = loop.images[self.rows]
         self.attributes: Table = {n: column[self.rows] for n, column in loop.attributes.items()}
-        self.keys = [loop.keys[row] for row in self.rows]
+        self.keys = cast("Keys", [loop.keys[row] for row in self.rows])
         self._memory = Memory() if loop.memory is None else loop.memory
 
     def answers(self, questions: Iterable[Question] | None = None) -> Iterator[Answer]:

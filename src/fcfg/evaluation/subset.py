@@ -53,8 +53,9 @@ class Subset:
     def __len__(self) -> int:
         return len(self.names)
 
-    def block(self, rows: list[int]) -> Block:
+    def block(self, rows: Sequence[int]) -> Block:
         """Return the images with these numbers."""
+        rows = list(rows)
         attributes = {name: column[rows] for name, column in self.attributes.items()}
         return Block(rows, tuple(self.names[row] for row in rows), self.images[rows], attributes)
 
