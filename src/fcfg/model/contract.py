@@ -162,16 +162,9 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         plan: Plan[SettingT],
         inferred: Mapping[str, Tensor],
     ) -> AbductionT | None:
-        """Return an abduction from what was inferred before; None if that is not enough.
+        """Return an abduction from :attr:`AbstractAbduction.inferred`; None if that is not enough.
 
         A hook for models whose abductions are worth keeping: their plans say as what.
-
-        Args:
-            images: Images, as in :meth:`abduct`.
-            attributes: Factual attributes.
-            keys: Name or number of each image.
-            plan: Result of :meth:`plan`, for whose answers the abduction is made.
-            inferred: Tensors of :attr:`AbstractAbduction.inferred`, perhaps of another plan.
         """
         return None
 
