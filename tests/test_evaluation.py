@@ -562,7 +562,7 @@ def test_progress_grows_and_ends_at_one(pipeline: CounterfactualPipeline, tmp_pa
     run = evaluation(tmp_path, asked(steps=3), pipeline, block=4)
     run.run(shares.append)
     assert shares == sorted(shares)
-    assert shares[0] == 0.0
+    assert shares[0] < 0.01
     assert shares[-1] == 1.0
     assert len(set(shares)) > 30
     steps = np.diff(shares)

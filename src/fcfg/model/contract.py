@@ -230,16 +230,10 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
     ) -> AnswerT:
         """Go back to the factual attributes, from the clamped images, by the same plan.
 
-        By default, random numbers are those of the way there. They follow from the keys of the
-        factual images, which a recipient of the answers does not have; ``None`` draws them anew.
-
-        Args:
-            pair: Result of :meth:`predict` or :meth:`counterfactual`.
-            keys: Names of the images, 'same' as on the way there, or None for a digest of the
-                pixels that go back.
-            batch_size: Largest number of network rows per call.
-            on_step: Callback invoked after every step.
-            progress: Whether to show a bar.
+        ``pair`` is the result of :meth:`predict` or :meth:`counterfactual`. By default, random
+        numbers are those of the way there. They follow from the keys of the factual images, which
+        a recipient of the answers does not have; ``None`` draws them anew, by a digest of the
+        pixels that go back.
         """
         check_is("pair", pair, AbstractCounterfactual, "the result of model.counterfactual")
         there, plan = pair.abduction, pair.plan
