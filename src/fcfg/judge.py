@@ -7,7 +7,7 @@ factors behind the attributes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.causal.attributes import (
-    AbstractAttribute,
-    AttributeSpace,
-    Binary,
-    Categorical,
-    Continuous,
-    Table,
-)
+from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Table
 from fcfg.diffusion.networks import Judge, evaluation_mode
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.weights import check_finite
+
+#: By the kind of an attribute: the loss of its outputs, and the value expected from them.
+_HEADS: Mapping[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "binary": (functional.binary_cross_entropy_with_logits, torch.sigmoid),
+    "categorical": (functional.cross_entropy, lambda head: head.softmax(dim=1)),
+    "continuous": (functional.mse_loss, lambda head: head),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,38 +105,19 @@ class AttributeJudge(nn.Module):
     def attribute_loss(
         self, outputs: Float[Tensor, "batch outputs"], values: Float[Tensor, "batch values"]
     ) -> Float[Tensor, ""]:
-        """Return the loss of the attributes alone.
-
-        Args:
-            outputs: Outputs of :meth:`forward`.
-            values: Encoded attributes, or probabilities in place of those that are classes.
-        """
+        """Return the loss of the attributes alone, or of probabilities in place of classes."""
         total = outputs.new_zeros(())
         heads = zip(self._heads(outputs), values.split(self.space.widths, dim=1), strict=True)
         for (attribute, head), value in heads:
-            if isinstance(attribute, Binary):
-                total = total + functional.binary_cross_entropy_with_logits(head, value)
-            elif isinstance(attribute, Categorical):
-                total = total + functional.cross_entropy(head, value)
-            else:
-                total = total + functional.mse_loss(head, value)
+            loss, _ = _HEADS[attribute.kind]
+            total = total + loss(head, value)
         return total
 
     def expected_values(
         self, outputs: Float[Tensor, "batch outputs"]
     ) -> Float[Tensor, "batch values"]:
-        """Return the encoded attributes that the judge expects: probabilities of classes.
-
-        Args:
-            outputs: Outputs of :meth:`forward`.
-        """
-        values: list[Tensor] = []
-        for attribute, head in self._heads(outputs):
-            if isinstance(attribute, Continuous):
-                values.append(head)
-            else:
-                is_binary = isinstance(attribute, Binary)
-                values.append(head.sigmoid() if is_binary else head.softmax(dim=1))
+        """Return the encoded attributes that the judge expects: probabilities of classes."""
+        values = [_HEADS[attribute.kind][1](head) for attribute, head in self._heads(outputs)]
         return torch.cat(values, dim=1)
 
     def _heads(self, outputs: Tensor) -> Iterator[tuple[AbstractAttribute, Tensor]]:
@@ -171,13 +152,11 @@ class AttributeJudge(nn.Module):
         check_finite("judge", {"outputs": outputs})
         expected = self.expected_values(outputs)
         attributes = self.space.decode(expected.numpy())
-        scores: dict[str, NDArray[np.float64]] = {}
+        scores = dict(attributes)
         for attribute, head in self._heads(expected):
-            name, score = attribute.name, head.numpy()
-            if isinstance(attribute, Continuous):
-                scores[name] = attributes[name]
-            else:
-                scores[name] = score if isinstance(attribute, Categorical) else score[:, 0]
+            if isinstance(attribute, Binary | Categorical):
+                score = head.numpy()
+                scores[attribute.name] = score if score.shape[1] > 1 else score[:, 0]
         shown = outputs[:, sum(self.space.widths) :]
         scales = zip(self.factors.items(), shown.unbind(dim=1), strict=True)
         factors = {name: mean + sd * column.numpy() for (name, (mean, sd)), column in scales}

@@ -47,9 +47,9 @@ class AbstractAttribute(ABC):
             )
 
     @property
-    @abstractmethod
     def width(self) -> int:
         """Count of numbers that :meth:`encode` returns for one value."""
+        return 1
 
     @abstractmethod
     def parse(self, values: ArrayLike) -> Column:
@@ -128,12 +128,7 @@ class Binary(AbstractAttribute):
         """Refuse illegal names and freeze them."""
         super().__post_init__()
         if self.levels:
-            object.__setattr__(self, "levels", checked_levels(self.name, self.levels, most=2))
-
-    @property
-    def width(self) -> int:
-        """One number, 0 or 1."""
-        return 1
+            object.__setattr__(self, "levels", checked_levels(self.name, self.levels, count=2))
 
     def parse(self, values: ArrayLike) -> NDArray[np.int64]:
         """Accept 0 and 1, and their names."""
@@ -247,11 +242,6 @@ class Continuous(AbstractAttribute):
                 f"low={self.low!r}, high={self.high!r}",
                 "give the range in which the attribute lies",
             )
-
-    @property
-    def width(self) -> int:
-        """One number."""
-        return 1
 
     def parse(self, values: ArrayLike) -> NDArray[np.float64]:
         """Accept numbers in the range."""
@@ -375,12 +365,7 @@ class AttributeSpace:
     def encode(
         self, table: Mapping[str, Column], names: Iterable[str] | None = None
     ) -> NDArray[np.float64]:
-        """Scale parsed columns for a network: shape (batch, sum of widths).
-
-        Args:
-            table: Parsed columns.
-            names: Attributes in order; by default all.
-        """
+        """Scale parsed columns, all or some, for a network: shape (batch, sum of widths)."""
         names = self.names if names is None else tuple(names)
         return np.concatenate([self[name].encode(table[name]) for name in names], axis=1)
 

@@ -73,27 +73,21 @@ def are_other_numbers(levels: tuple[str, ...]) -> bool:
     return any(number(level) not in (None, position) for position, level in enumerate(levels))
 
 
-def checked_levels(name: str, given: object, most: int | None = None) -> tuple[str, ...]:
+def checked_levels(name: str, given: object, count: int | None = None) -> tuple[str, ...]:
     """Return the levels of an attribute, or refuse them.
 
-    Args:
-        name: Name of the attribute.
-        given: A list of strings.
-        most: Exact number of levels, which are then no numbers other than their positions.
+    If their number is given, levels may not be numbers other than their positions.
     """
     levels: tuple[Any, ...] = tuple(given) if isinstance(given, list | tuple) else ()
     names = {level for level in levels if isinstance(level, str) and level}
-    wrong = most is not None and (len(levels) != most or are_other_numbers(levels))
+    wrong = count is not None and (len(levels) != count or are_other_numbers(levels))
     if len(names) < max(2, len(levels)) or wrong:
         unquoted = any(isinstance(level, Real) for level in levels)  # also YAML's yes and no
         raise InputError(
             f"attribute '{name}'",
-            expected="a list of "
-            + (
-                "at least two different levels, each a string"
-                if most is None
-                else "names of 0 and 1"
-            ),
+            expected="at least two different levels, each a string, in a list"
+            if count is None
+            else "a list of names of 0 and 1",
             got=short(given),
             do="quote every level" if unquoted else "name every level once",
         )

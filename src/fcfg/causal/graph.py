@@ -29,7 +29,28 @@ if TYPE_CHECKING:
     DiGraph: TypeAlias = nx.DiGraph[str]
 
 
-class CausalGraph:
+class _Lists:
+    """Lists of names by name, which are compared, hashed and written by their contents."""
+
+    def __init__(self, subject: str, kind: str, lists: Mapping[str, Iterable[str]]) -> None:
+        check_is(subject, lists, Mapping, f"lists by {kind}")
+        self._lists = {
+            check_name(name): _names(f"{subject}, {kind} '{name}'", members)
+            for name, members in lists.items()
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self._lists == other._lists
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._lists.items()))
+
+    def __repr__(self) -> str:
+        lists = {name: list(members) for name, members in self._lists.items()}
+        return f"{type(self).__name__}({lists})"
+
+
+class CausalGraph(_Lists):
     """A directed acyclic graph over attributes.
 
     >>> graph = CausalGraph({"finding": ["age"], "age": [], "sex": [], "race": []})
@@ -46,15 +67,25 @@ class CausalGraph:
     def __init__(self, parents: Mapping[str, Sequence[str]] | DiGraph) -> None:
         if isinstance(parents, nx.DiGraph):
             parents = {node: list(parents.predecessors(node)) for node in parents}
-        check_is("causal graph", parents, Mapping, "lists of parents by node, or a DiGraph")
-        self._parents = {
-            check_name(node): _names(f"causal graph, node '{node}'", causes)
-            for node, causes in parents.items()
-        }
-        self._check_parents()
+        super().__init__("causal graph", "node", parents)
+        if not self._lists:
+            raise InputError(
+                "causal graph", expected="at least one node", got="none", do="list the attributes"
+            )
+        for node, causes in self._lists.items():
+            unknown = [p for p in causes if p not in self._lists]
+            if unknown or len(set(causes)) < len(causes):
+                raise InputError(
+                    f"causal graph, node '{node}'",
+                    expected="a list of other nodes as parents, each once",
+                    got=repr(list(causes)),
+                    do=f"add {quoted(unknown)} as nodes of their own, with [] if they are roots"
+                    if unknown
+                    else "name every parent once",
+                )
         graph: DiGraph = nx.DiGraph()
-        graph.add_nodes_from(self._parents)
-        graph.add_edges_from((p, node) for node, causes in self._parents.items() for p in causes)
+        graph.add_nodes_from(self._lists)
+        graph.add_edges_from((p, node) for node, causes in self._lists.items() for p in causes)
         if not nx.is_directed_acyclic_graph(graph):
             cycle = [edge[0] for edge in nx.find_cycle(graph)]
             raise InputError(
@@ -65,58 +96,32 @@ class CausalGraph:
             )
         self._graph = nx.freeze(graph)
 
-    def _check_parents(self) -> None:
-        if not self._parents:
-            raise InputError(
-                "causal graph", expected="at least one node", got="none", do="list the attributes"
-            )
-        for node, causes in self._parents.items():
-            unknown = [p for p in causes if p not in self._parents]
-            if unknown or len(set(causes)) < len(causes):
-                raise InputError(
-                    f"causal graph, node '{node}'",
-                    expected="a list of other nodes as parents, each once",
-                    got=repr(list(causes)),
-                    do=f"add {quoted(unknown)} as nodes of their own, with [] if they are roots"
-                    if unknown
-                    else "name every parent once",
-                )
-
     @property
     def nodes(self) -> tuple[str, ...]:
         """Nodes in the given order."""
-        return tuple(self._parents)
+        return tuple(self._lists)
 
     @property
     def order(self) -> tuple[str, ...]:
         """Nodes in topological order, causes first; ties in the given order."""
-        position = {node: i for i, node in enumerate(self._parents)}
+        position = {node: i for i, node in enumerate(self._lists)}
         return tuple(nx.lexicographical_topological_sort(self._graph, key=position.__getitem__))
 
     @property
     def parents(self) -> dict[str, tuple[str, ...]]:
         """Parents of every node; a graph made from them equals this graph."""
-        return dict(self._parents)
+        return dict(self._lists)
 
     def affected(self, targets: Iterable[str]) -> set[str]:
         """Return the nodes that an intervention can change: targets and their descendants."""
         reached: set[str] = set()
         for target in _names("intervention", targets):
-            check_among("intervention", target, self._parents)
+            check_among("intervention", target, self._lists)
             reached |= {target} | nx.descendants(self._graph, target)
         return reached
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CausalGraph) and self._parents == other._parents
 
-    def __hash__(self) -> int:
-        return hash(frozenset(self._parents.items()))
-
-    def __repr__(self) -> str:
-        return f"CausalGraph({ {node: list(causes) for node, causes in self._parents.items()} })"
-
-
-class Partition:
+class Partition(_Lists):
     """Named, disjoint groups of attributes, by which guidance is factored (Sec. 3.2).
 
     >>> Partition({"demography": ["sex", "age"], "disease": ["finding"]}).names
@@ -129,13 +134,9 @@ class Partition:
     """
 
     def __init__(self, groups: Mapping[str, Iterable[str]]) -> None:
-        check_is("partition", groups, Mapping, "lists of attributes by group")
-        self._groups = {
-            check_name(name): _names(f"partition, group '{name}'", members)
-            for name, members in groups.items()
-        }
+        super().__init__("partition", "group", groups)
         group_of: dict[str, str] = {}
-        for name, members in self._groups.items():
+        for name, members in self._lists.items():
             for member in members:
                 if member in group_of:
                     raise InputError(
@@ -175,21 +176,21 @@ class Partition:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the groups in order."""
-        return tuple(self._groups)
+        return tuple(self._lists)
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Attributes of every group."""
-        return dict(self._groups)
+        return dict(self._lists)
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
-        check_among("partition", name, self._groups)
-        return self._groups[name]
+        check_among("partition", name, self._lists)
+        return self._lists[name]
 
     def check_covers(self, names: Iterable[str]) -> None:
         """Refuse a partition that does not hold exactly these attributes."""
         names = tuple(names)
-        members = {member for group in self._groups.values() for member in group}
+        members = {member for group in self._lists.values() for member in group}
         missing = [name for name in names if name not in members]
         unknown = sorted(members - set(names))
         if missing or unknown:
@@ -201,31 +202,15 @@ class Partition:
             )
 
     def mask(self, names: Iterable[str]) -> list[list[bool]]:
-        r"""Return the factors :math:`\delta_i^{(m)}` of the masked embedding.
-
-        Args:
-            names: Attributes in the order of their embedding blocks.
-
-        Returns:
-            A row for each group, which is true for the attributes that the group keeps.
-        """
+        r"""Return the factors :math:`\delta_i^{(m)}` of the masked embedding, (groups, names)."""
         names = tuple(names)
-        return [[name in members for name in names] for members in self._groups.values()]
+        return [[name in members for name in names] for members in self._lists.values()]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._groups)
+        return iter(self._lists)
 
     def __len__(self) -> int:
-        return len(self._groups)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Partition) and self._groups == other._groups
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._groups.items()))
-
-    def __repr__(self) -> str:
-        return f"Partition({ {name: list(members) for name, members in self._groups.items()} })"
+        return len(self._lists)
 
 
 def _names(subject: str, names: Iterable[str]) -> tuple[str, ...]:

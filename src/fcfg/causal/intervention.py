@@ -45,12 +45,6 @@ def intervened(attribute: AbstractAttribute, value: Intervention, factual: Colum
     array([1, 0, 0])
     >>> intervened(Continuous("age", 0, 100), "+10%", np.array([20.0, 50.0]))
     array([22., 55.])
-
-    Args:
-        attribute: Attribute intervened on.
-        value: A value, a column, a function of a copy of the factual column, or a string such as
-            '+10%'.
-        factual: Factual column.
     """
     subject = f"intervention on '{attribute.name}'"
     if isinstance(value, str):

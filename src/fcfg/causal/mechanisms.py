@@ -31,16 +31,18 @@ Uniform: TypeAlias = Float[Tensor, "batch draws"]  # numbers in (0, 1)
 class AbstractMechanism(nn.Module, ABC):
     """How one node follows from its parents and its noise.
 
-    Args:
-        parents: Names of the parents it is fitted on. They are compared with the graph at every
-            query, since a graph changed after fitting would silently give wrong answers.
+    Its parents are compared with the graph at every query, since a graph changed after fitting
+    would silently give wrong answers.
     """
 
-    noise_draws: int  # uniform numbers that abduction needs per row
+    noise_draws = 0  # uniform numbers that abduction needs per row
 
     def __init__(self, parents: Sequence[str]) -> None:
         super().__init__()
         self.parents = tuple(parents)
+
+    def standardise(self, values: Values) -> None:
+        """Set what follows from training values without being fitted; by default nothing."""
 
     @abstractmethod
     def log_prob(self, values: Values, context: Context) -> Values:
@@ -63,14 +65,8 @@ class FlowMechanism(AbstractMechanism):
     The flow acts on standardised values and is the identity beyond five standard deviations, so
     attributes with long tails should be on a log scale. Predictions are clipped to the range of
     the attribute.
-
-    Args:
-        attribute: Attribute of the node.
-        context: Width of the encoded parents.
-        parents: Names of the parents.
     """
 
-    noise_draws = 0
     mean: Tensor
     scale: Tensor
 
@@ -105,13 +101,7 @@ class FlowMechanism(AbstractMechanism):
 
 
 class GumbelMechanism(AbstractMechanism):
-    r"""A discrete node: :math:`a = \arg\max_j (\ell_j(pa) + u_j)`, u standard Gumbel.
-
-    Args:
-        levels: Number of values of the node.
-        context: Width of the encoded parents.
-        parents: Names of the parents.
-    """
+    r"""A discrete node: :math:`a = \arg\max_j (\ell_j(pa) + u_j)`, u standard Gumbel."""
 
     def __init__(self, levels: int, context: int, parents: Sequence[str]) -> None:
         super().__init__(parents)
@@ -144,12 +134,7 @@ def gumbel_posterior(
     .. math:: u_j = -\log(e^{-(g_j + \ell_j)} + e^{-T}) - \ell_j
 
     Without the logsumexp, as in several public codes, prediction does not return the observed
-    class.
-
-    Args:
-        logits: Logits :math:`\ell`.
-        observed: Observed class k.
-        uniform: Numbers in (0, 1): one for the maximum, then one for each level.
+    class. The first uniform number is for the maximum, the others are for the levels.
     """
     gumbel = -torch.log(-torch.log(uniform.clamp(min=torch.finfo(uniform.dtype).tiny)))
     top = gumbel[:, :1] + logits.logsumexp(dim=1, keepdim=True)

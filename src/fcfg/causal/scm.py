@@ -44,11 +44,8 @@ class StructuralCausalModel(nn.Module):
     >>> scm.act(faces, {"smiling": lambda smiling: 1 - smiling}, noise={})
     {'smiling': array([1, 0]), 'male': array([1, 1])}
 
-    A graph of roots only, as above, needs no fitting.
+    A graph of roots only, as above, needs no fitting. The graph is over exactly the attributes.
 
-    Args:
-        space: Attributes.
-        graph: Causal graph over exactly these attributes.
     """
 
     def __init__(self, space: AttributeSpace, graph: CausalGraph) -> None:
@@ -121,8 +118,7 @@ class StructuralCausalModel(nn.Module):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(stream_seed(seed, node))
                 mechanism = self._new_mechanism(node, self.graph.parents[node])
-            if isinstance(mechanism, FlowMechanism):
-                mechanism.standardise(values)
+            mechanism.standardise(values)
             generator = torch.Generator().manual_seed(stream_seed(seed, node))
             optimiser = torch.optim.Adam(mechanism.parameters(), lr=learning_rate)
             decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)

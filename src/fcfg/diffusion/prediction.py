@@ -14,6 +14,8 @@ from typing import TypeAlias
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from fcfg.diffusion.networks import repeat_for_conditions
+
 Images: TypeAlias = Float[Tensor, "batch channel height width"]
 State: TypeAlias = tuple[Tensor, ...]
 Times: TypeAlias = Int[Tensor, "batch"]
@@ -106,24 +108,15 @@ class TwoStagePredictor(AbstractPredictor):
 
     @abstractmethod
     def rows(self, *, guided: bool, known: bool) -> int:
-        """Return the network rows of a step per image.
-
-        Args:
-            guided: Whether the step is guided.
-            known: Whether the prediction under the whole condition is known.
-        """
+        """Return the network rows of a step per image; fewer if that of the condition is known."""
 
     @abstractmethod
     def evaluate(
         self, x: Images, t: Times, *, guided: bool, noise: Images | None = None
     ) -> Evaluations:
-        """Evaluate all conditions of a step, or of several steps at once.
+        """Evaluate all conditions at one time; or at several, with the images one after the other.
 
-        Args:
-            x: The images of the predictor at one time; or at several, one after the other.
-            t: Time of each.
-            guided: Whether the steps are guided.
-            noise: Prediction under the whole condition, if it is known.
+        ``noise`` is the prediction under the whole condition, if it is known.
         """
 
     @abstractmethod
@@ -165,7 +158,7 @@ class ConditionalPredictor(TwoStagePredictor):
         """Evaluate one row per image under its whole condition."""
         (condition,) = self.conditions
         if noise is None:
-            noise = self.denoiser(x, t, repeat_to(condition, len(x)))
+            noise = self.denoiser(x, t, repeat_for_conditions(condition, x))
         return noise[None]
 
     def combine(
@@ -173,10 +166,3 @@ class ConditionalPredictor(TwoStagePredictor):
     ) -> tuple[Prediction, State]:
         """Return the one evaluation."""
         return Prediction(clean=(eps := evaluations[0]), renoise=eps), state
-
-
-def repeat_to(
-    condition: Float[Tensor, "batch condition"], count: int
-) -> Float[Tensor, "count condition"]:
-    """Repeat the conditions of a batch until there are ``count``."""
-    return condition if len(condition) == count else condition.repeat(count // len(condition), 1)

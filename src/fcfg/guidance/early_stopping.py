@@ -22,11 +22,8 @@ class EarlyStoppingPredictor(AbstractPredictor):
     the difference between the guided and the unconditional clean image. Guidance of an image
     stops when the change falls below the tolerance after having exceeded it. (Before that,
     attributes may not be visible yet.) From then on, the network evaluates one row under the
-    whole condition instead of M + 1. No image depends on the others in the batch.
-
-    Args:
-        guided: Predictor that is stopped early.
-        tolerance: Smallest change, in units of a pixel with range [-1, 1].
+    whole condition instead of M + 1. No image depends on the others in the batch. The tolerance
+    is in units of a pixel with range [-1, 1].
     """
 
     def __init__(self, guided: GuidedPredictor, tolerance: float) -> None:

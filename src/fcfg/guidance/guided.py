@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.networks import repeat_for_conditions
 from fcfg.diffusion.prediction import (
     ConditionalPredictor,
     Evaluations,
@@ -18,7 +19,6 @@ from fcfg.diffusion.prediction import (
     Step,
     Times,
     TwoStagePredictor,
-    repeat_to,
 )
 from fcfg.guidance.rule import AbstractRule
 
@@ -27,14 +27,7 @@ class GuidedPredictor(TwoStagePredictor):
     """Evaluates the M + 1 conditions of a step in one batch; a rule combines them.
 
     Outside the start and stop of the guidance, it evaluates one row under the whole condition and
-    leaves the state of the rule unchanged.
-
-    Args:
-        denoiser: The denoiser.
-        condition: Conditions of the images, (batch, K·d).
-        keep: Attributes that each group keeps.
-        rule: Rule that combines the predictions.
-        reference: Conditions in place of the null token, if they are others.
+    leaves the state of the rule unchanged. ``reference`` stands in place of the null token.
     """
 
     def __init__(
@@ -77,7 +70,9 @@ class GuidedPredictor(TwoStagePredictor):
             return self._plain.evaluate(x, t, guided=False, noise=noise)
         known = [noise is not None and is_whole for is_whole in self.is_whole]
         sets = self.conditions[1].split(len(self.conditions[0]))
-        asked = [repeat_to(c, len(x)) for c, skip in zip(sets, known, strict=True) if not skip]
+        asked = [
+            repeat_for_conditions(c, x) for c, skip in zip(sets, known, strict=True) if not skip
+        ]
         eps = self.denoiser(x, t, torch.cat(asked)).unflatten(0, (len(asked), len(x)))
         if noise is None:
             return eps

@@ -218,7 +218,7 @@ class UNet(nn.Module):
 def repeat_for_conditions(
     x: Shaped[Tensor, "batch *image"], c: Tensor
 ) -> Shaped[Tensor, "rows *image"]:
-    """Repeat images, times or features for every set of conditions.
+    """Repeat images, times or features for every set of conditions, or conditions for images.
 
     >>> repeat_for_conditions(torch.tensor([1, 2]), torch.zeros(4, 64))
     tensor([1, 2, 1, 2])
@@ -237,13 +237,8 @@ def time_embedding(t: Int[Tensor, "batch"], width: int) -> Float[Tensor, "batch 
 class Level(nn.Module):
     """A residual block, followed by attention if the level has it.
 
-    Args:
-        config: Shape of the network.
-        width: Number of channels.
-        out: Number of channels of the output.
-        attends: Whether it has attention.
-        modulation: Function that makes the module from the embedding to scale - 1 and shift, for
-            a number of channels; None without an embedding.
+    ``modulation`` makes the module from the embedding to scale - 1 and shift, for a number of
+    channels; without it there is no embedding.
     """
 
     def __init__(
@@ -270,11 +265,8 @@ def down_path(
 ) -> tuple[nn.ModuleList, list[int]]:
     """Return the levels from the first to the smallest, and the widths before and after each.
 
-    Args:
-        level: Function that makes a level, from two widths and ``attends``.
-        config: Shape of the network.
-        multipliers: Factors of the base, by level.
-        kernel: Size of the convolutions that halve an image.
+    ``level`` makes one from two widths and ``attends``; ``kernel`` is the size of convolutions
+    that halve an image.
     """
     modules, widths = nn.ModuleList(), [config.base]
     for depth, multiplier in enumerate(multipliers):
