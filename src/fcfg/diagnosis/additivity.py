@@ -14,9 +14,9 @@ log-SNR: a time at which the attributes change nothing counts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -66,7 +66,6 @@ class Gap:
         }
 
 
-@torch.no_grad()
 def measure_gaps(
     denoiser: Denoiser,
     images: Float[Tensor, "image channel height width"],
@@ -78,59 +77,58 @@ def measure_gaps(
     batch_size: int = 256,
     on_progress: OnProgress | None = None,
 ) -> list[Gap]:
-    """Measure the gap of several groupings on the same noisy images.
-
-    Args:
-        denoiser: The denoiser.
-        images: Clean images.
-        attributes: Their attributes, parsed.
-        groupings: Groups to compare with their union; attributes in no group are masked.
-        times: Times at which the images are noised.
-        seed: Seed of the noise, combined with a digest of each image.
-        batch_size: Largest number of network rows per call.
-        on_progress: Callback invoked with the share that is done.
-    """
+    """Measure the gaps of groups on the same noisy images; attributes in no group are masked."""
     check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
     names, count = denoiser.embedder.space.names, len(images)
     sets = [(), *dict.fromkeys(s for groups in groupings for s in (*groups, joined(groups)))]
     keep = torch.tensor([[name in members for name in names] for members in sets])
-    keys, squares = image_keys(images), np.zeros((len(groupings), 2, len(times), count))
-    size = max(1, batch_size // len(sets))
-    with evaluation_mode(denoiser):
-        for first in range(0, count, size):
-            rows = slice(first, first + size)
-            for column, t in enumerate(times):
-                x_t, _, noise = noised(denoiser, images[rows], keys[rows], t, seed)
-                table = {name: values[rows] for name, values in attributes.items()}
-                eps = _evaluate(denoiser, x_t, t, table, keep, batch_size)
-                push = (noise * (eps - eps[0])).double()  # of a unit of log-SNR
-                for row, groups in enumerate(groupings):
-                    joint = push[sets.index(joined(groups))]
-                    parts = push[[sets.index(group) for group in groups]].sum(dim=0)
-                    both = torch.stack([joint - parts, joint]).square().flatten(2).sum(dim=2)
-                    squares[row, :, column, rows] = both.cpu().numpy()
-                if on_progress is not None:
-                    done = first * len(times) + len(x_t) * (column + 1)
-                    on_progress(done / (count * len(times)))
+    squares = np.zeros((len(groupings), 2, len(times), count))
+    size, done = max(1, batch_size // len(sets)), 0
+    with torch.no_grad(), evaluation_mode(denoiser):
+        for at in noised(denoiser, images, times, seed, size):
+            table = {name: values[at.rows] for name, values in attributes.items()}
+            eps = _evaluate(denoiser, at.x, at.t, table, keep, batch_size)
+            push = (at.level * (eps - eps[0])).double()  # of a unit of log-SNR
+            for row, groups in enumerate(groupings):
+                joint = push[sets.index(joined(groups))]
+                parts = push[[sets.index(group) for group in groups]].sum(dim=0)
+                both = torch.stack([joint - parts, joint]).square().flatten(2).sum(dim=2)
+                squares[row, :, times.index(at.t), at.rows] = both.cpu().numpy()
+            done += len(at.x)
+            if on_progress is not None:
+                on_progress(done / (count * len(times)))
     bootstrap = Bootstrap(count)
     pairs = zip(groupings, squares, strict=True)
     return [_gap(groups, both[0], both[1], times, bootstrap) for groups, both in pairs]
 
 
+class Noised(NamedTuple):
+    """Some images with the noise of one time."""
+
+    rows: slice
+    t: int
+    x: Tensor
+    drawn: Tensor
+    level: float  #: of the noise
+
+
 def noised(
-    denoiser: Denoiser, images: Tensor, keys: Sequence[str], t: int, seed: int
-) -> tuple[Tensor, Tensor, float]:
-    """Return noisy images, their noise, and its level; no image depends on the others."""
-    draws = [
-        torch.randn(images.shape[1:], generator=torch.Generator().manual_seed(number))
-        for number in (stream_seed(seed, "diagnosis", key, t) for key in keys)
-    ]
-    at = torch.tensor(t)
-    signal, noise = (float(f(at)) for f in (denoiser.schedule.signal, denoiser.schedule.noise))
-    drawn = torch.stack(draws)
-    x_t = signal * images.to(denoiser.state_dtype) + noise * drawn
-    place = denoiser.device, denoiser.state_dtype
-    return x_t.to(*place), drawn.to(*place), noise
+    denoiser: Denoiser, images: Tensor, times: Sequence[int], seed: int, size: int
+) -> Iterator[Noised]:
+    """Return images at all times, on the device; no image depends on the others."""
+    keys, place = image_keys(images), (denoiser.device, denoiser.state_dtype)
+    for first in range(0, len(images), size):
+        rows = slice(first, first + size)
+        for t in times:
+            draws = [
+                torch.randn(images.shape[1:], generator=torch.Generator().manual_seed(number))
+                for number in (stream_seed(seed, "diagnosis", key, t) for key in keys[rows])
+            ]
+            levels = denoiser.schedule.signal, denoiser.schedule.noise
+            signal, noise = (float(level(torch.tensor(t))) for level in levels)
+            drawn = torch.stack(draws)
+            x_t = signal * images[rows].to(denoiser.state_dtype) + noise * drawn
+            yield Noised(rows, t, x_t.to(*place), drawn.to(*place), noise)
 
 
 def _evaluate(

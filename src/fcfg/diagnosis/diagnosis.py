@@ -252,11 +252,6 @@ def candidates(
 
     Attributes with a gap above the threshold are together in all of them, directly or through
     others. Then the pair that misses most is joined, one after the other, up to a single group.
-
-    Args:
-        names: The attributes.
-        pairs: Gap of each pair of them.
-        threshold: Largest gap of attributes that can be apart.
     """
     links: nx.Graph[str] = nx.Graph()
     links.add_nodes_from(names)

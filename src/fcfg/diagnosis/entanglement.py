@@ -34,12 +34,6 @@ def measure_associations(
     """Correlate the attributes of real images with each other and with what a judge reads.
 
     A categorical attribute counts as one variable for each level, such as 'hair: grey'.
-
-    Args:
-        space: The attributes.
-        attributes: Attributes of the images, parsed.
-        images: Real images.
-        judge: The judge, if there is one.
     """
     bootstrap, variables = Bootstrap(len(images)), list(_variables(space))
     values = space.encode(attributes).astype(np.float64)
@@ -50,15 +44,14 @@ def measure_associations(
     found: Associations = {}
     for i, (a, owner) in enumerate(variables):
         for j, (b, other) in enumerate(variables):
-            data = correlation(values[:, j], values[:, i], bootstrap, ranked=False)
+            data, reading = (
+                None
+                if table is None
+                else correlation(table[:, j], values[:, i], bootstrap, ranked=False)
+                for table in (values, scores)
+            )
             if owner != other and data is not None:
-                reading = None if scores is None else scores[:, j]
-                found[a, b] = Association(
-                    data,
-                    None
-                    if reading is None
-                    else correlation(reading, values[:, i], bootstrap, ranked=False),
-                )
+                found[a, b] = Association(data, reading)
     return found
 
 

@@ -28,7 +28,6 @@ from fcfg.metrics import Bootstrap, Estimate, mean, ratio
 from fcfg.support.images import image_keys
 
 
-@torch.no_grad()
 def measure_gain(
     denoiser: Denoiser,
     images: Float[Tensor, "image channel height width"],
@@ -38,38 +37,25 @@ def measure_gain(
     seed: int = 0,
     batch_size: int = 256,
 ) -> Estimate:
-    """Measure the gain over all times, which count as in the gaps.
-
-    Args:
-        denoiser: The denoiser.
-        images: Clean images.
-        attributes: Their attributes, parsed.
-        times: Times at which the images are noised.
-        seed: Seed of the noise, combined with a digest of each image.
-        batch_size: Largest number of network rows per call.
-    """
-    keys, count = image_keys(images), len(images)
-    order = np.argsort(keys)  # by digest, so that the order of the images does not matter
+    """Measure the gain over all times, which count as in the gaps."""
+    count = len(images)
+    order = np.argsort(image_keys(images))  # so that the order of the images does not matter
     other = np.empty(count, dtype=np.int64)
     other[order] = np.roll(order, 1)
     gained, moved = np.zeros(count), np.zeros(count)
-    with evaluation_mode(denoiser):
-        for first in range(0, count, batch_size):
-            rows = slice(first, first + batch_size)
+    with torch.no_grad(), evaluation_mode(denoiser):
+        for at in noised(denoiser, images, times, seed, batch_size):
             own, swapped = (
                 denoiser.condition({name: values[i] for name, values in attributes.items()})
-                for i in (np.arange(count)[rows], other[rows])
+                for i in (np.arange(count)[at.rows], other[at.rows])
             )
-            for t in times:
-                x_t, drawn, noise = noised(denoiser, images[rows], keys[rows], t, seed)
-                at = torch.full((len(x_t),), t, device=x_t.device)
-                right, wrong = denoiser(x_t, at, own), denoiser(x_t, at, swapped)
-                pairs = ((wrong, drawn), (right, drawn), (right, wrong))
-                there, here, apart = (
-                    (noise * (a - b)).double().square().flatten(1).sum(dim=1).cpu().numpy()
-                    for a, b in pairs
-                )
-                gained[rows] += there - here
-                moved[rows] += apart
+            t = torch.full((len(at.x),), at.t, device=at.x.device)
+            right, wrong = denoiser(at.x, t, own), denoiser(at.x, t, swapped)
+            there, here, apart = (
+                (at.level * (a - b)).double().square().flatten(1).sum(dim=1).cpu().numpy()
+                for a, b in ((wrong, at.drawn), (right, at.drawn), (right, wrong))
+            )
+            gained[at.rows] += there - here
+            moved[at.rows] += apart
     bootstrap = Bootstrap(count)
     return ratio(gained, moved, bootstrap) if moved.any() else mean(moved, bootstrap)

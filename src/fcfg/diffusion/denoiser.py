@@ -23,6 +23,7 @@ from fcfg.diffusion.schedule import (
     training_target,
 )
 from fcfg.support.errors import InputError, check_among, check_integer
+from fcfg.support.images import check_pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,14 +283,3 @@ class Denoiser(nn.Module):
 
     def _embedded(self, values: Tensor) -> Tensor:
         return self.embedder(values.to(next(self.embedder.parameters()).dtype))
-
-
-def check_pixels(images: Tensor) -> None:
-    """Refuse images for training that are not floating-point numbers."""
-    if not images.is_floating_point():
-        raise InputError(
-            "images",
-            expected="floating-point pixels in [-1, 1]",
-            got=f"dtype {images.dtype}",
-            do="convert bytes with x / 127.5 - 1",
-        )

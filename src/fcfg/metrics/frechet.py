@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fcfg.metrics.pixels import PIXEL_RANGE, check_images
-from fcfg.metrics.weights import VARIABLE, Missing, find_weights, read_weights
-from fcfg.support.errors import InputError, check_integer
+from fcfg.metrics.weights import Missing, find_weights, read_weights
+from fcfg.support.errors import InputError, check_integer, short
 from fcfg.support.images import images_to_bytes
 from fcfg.support.weights import check_finite
 
@@ -71,8 +71,7 @@ def _moments(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], NDArray[n
         raise InputError(
             name,
             expected="finite numbers, one row for each of at least 2 images",
-            got=f"shape {features.shape}"
-            + ("" if np.isfinite(features).all() else " with NaN or infinity"),
+            got=short(features),
             do="use more images, at least hundreds; 10,000 are customary",
         )
     mean = features.mean(axis=0)
@@ -81,17 +80,12 @@ def _moments(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], NDArray[n
 
 
 class Inception(nn.Module):
-    """The network of FID.
-
-    Args:
-        network: Network from images (n, 3, 299, 299), scaled as (byte - 128) / 128, to (n, 2048).
-        stored: Description of the weights, for records.
-    """
+    """The network of FID: images (n, 3, 299, 299), as (byte - 128) / 128, to (n, 2048)."""
 
     def __init__(self, network: nn.Module, stored: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self.network = network.float().eval()
-        check_finite("Inception weights", network.state_dict())
+        check_finite("FID weights", network.state_dict())
         self.about: dict[str, Any] = {  #: description, for records
             "name": "FID",
             "network": "Inception 2015",
@@ -103,19 +97,14 @@ class Inception(nn.Module):
     @classmethod
     def load(cls, path: str | Path) -> Inception:
         """Read a TorchScript file in half or single precision."""
-        network, digest = read_weights(
-            Path(path), _script, name="Inception weights", expected="a TorchScript file"
-        )
+        network, digest = read_weights("FID", Path(path), _script, "a TorchScript file")
         return cls(network, {"weights": Path(path).name, "sha256": digest})
 
     @torch.no_grad()
     def features(self, images: Tensor, *, batch_size: int = 64) -> Float[np.ndarray, "n features"]:
-        """Compute the features of images on the device of the network.
+        """Compute the features of images of any size in [-1, 1] on the device of the network.
 
-        Args:
-            images: Images in [-1, 1], (n, channel, height, width), of any size. They are rounded
-                to bytes as in a file; grey images are repeated to three channels.
-            batch_size: Number of images per call.
+        They are rounded to bytes as in a file; grey images are repeated to three channels.
         """
         check_integer("batch_size", batch_size, 1, 10**9, do="64 is the default")
         x = check_images("images", images)
@@ -138,14 +127,11 @@ def find_inception(path: str | Path | None = None) -> Inception | Missing:
         path: TorchScript file, or folder to search; it is refused if it has none.
     """
     candidates = [("inception_fid.pt",), ("inception_fid_fp16storage.pt",)]
-    files = find_weights(path, candidates, "Inception weights")
-    if files is not None:
-        return Inception.load(*files)
-    return Missing(
-        "FID",
-        f"set {VARIABLE} to a folder with inception_fid.pt, the 2015 Inception network as "
-        "TorchScript from (n, 3, 299, 299) in [-1, 1] to 2048 features",
+    how = (
+        "inception_fid.pt, the 2015 Inception network as TorchScript from (n, 3, 299, 299) in "
+        "[-1, 1] to 2048 features"
     )
+    return find_weights("FID", path, candidates, Inception.load, how)
 
 
 def _prepared(images: Tensor) -> Float[Tensor, "n 3 299 299"]:

@@ -25,12 +25,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fcfg.metrics.pixels import PIXEL_RANGE, check_alike
-from fcfg.metrics.weights import VARIABLE, Missing, find_weights, read_weights
+from fcfg.metrics.weights import Missing, find_weights, read_weights
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.weights import check_finite
 
 _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
-_WIDTHS = (64, 192, 384, 256, 256)
+_LAYERS = ((64, 11, 4, 2), (192, 5, 1, 2), (384, 3, 1, 1), (256, 3, 1, 1), (256, 3, 1, 1))
 SMALLEST = 32  #: smallest height and width that AlexNet accepts
 _ALEXNET, _LINEAR = "alexnet-owt-7be5be79.pth", "alex.pth"
 
@@ -51,15 +51,14 @@ class LPIPS(nn.Module):
         self, weights: Mapping[str, Tensor], stored: Mapping[str, str] | None = None
     ) -> None:
         super().__init__()
-        first, second, *rest = _WIDTHS
-        self.features = nn.Sequential(
-            *(nn.Conv2d(3, first, 11, stride=4, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2)),
-            *(nn.Conv2d(first, second, 5, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2)),
-            *(nn.Conv2d(second, rest[0], 3, padding=1), nn.ReLU()),
-            *(nn.Conv2d(rest[0], rest[1], 3, padding=1), nn.ReLU()),
-            *(nn.Conv2d(rest[1], rest[2], 3, padding=1), nn.ReLU()),
-        )
-        self.linear = nn.ParameterList(torch.zeros(1, width, 1, 1) for width in _WIDTHS)
+        layers, before = list[nn.Module](), 3
+        for width, kernel, stride, padding in _LAYERS:
+            layers += [nn.Conv2d(before, width, kernel, stride, padding), nn.ReLU()]
+            if len(layers) < 6:
+                layers.append(nn.MaxPool2d(3, 2))
+            before = width
+        self.features = nn.Sequential(*layers)
+        self.linear = nn.ParameterList(torch.zeros(1, width, 1, 1) for width, *_ in _LAYERS)
         self.load_state_dict(_named(weights, self.state_dict()))
         check_finite("LPIPS weights", self.state_dict())
         for name, values in (("shift", _SHIFT), ("scale", _SCALE)):
@@ -81,16 +80,13 @@ class LPIPS(nn.Module):
             linear: File with the linear layers, ``alex.pth`` of the lpips package.
         """
         paths = [Path(path)] + ([] if linear is None else [Path(linear)])
-        weights: dict[str, Tensor] = {}
-        digests: list[str] = []
-        for file in paths:
-            tensors, digest = read_weights(
-                file, _tensors, name="LPIPS weights", expected="a file of tensors, by torch.save"
-            )
-            weights |= tensors
-            digests.append(digest)
+        found = [
+            read_weights("LPIPS", file, _tensors, "a file of tensors, by torch.save")
+            for file in paths
+        ]
+        weights = {name: tensor for tensors, _ in found for name, tensor in tensors.items()}
         names = " + ".join(file.name for file in paths)
-        return cls(weights, {"weights": names, "sha256": " + ".join(digests)})
+        return cls(weights, {"weights": names, "sha256": " + ".join(of for _, of in found)})
 
     def forward(self, images: Tensor, others: Tensor) -> Float[Tensor, "n"]:
         """Distance of each pair of images; 0 if they are equal.
@@ -138,14 +134,11 @@ def find_lpips(path: str | Path | None = None) -> LPIPS | Missing:
         (_ALEXNET, _LINEAR),
         *((_ALEXNET, Path(folder).absolute() / "weights" / "v0.1" / _LINEAR) for folder in inside),
     ]
-    files = find_weights(path, candidates, "LPIPS weights")
-    if files is not None:
-        return LPIPS.load(*files)
-    return Missing(
-        "LPIPS",
-        f"set {VARIABLE} to a folder with lpips_alex_full.pt, or with torchvision's {_ALEXNET} "
-        f"and {_LINEAR} of the lpips package (weights/v0.1)",
+    how = (
+        f"lpips_alex_full.pt, or with torchvision's {_ALEXNET} and {_LINEAR} of the lpips package "
+        "(weights/v0.1)"
     )
+    return find_weights("LPIPS", path, candidates, LPIPS.load, how)
 
 
 def _tensors(file: BytesIO) -> dict[str, Tensor]:

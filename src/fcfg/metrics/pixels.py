@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fcfg.support.errors import InputError, check_is
+from fcfg.support.images import check_pixels
 
 PIXEL_RANGE = "[-1, 1]"  #: range of pixels in all metrics, for records
 
@@ -39,10 +40,6 @@ def image_mae(images: Tensor, others: Tensor) -> NDArray[np.float64]:
 
     >>> image_mae(torch.zeros(2, 3, 8, 8), torch.full((2, 3, 8, 8), -0.5))
     array([0.5, 0.5])
-
-    Args:
-        images: Floating-point images in [-1, 1], (n, channel, height, width).
-        others: Images of the same shape.
     """
     x, y = check_alike(images=images, others=others)
     return _flat((x - y).abs()).mean(dim=1).cpu().numpy()
@@ -69,7 +66,7 @@ def image_errors(
 
     Args:
         generated: Generated counterfactuals in [-1, 1], (n, channel, height, width).
-        truth: True counterfactuals of the same images.
+        truth: True counterfactuals.
         factual: Factual images.
         threshold: Smallest difference of truth and factual image in a truly changed pixel.
     """
@@ -104,13 +101,7 @@ def check_alike(**images: Tensor) -> list[Float[Tensor, "n channel height width"
 def check_images(name: str, images: Tensor) -> Float[Tensor, "n channel height width"]:
     """Return images in single precision, or refuse images that are not in [-1, 1]."""
     check_is(name, images, Tensor, "a tensor of images")
-    if not images.is_floating_point():
-        raise InputError(
-            name,
-            expected=f"floating-point pixels in {PIXEL_RANGE}",
-            got=f"dtype {images.dtype}".replace("torch.", ""),
-            do="convert bytes with x / 127.5 - 1",
-        )
+    check_pixels(images, name)
     if images.ndim != 4 or 0 in images.shape:
         raise InputError(
             name,

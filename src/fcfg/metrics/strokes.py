@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import networkx as nx
 import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import NDArray
@@ -136,10 +137,6 @@ def medial_axis(
 
     Pixels are visited by distance, those with more neighbours first. The first pixels of all
     images are visited together, then the second, and so on.
-
-    Args:
-        strokes: Foreground.
-        distance: Result of :func:`distance_to_background`.
     """
     padded = np.pad(strokes, ((0, 0), (1, 1), (1, 1)))
     _, height, width = padded.shape
@@ -165,23 +162,16 @@ def _kept_patterns() -> Bool[np.ndarray, "512"]:
 
     It does if it has one neighbour at most, or if its neighbours do not touch without it.
     """
+    touching = nx.Graph(
+        (p, q)
+        for p in _NEIGHBOURS
+        for q in _NEIGHBOURS
+        if max(abs(p[0] - q[0]), abs(p[1] - q[1])) < 2
+    )
     keeps = np.zeros(512, bool)
     for pattern in range(512):
         pixels = {p for bit, p in enumerate(_NEIGHBOURS) if pattern >> bit & 1}
-        if (0, 0) in pixels:
-            others = pixels - {(0, 0)}
-            keeps[pattern] = len(others) < 2 or _parts(others) != 1
+        others = touching.subgraph(pixels - {(0, 0)})
+        parts = nx.number_connected_components(others)
+        keeps[pattern] = (0, 0) in pixels and (len(others) < 2 or parts != 1)
     return keeps
-
-
-def _parts(pixels: set[tuple[int, int]]) -> int:
-    """Count the parts of a pattern whose pixels do not touch, not even at corners."""
-    rest, parts = set(pixels), 0
-    while rest:
-        parts, front = parts + 1, [rest.pop()]
-        while front:
-            y, x = front.pop()
-            touching = {p for p in rest if abs(p[0] - y) <= 1 and abs(p[1] - x) <= 1}
-            rest -= touching
-            front += touching
-    return parts

@@ -39,27 +39,33 @@ class Missing:
 
 
 def find_weights(
-    path: str | Path | None, candidates: Sequence[tuple[str | Path, ...]], name: str
-) -> tuple[Path, ...] | None:
-    """Return the first set of files that all exist; None if there is none.
+    name: str,
+    path: str | Path | None,
+    candidates: Sequence[tuple[str | Path, ...]],
+    load: Callable[..., T],
+    how: str,
+) -> T | Missing:
+    """Load the first set of files that all exist; a path that has none of them is refused.
 
     Args:
-        path: File to use, or folder to search; it is refused if it has no weights.
+        name: Name of the metric.
+        path: File to load, or folder to search; the usual folders if None.
         candidates: Sets of file names, relative to a folder or absolute.
-        name: Name of the weights in messages.
+        load: Function that reads the files.
+        how: Contents of a folder with the weights, for readers who have none.
     """
     if path is not None and not os.path.isdir(path):
-        return (Path(path),)
+        return load(path)
     for folder in _folders() if path is None else [Path(path)]:
         for names in candidates:
-            files = tuple(folder / name for name in names)
+            files = [folder / file for file in names]
             if all(file.is_file() for file in files):
-                return files
+                return load(*files)
     if path is None:
-        return None
+        return Missing(name, f"set {VARIABLE} to a folder with {how}")
     wanted = " or ".join(" with ".join(Path(n).name for n in names) for names in candidates)
     raise InputError(
-        f"{name} {path}", expected=wanted, got="none of them", do="name another folder"
+        f"{name} weights {path}", expected=wanted, got="none of them", do="name another folder"
     )
 
 
@@ -75,23 +81,16 @@ def _folders() -> Iterator[Path]:
 
 
 def read_weights(
-    path: Path, read: Callable[[BytesIO], T], *, name: str, expected: str
+    name: str, path: Path, read: Callable[[BytesIO], T], expected: str
 ) -> tuple[T, str]:
-    """Return the contents of a file and its SHA-256.
-
-    Args:
-        path: File to read.
-        read: Function that parses the file.
-        name: Name of the weights in messages.
-        expected: Kind of file, for messages.
-    """
+    """Return the contents of a file and its SHA-256."""
     try:
         data = path.read_bytes()
         return read(BytesIO(data)), hashlib.sha256(data).hexdigest()
     except Exception as error:  # torch raises many kinds for broken files
         reason = error.strerror if isinstance(error, OSError) else None
         raise InputError(
-            f"{name} {path}",
+            f"{name} weights {path}",
             expected=expected,
             got=reason or f"another file ({type(error).__name__})",
             do="check the path, and fetch the file again if it is broken",

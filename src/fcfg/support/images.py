@@ -92,16 +92,22 @@ def read_images(
             )
         return _check_shape(images_from_bytes(np.stack(rows)), channels, stride, size)
     tensor = _from_numbers(images)
-    if not tensor.is_floating_point():
-        raise _refusal(
-            "floating-point pixels in [-1, 1]",
-            f"dtype {tensor.dtype}".replace("torch.", ""),
-            "convert bytes with x / 127.5 - 1, or pass them as an array of NumPy",
-        )
+    check_pixels(tensor)
     _check_shape(tensor, channels, stride, size)
     if not _are_known.get():
         _check_range(tensor)
     return tensor
+
+
+def check_pixels(images: Tensor, subject: str = "images") -> None:
+    """Refuse a tensor of anything but floating-point numbers."""
+    if not images.is_floating_point():
+        raise InputError(
+            subject,
+            expected="floating-point pixels in [-1, 1]",
+            got=f"dtype {images.dtype}".replace("torch.", ""),
+            do="convert bytes with x / 127.5 - 1, or pass them as an array of NumPy",
+        )
 
 
 def _pictures_of(images: object) -> list[Any] | None:
