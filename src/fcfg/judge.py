@@ -91,10 +91,7 @@ class AttributeJudge(nn.Module):
     ) -> Float[Tensor, ""]:
         """Return the loss: cross-entropy for classes, squared error for numbers, summed.
 
-        Args:
-            outputs: Outputs of :meth:`forward`.
-            values: Attributes, encoded by :meth:`fcfg.causal.attributes.AttributeSpace.encode`.
-            factors: Standardised factors, in the order of ``factors``.
+        Attributes are encoded, factors standardised.
         """
         total = self.attribute_loss(outputs, values)
         if self.factors:
@@ -127,13 +124,7 @@ class AttributeJudge(nn.Module):
 
     @torch.no_grad()
     def read(self, images: ImagesLike, *, batch_size: int = 256) -> Reading:
-        """Read the attributes of images, in evaluation mode, on the device of the judge.
-
-        Args:
-            images: Float tensor or array in [-1, 1], (batch, channel, height, width), or PIL
-                pictures.
-            batch_size: Number of images per call.
-        """
+        """Read the attributes of images, in evaluation mode, on the device of the judge."""
         check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
         x = read_images(images, channels=self.network.config.channels)
         weight = next(self.network.parameters())

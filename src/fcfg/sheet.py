@@ -34,10 +34,6 @@ def sheet(
     >>> import torch
     >>> sheet({"factual": torch.zeros(3, 3, 8, 8), "do(smiling)": torch.zeros(3, 3, 8, 8)}).mode
     'RGB'
-
-    Args:
-        rows: Images in [-1, 1] by name of the row, all of one shape.
-        scale: Integer factor of enlargement.
     """
     shapes = {tuple(images.shape) for images in rows.values()}
     if len(shapes) != 1:
@@ -64,12 +60,7 @@ def sheet(
 
 
 def figure(rows: Mapping[str, Float[Tensor, "batch channel height width"]], caption: str) -> str:
-    """Draw the first images of a sheet for a notebook, as HTML with the picture inside.
-
-    Args:
-        rows: Images in [-1, 1] by name of the row, all of one shape.
-        caption: Text below them, which is escaped.
-    """
+    """Draw the first images of a sheet for a notebook, as HTML with the picture inside."""
     count, _, _, width = next(iter(rows.values())).shape
     shown = max(1, min(count, 8, 1024 // width))
     first = {name: images[:shown].float().nan_to_num() for name, images in rows.items()}
@@ -91,11 +82,6 @@ def difference_map(
     >>> flat = torch.zeros(1, 1, 1)
     >>> [difference_map(flat, flat + change, scale=1.0)[0, 0].tolist() for change in (-1, 0, 1)]
     [[33, 102, 172], [247, 247, 247], [178, 24, 43]]
-
-    Args:
-        factual: Image in [-1, 1].
-        counterfactual: Image in [-1, 1].
-        scale: Change at which the colours saturate.
     """
     if not scale > 0:
         raise InputError(

@@ -44,12 +44,7 @@ class Bench:
     allowed: float  #: seconds after which no further round begins
 
     def run(self, on_progress: OnProgress = lambda _: None, commit: str | None = None) -> Record:
-        """Measure.
-
-        Args:
-            on_progress: Callback invoked with the share of the work that is done.
-            commit: Commit of the code; read from git if None.
-        """
+        """Measure."""
         work, pipeline = self.workload, self.workload.pipeline
         base = Measurement("", images=len(work.images), rows=work.evaluations)
         calls: dict[Measurement, Call] = {replace(base, name=PLAIN): partial(plain_loop, work)}

@@ -66,11 +66,7 @@ class Record:
     rows: tuple[Measurement, ...] = field(repr=False)
 
     def write(self, path: Path) -> None:
-        """Write a CSV file atomically; every line repeats the facts.
-
-        Args:
-            path: Path in an existing folder.
-        """
+        """Write a CSV file atomically; every line repeats the facts."""
         text = io.StringIO(newline="")
         table = csv.writer(text, lineterminator="\n")
         table.writerow([*_FIELDS, *self.facts])

@@ -72,11 +72,7 @@ class Workload:
 
 
 def from_preset(name: str) -> CounterfactualPipeline:
-    """Build the network of a training preset, with random weights and a graph without edges.
-
-    Args:
-        name: Name of the preset.
-    """
+    """Build the network of a training preset, with random weights and a graph without edges."""
     check_among("--preset", name, presets())
     config = read_config(name)
     graph = CausalGraph({attribute: [] for attribute in config.space.names})

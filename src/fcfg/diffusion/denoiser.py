@@ -156,10 +156,7 @@ class Denoiser(nn.Module):
     ) -> Float[Tensor, "rows channel height width"]:
         r"""Predict the noise :math:`\epsilon_\theta(x_t, t, c)`.
 
-        Args:
-            x: Noisy images.
-            t: Times of the images.
-            c: Conditions, one per image; or several sets of them, one after the other.
+        Conditions are one per image, or several sets of them, one after the other.
         """
         t = t.clamp(min=1)
         output = self.output(x, t, c)
@@ -216,10 +213,6 @@ class Denoiser(nn.Module):
 
         Two attributes begin them. Each other attribute joins the first group, the second, or
         neither, with equal probability, so all pairs of groups occur.
-
-        Args:
-            batch: Number of images.
-            generator: Source of all randomness.
         """
         shape, device = (batch, len(self.embedder.space)), generator.device
         group = torch.randint(0, 3, shape, generator=generator, device=device)
@@ -234,10 +227,7 @@ class Denoiser(nn.Module):
 
         .. math:: \lVert \epsilon - \epsilon_\theta(x_t, t, c) \rVert^2
 
-        Args:
-            images: Clean images in [-1, 1].
-            values: Output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`.
-            corruption: Output of :meth:`draw`.
+        The values are encoded attributes, the corruption is that of :meth:`draw`.
         """
         check_pixels(images)
         c = self.embedder.masked(self._embedded(values), corruption.keep)
@@ -266,11 +256,7 @@ class Denoiser(nn.Module):
         It is averaged like :meth:`loss`, in the units of what the network predicts, and 0 for all
         groups if and only if the differences of single attributes add up to those of any set.
 
-        Args:
-            images: Clean images in [-1, 1].
-            values: Output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`.
-            corruption: Output of :meth:`draw`; what it drops does not matter here.
-            groups: Output of :meth:`draw_groups`.
+        The groups are those of :meth:`draw_groups`; what the corruption drops does not matter.
         """
         signal, noise = self._levels(corruption.t, images)
         x_t = signal * images + noise * corruption.noise

@@ -49,11 +49,7 @@ class AbstractEmbedder(nn.Module, ABC):
         """Keep some attributes; set the others to the null token, or to those of ``other``."""
 
     def check_separate(self, subject: str) -> None:
-        """Refuse what masks single attributes, if this embedder cannot do so; by default it can.
-
-        Args:
-            subject: Name of what is refused.
-        """
+        """Refuse what masks single attributes, if this embedder cannot; by default it can."""
 
 
 class AttributeEmbedder(AbstractEmbedder):
@@ -108,10 +104,7 @@ class AttributeEmbedder(AbstractEmbedder):
         .. math:: \mathbf c^{(m)} = \operatorname{concat}(
             \delta_1^{(m)} \mathcal E_1(pa_1), \dots, \delta_K^{(m)} \mathcal E_K(pa_K))
 
-        Args:
-            condition: Output of :meth:`forward`.
-            keep: True for attributes that are kept; a row per image, or one row for all.
-            other: Condition that gives the blocks that are not kept.
+        A row of ``keep`` is for one image, or one row is for all.
         """
         shape = (len(self.space), self.width)
         blocks = condition.unflatten(1, shape)

@@ -132,12 +132,7 @@ class TwoStagePredictor(AbstractPredictor):
 
 
 class ConditionalPredictor(TwoStagePredictor):
-    """The plain conditional model: abduction (Algorithm 1), or guidance with ω = 1.
-
-    Args:
-        denoiser: The denoiser.
-        condition: Conditions of the images, (batch, K·d).
-    """
+    """The plain conditional model: abduction (Algorithm 1), or guidance with ω = 1."""
 
     def __init__(self, denoiser: Evaluate, condition: Float[Tensor, "batch condition"]) -> None:
         self.denoiser = denoiser

@@ -93,11 +93,7 @@ Rule = TypeVar("Rule", bound=AbstractRule)
 
 
 def register_rule(rule: type[Rule]) -> type[Rule]:
-    """Class decorator that gives a rule its text form.
-
-    Args:
-        rule: A frozen dataclass with a ``name`` and an option in each field.
-    """
+    """Class decorator that gives a rule its text form."""
     names = [UNGUIDED, *(name for name, known in RULES.items() if known is not rule)]
     taken = {f + name for name in names for f in ("", "f")}
     taken |= {name.removeprefix("f") for name in names}

@@ -287,10 +287,7 @@ class Guidance:
     ) -> Partition:
         """Return the groups named by the weights, for an intervention on ``targets``.
 
-        Args:
-            graph: Causal graph over the attributes of the model.
-            targets: Attributes intervened on.
-            given: Groups, if they do not follow from their names.
+        Groups are given if they do not follow from their names.
         """
         if not self.factored:
             if given is not None:
@@ -366,11 +363,7 @@ class Guidance:
     ) -> AbstractPredictor:
         """Return the predictor of this guidance.
 
-        Args:
-            denoiser: The denoiser.
-            condition: Conditions of the images, (batch, K·d).
-            factual: Conditions of the factual images, (batch, K·d).
-            keep: Attributes that each group of the :meth:`table` keeps.
+        ``keep`` holds the attributes that each group of the :meth:`table` keeps.
         """
         if self.rule is None:
             return ConditionalPredictor(denoiser, condition)

@@ -105,13 +105,7 @@ def macro_auroc(
 
 
 def mean_absolute_error(values: ArrayLike, targets: ArrayLike, bootstrap: Bootstrap) -> Estimate:
-    """Mean absolute error of the judge's predictions, in the unit of the attribute.
-
-    Args:
-        values: Values predicted by the judge, (n,).
-        targets: Counterfactual values, (n,).
-        bootstrap: Bootstrap over the same images.
-    """
+    """Mean absolute error of the judge's predictions, in the unit of the attribute."""
     predicted = check_column("values", values, bootstrap)
     target = check_column("targets", targets, bootstrap)
     return mean(np.abs(predicted - target), bootstrap)

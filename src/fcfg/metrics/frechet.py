@@ -44,10 +44,6 @@ def frechet_distance(features: ArrayLike, others: ArrayLike) -> float:
     >>> square = [[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]
     >>> round(frechet_distance(square, [[x + 3, y] for x, y in square]), 9)
     9.0
-
-    Args:
-        features: Features of at least two images, (n, d).
-        others: Features of at least two other images, (m, d).
     """
     (mu, x), (nu, y) = (
         _moments(name, rows) for name, rows in (("features", features), ("others", others))
@@ -123,8 +119,7 @@ class Inception(nn.Module):
 def find_inception(path: str | Path | None = None) -> Inception | Missing:
     """Load the network of FID if its weights are found.
 
-    Args:
-        path: TorchScript file, or folder to search; it is refused if it has none.
+    A path to a file or a folder must have them.
     """
     candidates = [("inception_fid.pt",), ("inception_fid_fp16storage.pt",)]
     how = (

@@ -122,12 +122,7 @@ class Estimate:
 
 
 def mean(values: ArrayLike, bootstrap: Bootstrap) -> Estimate:
-    """The mean over images.
-
-    Args:
-        values: Value of each image, (n,).
-        bootstrap: Bootstrap over the same images.
-    """
+    """The mean over images."""
     column = check_column("values", values, bootstrap)
     replicates = (bootstrap.counts @ column) / bootstrap.n
     return Estimate(float(column.sum() / bootstrap.n), replicates, bootstrap.n)
@@ -139,10 +134,7 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, bootstrap: Bootstrap) 
     >>> ratio([1.0, 3.0], [2.0, 6.0], Bootstrap(2)).value
     0.5
 
-    Args:
-        numerators: Numerator of each image, (n,).
-        denominators: Denominator of each image, (n,); not negative and not all 0.
-        bootstrap: Bootstrap over the same images.
+    Denominators are not negative, and not all 0.
     """
     over = check_column("values", numerators, bootstrap)
     under = check_column("denominators", denominators, bootstrap)

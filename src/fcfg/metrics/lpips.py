@@ -91,10 +91,7 @@ class LPIPS(nn.Module):
     def forward(self, images: Tensor, others: Tensor) -> Float[Tensor, "n"]:
         """Distance of each pair of images; 0 if they are equal.
 
-        Args:
-            images: Images in [-1, 1], (n, channel, height, width), of at least 32 by 32 pixels.
-                They are not resized; grey images are repeated to three channels.
-            others: Images of the same shape.
+        Images are in [-1, 1], at least 32 by 32 pixels, and not resized; grey ones are repeated.
         """
         x, y = (self._scaled(z) for z in check_alike(images=images, others=others))
         total = x.new_zeros(len(x))
@@ -124,8 +121,7 @@ class LPIPS(nn.Module):
 def find_lpips(path: str | Path | None = None) -> LPIPS | Missing:
     """Load LPIPS if its weights are found.
 
-    Args:
-        path: File with all weights, or folder to search; it is refused if it has none.
+    A path to a file or a folder must have them.
     """
     package = find_spec("lpips")  # not imported, since it imports torchvision
     inside = [] if package is None else package.submodule_search_locations or []

@@ -76,10 +76,6 @@ def fifths(values: ArrayLike, factual: ArrayLike) -> NDArray[np.int64]:
 
     >>> fifths([0, 35, 99], factual=range(100))
     array([0, 1, 4])
-
-    Args:
-        values: Values of a continuous attribute, (n,).
-        factual: Factual values, (m,).
     """
     edges = np.quantile(np.asarray(factual, dtype=np.float64), [0.2, 0.4, 0.6, 0.8])
     return np.searchsorted(edges, np.asarray(values, dtype=np.float64))

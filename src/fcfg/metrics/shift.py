@@ -102,10 +102,6 @@ def level_scores(scores: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
 
     >>> level_scores([[0.9, 0.1], [0.3, 0.7]], [0, 1])
     array([0.9, 0.7])
-
-    Args:
-        scores: Score of every level, (n, levels).
-        levels: Level of each image, (n,).
     """
     columns = np.asarray(scores, dtype=np.float64)
     return np.take_along_axis(columns, np.asarray(levels, dtype=np.int64)[:, None], axis=1)[:, 0]

@@ -37,8 +37,7 @@ def stroke_intensity(
     >>> stroke_intensity(torch.tensor([[[[-1.0, -1.0], [0.0, 1.0]]]]))
     array([191.25])
 
-    Args:
-        images: Images in [-1, 1]; of several channels, the mean is measured.
+    Images are in [-1, 1]; of several channels, the mean is measured.
     """
     grey = _grey(images).reshape(len(images), -1)
     low, high = grey.min(axis=1, keepdims=True), grey.max(axis=1, keepdims=True)
@@ -52,8 +51,7 @@ def stroke_thickness(
 
     An image of one shade has no strokes, and thickness 0.
 
-    Args:
-        images: Images in [-1, 1]; of several channels, the mean is measured.
+    Images are in [-1, 1]; of several channels, the mean is measured.
     """
     return np.concatenate([_thickness(_grey(piece)) for piece in images.split(_BATCH)])
 

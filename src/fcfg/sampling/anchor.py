@@ -65,12 +65,7 @@ class Path:
 
 
 class PathRecorder:
-    """Callback for the steps of an abduction that records the path.
-
-    Args:
-        x: The images at time 0.
-        on_step: Callback to invoke as well.
-    """
+    """Callback for the steps of an abduction that records the path."""
 
     def __init__(self, x: Images, on_step: OnStep) -> None:
         self._states, self._noises, self._on_step = [x], list[Images | None](), on_step
@@ -114,13 +109,8 @@ def anchor_path(
 
     The states are known, so that one network call evaluates as many steps as fit.
 
-    Args:
-        predictor: Predictor under the factual condition.
-        path: States and noises of the abduction.
-        start: Trajectory at the end of the abduction.
-        plan: Descending steps.
-        solver: The solver.
-        batch_size: Largest number of network rows per call.
+    The predictor is that of the factual condition. The plan descends from the end of the
+    abduction, where the trajectory starts.
     """
     states, steps = path.states.flip(0), list(plan)
     noises: list[Images | None] = [None] * len(steps)

@@ -45,10 +45,6 @@ class SamplingConfig:
         ('ddim uniform 1000', 'dpm-2m karras 10')
         >>> str(SamplingConfig.parse("heun"))
         'heun karras 20'
-
-        Args:
-            text: The text.
-            default: Configuration to use for 'default', and for parts that the text leaves out.
         """
         default = PRESETS["default"] if default is None else default
         check_is("sampling", text, str, "a string", do="write it as 'ddim uniform 100'")

@@ -43,11 +43,6 @@ def time_grid(schedule: NoiseSchedule, steps: int, kind: str = "uniform") -> tup
     (0, 333, 667, 1000)
     >>> time_grid(NoiseSchedule(), 6, "log-snr")
     (0, 1, 18, 139, 493, 786, 1000)
-
-    Args:
-        schedule: The noise levels.
-        steps: Number of steps.
-        kind: 'uniform', 'quadratic', 'log-snr' or 'karras'.
     """
     last = schedule.steps
     do = f"20 is the default, {last} the paper's" if last == 1000 else "choose within"

@@ -44,13 +44,7 @@ class Plan:
     ) -> Plan:
         """Compute everything in float64, once.
 
-        Args:
-            schedule: The noise levels.
-            times: Strictly ascending or strictly descending times within 0..T.
-            weights: Guidance weights; none by default.
-            guided: Whether each step is guided; none is by default.
-            device: Device of the tensors.
-            dtype: Data type of the sampler state.
+        Times are strictly ascending or strictly descending. By default no step is guided.
         """
         pairs = list(pairwise(times))
         ascending = bool(pairs) and pairs[0][0] < pairs[0][1]
@@ -131,13 +125,7 @@ def integrate(
 ) -> Trajectory:
     """Follow a plan from its first time to its last.
 
-    Args:
-        predictor: The predictor.
-        trajectory: Trajectory at the first time.
-        plan: The steps.
-        solver: The solver.
-        on_step: Callback invoked after every step.
-        corrections: Images to add after each step, see :mod:`fcfg.sampling.anchor`.
+    ``corrections`` are images to add after each step, see :mod:`fcfg.sampling.anchor`.
     """
     trajectory = solver.begin(predictor, trajectory)
     for index, step in enumerate(plan):

@@ -124,11 +124,7 @@ SOLVERS: dict[str, type[AbstractSolver]] = {}
 
 
 def register_solver(solver: type[Solver]) -> type[Solver]:
-    """Register a solver under its name, which gives it a text form; use it as a decorator.
-
-    Args:
-        solver: A frozen dataclass with a ``name`` and at most one field.
-    """
+    """Register a solver under its name, which gives it a text form; use it as a decorator."""
     others = [name for name, known in SOLVERS.items() if known is not solver]
     check_registrable(solver, "solver", others, most=1)
     SOLVERS[solver.name] = solver

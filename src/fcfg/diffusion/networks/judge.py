@@ -32,9 +32,6 @@ class Judge(nn.Module):
     >>> judge = Judge(JudgeConfig(outputs=3, width=8))
     >>> judge(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 3])
-
-    Args:
-        config: Shape of the network.
     """
 
     def __init__(self, config: JudgeConfig) -> None:

@@ -185,11 +185,8 @@ class UNet(nn.Module):
     ) -> Float[Tensor, "rows channel height width"]:
         """Evaluate at the times ``t``, under the conditions ``c``.
 
-        Args:
-            x: Noisy images.
-            t: Times of the images.
-            c: Conditions, one per image; or several sets of them, one after the other. Layers
-                before the first condition are then evaluated once.
+        Conditions are one per image, or several sets of them, one after the other. Layers before
+        the first condition are then evaluated once.
         """
         time = self.time(time_embedding(t, self.config.base).to(x.dtype))
         embedding = functional.silu(torch.cat([repeat_for_conditions(time, c), c], dim=1))
