@@ -18,6 +18,7 @@ TypeAliasForwardRef.__repr__ = lambda self: self.name
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",  # a page for every public name, see api.md
     "sphinx.ext.napoleon",
     "sphinx-mathjax-offline",  # formulas without a network
     "sphinx.ext.viewcode",
@@ -25,6 +26,11 @@ extensions = [
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 2
 exclude_patterns = ["_build", "_extra"]
+templates_path = ["_templates"]
+autosummary_ignore_module_all = False
+autosummary_imported_members = True
+autosummary_context = {"public": fcfg.__all__}  # which stand on the page of fcfg alone
+html_use_index = False
 html_theme = "furo"
 html_title = "fcfg"
 html_static_path = ["_static"]
