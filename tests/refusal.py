@@ -18,7 +18,11 @@ def refused(subject: str, *fragments: str) -> Iterator[None]:
     """Expect an error about ``subject`` whose one line holds every fragment."""
     with pytest.raises(InputError) as caught:
         yield
-    message = str(caught.value)
+    check_form(str(caught.value), subject, *fragments)
+
+
+def check_form(message: str, subject: str, *fragments: str) -> None:
+    """Expect one line of four parts about ``subject`` that holds every fragment."""
     parts = _FOUR_PARTS.fullmatch(message)
     assert parts is not None, message
     assert "\n" not in message

@@ -1,4 +1,4 @@
-"""Strangers who attack the server, while a user with the token works; see also attacks.py."""
+"""Strangers who attack the server, while a user with the token works."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from threading import Event, Lock
+from threading import Event
 
 import pytest
 
@@ -50,6 +50,13 @@ def is_closed(opened: socket.socket, seconds: float) -> bool:
         return False
     except ConnectionError:
         return True
+
+
+def send_on(opened: socket.socket, data: bytes) -> None:
+    """Send for twenty seconds, or until the server has enough."""
+    for _ in range(2000):
+        opened.sendall(data)
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("addresses", [1, 50])
@@ -104,17 +111,12 @@ def test_whoever_does_not_take_the_reply_is_left() -> None:
     """The page is asked for again and again, and never read."""
     asked = f"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
 
-    def ask_on(opened: socket.socket) -> None:
-        for _ in range(1000):
-            opened.sendall(asked * 10)
-            time.sleep(0.01)
-
     def work(target: Target) -> None:
         with socket.socket() as opened:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             opened.connect(("127.0.0.1", target.port))
             with pytest.raises(ConnectionError):
-                ask_on(opened)
+                send_on(opened, asked * 10)
         assert target.ask("GET", "/") == 200
 
     attacked(work, Rule(TOKEN, rate=1e6, burst=1e6, patience=0.3))
@@ -169,13 +171,11 @@ def test_large_pictures_are_decoded_one_by_one_and_small_ones_between(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(app, "_DECODED", 16 * (1500**2 + 1000))
-    lock, inside, most = Lock(), list[int](), list[int]()
-    original = app.read_upload
+    inside, most, original = list[int](), list[int](), app.read_upload
 
     def read(data: bytes, model: StudioModel) -> StudioPicture:
-        with lock:
-            inside.append(len(data))
-            most.append(sum(size > 1000 for size in inside))
+        inside.append(len(data))
+        most.append(sum(size > 1000 for size in inside))
         try:
             return original(data, model)
         finally:
@@ -199,29 +199,22 @@ def test_a_reply_before_the_end_of_the_body_is_read_by_its_sender(
     authorization: str, connection: str
 ) -> None:
     headers = {"Authorization": authorization, "Connection": connection}
-    wanted = 401 if authorization == "none" else 413
+    wanted, body = 401 if authorization == "none" else 413, bytes(MOST_BYTES + 10**6)
 
     def work(target: Target) -> None:
-        for _ in range(3):
-            assert (
-                target.ask("POST", "/api/images", bytes(MOST_BYTES + 10**6), **headers) == wanted
-            )
+        asked = [target.ask("POST", "/api/images", body, **headers) for _ in range(3)]
+        assert asked == [wanted] * 3
 
     attacked(work)
 
 
 def test_a_body_without_end_is_left() -> None:
-    def send_on(opened: socket.socket) -> None:
-        for _ in range(2000):
-            opened.sendall(bytes(1000))
-            time.sleep(0.01)
-
     def work(target: Target) -> None:
         with target.connect() as opened:
             opened.sendall(target.head(10**12))
             assert b" 413 " in opened.recv(2**16).partition(b"\r\n")[0]  # at once
             with pytest.raises(ConnectionError):
-                send_on(opened)
+                send_on(opened, bytes(1000))
 
     attacked(work, Rule(TOKEN, patience=0.3))
 
@@ -234,9 +227,7 @@ HOSTILE = {
     "a broken chunk": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZ\r\n",
     "half a chunk": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
     "two lengths": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-    "a length of many digits": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: "
-    + b"9" * 5000
-    + b"\r\n\r\n",
+    "many digits": b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
     "many requests at once": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 300,
     "requests, then garbage": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 3 + b"\0\r\n\r\n" * 3,
     "a web socket": b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"

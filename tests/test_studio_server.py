@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import importlib.util
 import json
 import os
 import re
@@ -26,7 +25,7 @@ from fcfg.studio.engine import Job
 from fcfg.studio.questions import PreparedQuestion
 from fcfg.studio.safety import Rule
 from fcfg.studio.server import address_of, open_socket, rule_for, serve
-from refusal import refused
+from refusal import check_form, refused
 from studios import FACTUAL, meanwhile, png, studio_of
 from tiny import tiny_pipeline
 
@@ -47,13 +46,11 @@ def post(address: str, path: str, body: bytes) -> Any:
 def test_the_command_prints_its_address_opens_it_and_ends_quietly(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
-    told: list[Any] = []
+    opened, told, ready = list[str](), list[Any](), Event()
+    monkeypatch.setattr("webbrowser.open", lambda url: (opened.append(url), ready.set()))
 
     def visit() -> None:
-        while not opened:
-            time.sleep(0.01)
+        assert ready.wait(60)
         with urllib.request.urlopen(opened[0] + "api/model", timeout=60) as reply:
             told.append(json.load(reply))
         image = json.loads(post(opened[0], "/api/images", png()))["id"]
@@ -85,12 +82,10 @@ def test_a_client_that_goes_away_cancels_its_question_and_the_next_one_starts(mo
     ready, opened = Event(), open_socket("127.0.0.1", 0)
     studio = studio_of(tiny_pipeline(), answers=Slow(), ready=ready.set)
     port = opened.getsockname()[1]
+    connections: list[http.client.HTTPConnection] = []
 
-    connections: dict[str, http.client.HTTPConnection] = {}
-
-    def connect(name: str, visitor: str) -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connections[name] = connection
+    def connect(visitor: str) -> http.client.HTTPResponse:
+        connections.append(connection := http.client.HTTPConnection("127.0.0.1", port, timeout=60))
         image = json.loads(post(f"http://127.0.0.1:{port}", "/api/images", png()))["id"]
         body = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}, "visitor": visitor}
         connection.request("POST", "/api/answer", json.dumps(body))
@@ -98,91 +93,78 @@ def test_a_client_that_goes_away_cancels_its_question_and_the_next_one_starts(mo
 
     def visit() -> None:
         assert ready.wait(60)
-        first = connect("first", "a")
+        first = connect("a")
         assert json.loads(first.readline()) == {"type": "started"}
-        second = connect("second", "b")
+        second = connect("b")
         assert json.loads(second.readline()) == {"type": "queued", "ahead": 1}
         time.sleep(0.3)  # long enough to look at the queue again, which has not changed
         first.close()
-        connections["first"].close()
+        connections[0].close()
         start = time.monotonic()
         assert json.loads(second.readline()) == {"type": "started"}
         assert time.monotonic() - start < 10
-        third = connect("third", "b")  # moves on, as a slider does
+        third = connect("b")  # moves on, as a slider does
         assert json.loads(second.readline()) == {"type": "cancelled"}
         assert second.readline() == b""
         assert json.loads(third.readline())["type"] in ("started", "queued")
-        for reply in (second, third):
-            reply.close()
-        for connection in connections.values():
-            connection.close()
+        for each in (second, third, *connections):
+            each.close()
 
     with opened:
         meanwhile(visit, lambda: serve(studio, opened))
     assert studio.engine.waiting == 0
 
 
-def test_after_kill_9_a_new_server_takes_the_same_port_and_nothing_is_left_behind(
-    folder: Path, tmp_path: Path
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+def test_a_server_that_ends_leaves_its_port_and_nothing_behind(
+    ending: signal.Signals, folder: Path, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     before = sorted(path.name for path in folder.iterdir())
     home, temporary = tmp_path / "home", tmp_path / "temporary"
     home.mkdir()
     temporary.mkdir()
     places = {"HOME": home, "TMPDIR": temporary, "PYTHONPATH": Path(fcfg.__file__).parents[1]}
-    environment = os.environ | {name: str(path) for name, path in places.items()}
-    command = [sys.executable, "-m", "fcfg", "studio", str(folder), "--no-open"]
-    for ending in (signal.SIGKILL, signal.SIGINT):
-        with subprocess.Popen(
-            [*command, "--port", str(port)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=home,
-            env=environment,
-        ) as process:
-            try:
-                assert process.stdout is not None
-                assert b"Studio of tiny" in process.stdout.readline()
-                address = f"http://127.0.0.1:{port}"
-                image = json.loads(post(address, "/api/images", png()))["id"]
-                question = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}}
-                assert b'"done"' in post(address, "/api/answer", json.dumps(question).encode())
-                process.send_signal(ending)
-                _, errors = process.communicate(timeout=60)
-            finally:
-                process.kill()  # does nothing if it has ended
-        assert process.returncode == (0 if ending is signal.SIGINT else -signal.SIGKILL)
-        assert errors == b""
+    command = [sys.executable, "-m", "fcfg", "studio", str(folder), "--no-open", "--port", "0"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=home,
+        env=os.environ | {name: str(path) for name, path in places.items()},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            address = re.search(r"http://\S+", process.stdout.readline().decode())[0]
+            image = json.loads(post(address, "/api/images", png()))["id"]
+            question = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}}
+            assert b'"done"' in post(address, "/api/answer", json.dumps(question).encode())
+            process.send_signal(ending)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()  # does nothing if it has ended
+    assert process.returncode == (0 if ending is signal.SIGINT else -signal.SIGKILL)
+    assert errors == b""
+    open_socket("127.0.0.1", int(address.split(":")[-1].strip("/"))).close()  # at once
     assert sorted(path.name for path in folder.iterdir()) == before
-    assert list(home.iterdir()) == []
-    assert list(temporary.iterdir()) == []
+    assert list(home.iterdir()) == list(temporary.iterdir()) == []
 
 
 def test_wrong_input_of_the_command_is_one_line_and_code_2(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused_with(*words: str) -> str:
+    def check(subject: str, *words: str) -> None:
         assert main(["studio", *words]) == 2
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1
-        assert error.startswith("fcfg studio: ")
-        return error
+        check_form(capsys.readouterr().err.removesuffix("\n"), f"fcfg studio: {subject}")
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert "got one in use; choose another with --port" in refused_with("--port", port)
-    assert "--host" in refused_with("--host", "203.0.113.7", "--port", "0")
-    assert "shipped models (digits, portraits" in refused_with("nowhere", "--port", "0")
-    other = refused_with(str(folder), "--compare", "portraits", "--port", "0")
-    assert "attributes, graph, size and channels" in other
-    assert "precision" in refused_with("--precision", "int8")
-    original = importlib.util.find_spec
-    monkeypatch.setattr(
-        "fcfg.cli.studio.find_spec", lambda name: None if name == "uvicorn" else original(name)
-    )
-    assert "got no uvicorn; run: pip install 'fcfg[app]'" in refused_with()
+        check(f"address 127.0.0.1:{port}", "--port", port)
+    check("address 203.0.113.7:0", "--host", "203.0.113.7", "--port", "0")
+    check("checkpoint nowhere", "nowhere", "--port", "0")
+    check("model portraits", str(folder), "--compare", "portraits", "--port", "0")
+    check("precision", "--precision", "int8")
+    monkeypatch.setattr("fcfg.cli.studio.find_spec", lambda name: None)
+    check("studio")
 
 
 def test_only_other_addresses_than_loopback_get_a_token_and_a_strict_rate() -> None:

@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from starlette.testclient import TestClient
 
 from fcfg.studio.app import MOST_QUESTION
 from fcfg.studio.uploads import FORMATS, MOST_BYTES, MOST_PIXELS
+from refusal import check_form
 from studios import client_of, png, studio_of
 from tiny import tiny_pipeline
 
@@ -59,10 +61,13 @@ def flipped(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
 
 
-def deep(low: float, high: float, mode: str) -> bytes:
+def deep(low: float, high: float, kind: type) -> bytes:
     values = np.linspace(low, high, 256).reshape(16, 16)
-    kind = np.float32 if mode == "F" else np.int32
     return file_of(Image.fromarray(values.astype(kind)), "TIFF")
+
+
+def side(pixels: int) -> bytes:
+    return struct.pack(">HH", pixels, pixels)
 
 
 def see_through() -> Image.Image:
@@ -74,97 +79,74 @@ def see_through() -> Image.Image:
 PNG, JPEG = file_of(noise(size=(32, 32))), file_of(noise(size=(32, 32)), "JPEG")
 WEBP, GIF = file_of(noise(), "WEBP"), file_of(noise(), "GIF")
 TIFF, BMP = file_of(noise(), "TIFF"), file_of(noise(), "BMP")
+EMPTY, BLACK = Image.new("P", (16, 16)), chunk(b"IDAT", zlib.compress(bytes(17 * 16)))
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 
-#: What a stranger may send, and a part of the reason that he gets.
-REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
-    "nothing": (lambda: b"", "no bytes"),
-    "one byte": (lambda: b"\0", "something else"),
-    "zeros": (lambda: bytes(10_000), "something else"),
-    "text": (lambda: b"hello", "something else"),
-    "a path": (lambda: b"../../etc/passwd", "something else"),
-    "a URL": (lambda: b"http://example.org/picture.png", "something else"),
-    "JSON": (lambda: b'{"image": "s0"}', "something else"),
-    "HTML": (lambda: b"<!doctype html><img src=x onerror=alert(1)>", "something else"),
-    "SVG with a script": (lambda: SVG, "something else"),
-    "PostScript": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "else"),
-    "PDF": (lambda: b"%PDF-1.7\n1 0 obj\n", "something else"),
-    "a program": (lambda: b"\x7fELF\x02\x01\x01" + bytes(100), "something else"),
-    "Python": (lambda: b"import os; os.system('true')", "something else"),
-    "a pickle": (lambda: b"\x80\x04cos\nsystem\n(S'true'\ntR.", "something else"),
-    "a model file": (lambda: b"\x10\0\0\0\0\0\0\0" + b'{"a":{"dtype":"F32"}}', "something else"),
-    "a zip archive": (zipped, "something else"),
-    "a gzip of a picture": (lambda: gzip.compress(PNG), "something else"),
-    "a NumPy array": (lambda: b"\x93NUMPY\x01\0v\0{'descr': '|O'}", "something else"),
-    "DICOM": (lambda: bytes(128) + b"DICM" + bytes(64), "something else"),
-    "an icon": (lambda: file_of(noise(), "ICO"), "something else"),
-    "PPM": (lambda: file_of(noise(), "PPM"), "something else"),
-    "TGA": (lambda: file_of(noise(), "TGA"), "something else"),
-    "PCX": (lambda: file_of(noise(), "PCX"), "something else"),
-    "JPEG 2000": (lambda: b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(50), "something else"),
-    "a film": (lambda: b"\0\0\0\x20ftypisom" + bytes(100), "something else"),
-    "XBM": (lambda: b"#define im_width 16\n#define im_height 16\n", "something else"),
-    "FLI": (lambda: bytes(4) + b"\x11\xaf" + bytes(200), "something else"),
-    "only the signature of a PNG": (lambda: PNG[:8], "something else"),
-    "a PNG without pixels": (lambda: png_of(16, 16), "can be read"),
-    "half a PNG": (lambda: PNG[: len(PNG) // 2], "can be read"),
-    "a PNG with a broken header": (lambda: flipped(PNG, 20), "else"),
-    "a PNG with a broken body": (lambda: flipped(PNG, len(PNG) // 2), "can be read"),
-    "a PNG of no width": (lambda: png_of(0, 16), "else"),
-    "a PNG of 2^31 pixels a side": (lambda: png_of(2**31 - 1, 2**31 - 1), "more"),
-    "a PNG that claims a gigapixel": (lambda: png_of(32_000, 32_000), "more"),
-    "a PNG just above the limit": (lambda: png_of(5_001, 5_000), "25,000,000 in all"),
-    "a bomb of 30 million pixels": (lambda: bomb(6_000, 5_000), "25,000,000 in all"),
-    "a line of 10,000 pixels": (lambda: bomb(10_000, 1), "at least 8 pixels"),
-    "a column of 10,000 pixels": (lambda: bomb(1, 10_000), "at least 8 pixels"),
-    "one pixel": (lambda: png(1), "at least 8 pixels"),
-    "a PNG with a bomb of text": (
-        lambda: png_of(
-            16,
-            16,
-            chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(80_000_000), 9)),
-            chunk(b"IDAT", zlib.compress(bytes(17 * 16))),
-        ),
-        "else",
+#: What a stranger may send, none of which is a picture that can be made to fit.
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    "nothing": lambda: b"",
+    "one byte": lambda: b"\0",
+    "zeros": lambda: bytes(10_000),
+    "text": lambda: b"hello",
+    "a path": lambda: b"../../etc/passwd",
+    "a URL": lambda: b"http://example.org/picture.png",
+    "JSON": lambda: b'{"image": "s0"}',
+    "HTML": lambda: b"<!doctype html><img src=x onerror=alert(1)>",
+    "SVG with a script": lambda: SVG,
+    "PostScript": lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+    "PDF": lambda: b"%PDF-1.7\n1 0 obj\n",
+    "a program": lambda: b"\x7fELF\x02\x01\x01" + bytes(100),
+    "Python": lambda: b"import os; os.system('true')",
+    "a pickle": lambda: b"\x80\x04cos\nsystem\n(S'true'\ntR.",
+    "a model file": lambda: b"\x10\0\0\0\0\0\0\0" + b'{"a":{"dtype":"F32"}}',
+    "a zip archive": zipped,
+    "a gzip of a picture": lambda: gzip.compress(PNG),
+    "a NumPy array": lambda: b"\x93NUMPY\x01\0v\0{'descr': '|O'}",
+    "DICOM": lambda: bytes(128) + b"DICM" + bytes(64),
+    "an icon": lambda: file_of(noise(), "ICO"),
+    "PPM": lambda: file_of(noise(), "PPM"),
+    "TGA": lambda: file_of(noise(), "TGA"),
+    "PCX": lambda: file_of(noise(), "PCX"),
+    "JPEG 2000": lambda: b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(50),
+    "a film": lambda: b"\0\0\0\x20ftypisom" + bytes(100),
+    "XBM": lambda: b"#define im_width 16\n#define im_height 16\n",
+    "FLI": lambda: bytes(4) + b"\x11\xaf" + bytes(200),
+    "only the signature of a PNG": lambda: PNG[:8],
+    "a PNG without pixels": lambda: png_of(16, 16),
+    "half a PNG": lambda: PNG[: len(PNG) // 2],
+    "a PNG with a broken header": lambda: flipped(PNG, 20),
+    "a PNG with a broken body": lambda: flipped(PNG, len(PNG) // 2),
+    "a PNG of no width": lambda: png_of(0, 16),
+    "a PNG of 2^31 pixels a side": lambda: png_of(2**31 - 1, 2**31 - 1),
+    "a PNG that claims a gigapixel": lambda: png_of(32_000, 32_000),
+    "a PNG just above the limit": lambda: png_of(5_001, 5_000),
+    "a bomb of 30 million pixels": lambda: bomb(6_000, 5_000),
+    "a line of 10,000 pixels": lambda: bomb(10_000, 1),
+    "a column of 10,000 pixels": lambda: bomb(1, 10_000),
+    "one pixel": lambda: png(1),
+    "a PNG with a bomb of text": lambda: png_of(
+        16, 16, chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(80_000_000), 9)), BLACK
     ),
-    "a PNG with a bomb of pixels behind a small size": (
-        lambda: png_of(16, 16, chunk(b"IDAT", b"\x78\x9c" + bytes(1000))),
-        "can be read",
-    ),
-    "a transparent PNG": (lambda: file_of(see_through()), "transparent"),
-    "a transparent WebP": (lambda: file_of(see_through(), "WEBP"), "transparent"),
-    "a GIF with a transparent colour": (
-        lambda: file_of(Image.new("P", (16, 16)), "GIF", transparency=0),
-        "transparent",
-    ),
-    "most of a JPEG": (lambda: JPEG[:-200], "can be read"),
-    "the start of a JPEG": (lambda: JPEG[:4], "else"),
-    "a JPEG of 65,500 pixels a side": (
-        lambda: JPEG.replace(struct.pack(">HH", 32, 32), struct.pack(">HH", 65_500, 65_500), 1),
-        "more",
-    ),
-    "half a WebP": (lambda: WEBP[: len(WEBP) // 2], "broken"),
-    "a RIFF that is no WebP": (lambda: b"RIFF\x24\0\0\0WAVEfmt " + bytes(30), "something else"),
-    "half a GIF": (lambda: GIF[:40], "broken"),
-    "a GIF of 65,535 pixels a side": (
-        lambda: GIF[:6] + struct.pack("<HH", 65_535, 65_535) + GIF[10:],
-        "more",
-    ),
-    "half a TIFF": (lambda: TIFF[: len(TIFF) // 2], "can be read"),
-    "a TIFF whose directory is itself": (lambda: b"II*\0\x08\0\0\0\0\0\x08\0\0\0", "else"),
-    "a BMP of negative size": (
-        lambda: BMP[:18] + struct.pack("<ii", -16, -16) + BMP[26:],
-        "many more",
-    ),
-    "half a BMP": (lambda: BMP[: len(BMP) // 2], "can be read"),
-    "floats": (lambda: deep(0, 1, "F"), "no full range"),
-    "numbers below 0": (lambda: deep(-5, 5, "I"), "no full range"),
-    "numbers above 65535": (lambda: deep(0, 1e6, "I"), "no full range"),
-    "not a number": (
-        lambda: file_of(Image.fromarray(np.full((16, 16), np.nan, np.float32)), "TIFF"),
-        "NaN or infinite",
-    ),
-    "too many bytes": (lambda: bytes(MOST_BYTES + 1), f"at most {MOST_BYTES:,} bytes"),
+    "a PNG with broken pixels": lambda: png_of(16, 16, chunk(b"IDAT", b"\x78\x9c" + bytes(1000))),
+    "a transparent PNG": lambda: file_of(see_through()),
+    "a transparent WebP": lambda: file_of(see_through(), "WEBP"),
+    "a GIF with a transparent colour": lambda: file_of(EMPTY, "GIF", transparency=0),
+    "most of a JPEG": lambda: JPEG[:-200],
+    "the start of a JPEG": lambda: JPEG[:4],
+    "a JPEG of 65,500 pixels a side": lambda: JPEG.replace(side(32), side(65_500), 1),
+    "half a WebP": lambda: WEBP[: len(WEBP) // 2],
+    "a RIFF that is no WebP": lambda: b"RIFF\x24\0\0\0WAVEfmt " + bytes(30),
+    "half a GIF": lambda: GIF[:40],
+    "a GIF of 65,535 pixels a side": lambda: GIF[:6] + b"\xff\xff\xff\xff" + GIF[10:],
+    "half a TIFF": lambda: TIFF[: len(TIFF) // 2],
+    "a TIFF whose directory is itself": lambda: b"II*\0\x08\0\0\0\0\0\x08\0\0\0",
+    "a BMP of negative size": lambda: BMP[:18] + struct.pack("<ii", -16, -16) + BMP[26:],
+    "half a BMP": lambda: BMP[: len(BMP) // 2],
+    "floats": lambda: deep(0, 1, np.float32),
+    "numbers below 0": lambda: deep(-5, 5, np.int32),
+    "numbers above 65535": lambda: deep(0, 1e6, np.int32),
+    "not a number": lambda: deep(np.nan, np.nan, np.float32),
+    "too many bytes": lambda: bytes(MOST_BYTES + 1),
 }
 
 
@@ -174,21 +156,12 @@ def client() -> Iterator[TestClient]:
         yield client
 
 
-def test_there_are_at_least_50_kinds_of_hostile_uploads() -> None:
-    assert len(REFUSED) >= 50
-
-
-@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_upload_is_refused_in_one_clear_line(client: TestClient, kind: str) -> None:
-    make, reason = REFUSED[kind]
-    reply = client.post("/api/images", content=make())
+    reply = client.post("/api/images", content=HOSTILE[kind]())
     assert reply.status_code in (400, 413), reply.text
-    (error,) = reply.json().values()
-    assert error.startswith(("picture: expected ", "body: expected "))
-    assert reason in error
-    assert "; " in error
-    assert "\n" not in error
-    assert len(error) < 300
+    check_form(reply.json()["error"], "body" if kind == "too many bytes" else "picture")
+    assert len(reply.text) < 300
 
 
 def exif(turn: int) -> bytes:
@@ -240,57 +213,39 @@ def test_a_picture_that_can_be_made_to_fit_is_read_and_the_change_is_told(
         assert picture.size == (8, 8)
 
 
-def test_a_picture_of_the_models_size_is_kept_byte_by_byte(client: TestClient) -> None:
-    told = client.post("/api/images", content=png(seed=3)).json()
-    with (
-        Image.open(io.BytesIO(client.get(told["image"]).content)) as kept,
-        Image.open(io.BytesIO(png(seed=3))) as sent,
-    ):
-        assert np.array_equal(np.asarray(kept), np.asarray(sent))
+def kept(client: TestClient, data: bytes) -> np.ndarray:
+    told = client.post("/api/images", content=data).json()
+    with Image.open(io.BytesIO(client.get(told["image"]).content)) as picture:
+        return np.asarray(picture.convert("RGB"))
 
 
-def test_a_picture_turned_by_exif_is_the_upright_one(client: TestClient) -> None:
+def test_a_picture_is_kept_byte_by_byte_and_upright(client: TestClient) -> None:
+    with Image.open(io.BytesIO(png(seed=3))) as sent:
+        assert np.array_equal(kept(client, png(seed=3)), np.asarray(sent))
     wide = Image.new("L", (32, 32), 0)
     wide.paste(255, (0, 0, 32, 16))  # white above
-    data = file_of(wide, "JPEG", exif=exif(3), quality=95)
-    told = client.post("/api/images", content=data).json()
-    with Image.open(io.BytesIO(client.get(told["image"]).content)) as kept:
-        pixels = np.asarray(kept.convert("L"))
-    assert pixels[:3].max() < 50
-    assert pixels[5:].min() > 200
+    turned = kept(client, file_of(wide, "JPEG", exif=exif(3), quality=95))
+    assert turned[:3].max() < 50
+    assert turned[5:].min() > 200
 
 
 def test_the_pixels_of_a_bomb_are_never_decoded(client: TestClient) -> None:
-    """A file at the limit is decoded, one just above it is not even begun."""
     assert MOST_PIXELS < 6_000 * 5_000
-    decoded: list[int] = []
-    original = Image.Image.load
-
-    def load(self: Image.Image) -> object:
-        decoded.append(self.width * self.height)
-        return original(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("PIL.PngImagePlugin.PngImageFile.load", load)
+    with patch("PIL.PngImagePlugin.PngImageFile.load") as load:
         assert client.post("/api/images", content=bomb(6_000, 5_000)).status_code == 400
-        assert decoded == []
+    load.assert_not_called()
 
 
 def test_only_the_formats_that_we_name_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other decoder of Pillow ever sees the bytes of a stranger."""
     Image.init()
     with client_of(studio_of(tiny_pipeline())) as client:
-
-        def forbidden(*_: object) -> object:
-            raise AssertionError
-
-        for name, (factory, accept) in list(Image.OPEN.items()):
-            if name not in FORMATS:
-                monkeypatch.setitem(Image.OPEN, name, (forbidden, lambda prefix: True))
-            else:
-                assert (factory, accept) == Image.OPEN[name]
+        forbidden = Mock(side_effect=AssertionError)
+        for name in set(Image.OPEN) - set(FORMATS):
+            monkeypatch.setitem(Image.OPEN, name, (forbidden, lambda prefix: True))
         assert client.post("/api/images", content=WEBP).status_code == 200
         assert client.post("/api/images", content=b"P6 1 1 255").status_code == 400
+    forbidden.assert_not_called()
 
 
 def test_a_model_without_a_judge_asks_for_the_attributes() -> None:
@@ -302,16 +257,10 @@ def test_a_model_without_a_judge_asks_for_the_attributes() -> None:
 
 
 def test_a_body_in_pieces_is_not_read_beyond_the_limit(client: TestClient) -> None:
-    sent: list[int] = []
-
-    def pieces() -> Iterator[bytes]:
-        for number in range(1000):
-            sent.append(number)
-            yield bytes(MOST_QUESTION // 4)
-
-    reply = client.post("/api/act", content=pieces())
+    pieces = (bytes(MOST_QUESTION // 4) for _ in range(1000))
+    reply = client.post("/api/act", content=pieces)
     assert reply.status_code == 413
-    assert f"at most {MOST_QUESTION:,} bytes" in reply.json()["error"]
+    check_form(reply.json()["error"], "body", f"at most {MOST_QUESTION:,} bytes")
 
 
 def test_uploads_are_forgotten_before_they_fill_the_memory() -> None:
