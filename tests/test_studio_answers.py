@@ -16,6 +16,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 import fcfg
+from fcfg.answers import Memory
 from fcfg.cli import main
 from fcfg.datasets import portraits
 from fcfg.generation import sample_pictures
@@ -24,7 +25,6 @@ from fcfg.model import AnyModel
 from fcfg.model.thresholds import Thresholds
 from fcfg.studio.answers import Answers
 from fcfg.studio.app import Studio
-from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import Job
 from fcfg.studio.models import as_studio_models
 from fcfg.studio.pictures import find_samples
@@ -154,12 +154,12 @@ def test_abduction_and_factual_branch_are_computed_once_for_all_questions_of_a_p
 
 
 def test_caches_of_answers_are_bounded() -> None:
-    answers = Answers(BoundedCache(24_000), BoundedCache(30_000))
+    answers = Answers(Memory(24_000), Memory(20_000))
     with client_of(studio_of(tiny_pipeline(), answers=answers)) as client:
         for seed in range(6):
             ask(client, upload(client, seed), sampling="ddim uniform 3")
     assert 0 < answers.abductions.size <= 24_000
-    assert 0 < answers.finished.size <= 30_000
+    assert 0 < answers.finished.size <= 20_000
     assert len(answers.finished) < 6
     assert len(answers.abductions) < 6
 
@@ -169,9 +169,8 @@ def test_an_unwanted_answer_ends_at_the_next_step() -> None:
     rows = rows_of(model)
     (asked,) = as_studio_models([("m", model)])
     picture = read_upload(png(), asked)
-    question = Question(
-        image="x", attributes=FACTUAL, do={"smiling": 1}, sampling="ddim uniform 50"
-    )
+    how = {"guidance": "cfg:2", "sampling": "ddim uniform 50"}
+    question = Question(image="x", attributes=FACTUAL, do={"smiling": 1}, **how)
     events: list[Any] = []
 
     def emit(event: Any) -> None:

@@ -1,4 +1,4 @@
-"""The engine of the studio: turns, cancellation and bounds; and its cache."""
+"""The engine of the studio: turns, cancellation and bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import BusyError, Engine, Job
 from refusal import check_form
 
@@ -163,26 +162,3 @@ def test_a_question_that_takes_too_long_is_ended_with_advice() -> None:
     Job("a", work, events.append, most_seconds=0.01).run()
     assert (events[0]["type"], events[1:]) == ("error", [None])
     check_form(events[0]["error"], "question", "take fewer steps")
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=30))
-def test_a_cache_never_exceeds_its_bytes_and_keeps_what_was_used_last(
-    puts: list[tuple[int, int]],
-) -> None:
-    cache, most = BoundedCache[int](most_bytes=100), 100
-    order: list[tuple[int, int]] = []  # an independent model: key and size, oldest first
-    for key, size in puts:
-        order = [pair for pair in order if pair[0] != key] + [(key, size)]
-        while sum(size for _, size in order) > most:
-            order.pop(0)
-        cache.put(key, size, size)
-        assert cache.size == sum(size for _, size in order) <= most
-        assert len(cache) == len(order)
-    for key, size in order:
-        assert cache.get(key) == size
-
-
-def test_a_value_larger_than_the_whole_cache_is_not_kept() -> None:
-    cache = BoundedCache[str](most_bytes=10)
-    cache.put("large", "x", 11)
-    assert (cache.get("large"), cache.size, len(cache)) == (None, 0, 0)

@@ -17,6 +17,7 @@ import pytest
 from PIL import ExifTags, Image
 from starlette.testclient import TestClient
 
+from fcfg.answers import Memory
 from fcfg.studio.app import MOST_QUESTION
 from fcfg.studio.uploads import FORMATS, MOST_BYTES, MOST_PIXELS
 from refusal import check_form
@@ -264,14 +265,13 @@ def test_a_body_in_pieces_is_not_read_beyond_the_limit(client: TestClient) -> No
 
 
 def test_uploads_are_forgotten_before_they_fill_the_memory() -> None:
-    studio = studio_of(tiny_pipeline())
-    size = 2 * 8 * 8 * 3 * 4
-    object.__setattr__(studio, "uploads", type(studio.uploads)(5 * size))
+    studio = studio_of(tiny_pipeline(), uploads=Memory(6_000))
     with client_of(studio) as client:
         ids = [client.post("/api/images", content=png(seed=n)).json()["id"] for n in range(8)]
         found = [client.get(f"/api/images/{name}.png").status_code for name in ids]
-        assert found == [404] * 3 + [200] * 5
-        assert studio.uploads.size == 5 * size
+        assert found == sorted(found, reverse=True)  # the oldest first
+        assert 404 in found
+        assert 5 * 8 * 8 * 3 < studio.uploads.size <= 6_000
         error = client.get(f"/api/images/{ids[0]}.png").json()["error"]
     assert "a recent upload" in error
 

@@ -22,6 +22,7 @@ from fcfg.model import AUTO, Action, AnyModel, Plan
 from fcfg.sampling import SamplingLike
 from fcfg.support.hashing import digest_of
 from fcfg.support.shards import contiguous_rows
+from fcfg.trust import limits_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +105,4 @@ class PreparedRequest(Question):
     @property
     def limits(self) -> dict[str, float]:
         """The largest ordinary values of the signals of trust; empty for a model without any."""
-        thresholds, sampling = self.pipeline.thresholds, self.plan.sampling
-        if thresholds is None or sampling is None:
-            return {}
-        return thresholds.limits_for(self.action.targets, self.plan.setting, sampling)
+        return limits_of(self.pipeline.thresholds, self.action.targets, self.plan)

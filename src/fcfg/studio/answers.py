@@ -7,7 +7,7 @@ every later question about the picture. So is the whole answer.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -15,150 +15,122 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from fcfg import answers
+from fcfg.answers import AnswerLoop, Memory
 from fcfg.datasets import portraits
 from fcfg.generation.results import Result, finite, scores_of
-from fcfg.model import AbstractCounterfactual
-from fcfg.pipeline.records import Abduction
+from fcfg.model import AbstractAbduction, AbstractCounterfactual
 from fcfg.sampling import OnStep, StepRecord
 from fcfg.sheet import difference_map, difference_scale
-from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import Job
 from fcfg.studio.models import describe_plan
 from fcfg.studio.pictures import image_url
 from fcfg.studio.questions import PreparedQuestion, Question
 from fcfg.studio.snippets import as_command, as_python
 from fcfg.support.images import data_url, image_keys, pixel_range_is_known, to_png
-from fcfg.trust import measure_trust, not_reached, unchecked
+from fcfg.trust import limits_of, measure_trust, not_reached, unchecked
 from fcfg.version import __version__
 
 Event: TypeAlias = dict[str, Any]
 Preview: TypeAlias = Callable[[StepRecord], Tensor | None]
 
 _BETWEEN = 0.1  # seconds from one coarse picture to the next
-_OVERHEAD = 2  # bytes in memory for each character of an event
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
     """Answers questions, and keeps what later ones need."""
 
-    abductions: BoundedCache[Any] = field(default_factory=lambda: BoundedCache(48 * 2**20))
-    finished: BoundedCache[list[Event]] = field(default_factory=lambda: BoundedCache(16 * 2**20))
+    abductions: Memory = field(default_factory=lambda: Memory(48 * 2**20))
+    finished: Memory = field(default_factory=lambda: Memory(16 * 2**20))  #: events of answers
 
     def answer(self, question: PreparedQuestion, job: Job) -> None:
-        """Answer a question.
-
-        Args:
-            question: The question.
-            job: Receiver of the events, which also says when to stop.
-        """
+        """Answer a question by events that a job receives, which also says when to stop."""
         job.emit({"type": "started"})
-        key = _everything(question)
-        events = self.finished.get(key)
+        asked = question.asked.model_dump(exclude={"visitor", "keep", "guidance", "sampling"})
+        key = repr((question.model.name, asked, describe_plan(question.plan)))
+        events: list[Event] | None = self.finished.get(key)
         if events is None:
-            work = _Work(self.abductions, question, job)
             with pixel_range_is_known():
-                work.do()
-            size = _OVERHEAD * sum(len(str(event)) for event in work.events)
-            self.finished.put(key, work.events, size)
+                events = _Work(self.abductions, question, job).do()
+            self.finished.put(key, events)
         else:
             for event in events:
                 job.emit(event)
 
 
-def _everything(question: PreparedQuestion) -> str:
-    """Return all that an answer depends on."""
-    asked = question.asked
-    assert isinstance(asked, Question)
-    wanted = (asked.reverse, asked.trust, asked.truth)
-    asks = (asked.seed, asked.do, describe_plan(question.plan))
-    return repr((question.model.name, question.picture.id, question.before, asks, wanted))
-
-
 class _Work:
-    """The work on one question.
+    """The work on one question."""
 
-    Args:
-        abductions: Abductions of earlier questions.
-        question: The question.
-        job: Receiver of the events.
-    """
-
-    def __init__(
-        self, abductions: BoundedCache[Any], question: PreparedQuestion, job: Job
-    ) -> None:
+    def __init__(self, abductions: Memory, question: PreparedQuestion, job: Job) -> None:
         assert isinstance(question.asked, Question)
         self._asked, self._question, self._job = question.asked, question, job
         self._model, self._plan = question.model.model, question.plan
-        self._factual, self._abductions = question.picture.image, abductions
-        self._key = repr((question.model.name, question.picture.id, question.before))
-        self._key += repr(self._plan.shared().abduction)
+        self._factual = question.picture.image
+        self._limits = limits_of(self._model.thresholds, self._asked.do, self._plan)
         self._begin, self._last_preview = time.monotonic(), 0.0
-        self._done, self._total = 0.0, 1.0  # costs, in network rows per step
-        self.events: list[Event] = []  #: all but those of progress
+        self._preview: Preview | None = None
+        self._events: list[Event] = []  # all but those of progress
+        checks = self._asked.trust and self._model.traits.trust
+        self._to_do = answers.Question(
+            "the question",
+            self._plan.shared(),  # has a path, for previews and for any guidance
+            lambda: question.action,
+            returns=int(self._asked.reverse),
+            extra=self._plan.rows if checks else 0,  # or less, if anchored
+        )
+        self._loop = AnswerLoop(
+            self._model,
+            self._factual,
+            question.factual,
+            [self._to_do],
+            about=question.model.name,
+            memory=abductions,
+            on_step=self._show_step,
+        )
 
-    def do(self) -> None:
+    def do(self) -> list[Event]:
         """Do all parts of the work, cheap and important ones first."""
-        asked, rows = self._asked, self._plan.rows
-        abduction = self._abductions.get(self._key)
-        is_anchored = bool(getattr(self._plan.setting, "anchor", False))
-        checks = asked.trust and self._model.traits.trust
-        extra = 0 if is_anchored else rows  # trust predicts the picture itself as well
-        self._total = (abduction is None) + rows + checks * extra + asked.reverse * (1 + rows)
-        if abduction is None:
-            abduction = self._abduct()
-            self._keep(abduction)
-        shown = self._question.opening is not None  # already, and better than a coarse picture
-        preview = None if shown else _previews(abduction, self._factual)
-        on_step = self._steps("prediction", rows, preview)
-        pair = self._model.predict(abduction, self._question.action, self._plan, on_step=on_step)
-        self._keep(pair.abduction)  # which holds the factual branch
+        to_do, progress, block = self._to_do, self._loop.progress, next(iter(self._loop))
+        abduction = block.abduction(to_do.plan)
+        if not progress.done:  # kept since an earlier question
+            progress.advance(to_do.plan.abduction_rows)
+        if self._question.opening is None:  # which is better than a coarse picture
+            self._preview = _previews(abduction, self._factual)
+        pair = block.predict(to_do)
         result = self._show_answer(pair)
-        if asked.truth and self._question.picture.drawing is not None:
+        if self._asked.truth and self._question.picture.drawing is not None:
             self._show_truth(pair)
-        if checks:
-            result = self._show_trust(result, pair, self._steps("trust", extra))
-        if asked.reverse:
-            result = self._show_reversal(result, pair)
+        if to_do.extra:
+            with block.phase("trust", down=to_do.extra) as on_step:
+                result = self._show_trust(result, pair, on_step)
+        back = block.reverse(to_do, pair)
+        if back is not None:
+            result = self._show_reversal(result, back)
         self._emit(
             "done",
             record=self._record(result),
             python=as_python(self._question),
             command=as_command(self._question),
         )
+        return self._events
 
     def _emit(self, kind: str, **values: Any) -> None:
-        self.events.append({"type": kind, **values})
+        self._events.append({"type": kind, **values})
         self._job.check()
-        self._job.emit(self.events[-1])
+        self._job.emit(self._events[-1])
 
-    def _steps(self, phase: str, cost: float, preview: Preview | None = None) -> OnStep:
-        """Return a callback for the next part of the work, which may also end it."""
-        before, self._done = self._done, self._done + cost
-
-        def on_step(step: StepRecord) -> None:
-            self._job.check()
-            share = (before + cost * step.share) / self._total
-            event = {"type": "progress", "phase": phase, "share": round(min(1.0, share), 4)}
-            now = time.monotonic()
-            if preview is not None and now - self._last_preview >= _BETWEEN:
-                image = preview(step)
-                if image is not None:
-                    self._last_preview = now
-                    event["image"] = image_url(image)
-            self._job.emit(event)
-
-        return on_step
-
-    def _abduct(self) -> Any:
-        # Shared, it has a path, for previews and for any guidance.
-        plan, on_step = self._plan.shared(), self._steps("abduction", 1)
-        return self._model.abduct(
-            self._factual, self._question.factual, plan=plan, on_step=on_step
-        )
-
-    def _keep(self, abduction: Any) -> None:
-        self._abductions.put(self._key, abduction, _bytes_of(abduction))
+    def _show_step(self, phase: str, step: StepRecord, share: float) -> None:
+        """Tell the progress, with a coarse picture now and then; or end the work."""
+        self._job.check()
+        event = {"type": "progress", "phase": phase, "share": round(share, 4)}
+        now = time.monotonic()
+        if self._preview and phase == "prediction" and now - self._last_preview >= _BETWEEN:
+            image = self._preview(step)
+            if image is not None:
+                self._last_preview = now
+                event["image"] = image_url(image)
+        self._job.emit(event)
 
     def _show_answer(self, pair: AbstractCounterfactual) -> Result:
         question, images = self._question, pair.images.float()
@@ -215,28 +187,16 @@ class _Work:
         self._emit_trust(result)
         return result
 
-    @property
-    def _limits(self) -> Mapping[str, float]:
-        thresholds, sampling = self._model.thresholds, self._plan.sampling
-        if thresholds is None or sampling is None:
-            return {}
-        return thresholds.limits_for(list(self._asked.do), self._plan.setting, sampling)
-
     def _emit_trust(self, result: Result) -> None:
         trusted = not (result.reasons or result.not_reached)
         rest = unchecked(self._model.thresholds, self._plan)
         about = {"trusted": trusted, "reasons": list(result.reasons), "unchecked": rest}
         self._emit("trust", **about, signals=result.signals)
 
-    def _show_reversal(self, result: Result, pair: AbstractCounterfactual) -> Result:
-        there = self._steps("reversal", 1)
-        back = self._steps("reversal", self._plan.rows)
-        reversal = self._model.reverse(
-            pair, on_step=lambda step: (there if step.ascending else back)(step)
-        )
-        error = _distance(reversal.images.float(), self._factual)
-        self._emit("reversal", image=image_url(reversal.images), error=error)
-        rows = result.network_rows | {"reversal": reversal.spent[0]}
+    def _show_reversal(self, result: Result, back: AbstractCounterfactual) -> Result:
+        error = _distance(back.images.float(), self._factual)
+        self._emit("reversal", image=image_url(back.images), error=error)
+        rows = result.network_rows | {"reversal": back.spent[0]}
         doubted = replace(result, reversal_error=error, network_rows=rows).doubted(self._limits)
         if result.signals and doubted.reasons != result.reasons:
             self._emit_trust(doubted)
@@ -259,41 +219,23 @@ class _Work:
         }
 
 
-def _previews(abduction: Any, factual: Tensor) -> Preview | None:
-    """Return how to see the answer while it is computed.
+def _previews(abduction: AbstractAbduction, factual: Tensor) -> Preview | None:
+    """Return how to see the answer while it is computed, if the abduction has a path.
 
     The picture and its counterfactual start from the same noise, and differ more with each step:
     what they differ by so far is added to the picture. On drawings this is nearer to the answer
     than the picture is, at every step; a run with few steps is not.
-
-    Args:
-        abduction: Abduction that kept its path.
-        factual: The picture.
     """
-    if not isinstance(abduction, Abduction) or abduction.path is None:
+    path = getattr(abduction, "path", None)
+    if path is None:
         return None
-    states = abduction.path.states
 
     def preview(step: StepRecord) -> Tensor | None:
         share = (step.index + 1) / step.steps
-        there = states[len(states) - 2 - step.index].to(step.trajectory.x)
+        there = path.states[len(path.states) - 2 - step.index].to(step.trajectory.x)
         return None if share < 0.4 else factual + (step.trajectory.x - there).cpu()
 
     return preview
-
-
-def _bytes_of(abduction: Any) -> int:
-    """Return the size of the tensors of an abduction."""
-    found: list[Tensor] = []
-    if isinstance(abduction, Abduction):
-        found += [abduction.trajectory.x, *abduction.trajectory.companions]
-        path = abduction.path
-        found += [] if path is None else [path.states]
-        found += [] if path is None or path.noises is None else [path.noises]
-        found += [] if abduction.anchor is None else [abduction.anchor.corrections]
-    else:
-        found += [abduction.images]
-    return sum(tensor.nbytes for tensor in found)
 
 
 def _distance(images: Tensor, others: Tensor) -> float | None:

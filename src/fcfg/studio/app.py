@@ -20,10 +20,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from fcfg.answers import Memory
 from fcfg.studio.answers import Answers
 from fcfg.studio.bodies import Bodies, Room
 from fcfg.studio.bundle import STATIC
-from fcfg.studio.cache import BoundedCache
 from fcfg.studio.engine import BusyError, Engine, Job
 from fcfg.studio.models import StudioModel, describe_plan, find_model
 from fcfg.studio.pictures import StudioPicture, find_samples
@@ -57,7 +57,7 @@ class Studio:
     ready: Callable[[], None] = lambda: None  #: called when requests are answered
     engine: Engine = field(default_factory=Engine)
     answers: Answers = field(default_factory=Answers)
-    uploads: BoundedCache[StudioPicture] = field(default_factory=lambda: BoundedCache(_UPLOADS))
+    uploads: Memory = field(default_factory=lambda: Memory(_UPLOADS))  #: pictures by name
 
     @cached_property
     def samples(self) -> dict[str, StudioPicture]:
@@ -171,7 +171,7 @@ class _Routes:
             self._room.take(await run_in_threadpool(decoded_bytes, data)),
         ):
             picture = await run_in_threadpool(read_upload, data, self._studio.models[0])
-        self._studio.uploads.put(picture.id, picture, 2 * picture.image.nbytes)
+        self._studio.uploads.put(picture.id, picture)
         return JSON(picture.to_json())
 
     async def image(self, request: Request) -> Response:

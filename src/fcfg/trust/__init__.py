@@ -3,7 +3,7 @@
 from fcfg.model.thresholds import LEVELS, Thresholds
 from fcfg.trust.manifold import denoising_loss
 from fcfg.trust.reached import not_reached
-from fcfg.trust.reasons import SMALL_ERROR, reasons, unchecked
+from fcfg.trust.reasons import SMALL_ERROR, limits_of, reasons, unchecked
 from fcfg.trust.signals import Signals, measure_trust
 from fcfg.trust.validation import trust_thresholds
 
@@ -13,6 +13,7 @@ __all__ = [
     "Signals",
     "Thresholds",
     "denoising_loss",
+    "limits_of",
     "measure_trust",
     "not_reached",
     "reasons",
