@@ -11,7 +11,7 @@ import torch
 import fcfg
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import to_yaml
-from fcfg.support.progress import AbstractReporter
+from fcfg.support.progress import Reporter
 from fcfg.training.config import TrainingConfig
 
 TINY: dict[str, Any] = {
@@ -88,7 +88,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 PARTS = ("scm", "judge", "diffusion", "hvae", "finetuning")  # in the order of their training
 
 
-class Recorder(AbstractReporter):
+class Recorder(Reporter):
     """A reporter that records everything, and acts once, at one step or soon after it.
 
     A run that goes on may begin behind that step.

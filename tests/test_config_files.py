@@ -31,19 +31,12 @@ def yaml_of(text: str) -> object:
     [
         "",
         "a: {b: [1, two, 3.0, null, true]}\nc: 2001-01-01",
-        "a: &a {b: 1, c: [2]}\nd: {<<: *a, b: 3}\ne: *a",
         "[{a: 1}, {a: 2}]",
         "[" * 40 + "]" * 40,
     ],
 )
 def test_what_is_legal_is_what_pyyaml_reads(text: str) -> None:
     assert yaml_of(text) == yaml.safe_load(text)
-
-
-LAUGHS = "\n".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9 if n else ['ha'] * 9)}]" for n in range(9)
-)
-CHAIN = "\n".join(f"a{n}: &a{n} [{f'*a{n - 1}' if n else 'end'}]" for n in range(1000))
 
 
 @pytest.mark.parametrize(
@@ -54,9 +47,9 @@ CHAIN = "\n".join(f"a{n}: &a{n} [{f'*a{n - 1}' if n else 'end'}]" for n in range
         ("1: one\ntrue: yes", ("True twice, in line 2",)),
         ("[" * 100_000, ("too many levels",)),
         ("{a: " * 100_000, ("too many levels",)),
-        (LAUGHS, ("too many values", "in line 7")),
-        (CHAIN, ("too many values", "in line 50")),
-        ("a: &a [*a]", ("too many values",)),
+        ("a: &a [ha]\nb: *a", ("the alias *a", "in line 2")),
+        ("a: &a [*a]", ("the alias *a",)),
+        ("a: &a {b: 1}\nc: {<<: *a}", ("the alias *a",)),
         ("a: [1,", ("in line 1",)),
         ("--- 1\n--- 2", ("another document", "in line 2")),
         ("a: 2001-99-99", ("month",)),

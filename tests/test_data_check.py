@@ -526,25 +526,16 @@ def test_grey_images_make_a_grey_configuration_unless_told_otherwise(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("side", "size", "why"),
-    [
-        (5, 8, "the smallest there is; the shortest side of any image is 5"),
-        (9, 8, "the shortest side of any image is 9, and the network needs a multiple of 4"),
-        (28, 28, "the shortest side of any image is 28"),
-        (40, 40, "the shortest side of any image is 40"),
-        (63, 60, "the shortest side of any image is 63, and the network needs a multiple of 4"),
-        (64, 64, "the shortest side of any image is 64"),
-        (500, 64, "enough for a first look; the shortest side of any image is 500"),
-    ],
+    ("side", "size"), [(5, 8), (9, 8), (28, 28), (40, 40), (63, 60), (64, 64), (500, 64)]
 )
 def test_the_first_configuration_has_images_as_large_as_they_are(
-    tmp_path: Path, side: int, size: int, why: str
+    tmp_path: Path, side: int, size: int
 ) -> None:
-    faces(tmp_path)
+    faces(tmp_path, count=5)
     for path in [*tmp_path.glob("*.png"), *tmp_path.glob("more/*.png")]:
         Image.open(path).resize((side, side + 7)).save(path)
     report = check_folder(tmp_path)
-    assert proposed_size(report, FolderData()) == (size, why)
+    assert (report.side, proposed_size(report, FolderData())[0]) == (side, size)
     assert proposed_size(report, FolderData(size=128)) == (128, "as configured")
     file = tmp_path / "first.yaml"
     file.write_text(starting_config(report, FolderData(), tmp_path))
@@ -567,7 +558,7 @@ def test_what_was_decided_is_said_with_its_reason(tmp_path: Path, capsys) -> Non
     assert "attribute smiling: binary (only 0 and 1)\n" in out
     assert "'8', '9'] (10 different integers in 60 rows)\n" in out
     assert "attribute age: continuous low 17.0, high 82.0 (60 different numbers from" in out
-    assert "size 16: the shortest side of any image is 16\n" in out
+    assert "size 16: the shortest side of any image is 16, " in out
     written = yaml.safe_load((tmp_path / "digits.yaml").read_text())
     assert written["attributes"]["digit"]["levels"] == list("0123456789")
 

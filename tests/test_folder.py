@@ -300,7 +300,7 @@ def test_texts_that_recur_are_kept_once(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join(["a", *texts]))
     read = read_columns(tmp_path / "t.csv")["a"]
     assert read == texts
-    assert len({id(text) for text in read[:1000]} & {id(text) for text in read[1200:]}) == 1000
+    assert len({id(text) for text in read}) == 1200
 
 
 def test_a_listing_must_have_every_attribute(tmp_path: Path) -> None:

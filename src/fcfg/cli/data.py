@@ -202,14 +202,8 @@ def proposed_size(report: FolderReport, options: FolderData) -> tuple[int, str]:
         return options.size, "the default, since no image could be measured"
     parts = 2 ** (len(_MULTIPLIERS) - 1)
     size = max(_SMALLEST, min(report.side, _LARGEST) // parts * parts)
-    shortest = f"the shortest side of any image is {report.side}"
-    if size == report.side:
-        return size, shortest
-    if size == _LARGEST:
-        return size, f"enough for a first look; {shortest}"
-    if size > report.side:
-        return size, f"the smallest there is; {shortest}"
-    return size, f"{shortest}, and the network needs a multiple of {parts}"
+    limits = f"a multiple of {parts} from {_SMALLEST} to {_LARGEST}"
+    return size, f"the shortest side of any image is {report.side}, and this is {limits}"
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fcfg.support.progress import SECONDS, AbstractReporter, OnProgress, in_words, share_bar
+from fcfg.support.progress import SECONDS, OnProgress, Reporter, in_words, share_bar
 
 
 def pace(rate: float) -> str:
@@ -38,7 +38,7 @@ def resumable(told: Callable[[], str], *, quiet: bool = False) -> Generator[OnPr
         raise KeyboardInterrupt(f"interrupted; {told()}") from None
 
 
-class ProgressReporter(AbstractReporter):
+class ProgressReporter(Reporter):
     """The progress of several activities, with speed and loss."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:

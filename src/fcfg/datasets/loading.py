@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cache as memoize
 from pathlib import Path
@@ -37,7 +37,7 @@ from fcfg.support.errors import InputError, listed
 from fcfg.support.files import write_atomically
 from fcfg.support.pictures import Pixels
 
-_VERSION = 2  # of the decoding; increase it when the same file gives other pixels
+_VERSION = 3  # of the decoding; increase it when the same file gives other pixels
 
 
 def load_listing(
@@ -51,24 +51,19 @@ def load_listing(
 ) -> Splits:
     """Load the splits of a listing, with images mapped from one cached file.
 
-    Labels are checked first, before any image is opened.
-
-    Args:
-        listing: Images and labels of a data set.
-        space: Attributes to load; other columns are ignored.
-        pixels: Common format of the images.
-        cache: Folder of the cache; see :mod:`fcfg.datasets.loading` for the default.
-        skip_bad: Whether to skip unreadable images with a warning instead of refusing all.
-        on_progress: Callback with 'reading images', the number of images read, and the total.
+    Labels are checked first, before any image is opened. ``skip_bad`` skips unreadable images with
+    a warning instead of refusing all; ``on_progress`` gets 'reading images', the number of images
+    read, and the total.
     """
     listing = listing.by_split()
     table = parse_table(space, listing.columns, listing.names, f"the labels of {listing.root}")
-    cached = _cached_images(
-        listing,
-        pixels,
-        cache_folder(listing.root, cache),
-        lambda done, total: on_progress and on_progress("reading images", done, total),
-    )
+    name = f"{pixels.size}x{pixels.size}x{pixels.channels}-{_key(listing, pixels)}"
+    path = cache_folder(listing.root, cache) / f"{name}.npy"
+    cached = _open(path)
+    if cached is None:
+        _write(path, listing, pixels, on_progress or (lambda what, done, total: None))
+        cached = _open(path)
+        assert cached is not None, "a cache that was just written opens"
     if cached.bad:
         _report_bad(listing, cached.bad, skip_bad=skip_bad)
         rows = [row for row, name in enumerate(listing.names) if name not in cached.bad]
@@ -91,29 +86,20 @@ def load_listing(
 
 
 def _report_bad(listing: Listing, bad: dict[str, str], *, skip_bad: bool) -> None:
-    names = list(bad)
-    first = f"{listed(names)} (the first: {bad[names[0]]})"
-    if not skip_bad or len(names) == len(listing):
+    first = f"{listed(list(bad))} (the first: {next(iter(bad.values()))})"
+    if not skip_bad or len(bad) == len(listing):
         raise InputError(
             f"images in {listing.root}",
             expected=f"{len(listing)} images that can be read",
-            got=f"{len(names)} that cannot: {first}",
+            got=f"{len(bad)} that cannot: {first}",
             do="repair or remove them, or skip them with --skip-bad (skip_bad=True)",
         )
-    warnings.warn(
-        f"{len(names)} of {len(listing)} images in {listing.root} cannot be read and are skipped: "
-        f"{first}",
-        stacklevel=4,  # the caller of load_data
-    )
+    what = f"{len(bad)} of {len(listing)} images in {listing.root} cannot be read and are skipped"
+    warnings.warn(f"{what}: {first}", stacklevel=4)  # the caller of load_data
 
 
 def cache_folder(root: Path, folder: Path | None = None) -> Path:
-    """Return a writable folder for caches, created if it is missing.
-
-    Args:
-        root: Folder of the data set.
-        folder: Folder chosen by the user, with no alternative.
-    """
+    """Return a writable folder for caches: the one of the user, or one for the data set."""
     own = root / ".fcfg-cache"
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fcfg"
     for candidate in [own, home] if folder is None else [folder]:
@@ -140,19 +126,6 @@ class _Cached:
     several_frames: tuple[str, ...] = ()  # names of images with further frames
 
 
-def _cached_images(
-    listing: Listing, pixels: Pixels, folder: Path, on_progress: Callable[[int, int], object]
-) -> _Cached:
-    name = f"{pixels.size}x{pixels.size}x{pixels.channels}-{_key(listing, pixels)}"
-    images, index = folder / f"{name}.npy", folder / f"{name}.json"
-    cached = _open(images, index)
-    if cached is None:
-        _write(images, index, listing, pixels, on_progress)
-        cached = _open(images, index)
-        assert cached is not None, "a cache that was just written opens"
-    return cached
-
-
 def _key(listing: Listing, pixels: Pixels) -> str:
     @memoize
     def stamp(path: Path) -> tuple[str, int, int]:
@@ -170,31 +143,25 @@ def _key(listing: Listing, pixels: Pixels) -> str:
     return digest.hexdigest()
 
 
-def _open(images: Path, index: Path) -> _Cached | None:
+def _open(path: Path) -> _Cached | None:
+    """Map the pixels that an index says to be complete."""
     try:
-        record: dict[str, Any] = json.loads(index.read_bytes())
-        if not record["images"]:  # an empty file cannot be mapped
-            return _Cached(np.zeros((0, 1, 1, 1), np.uint8), record["bad"])
-        array = np.load(images, mmap_mode="r")
+        record: dict[str, Any] = json.loads(path.with_suffix(".json").read_bytes())
+        images = np.load(path, mmap_mode="r")[: record["images"]]
     except (OSError, ValueError, KeyError, EOFError):
         return None
-    complete = len(array) == record["images"] and record["version"] == _VERSION
-    return _Cached(array, record["bad"], tuple(record["several"])) if complete else None
+    return _Cached(images, record["bad"], tuple(record["several"]))
 
 
-def _write(
-    images: Path,
-    index: Path,
-    listing: Listing,
-    pixels: Pixels,
-    on_progress: Callable[[int, int], object],
-) -> None:
+def _write(path: Path, listing: Listing, pixels: Pixels, on_progress: OnProgress) -> None:
+    """Write the readable images, padded to the number of all, then their index."""
     bad: dict[str, str] = {}
     several: list[str] = []
+    shape = (len(listing), pixels.channels, pixels.size, pixels.size)
 
     def write(file: BinaryIO) -> None:
-        start = _write_header(file, len(listing), pixels)
-        on_progress(0, len(listing))
+        npy.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        on_progress("reading images", 0, len(listing))
         results = read_all(listing.sources, pixels)
         for done, (name, result) in enumerate(zip(listing.names, results, strict=True), start=1):
             if isinstance(result, str):
@@ -202,21 +169,11 @@ def _write(
             else:
                 file.write(result.pixels.tobytes())
                 several.extend([name] if result.several_frames else [])
-            on_progress(done, len(listing))
-        if bad:
-            file.seek(0)
-            end = _write_header(file, len(listing) - len(bad), pixels)
-            assert end == start, "NumPy reserves space for any number of images in its header"
+            on_progress("reading images", done, len(listing))
+        file.truncate(file.tell() + len(bad) * math.prod(shape[1:]))
 
     with warnings.catch_warnings():  # Pillow warns of what is refused or harmless here
         warnings.simplefilter("ignore")
-        write_atomically(images, write)
-    count = len(listing) - len(bad)
-    record = {"version": _VERSION, "images": count, "bad": bad, "several": several}
-    write_atomically(index, json.dumps(record, indent=1).encode())
-
-
-def _write_header(file: BinaryIO, count: int, pixels: Pixels) -> int:
-    shape = (count, pixels.channels, pixels.size, pixels.size)
-    npy.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
-    return file.tell()
+        write_atomically(path, write)
+    record = {"images": len(listing) - len(bad), "bad": bad, "several": several}
+    write_atomically(path.with_suffix(".json"), json.dumps(record, indent=1).encode())

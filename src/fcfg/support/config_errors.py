@@ -20,67 +20,38 @@ def validate(model: type[Model], values: Mapping[str, Any], subject: str) -> Mod
     except ValidationError as error:
         # Unknown keys first: they may be the reason for the others.
         errors = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-        faults = [fault for each in errors for fault in _input_errors(each, model, subject)]
+        faults = [fault for each in errors for fault in _faults(each, model, subject)]
         raise joined(faults) from None
 
 
-def _input_errors(
-    error: ErrorDetails, root: type[BaseModel], subject: str
-) -> Iterator[InputError]:
+def _faults(error: ErrorDetails, root: type[BaseModel], subject: str) -> Iterator[InputError]:
     """Translate an error that pydantic reports, or return those of our own that it holds."""
-    cause = error.get("ctx", {}).get("error")
+    context, kind, given = error.get("ctx", {}), error["type"], error["input"]
+    cause = context.get("error")
     if isinstance(cause, InputError):
         for each in (cause, *cause.others):
-            yield each.about(f"{subject}, {str(each).split(': expected')[0]}", each.do)
-    else:
-        yield _input_error(error, root, subject)
-
-
-def _input_error(error: ErrorDetails, root: type[BaseModel], subject: str) -> InputError:
+            yield each.about(f"{subject}, {each.subject}", each.do)
+        return
     loc = [str(key) for key in error["loc"]]
-    tags: list[str] = []
-    if error["type"].startswith("union_tag"):
-        tags = [tag for model in _section_at(root, loc) for tag in _tags(model)]
-        loc = [*loc, "format"]
-    where = ".".join(_without_tags(loc))
-    subject = f"{subject}, '{where}'" if where else subject
-    if error["type"] == "extra_forbidden":
-        known = _fields_at(root, loc[:-1])
-        return InputError(
-            subject,
-            expected=f"one of {quoted(known)}",
-            got=repr(loc[-1]),
-            do=nearest(loc[-1], known),
-        )
-    if tags:
-        tag = error.get("ctx", {}).get("tag")
-        return InputError(
-            subject,
-            expected=f"one of {quoted(tags)}",
-            got="none" if tag is None else repr(tag),
-            do="add this key" if tag is None else nearest(tag, tags),
-        )
-    if error["type"] == "missing":
-        return InputError(subject, expected="a value", got="none", do="add this key")
-    if error["type"] == "tuple_type":
-        example = f"[{error['input']}]"
-        return InputError(
-            subject, expected="a list", got=short(error["input"]), do=f"write {example}"
-        )
     message = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "value_error":
-        return InputError(
-            subject,
-            expected="values that fit together",
-            got=message,
-            do="correct one of them",
-        )
-    return InputError(
-        subject,
-        expected=message.removeprefix("Input should be "),
-        got=short(error["input"]),
-        do="correct it",
-    )
+    expected, got, do = message.removeprefix("Input should be "), short(given), "correct it"
+    if kind.startswith("union_tag"):
+        tags = [tag for model in _section_at(root, loc) for tag in _tags(model)]
+        loc, tag, expected = [*loc, "format"], context.get("tag"), f"one of {quoted(tags)}"
+        got, do = ("none", "add this key") if tag is None else (repr(tag), nearest(tag, tags))
+    elif kind == "extra_forbidden":
+        models = _section_at(root, loc[:-1])
+        known = sorted({name for model in models for name in model.model_fields})
+        expected, got, do = f"one of {quoted(known)}", repr(loc[-1]), nearest(loc[-1], known)
+    elif kind == "missing":
+        expected, got, do = "a value", "none", "add this key"
+    elif kind == "tuple_type":
+        expected, do = "a list", f"write [{given}]"
+    elif kind == "value_error":
+        expected, got, do = "values that fit together", message, "correct one of them"
+    where = ".".join(_without_tags(loc))
+    about = f"{subject}, '{where}'" if where else subject
+    yield InputError(about, expected=expected, got=got, do=do)
 
 
 def _models(annotation: object) -> list[type[BaseModel]]:
@@ -91,6 +62,7 @@ def _models(annotation: object) -> list[type[BaseModel]]:
 
 
 def _section_at(root: type[BaseModel], loc: Sequence[str]) -> list[type[BaseModel]]:
+    """Return the models that a location may have."""
     models: list[type[BaseModel]] = [root]
     for key in loc:
         tagged = [model for model in models if key in _tags(model)]
@@ -100,10 +72,6 @@ def _section_at(root: type[BaseModel], loc: Sequence[str]) -> list[type[BaseMode
             fields = [model.model_fields[key] for model in models if key in model.model_fields]
             models = [model for field in fields for model in _models(field.annotation)]
     return models
-
-
-def _fields_at(root: type[BaseModel], loc: Sequence[str]) -> list[str]:
-    return sorted({name for model in _section_at(root, loc) for name in model.model_fields})
 
 
 def _tags(model: type[BaseModel]) -> tuple[str, ...]:

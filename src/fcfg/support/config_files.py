@@ -1,7 +1,7 @@
 """Reading and writing of YAML and JSON configuration files.
 
 Input is bounded before it is parsed: a regular file of at most 4 MiB, in UTF-8, with a limited
-number and depth of values after alias expansion. Duplicate keys are errors.
+depth. Duplicate keys and aliases, which could stand for any number of values, are errors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from fcfg.support.errors import InputError, short
 
 _BYTES = 4 * 2**20
 _DEPTH = 50
-_NODES = 10**6
 # Raised by PyYAML, besides its own errors, for values that do not fit their tag.
 _BAD_VALUES = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 
@@ -113,46 +112,29 @@ def _reason(error: Exception) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that rejects duplicate keys, and too many or too deep values."""
+    """A safe loader that rejects duplicate keys, aliases, and too deep values."""
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self._level = 0
-        self._measured: dict[int, tuple[int, int]] = {}  # nodes and levels, with aliases
+    _level = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a node, then measure it."""
+        """Compose a node within the limits."""
         event = cast(yaml.Event, self.peek_event())
+        if isinstance(event, yaml.AliasEvent):
+            raise _problem(f"the alias *{event.anchor}; write the value again", event)
         self._level += 1
         if self._level > _DEPTH:
             raise _problem("too many levels", event)
         node = super().compose_node(parent, index)
         self._level -= 1
-        if not isinstance(event, yaml.AliasEvent):
-            self._measured[id(node)] = self._measure(node)
-        nodes, levels = self._measured.get(id(node), (0, _DEPTH + 1))  # else it contains itself
-        if nodes > _NODES or levels > _DEPTH:
-            raise _problem("too many values, once aliases are followed", event)
-        return node
-
-    def _measure(self, node: yaml.Node | None) -> tuple[int, int]:
-        inside: list[yaml.Node] = []
-        if isinstance(node, yaml.MappingNode):
-            self._check_keys(node)
-            inside = [part for pair in node.value for part in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            inside = node.value
-        sizes = [self._measured[id(part)] for part in inside]
-        return 1 + sum(n for n, _ in sizes), 1 + max((levels for _, levels in sizes), default=0)
-
-    def _check_keys(self, node: yaml.MappingNode) -> None:
         seen: set[Hashable] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                value: Hashable = self.construct_object(key)
-                if value in seen:
-                    raise _problem(f"{value!r} twice", key)
-                seen.add(value)
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            value: Hashable = (
+                self.construct_object(key) if isinstance(key, yaml.ScalarNode) else key
+            )
+            if value in seen:
+                raise _problem(f"{value!r} twice", key)
+            seen.add(value)
+        return node
 
 
 def _problem(what: str, where: yaml.Node | yaml.Event) -> yaml.MarkedYAMLError:

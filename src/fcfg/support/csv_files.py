@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import os
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
@@ -16,22 +17,20 @@ from fcfg.support.errors import InputError, joined, listed, quoted
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # of other dialects
 _ROW = 2**20  # characters of the longest row
 _CELLS = 10**8  # values kept from all columns together: about a gigabyte
-_REPEATED = 1000  # distinct values of a column that are stored only once
 
 
 def read_columns(path: Path, wanted: Iterable[str] | None = None) -> dict[str, list[str]]:
     """Read columns of a ``.csv`` or ``.csv.gz`` file as strings."""
     try:
-        with _open(path) as file:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
             return _columns(path, _rows(path, file), wanted)
     except (csv.Error, UnicodeDecodeError, EOFError, OSError) as error:
         raise InputError(
             str(path),
             expected="a comma-separated table in UTF-8 that can be read",
             got=getattr(error, "strerror", None) or f"{error}",
-            do="check the path"
-            if not os.path.isfile(path)
-            else "save it again, or download it again",
+            do="save or download it again" if os.path.isfile(path) else "check the path",
         ) from error
 
 
@@ -55,12 +54,6 @@ def check_columns(where: str, wanted: Iterable[str], columns: Collection[str]) -
             faults.append(fault)
     if faults:
         raise joined(faults)
-
-
-def _open(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _rows(path: Path, file: TextIO) -> Iterator[list[str]]:
@@ -87,7 +80,7 @@ def _columns(
     _check_header(path, header)
     names = header if wanted is None else list(wanted)
     check_columns(str(path), names, header)
-    columns = [(header.index(name), list[str](), dict[str, str]()) for name in names]
+    columns = {name: (header.index(name), list[str]()) for name in names}
     cells = 0
     for line, row in enumerate(rows, start=2):
         if not row:  # an empty line, as editors leave at the end
@@ -102,33 +95,23 @@ def _columns(
         cells += len(columns)
         if cells > _CELLS:
             raise _too_large(path, f"at most {_CELLS:,} values", f"more, after {line:,} lines")
-        for index, values, known in columns:
-            value = row[index]
-            values.append(
-                known.setdefault(value, value)
-                if len(known) < _REPEATED
-                else known.get(value, value)
-            )
-    return {name: values for name, (_, values, _) in zip(names, columns, strict=True)}
+        for index, values in columns.values():
+            values.append(sys.intern(row[index]))  # texts that recur are stored once
+    return {name: values for name, (_, values) in columns.items()}
 
 
 def _check_header(path: Path, header: list[str]) -> None:
     doubled = [name for name, count in Counter(header).items() if count > 1]
-    if doubled or not header:
-        raise InputError(
-            str(path),
-            expected="a first line that names every column once",
-            got=f"{listed(doubled)} more than once" if doubled else "an empty file",
-            do="add or correct the first line",
-        )
-    others = [name for mark, name in _SEPARATORS.items() if mark in header[0]]
+    others = [name for mark, name in _SEPARATORS.items() if mark in "".join(header)]
+    expected, do = "a first line that names every column once", "add or correct the first line"
     if len(header) == 1 and others:
-        raise InputError(
-            str(path),
-            expected="commas between the columns",
-            got=f"{others[0]} in its first line, and no comma",
-            do="save it with commas as separators",
-        )
+        got = f"{others[0]} in its first line, and no comma"
+        expected, do = "commas between the columns", "save it with commas as separators"
+    elif doubled or not header:
+        got = f"{listed(doubled)} more than once" if doubled else "an empty file"
+    else:
+        return
+    raise InputError(str(path), expected=expected, got=got, do=do)
 
 
 def _too_large(path: Path, expected: str, got: str) -> InputError:

@@ -30,7 +30,7 @@ class InputError(ValueError):
     __module__ = "fcfg"  # the public name, for tracebacks
 
     def __init__(self, subject: str, *, expected: str, got: object, do: str) -> None:
-        self.expected, self.got, self.do = expected, got, do
+        self.subject, self.expected, self.got, self.do = subject, expected, got, do
         message = f"{subject}: expected {expected}, got {got}; {do}"
         self.sentence = " ".join(message.split()) + ("" if do.endswith("?") else ".")
         super().__init__(self.sentence)

@@ -23,10 +23,7 @@ def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> 
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         try:
             with os.fdopen(handle, "wb") as file:
-                if callable(data):
-                    data(file)
-                else:
-                    file.write(data)
+                data(file) if callable(data) else file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o644)

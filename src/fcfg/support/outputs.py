@@ -6,20 +6,31 @@ not changed since. A hidden list in the folder records this. ``--overwrite`` rep
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
 
-from fcfg.support.errors import InputError, quoted
+from pydantic import BaseModel
+
+from fcfg.support.errors import InputError, listed
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import hex_digest
 
 LIST = ".fcfg-outputs.json"  # records the writer of each file
-_SHOWN = 3  # names in one message
+
+
+class _Entry(BaseModel, frozen=True):
+    """Who wrote a file, and what: both contents, if it was killed while it replaced one."""
+
+    command: str
+    subject: str
+    digests: tuple[str, ...]
+
+
+class _List(BaseModel, frozen=True):
+    files: dict[str, _Entry] = {}
 
 
 @dataclass(frozen=True)
@@ -41,28 +52,20 @@ class Outputs:
     def check(self, names: Iterable[str]) -> None:
         """Refuse to replace files of others."""
         check_folder(self.folder)
-        if self.overwrite:
-            return
         known = self._read_list()
-        foreign = [name for name in names if self._is_foreign(name, known)]
-        if foreign:
+        foreign = [name for name in names if self._is_foreign(name, known.get(name))]
+        if foreign and not self.overwrite:
             raise already_there(self.folder, foreign)
 
     def write(self, files: Mapping[str, bytes]) -> list[Path]:
-        """Write files atomically, after :meth:`check`.
-
-        Returns:
-            Paths of the files.
-        """
+        """Write files atomically, after :meth:`check`, and return their paths."""
         self.check(files)
         make_folder(self.folder)
         known = self._read_list()
-        new = {name: self._entry([hex_digest(data)]) for name, data in files.items()}
+        new = {name: self._entry(hex_digest(data)) for name, data in files.items()}
         # If this process is killed, both the old and the new contents count as ours.
-        both = {
-            name: self._entry([*entry["digests"], *known.get(name, {}).get("digests", [])])
-            for name, entry in new.items()
-        }
+        old = {name: known[name].digests if name in known else () for name in new}
+        both = {name: self._entry(*entry.digests, *old[name]) for name, entry in new.items()}
         self._write_list(known | both)
         for name, data in files.items():
             path = self.folder / name
@@ -71,45 +74,37 @@ class Outputs:
         self._write_list(known | new)
         return [self.folder / name for name in files]
 
-    def _is_foreign(self, name: str, known: Mapping[str, Mapping[str, Any]]) -> bool:
+    def _is_foreign(self, name: str, entry: _Entry | None) -> bool:
         path = self.folder / name
         if not os.path.lexists(path):
             return False
-        if not path.is_file() or path.is_symlink():
+        if not path.is_file() or path.is_symlink() or entry is None:
             return True
-        entry = known.get(name, {})
-        ours = (entry.get("command"), entry.get("subject")) == (self.command, self.subject)
-        return not ours or hex_digest(path.read_bytes()) not in entry["digests"]
+        return entry != self._entry(*entry.digests) or (
+            hex_digest(path.read_bytes()) not in entry.digests
+        )
 
-    def _entry(self, digests: list[str]) -> dict[str, Any]:
-        return {"command": self.command, "subject": self.subject, "digests": digests}
+    def _entry(self, *digests: str) -> _Entry:
+        return _Entry(command=self.command, subject=self.subject, digests=digests)
 
-    def _read_list(self) -> dict[str, dict[str, Any]]:
+    def _read_list(self) -> dict[str, _Entry]:
         """Return entries by file name; none if the list is missing or not one of ours."""
         try:
-            entries = json.loads((self.folder / LIST).read_bytes())["files"]
-            return {
-                name: {
-                    "command": entry["command"],
-                    "subject": entry["subject"],
-                    "digests": list(entry["digests"]),
-                }
-                for name, entry in entries.items()
-            }
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return _List.model_validate_json((self.folder / LIST).read_bytes()).files
+        except (OSError, ValueError):
             return {}
 
-    def _write_list(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
-        write_atomically(self.folder / LIST, json.dumps({"files": entries}, indent=1).encode())
+    def _write_list(self, entries: dict[str, _Entry]) -> None:
+        text = _List(files=entries).model_dump_json(indent=1)
+        write_atomically(self.folder / LIST, text.encode())
 
 
 def already_there(folder: Path, names: list[str]) -> InputError:
     """Return the error for a folder with files that would be replaced."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return InputError(
         f"out {folder}",
         expected="a folder without these files",
-        got=f"{quoted(names[:_SHOWN])}{more}",
+        got=listed(names, shown=3),
         do="choose another folder, or replace them with --overwrite",
     )
 

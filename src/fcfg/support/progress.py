@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -34,17 +33,13 @@ def in_words(seconds: float) -> str:
 
 
 class HasShare(Protocol):
-    """A step of a phase, which knows the share of the phase that is done."""
+    """A step of an abduction (``ascending``) or prediction, which knows the share that is done."""
 
     @property
-    def share(self) -> float:
-        """The share of the phase, from 0 to 1."""
-        ...
+    def share(self) -> float: ...  # noqa: D102
 
     @property
-    def ascending(self) -> bool:
-        """Whether the phase is an abduction; otherwise it is a prediction."""
-        ...
+    def ascending(self) -> bool: ...  # noqa: D102
 
 
 class Progress:
@@ -80,42 +75,19 @@ class Progress:
             self._on_progress(self.share)
 
 
-class AbstractReporter(ABC):
-    """A receiver of the progress of several activities, such as a progress bar."""
+class Reporter:
+    """A receiver of the progress of several activities; this one ignores everything."""
 
-    @abstractmethod
     def progress(self, activity: str, done: int, total: int, loss: float | None = None) -> None:
-        """Report the progress of an activity.
+        """Report how many steps or images of an activity are done, and the loss since then."""
 
-        Args:
-            activity: Part of a training run, or a task such as reading images.
-            done: Number of steps or images that are done.
-            total: Number of all of them.
-            loss: Mean loss since the last report, after steps of a training.
-        """
-
-    @abstractmethod
     def say(self, text: str) -> None:
         """Report an event."""
 
 
-class Quiet(AbstractReporter):
-    """A reporter that ignores everything."""
-
-    def progress(self, activity: str, done: int, total: int, loss: float | None = None) -> None:
-        """Do nothing."""
-
-    def say(self, text: str) -> None:
-        """Do nothing."""
-
-
 @contextmanager
 def share_bar(*, quiet: bool = False) -> Generator[OnProgress]:
-    """Show the share of the work that is done: a bar on a terminal, lines elsewhere.
-
-    Yields:
-        Function to call with the share.
-    """
+    """Show the share of the work that is done: a bar on a terminal, lines elsewhere."""
     if quiet:
         yield lambda share: None
     elif sys.stderr.isatty():
@@ -127,11 +99,7 @@ def share_bar(*, quiet: bool = False) -> Generator[OnProgress]:
 
 @contextmanager
 def call_bar(callback: object, progress: bool) -> Generator[OnProgress]:
-    """Show a bar for a call from Python that takes seconds, on a terminal or in a notebook.
-
-    Yields:
-        Function to call with the share.
-    """
+    """Show a bar for a call from Python that takes seconds, on a terminal or in a notebook."""
     wanted = progress and callback is None and not _bar_is_shown.get()
     if wanted and sys.stderr.isatty():
         with _bar(PATIENCE) as report:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import stream_seed
-from fcfg.support.progress import AbstractReporter
+from fcfg.support.progress import Reporter
 from fcfg.training.feed import Batch, Feed
 from fcfg.training.log import RunLog
 from fcfg.training.moving_average import MovingAverage
@@ -109,7 +109,7 @@ class Surroundings:
     settings: Run
     accelerator: Accelerator
     log: RunLog
-    reporter: AbstractReporter
+    reporter: Reporter
     stop: StopRequest
 
     @property

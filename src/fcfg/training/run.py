@@ -27,7 +27,7 @@ from fcfg.support.errors import InputError, check_among
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import images_from_bytes
-from fcfg.support.progress import AbstractReporter, Quiet
+from fcfg.support.progress import Reporter
 from fcfg.training.config import TrainingConfig
 from fcfg.training.describe import expected_time
 from fcfg.training.feed import Batch, Feed, first_batch, scales_of
@@ -55,7 +55,7 @@ def train(
     part: str = "all",
     *,
     skip_bad: bool = False,
-    reporter: AbstractReporter | None = None,
+    reporter: Reporter | None = None,
 ) -> Path:
     """Train the parts of a model into a folder, or resume an interrupted run.
 
@@ -77,7 +77,7 @@ def train(
     accelerator, stop = accelerator_for(config.run), StopRequest()
     check_batches(config, accelerator.num_processes)
     main = accelerator.is_main_process
-    reporter = reporter if reporter is not None and main else Quiet()
+    reporter = reporter if reporter is not None and main else Reporter()
     workspace = Workspace(out, config)
     workspace.prepare()
     with single_writer(workspace.folder) if main else nullcontext(), stop.listening():

@@ -57,28 +57,38 @@ def draw_splits(
     """Draw portraits for training and validation, on the GPU if there is one.
 
     Images are rounded to bytes as in a file, chunk by chunk: the float pixels of the whole set
-    are never in memory.
-
-    Args:
-        config: Options.
-        space: Some or all attributes of the world, as it declares them.
-        on_progress: Callback with 'drawing portraits', the number drawn, and the total.
+    are never in memory. ``on_progress`` gets 'drawing portraits', the number drawn, and the total.
     """
-    _check_attributes(config.format, space)
+    known = portraits.space(config.format)
+    known.check_known(space.names, f"attributes of '{config.format}'")
+    for attribute in space:
+        if attribute != known[attribute.name]:
+            raise InputError(
+                f"attribute '{attribute.name}' of '{config.format}'",
+                expected=f"{known[attribute.name].to_config()}",
+                got=f"{attribute.to_config()}",
+                do="declare it as the world does",
+            )
     total = config.count + config.val
-    _check_memory(config, total)
+    each, memory = 3 * config.size**2, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if total * each > memory:
+        raise InputError(
+            "data, count",
+            expected=f"at most {memory // each:,} images of {config.size} × {config.size} pixels, "
+            "which fit into the memory of this machine",
+            got=f"{total:,} with those of validation",
+            do="draw fewer, or smaller ones",
+        )
 
     def report(done: int) -> None:
         if on_progress is not None:
             on_progress("drawing portraits", done, total)
 
     report(0)
-    return {
-        "train": _draw(config, space, config.count, config.seed, report),
-        "val": _draw(
-            config, space, config.val, VALIDATION_SEED, lambda done: report(config.count + done)
-        ),
-    }
+    train = _draw(config, space, config.count, config.seed, report)
+    after = config.count
+    val = _draw(config, space, config.val, VALIDATION_SEED, lambda done: report(after + done))
+    return {"train": train, "val": val}
 
 
 def _draw(
@@ -94,45 +104,16 @@ def _draw(
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     images = np.empty((count, 3, config.size, config.size), dtype=np.uint8)
-    attributes: list[Table] = []
-    factors: list[Table] = []
+    tables: list[tuple[Table, Table]] = []
     done = 0
     for part in portraits.sample_in_chunks(count, seed, config.size, config.format, device):
         images[done : done + len(part.images)] = images_to_bytes(part.images).numpy()
         done += len(part.images)
-        attributes.append(part.attributes)
-        factors.append(part.factors)
+        tables.append((part.attributes, part.factors))
         report(done)
-    return Examples(
-        images,
-        {name: np.concatenate([table[name] for table in attributes]) for name in space.names},
-        tuple(f"{seed}-{number:08d}.png" for number in range(count)),
-        {name: np.concatenate([table[name] for table in factors]) for name in space.names},
+    attributes, factors = (
+        {name: np.concatenate([table[name] for table in parts]) for name in space.names}
+        for parts in zip(*tables, strict=True)
     )
-
-
-def _check_memory(config: PortraitsData, total: int) -> None:
-    """Refuse more images than fit into memory as bytes."""
-    each, memory = 3 * config.size**2, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if total * each > memory:
-        raise InputError(
-            "data, count",
-            expected=f"at most {memory // each:,} images of {config.size} × {config.size} pixels, "
-            "which fit into the memory of this machine",
-            got=f"{total:,} with those of validation",
-            do="draw fewer, or smaller ones",
-        )
-
-
-def _check_attributes(variant: str, space: AttributeSpace) -> None:
-    """Refuse attributes that the world does not have, or declares otherwise."""
-    known = portraits.space(variant)
-    known.check_known(space.names, f"attributes of '{variant}'")
-    for attribute in space:
-        if attribute != known[attribute.name]:
-            raise InputError(
-                f"attribute '{attribute.name}' of '{variant}'",
-                expected=f"{known[attribute.name].to_config()}",
-                got=f"{attribute.to_config()}",
-                do="declare it as the world does",
-            )
+    names = tuple(f"{seed}-{number:08d}.png" for number in range(count))
+    return Examples(images, attributes, names, factors)
