@@ -10,12 +10,20 @@ import pytest
 from PIL import Image
 
 from face_folder import picture
-from fcfg.datasets.pixels import read_picture
-from fcfg.support.pictures import Pixels, UnreadableError
+from fcfg.datasets.pixels import Source, read_all
+from fcfg.support.pictures import Pixels
 
 
 def read(path: Path, wanted: Pixels) -> np.ndarray:
-    return read_picture(path, wanted).pixels
+    (result,) = read_all([Source(path)], wanted)
+    assert not isinstance(result, str), result
+    return result.pixels
+
+
+def unreadable(path: Path, wanted: Pixels) -> str:
+    (result,) = read_all([Source(path)], wanted)
+    assert isinstance(result, str)
+    return result
 
 
 def saved(tmp_path: Path, image: Image.Image, name: str = "x.png", **options: Any) -> Path:
@@ -48,8 +56,7 @@ def test_grey_becomes_three_equal_channels_and_colour_its_luma(tmp_path: Path) -
 
 def test_transparent_pixels_have_no_colour(tmp_path: Path) -> None:
     path = saved(tmp_path, Image.new("RGBA", (8, 8), (1, 2, 3, 100)))
-    with pytest.raises(UnreadableError, match="transparent"):
-        read(path, Pixels(8, 3))
+    assert "transparent" in unreadable(path, Pixels(8, 3))
 
 
 def test_pictures_are_turned_as_the_camera_was(tmp_path: Path) -> None:
@@ -75,8 +82,7 @@ def test_sixteen_bits_keep_their_range_or_take_their_own(tmp_path: Path) -> None
     assert read(flat, Pixels(8, 1, "minmax")).max() == 0
     real = saved(tmp_path, Image.fromarray(ramp.astype(np.float32)), "real.tiff")
     assert read(real, Pixels(8, 1, "minmax")).max() == 255
-    with pytest.raises(UnreadableError, match="minmax"):
-        read(real, Pixels(8, 1))
+    assert "minmax" in unreadable(real, Pixels(8, 1))
 
 
 def test_large_photographs_shrink_as_if_decoded_whole(tmp_path: Path) -> None:
@@ -127,46 +133,37 @@ def test_dicom_is_shown_through_its_window_and_bright_is_dense(tmp_path: Path) -
     inverted = dicom(tmp_path, ramp, PhotometricInterpretation="MONOCHROME1", **window)
     assert np.abs(read(inverted, Pixels(8, 1))[0] + shown - 255).max() <= 1
     colour = dicom(tmp_path, np.zeros((8, 8, 3), np.uint8), PhotometricInterpretation="RGB")
-    with pytest.raises(UnreadableError, match="one grey image"):
-        read(colour, Pixels(8, 1))
+    assert "one grey image" in unreadable(colour, Pixels(8, 1))
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("intensity", ["full", "minmax"])
 def test_a_pixel_without_a_number_is_refused_and_no_option_advised(
-    tmp_path: Path, broken: float, intensity: str
+    tmp_path: Path, broken: float
 ) -> None:
     values = np.arange(64, dtype=np.float32).reshape(8, 8)
+    window = {"WindowCenter": 32, "WindowWidth": 32}
+    for options in ({}, window):
+        assert read(dicom(tmp_path, values, **options), Pixels(8, 1)).max() == 255
     values[3, 4] = broken
     path = saved(tmp_path, Image.fromarray(values), "x.tiff")
-    with pytest.raises(UnreadableError, match="NaN or infinite") as caught:
-        read(path, Pixels(8, 1, intensity))
-    assert "minmax" not in str(caught.value)
-
-
-@pytest.mark.parametrize("broken", [np.nan, np.inf])
-@pytest.mark.parametrize("window", [{}, {"WindowCenter": 32, "WindowWidth": 32}])
-def test_so_is_one_in_dicom(tmp_path: Path, broken: float, window: dict[str, float]) -> None:
-    values = np.arange(64, dtype=np.float32).reshape(8, 8)
-    assert read(dicom(tmp_path, values, **window), Pixels(8, 1)).max() == 255
-    values[3, 4] = broken
-    path = dicom(tmp_path, values, **window)
-    with pytest.raises(UnreadableError, match="NaN or infinite"):
-        read(path, Pixels(8, 1))
-
-
-def test_a_range_without_a_number_is_refused(tmp_path: Path) -> None:
-    values = np.full((8, 8), 1e308)
-    values[0] *= -1
-    with pytest.raises(UnreadableError, match="NaN or infinite"):
-        read(dicom(tmp_path, values), Pixels(8, 1))
+    said = [unreadable(path, Pixels(8, 1, intensity)) for intensity in ("full", "minmax")]
+    said += [
+        unreadable(dicom(tmp_path, values, **options), Pixels(8, 1)) for options in ({}, window)
+    ]
+    far = np.full((8, 8), 1e308)  # whose range has no number
+    far[0] *= -1
+    said.append(unreadable(dicom(tmp_path, far), Pixels(8, 1)))
+    for text in said:
+        assert "NaN or infinite" in text
+        assert "minmax" not in text
 
 
 @pytest.mark.parametrize("name", ["x.gif", "x.tiff", "x.webp", "x.png"])
 def test_of_several_frames_the_first_is_read_and_it_is_said(tmp_path: Path, name: str) -> None:
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("white", "black")]
-    path = saved(tmp_path, frames[0], name, save_all=True, append_images=frames[1:])
-    found = read_picture(path, Pixels(8, 3))
+    several = saved(tmp_path, frames[0], name, save_all=True, append_images=frames[1:])
+    (found,) = read_all([Source(several)], Pixels(8, 3))
     assert found.several_frames
     assert found.pixels.min() > 250
-    assert not read_picture(saved(tmp_path, frames[0], name), Pixels(8, 3)).several_frames
+    (found,) = read_all([Source(saved(tmp_path, frames[0], name))], Pixels(8, 3))
+    assert not found.several_frames

@@ -44,7 +44,6 @@ def load_listing(
     listing: Listing,
     space: AttributeSpace,
     pixels: Pixels,
-    *,
     cache: Path | None = None,
     skip_bad: bool = False,
     on_progress: OnProgress | None = None,

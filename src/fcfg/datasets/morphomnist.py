@@ -35,14 +35,7 @@ from pydantic import Field
 
 from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import (
-    AbstractDiskData,
-    Channels,
-    Listing,
-    Size,
-    find_file,
-    split_by_group,
-)
+from fcfg.datasets.base import AbstractDiskData, Channels, Listing, Size, find_file, split_by_group
 from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
@@ -87,7 +80,7 @@ class MorphoMNISTData(AbstractDiskData, frozen=True):
             tuple(Source(path, f"x_{split}", _PADDED, row) for split, row in rows),
             names,
             {
-                name: [str(v) for split in counts for v in labels[name, split]]
+                name: [str(v) for part in counts for v in labels[name, part]]
                 for name in space.names
             },
             (*own, *("test" for _ in range(counts["test"]))),

@@ -11,16 +11,18 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import UInt8
 from PIL import Image
 
 from fcfg.support.pictures import (
     DICOM,
+    DecodedImage,
+    OpenedImage,
     Pixels,
     UnreadableError,
+    decode,
     open_image,
     pydicom,
     reason,
@@ -39,15 +41,6 @@ class Source:
     box: tuple[int, int, int, int] | None = None
     """Left, upper, right, lower, in a large picture; outside of an array's row it is black."""
     row: int | None = None  #: number of the image in its array, which holds grey bytes
-
-
-@dataclass(frozen=True, eq=False)
-class DecodedImage:
-    """An image in the common format."""
-
-    pixels: UInt8[np.ndarray, "channel height width"]
-    stored: tuple[tuple[int, int], str]  #: size and mode in the file
-    several_frames: bool = False  #: whether the file has more frames or pages than this
 
 
 #: An image, or the reason why it cannot be read.
@@ -88,21 +81,20 @@ def _groups(sources: Sequence[Source]) -> Iterator[list[Source]]:
 
 
 def _read_group(group: list[Source], wanted: Pixels) -> list[Result]:
-    """Read sources in the same file."""
-    first = group[0]
+    """Read sources in the same file; what is wrong with it holds for all of them."""
+    path, first = group[0].path, group[0]
+    is_whole = first == Source(path)
+    read = _from_archive if first.row is None else _from_arrays
     try:
-        if first.row is not None:
-            return _from_arrays(group, wanted)
         if first.member is not None:
-            return _from_archive(group, wanted)
-        if first.box is not None:
-            return _from_mosaic(group, wanted)
-    except (OSError, zipfile.BadZipFile, UnreadableError) as error:
-        return [f"{first.path.name}: {error}"] * len(group)
-    try:
-        return [read_picture(first.path, wanted)] * len(group)
-    except UnreadableError as error:
-        return [str(error)] * len(group)
+            return read(group, wanted)
+        with path.open("rb") as file:
+            if is_whole:
+                return [decode(file, path.name, wanted)] * len(group)
+            return _from_mosaic(group, open_image(file, path.name, wanted.intensity), wanted)
+    except Exception as error:  # NumPy, zlib and Pillow raise many kinds for broken files
+        why = str(error) if isinstance(error, UnreadableError) else reason(error)
+        return [why if is_whole else f"{path.name}: {why}"] * len(group)
 
 
 def _from_archive(group: list[Source], wanted: Pixels) -> list[Result]:
@@ -111,25 +103,20 @@ def _from_archive(group: list[Source], wanted: Pixels) -> list[Result]:
         for source in group:
             member = source.member or ""
             try:
-                results.append(_decode(io.BytesIO(archive.read(member)), member, wanted))
+                results.append(decode(io.BytesIO(archive.read(member)), member, wanted))
             except (KeyError, zipfile.BadZipFile, UnreadableError) as error:
                 results.append(str(error).strip("\"'"))
     return results
 
 
 def _from_arrays(group: list[Source], wanted: Pixels) -> list[Result]:
-    try:
-        with np.load(group[0].path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in {source.member or "" for source in group}}
-    except Exception as error:  # NumPy and zlib raise many kinds for broken files
-        raise UnreadableError(reason(error)) from error
+    with np.load(group[0].path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in {source.member or "" for source in group}}
     pictures = (Image.fromarray(arrays[s.member or ""][s.row]).crop(s.box) for s in group)
     return [DecodedImage(to_bytes(each, wanted), (each.size, each.mode)) for each in pictures]
 
 
-def _from_mosaic(group: list[Source], wanted: Pixels) -> list[Result]:
-    with group[0].path.open("rb") as file:
-        image = open_image(file, group[0].path.name, wanted.intensity)
+def _from_mosaic(group: list[Source], image: OpenedImage, wanted: Pixels) -> list[Result]:
     large = image.picture
     results: list[Result] = []
     for source in group:
@@ -140,21 +127,3 @@ def _from_mosaic(group: list[Source], wanted: Pixels) -> list[Result]:
             part = to_bytes(large.crop((left, upper, right, lower)), wanted)
             results.append(DecodedImage(part, image.stored, image.several_frames))
     return results
-
-
-def read_picture(path: Path, wanted: Pixels) -> DecodedImage:
-    """Read one image file.
-
-    Raises:
-        UnreadableError: The file is missing or broken, or its pixels are ambiguous.
-    """
-    try:
-        with path.open("rb") as file:
-            return _decode(file, path.name, wanted)
-    except (OSError, ValueError) as error:  # a ValueError for an impossible name
-        raise UnreadableError(reason(error)) from error
-
-
-def _decode(file: BinaryIO, name: str, wanted: Pixels) -> DecodedImage:
-    image = open_image(file, name, wanted.intensity, 2 * wanted.size)
-    return DecodedImage(to_bytes(image.picture, wanted), image.stored, image.several_frames)

@@ -51,14 +51,8 @@ def load_data(
     """
     if isinstance(config, PortraitsData):
         return draw_splits(config, space, on_progress)
-    return load_listing(
-        config.listing(space),
-        space,
-        config.pixels,
-        cache=config.cache,
-        skip_bad=skip_bad,
-        on_progress=on_progress,
-    )
+    listing, cache = config.listing(space), config.cache
+    return load_listing(listing, space, config.pixels, cache, skip_bad, on_progress)
 
 
 def default_attributes(format: str) -> tuple[AttributeSpace, CausalGraph] | None:

@@ -6,8 +6,6 @@ position is not an attribute: a counterfactual must not change it.
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,22 +38,14 @@ class Shape:
         """
         page = Image.new("L", (SIZE * _FINER, SIZE * _FINER))
         pen = ImageDraw.Draw(page)
-        box = [
-            _FINER * (centre + end)
-            for end in (-self.radius, self.radius)
-            for centre in (self.x, self.y)
-        ]
+        ends, centre = (-self.radius, self.radius), (self.x, self.y)
+        box = [_FINER * (middle + end) for end in ends for middle in centre]
         (pen.rectangle if self.square else pen.ellipse)(box, fill=self.brightness)
         return page.resize((SIZE, SIZE), Image.Resampling.BOX)
 
 
 def sample(count: int, seed: int = 0) -> list[Shape]:
-    """Sample shapes.
-
-    Args:
-        count: Number of shapes.
-        seed: Seed for attributes and positions.
-    """
+    """Sample shapes; the seed is for attributes and positions."""
     check_integer("count", count, 1, 10**6, do="1000 is the default")
     check_integer("seed", seed, 0, 2**63 - 1, do="0 is the default")
     rng = np.random.default_rng(seed)
@@ -75,9 +65,6 @@ def write_shapes(folder: str | os.PathLike[str], count: int = 1000, seed: int = 
         folder: Folder to write; it must be new or empty.
         count: Number of pictures.
         seed: Seed for attributes and positions.
-
-    Returns:
-        Path of the folder.
     """
     path, shapes = Path(folder), sample(count, seed)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -88,12 +75,9 @@ def write_shapes(folder: str | os.PathLike[str], count: int = 1000, seed: int = 
             do="choose another name",
         )
     path.mkdir(parents=True, exist_ok=True)
-    table = io.StringIO()
-    rows = csv.writer(table, lineterminator="\n")
-    rows.writerow(["file_name", *GRAPH])
+    lines = [",".join(["file_name", *GRAPH])]
     for number, shape in enumerate(shapes):
-        name = f"{number:04}.png"
-        shape.draw().save(path / name)
-        rows.writerow([name, *(getattr(shape, attribute) for attribute in GRAPH)])
-    (path / "metadata.csv").write_text(table.getvalue(), encoding="utf-8")
+        shape.draw().save(path / f"{number:04}.png")
+        lines.append(f"{number:04}.png,{shape.radius},{shape.brightness},{shape.square}")
+    (path / "metadata.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
     return path

@@ -90,9 +90,8 @@ def parse_json(text: str, subject: str, *, do: str) -> dict[str, Any]:
 
 def _mapping(values: object, subject: str, do: str) -> dict[str, Any]:
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise InputError(
-            subject, expected="a mapping with strings as keys", got=short(values), do=do
-        )
+        expected = "a mapping with strings as keys"
+        raise InputError(subject, expected=expected, got=short(values), do=do)
     return cast(dict[str, Any], values)
 
 

@@ -47,10 +47,6 @@ def together(*checks: Callable[[], Any]) -> list[Any]:
     >>> together(lambda: check_among("unit", "kelivn", ["kelvin"]), lambda: 1 + 1)
     Traceback (most recent call last):
     fcfg.InputError: unit: expected one of 'kelvin', got 'kelivn'; did you mean 'kelvin'?
-
-    Args:
-        checks: Functions that return a value or raise an ``InputError``; none needs another's
-            result.
     """
     results: list[Any] = []
     faults: list[InputError] = []
@@ -88,12 +84,7 @@ def short(value: object) -> str:
 def check_is(
     subject: str, value: object, kind: type | tuple[type, ...], expected: str, *, do: str = ""
 ) -> None:
-    """Refuse an argument of the wrong type.
-
-    >>> check_is("guidance", 3, str, "a string")
-    Traceback (most recent call last):
-    fcfg.InputError: guidance: expected a string, got int 3; pass a string.
-    """
+    """Refuse an argument of the wrong type."""
     if not isinstance(value, kind):
         raise InputError(subject, expected=expected, got=short(value), do=do or f"pass {expected}")
 
@@ -106,30 +97,18 @@ def check_integer(subject: str, value: object, low: int, high: int, do: str) -> 
 
 
 def check_among(subject: str, name: object, known: Iterable[str]) -> None:
-    """Refuse an unknown name.
-
-    >>> check_among("unit", "kelivn", ["celsius", "kelvin"])
-    Traceback (most recent call last):
-    fcfg.InputError: unit: expected one of 'celsius', 'kelvin', got 'kelivn'; did you mean
-    'kelvin'?
-    """
+    """Refuse an unknown name."""
     known = list(known)
     if name not in known:
-        raise InputError(
-            subject,
-            expected=f"one of {quoted(known)}",
-            got=repr(name),
-            do=nearest(str(name), known),
-        )
+        expected, do = f"one of {quoted(known)}", nearest(str(name), known)
+        raise InputError(subject, expected=expected, got=repr(name), do=do)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return advice for an unknown name: the closest known name, or all of them.
 
-    >>> nearest("smilling", ["smiling", "male"])
-    "did you mean 'smiling'?"
-    >>> nearest("age", ["smiling", "male"])
-    "use one of 'smiling', 'male'"
+    >>> nearest("smilling", ["smiling", "male"]), nearest("age", ["smiling"])
+    ("did you mean 'smiling'?", "use one of 'smiling'")
     """
     known = list(known)
     close = get_close_matches(name, known, n=1)
@@ -137,19 +116,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Quote names and separate them by commas.
-
-    >>> quoted(["age", "sex"])
-    "'age', 'sex'"
-    """
+    """Quote names and separate them by commas."""
     return ", ".join(f"'{name}'" for name in names) or "nothing"
 
 
 def complaint(*parts: tuple[str, Iterable[str]]) -> str:
     """Describe lists of names, without the empty ones.
 
-    >>> complaint(("none for", ["age"]), ("one for", []))
-    "none for 'age'"
     >>> complaint(("none for", ["age"]), ("one for", ["aeg"]))
     "none for 'age' and one for 'aeg'"
     """
@@ -171,9 +144,5 @@ def check_batch_size(batch_size: object, rows: int) -> None:
     """Refuse a number of network rows per call that is too small for one image."""
     size = check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
     if size < rows:
-        raise InputError(
-            "batch_size",
-            expected=f"at least {rows} network rows, what one image needs",
-            got=size,
-            do="raise it, or use fewer groups",
-        )
+        expected, do = f"at least {rows} network rows", "raise it, or use fewer groups"
+        raise InputError("batch_size", expected=f"{expected}, for one image", got=size, do=do)

@@ -33,16 +33,11 @@ def digest_of_values(values: Mapping[str, Any]) -> str:
 
 
 def digest_of(*modules: nn.Module, half: bool = False) -> str:
-    """Return a short digest of the weights of networks.
+    """Return a short digest of the weights of networks, rounded to float16 first if ``half``.
 
     >>> from torch import nn
     >>> digest_of(nn.Linear(1, 1)) == digest_of(nn.Linear(1, 1))
     False
-
-    Args:
-        *modules: The networks.
-        half: Whether to round to float16 first, so that a model has the digest of the one that it
-            is after being stored so.
     """
     total = hashlib.sha256()
     for module in modules:

@@ -67,8 +67,6 @@ def read_images(
 ) -> Float[Tensor, "batch channel height width"]:
     """Return images as a tensor in [-1, 1] on the CPU, or raise an error.
 
-    >>> read_images(np.zeros((2, 3, 8, 8), dtype=np.float32), channels=3).shape
-    torch.Size([2, 3, 8, 8])
     >>> read_images(np.zeros((8, 8, 3), dtype=np.uint8), channels=3).shape
     torch.Size([1, 3, 8, 8])
 
@@ -141,13 +139,10 @@ def _pictures_of_bytes(pixels: NDArray[np.uint8]) -> list[Image.Image]:
             f"shape {shape}" + (", which could mean two things" if planes or first else ""),
             "put the channels last, and give grey pictures an axis for their one channel",
         )
-    if first:
-        pixels = pixels.transpose(0, 2, 3, 1)
-    if len(shape) == 2 or (len(shape) == 3 and last):
-        pixels = pixels[None]
-    if pixels.ndim == 4 and pixels.shape[3] == 1:
-        pixels = pixels[..., 0]
-    return [Image.fromarray(np.ascontiguousarray(row)) for row in pixels]
+    pixels = pixels.transpose(0, 2, 3, 1) if first else pixels
+    rows = pixels[None] if len(shape) == 2 or (len(shape) == 3 and last) else pixels
+    rows = rows[..., 0] if rows.ndim == 4 and rows.shape[3] == 1 else rows
+    return [Image.fromarray(np.ascontiguousarray(row)) for row in rows]
 
 
 def _read_picture(
@@ -258,13 +253,10 @@ def _refusal(expected: str, got: str, do: str) -> InputError:
 
 
 def to_pictures(images: Float[Tensor, "batch channel height width"]) -> list[Image.Image]:
-    """Convert images to 8-bit PIL pictures, clamped.
+    """Convert images in [-1, 1], of one or three channels, to 8-bit PIL pictures, clamped.
 
     >>> to_pictures(torch.zeros(1, 3, 8, 8))[0].size
     (8, 8)
-
-    Args:
-        images: Images in [-1, 1], of one or three channels.
     """
     if images.shape[1] not in _MODES:
         raise _refusal("1 or 3 channels", f"{images.shape[1]}", "choose the channels to show")

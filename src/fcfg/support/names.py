@@ -26,14 +26,8 @@ def check_name(name: object) -> str:
     if isinstance(name, str) and name and name == name.strip() and not set(name) & set(_MEANINGS):
         return name
     used = [mark for mark in _MEANINGS if isinstance(name, str) and mark in name]
-    raise InputError(
-        "name",
-        expected=f"a string without '{used[0]}', which {_MEANINGS[used[0]]}"
-        if used
-        else "a string without a space at its beginning or end",
-        got=repr(name),
-        do="rename it",
-    )
+    what = f"'{used[0]}', which {_MEANINGS[used[0]]}" if used else "a space at an end"
+    raise InputError("name", expected=f"a string without {what}", got=repr(name), do="rename it")
 
 
 def check_folder_name(name: str) -> str:
@@ -46,10 +40,6 @@ def check_folder_name(name: str) -> str:
     """
     plain = name.isprintable() and name == name.strip() and not set(name) & set("/\\")
     if not plain or name[:1] in ("", ".", "-") or len(name.encode()) > _FOLDER_BYTES:
-        raise InputError(
-            "name",
-            expected=f"a plain folder name of at most {_FOLDER_BYTES} bytes, without / and \\",
-            got=reprlib.repr(name),
-            do="rename it",
-        )
+        expected = f"a plain folder name of at most {_FOLDER_BYTES} bytes, without / and \\"
+        raise InputError("name", expected=expected, got=reprlib.repr(name), do="rename it")
     return name

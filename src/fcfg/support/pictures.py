@@ -72,6 +72,15 @@ class OpenedImage:
     several_frames: bool = False  #: whether the file has more frames or pages than this
 
 
+@dataclass(frozen=True, eq=False)
+class DecodedImage:
+    """An image in the common format."""
+
+    pixels: UInt8[np.ndarray, "channel height width"]
+    stored: tuple[tuple[int, int], str]  #: size and mode in the file
+    several_frames: bool = False  #: whether the file has more frames or pages than this
+
+
 class UnreadableError(Exception):
     """A file that is not a usable image; the message gives the reason in a few words."""
 
@@ -85,13 +94,9 @@ def open_image(
 ) -> OpenedImage:
     """Open an image of any supported kind, or the first of its frames or pages.
 
-    Args:
-        file: Open image file.
-        name: Name of the file; its suffix tells DICOM from other kinds.
-        intensity: Scaling of pixels of more than 8 bits.
-        enough: Height and width to which a JPEG may be reduced while decoding. This is several
-            times faster; twice the final size is enough for the filter that follows.
-        formats: Formats of Pillow that are accepted; by default all of them.
+    The suffix of the name tells DICOM from other kinds. A JPEG may be reduced to ``enough`` while
+    decoding, which is several times faster; twice the final size suffices for the filter that
+    follows. ``formats`` of Pillow are accepted, by default all of them.
     """
     try:
         if name.lower().endswith(DICOM):
@@ -108,6 +113,12 @@ def open_image(
         raise
     except Exception as error:  # Pillow and pydicom raise many kinds for broken files
         raise UnreadableError(reason(error)) from error
+
+
+def decode(file: BinaryIO, name: str, wanted: Pixels) -> DecodedImage:
+    """Open an image and bring it to the common format."""
+    image = open_image(file, name, wanted.intensity, 2 * wanted.size)
+    return DecodedImage(to_bytes(image.picture, wanted), image.stored, image.several_frames)
 
 
 def has_several_frames(picture: Image.Image) -> bool:
@@ -133,7 +144,7 @@ def fit_picture(
         return to_bytes(_grey_or_rgb(upright, wanted.intensity), wanted)
     else:
         file, name = io.BytesIO(Path(picture).read_bytes()), os.fspath(picture)
-    return to_bytes(open_image(file, name, wanted.intensity, 2 * wanted.size).picture, wanted)
+    return decode(file, name, wanted).pixels
 
 
 def reason(error: Exception) -> str:
@@ -232,13 +243,8 @@ def to_bytes(picture: Image.Image, wanted: Pixels) -> UInt8[np.ndarray, "channel
 
 def _make_square(picture: Image.Image, fit: Fit) -> Image.Image:
     width, height = picture.size
-    if fit == "stretch" or width == height:
+    if fit == "stretch":
         return picture
-    if fit == "pad":
-        side = max(width, height)
-        page = Image.new(picture.mode, (side, side))
-        page.paste(picture, ((side - width) // 2, (side - height) // 2))
-        return page
-    side = min(width, height)
-    left, upper = (width - side) // 2, (height - side) // 2
-    return picture.crop((left, upper, left + side, upper + side))
+    side = max(picture.size) if fit == "pad" else min(picture.size)
+    left, upper = int((width - side) / 2), int((height - side) / 2)
+    return picture.crop((left, upper, left + side, upper + side))  # black outside

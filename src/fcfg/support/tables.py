@@ -45,12 +45,9 @@ def columns_of(table: object, names: Iterable[str]) -> Mapping[str, ArrayLike]:
     every = list(dict.fromkeys(name for row in found for name in row))
     for number, row in enumerate(found):
         if len(row) < len(every):
-            raise InputError(
-                "attributes",
-                expected=f"{quoted(every)} in every row",
-                got=f"{quoted(row)} in row {number}",
-                do="give each row the same names",
-            )
+            expected, got = f"{quoted(every)} in every row", f"{quoted(row)} in row {number}"
+            do = "give each row the same names"
+            raise InputError("attributes", expected=expected, got=got, do=do)
     return {name: [row[name] for row in found] for name in every}
 
 
@@ -60,9 +57,7 @@ def check_lengths(columns: Mapping[str, Sized], rows: int | None) -> None:
     first, *others = set(lengths.values())
     if others or first == 0 or rows not in (None, first):
         every = "columns of one length, at least 1"
-        raise InputError(
-            "attributes",
-            expected=every if rows is None else f"{rows} values in each column",
-            got=f"lengths {lengths}" if others else first,
-            do="give one value for each image in every column",
-        )
+        expected = every if rows is None else f"{rows} values in each column"
+        got = f"lengths {lengths}" if others else first
+        do = "give one value for each image in every column"
+        raise InputError("attributes", expected=expected, got=got, do=do)

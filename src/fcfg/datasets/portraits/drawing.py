@@ -73,6 +73,10 @@ class _Canvas:
         """A factor mapped to (0, 1)."""
         return torch.sigmoid(sharpness * self(name))
 
+    def colour(self, red: Number, green: Number, blue: Number) -> Tensor:
+        """A colour for each drawing."""
+        return torch.stack([channel + self.zero for channel in (red, green, blue)], dim=1)
+
     def paint(self, distance: Tensor, colour: Tensor, strength: Number = 1.0) -> None:
         """Fill the inside of a shape (negative distances) with a colour."""
         self.shade((0.5 - distance / self.pixel).clamp(0, 1) * strength, colour)
@@ -92,10 +96,6 @@ class _Canvas:
         return (beyond**2 + (self.y - height) ** 2).sqrt() - width
 
 
-def _colour(canvas: _Canvas, red: Number, green: Number, blue: Number) -> Tensor:
-    return torch.stack([channel + canvas.zero for channel in (red, green, blue)], dim=1)
-
-
 def _mix(one: Tensor, other: Tensor, share: Tensor) -> Tensor:
     return one + (other - one) * share[:, None]
 
@@ -103,23 +103,20 @@ def _mix(one: Tensor, other: Tensor, share: Tensor) -> Tensor:
 def _skin(canvas: _Canvas) -> Tensor:
     tone = canvas.soft("skin", 1.2)
     warm = 0.03 * canvas("warmth")
-    return _colour(
-        canvas, 0.98 - 0.42 * tone + warm, 0.82 - 0.46 * tone, 0.70 - 0.45 * tone - warm
-    )
+    return canvas.colour(0.98 - 0.42 * tone + warm, 0.82 - 0.46 * tone, 0.70 - 0.45 * tone - warm)
 
 
 def _hair_colour(canvas: _Canvas) -> Tensor:
     light, red = canvas.soft("hair_light", 1.5), canvas.soft("hair_red", 1.5)
-    colour = _colour(
-        canvas,
+    colour = canvas.colour(
         0.10 + 0.48 * light + 0.18 * red,
         0.07 + 0.38 * light + 0.02 * red,
         0.06 + 0.16 * light,
     )
     grey = torch.sigmoid(1.6 * (canvas("grey") - 0.9))
-    colour = _mix(colour, _colour(canvas, 0.78, 0.78, 0.80), grey)
+    colour = _mix(colour, canvas.colour(0.78, 0.78, 0.80), grey)
     fade = canvas.soft("fade", 2.0)  # added, so that hair of every colour changes alike
-    return colour + _colour(canvas, 0.23 * fade, 0.34 * fade, 0.45 * fade)
+    return colour + canvas.colour(0.23 * fade, 0.34 * fade, 0.45 * fade)
 
 
 def _background(canvas: _Canvas) -> None:
@@ -132,8 +129,7 @@ def _background(canvas: _Canvas) -> None:
 
 def _clothes(canvas: _Canvas) -> None:
     hue, broad = canvas("clothes"), 0.06 * canvas("male")
-    shirt = _colour(
-        canvas,
+    shirt = canvas.colour(
         0.45 + 0.3 * torch.sin(1.7 * hue),
         0.42 + 0.28 * torch.sin(1.7 * hue + 2.0),
         0.48 + 0.3 * torch.sin(1.7 * hue + 4.0),
@@ -180,15 +176,10 @@ def _neck_and_face(canvas: _Canvas) -> None:
         canvas.paint(ear, 0.92 * skin)
     canvas.paint(_head(canvas), skin)
     smile = torch.sigmoid(canvas("smiling"))
-    blush = 0.45 * skin + 0.55 * _colour(canvas, 0.92, 0.45, 0.42)
+    blush = 0.45 * skin + 0.55 * canvas.colour(0.92, 0.45, 0.42)
     for side in (-1, 1):
-        cheek = torch.exp(
-            -(
-                ((canvas.x - side * 0.25) / 0.13) ** 2
-                + ((canvas.y - 0.16 + 0.05 * smile) / 0.10) ** 2
-            )
-        )
-        canvas.shade(cheek * (0.10 + 0.40 * smile), blush)
+        x, y = (canvas.x - side * 0.25) / 0.13, (canvas.y - 0.16 + 0.05 * smile) / 0.10
+        canvas.shade(torch.exp(-(x**2 + y**2)) * (0.10 + 0.40 * smile), blush)
 
 
 def _age_lines(canvas: _Canvas) -> None:
@@ -203,13 +194,8 @@ def _age_lines(canvas: _Canvas) -> None:
         fold = ((canvas.x - side * (0.17 + 0.16 * (canvas.y - 0.14))).abs() - 0.013).abs() - 0.008
         inside = torch.sigmoid((canvas.y - 0.12) * 60) * torch.sigmoid((0.33 - canvas.y) * 60)
         canvas.shade((0.5 - fold / canvas.pixel).clamp(0, 1) * inside * 0.8 * old, dark)
-        bag = canvas.stroke(
-            side * 0.18,
-            0.07 - 1.2 * (canvas.x - side * 0.18) ** 2,
-            0.07,
-            0.010,
-        )
-        canvas.paint(bag, dark, 0.85 * old)
+        bag = 0.07 - 1.2 * (canvas.x - side * 0.18) ** 2
+        canvas.paint(canvas.stroke(side * 0.18, bag, 0.07, 0.010), dark, 0.85 * old)
     lower = torch.sigmoid((canvas.y - 0.15) * 12) * (_head(canvas) < 0)
     canvas.shade(0.16 * old * lower, dark)
 
@@ -218,13 +204,12 @@ def _eyes(canvas: _Canvas) -> None:
     male, young, smile = canvas("male"), canvas("young"), canvas.soft("smiling")
     tall = 0.062 + 0.008 * young - 0.014 * smile
     wide = 0.092
-    iris = _colour(
-        canvas,
+    iris = canvas.colour(
         0.25 + 0.15 * torch.sin(2 * canvas("eyes")),
         0.30 + 0.12 * torch.sin(2 * canvas("eyes") + 2),
         0.30 + 0.25 * torch.sin(2 * canvas("eyes") + 4),
     )
-    white, black = _colour(canvas, 0.97, 0.97, 0.96), _colour(canvas, 0.06, 0.05, 0.05)
+    white, black = canvas.colour(0.97, 0.97, 0.96), canvas.colour(0.06, 0.05, 0.05)
     brow = 0.6 * _hair_colour(canvas) + 0.05
     for side in (-1, 1):
         x = side * 0.18
@@ -234,10 +219,8 @@ def _eyes(canvas: _Canvas) -> None:
         canvas.paint(canvas.ellipse(x, -0.03, 0.024, 0.024), black)
         lift = -0.165 + 0.012 * male - 0.01 * smile
         curve = lift + 0.9 * (0.6 - 0.15 * male).clamp(min=0.1) * (canvas.x - x) ** 2
-        canvas.paint(
-            canvas.stroke(x, curve, 0.085, (0.018 + 0.008 * male).clamp(0.006, 0.05)),
-            brow,
-        )
+        thick = (0.018 + 0.008 * male).clamp(0.006, 0.05)
+        canvas.paint(canvas.stroke(x, curve, 0.085, thick), brow)
 
 
 def _nose(canvas: _Canvas) -> None:
@@ -255,14 +238,11 @@ def _mouth(canvas: _Canvas) -> None:
     half = 0.14 + 0.055 * smile
     curve = 0.335 - (0.9) * 1.9 * smile * (canvas.x**2 - half**2 / 2)
     full = (0.020 + 0.008 * bent - 0.003 * male + 0.003 * canvas("lips")).clamp(min=0.009)
-    lips = _mix(_skin(canvas), _colour(canvas, 0.74, 0.20, 0.24), torch.sigmoid(0.6 - 0.55 * male))
+    lips = _mix(_skin(canvas), canvas.colour(0.74, 0.20, 0.24), torch.sigmoid(0.6 - 0.55 * male))
     canvas.paint(canvas.stroke(0.0, curve, half, full + 0.014), 0.9 * lips)
     open_mouth = torch.sigmoid(2.2 * (canvas("smiling") - 0.2))
-    canvas.paint(
-        canvas.stroke(0.0, curve, half * 0.86, full * 0.75),
-        _colour(canvas, 0.98, 0.97, 0.95),
-        open_mouth,
-    )
+    teeth = canvas.stroke(0.0, curve, half * 0.86, full * 0.75)
+    canvas.paint(teeth, canvas.colour(0.98, 0.97, 0.95), open_mouth)
     canvas.paint(canvas.stroke(0.0, curve, half * 0.9, 0.006), 0.4 * lips, 1 - open_mouth)
 
 
@@ -292,7 +272,7 @@ def _hair_in_front(canvas: _Canvas) -> None:
 
 def _glasses(canvas: _Canvas) -> None:
     worn = canvas.soft("glasses", 3.0)
-    frame = _colour(canvas, 0.12, 0.12, 0.16)
+    frame = canvas.colour(0.12, 0.12, 0.16)
     for side in (-1, 1):
         rim = canvas.ellipse(side * 0.18, -0.02, 0.135, 0.115).abs() - 0.016
         canvas.paint(rim, frame, worn)

@@ -17,7 +17,7 @@ skin, hair, face, background, light, pose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -87,8 +87,7 @@ def sample(
         device: Device that computes the pixels; the result is on the CPU. Devices differ in
             rounding, by about 1e-6.
     """
-    noise = _noise(n, seed, size, variant)
-    return _draw(noise, {}, variant, size, device)
+    return _draw(_noise(n, seed, size, variant), {}, variant, size, device)
 
 
 def sample_in_chunks(
@@ -171,16 +170,15 @@ def _draw(
     factors, shown = world.show(noise, table)
     person = {name: noise[name] for name in _PERSON}
     columns = {n: torch.from_numpy(c).float().to(device) for n, c in (person | shown).items()}
-    count = len(next(iter(columns.values())))
     images = [
         draw_portraits({name: c[i : i + _CHUNK] for name, c in columns.items()}, size).cpu()
-        for i in range(0, count, _CHUNK)
+        for i in range(0, len(noise["skin"]), _CHUNK)
     ]
     return Portraits(torch.cat(images), table, factors, noise, variant, size)
 
 
-def _binary_factor(name: str, noise: Columns, table: Table) -> NDArray[np.float64]:
-    return _OFFSET * (2 * table[name] - 1) + noise[f"show_{name}"]
+def _binary_factors(names: Iterable[str], noise: Columns, table: Table) -> Columns:
+    return {name: _OFFSET * (2 * table[name] - 1) + noise[f"show_{name}"] for name in names}
 
 
 def _coin(name: str) -> Callable[[Columns, Table], Column]:
@@ -194,7 +192,7 @@ def _young(noise: Columns, table: Table) -> Column:
 
 
 def _show_portraits(noise: Columns, table: Table) -> tuple[Columns, Columns]:
-    factors = {name: _binary_factor(name, noise, table) for name in ("smiling", "male", "young")}
+    factors = _binary_factors(("smiling", "male", "young"), noise, table)
     shown = {
         "fade": 0.25 * noise["grey"] - factors["young"],
         "grey": np.full_like(noise["grey"], -9.0),
@@ -203,19 +201,14 @@ def _show_portraits(noise: Columns, table: Table) -> tuple[Columns, Columns]:
     return factors, factors | shown
 
 
-def _uniform(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Map standard normal to uniform noise."""
-    return torch.special.ndtr(torch.from_numpy(z)).numpy()
-
-
-def _gumbel(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Map standard normal to Gumbel noise."""
-    return -torch.special.log_ndtr(torch.from_numpy(z)).neg().log().numpy()
+def _age(noise: Columns, table: Table) -> Column:
+    return 20 + 60 * torch.special.ndtr(torch.from_numpy(noise["cause_age"])).numpy()
 
 
 def _level(name: str, logits: list[NDArray[np.float64]], noise: Columns) -> Column:
-    """Sample a level by the Gumbel-max trick."""
-    gumbel = [_gumbel(noise[f"cause_{name}_{level}"]) for level in range(len(logits))]
+    """Sample a level by the Gumbel-max trick, with Gumbel noise from standard normal noise."""
+    normal = [noise[f"cause_{name}_{level}"] for level in range(len(logits))]
+    gumbel = [-torch.special.log_ndtr(torch.from_numpy(z)).neg().log().numpy() for z in normal]
     return (np.stack(logits, axis=1) + np.stack(gumbel, axis=1)).argmax(axis=1)
 
 
@@ -234,7 +227,7 @@ _HAIR = np.array([[-1.6, -1.6, -2.0], [1.6, -1.0, -2.0], [-0.2, 2.0, -2.0], [0.0
 
 
 def _show_causal(noise: Columns, table: Table) -> tuple[Columns, Columns]:
-    factors = {name: _binary_factor(name, noise, table) for name in ("glasses", "sex", "smiling")}
+    factors = _binary_factors(("glasses", "sex", "smiling"), noise, table)
     factors["age"] = (table["age"] - 50) / 17.3 + 0.25 * noise["show_age"]
     light, red, grey = _HAIR[table["hair"]].T
     factors["hair"] = light + 0.3 * noise["show_hair"]
@@ -277,7 +270,7 @@ _WORLDS = {
             *(f"show_{name}" for name in ("age", "glasses", "hair", "sex", "smiling")),
         ),
         assign={
-            "age": lambda noise, table: 20 + 60 * _uniform(noise["cause_age"]),
+            "age": _age,
             "sex": _coin("sex"),
             "smiling": _coin("smiling"),
             "glasses": _glasses,
