@@ -183,6 +183,22 @@ def test_every_return_says_whose_noise_it_has() -> None:
     assert checked > 5
 
 
+@pytest.mark.parametrize(
+    ("picture", "seen"),
+    [("hero.png", "long hair that is not in the truth"), ("radiographs/answers.png", "grain")],
+)
+def test_what_is_wrong_in_a_picture_is_said_beside_it(picture: str, seen: str) -> None:
+    shown = 0
+    for page in pages.pages():
+        text = page.read_text("utf-8").replace(
+            "](answers.png", f"]({page.parent.name}/answers.png"
+        )
+        for beside in re.findall(rf"{picture}\)\n\n(.*?)\n\n", text, re.DOTALL):
+            assert seen in " ".join(beside.split()), page.name
+            shown += 1
+    assert shown >= 2
+
+
 def test_no_page_claims_more_than_was_measured() -> None:
     refused_words = "all claims hold|factoring is no longer needed|sa-dcg nowhere"
     for page in pages.pages():
