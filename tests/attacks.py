@@ -1,4 +1,16 @@
-"""Attacks on the studio by strangers on this machine, bounded in count and time."""
+"""Attacks on the studio by strangers on this machine, bounded in count and time.
+
+Ten requests of a user with the token during each, on two busy cores, at ecd2317 and at ee9796d,
+where this file was a program that measured them:
+
+=======================  =============================================  ==========================
+1,100 half-sent headers  all 503                                        all 200 within 0.2 s
+400 strangers            no reply; 4,522,722 lines, 256 of 256 files    all 200, 0.2 s; 1 line, 135
+16 slow bodies           three without a reply, 15 s                    all 200, 0.5 s
+16 large pictures        all 200, 13.5 s; 962 MB                        all 200, 0.1 s; 526 MB
+17 MB, //evil.example/   a reset; leads there                           413; leads to /
+=======================  =============================================  ==========================
+"""
 
 from __future__ import annotations
 
