@@ -152,6 +152,8 @@ def test_the_first_screen_says_what_the_default_is_and_whose_idea_it_rests_on() 
             screen.find(word) for word in ("The default is another", "FlowEdit", "not calibrated")
         )
         assert min(said) > 0, page
+    choosing = (ROOT / "docs/choosing.md").read_text().partition("<!-- generated")[0]
+    assert "FlowEdit's and edit-friendly DDPM" in choosing.partition("\n## ")[2]
     assert "edit-friendly DDPM inversion" in (ROOT / "README.md").read_text().partition("\n## ")[0]
     related = (ROOT / "docs/method.md").read_text().partition("\n## Related work")[2]
     for name in ("FlowEdit", "edit-friendly", "LEDITS++", "SDEdit", "ReNoise", "null-text"):
