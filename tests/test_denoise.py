@@ -119,30 +119,20 @@ def test_draws_depend_on_the_generator_alone() -> None:
     assert not torch.equal(one.noise, other.noise)
 
 
-def test_training_sees_the_null_token_where_the_condition_is_dropped() -> None:
+@pytest.mark.parametrize(("p_null", "p_group", "kinds"), [(0.5, 0.0, 2), (0.1, 0.5, 8)])
+def test_training_hides_exactly_the_attributes_that_were_drawn(p_null, p_group, kinds) -> None:
     class Records(nn.Module):
         def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
             self.conditions = c
             return x
 
     model = Denoiser(Records(), AttributeEmbedder(binary_space()), SCHEDULE, channels=1)
-    drawn = model.draw((50, 1, 2, 2), torch.Generator().manual_seed(0))
-    model.loss(torch.zeros(50, 1, 2, 2), torch.ones(50, 3), drawn)
-    assert torch.equal(model.network.conditions.abs().sum(dim=1) > 0, drawn.keep[:, 0])
-
-
-def test_training_hides_exactly_the_attributes_that_were_drawn() -> None:
-    class Records(nn.Module):
-        def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
-            self.conditions = c
-            return x
-
-    model = Denoiser(Records(), AttributeEmbedder(binary_space()), SCHEDULE, channels=1)
-    drawn = model.draw((200, 1, 2, 2), torch.Generator().manual_seed(0), p_null=0.1, p_group=0.5)
+    generator = torch.Generator().manual_seed(0)
+    drawn = model.draw((200, 1, 2, 2), generator, p_null=p_null, p_group=p_group)
     model.loss(torch.zeros(200, 1, 2, 2), torch.ones(200, 3), drawn)
     visible = model.network.conditions.unflatten(1, (3, -1)).abs().sum(dim=2) > 0
     assert torch.equal(visible, drawn.keep)
-    assert len(drawn.keep.unique(dim=0)) == 8
+    assert len(drawn.keep.unique(dim=0)) == kinds
 
 
 def test_a_few_steps_of_training_lower_the_loss() -> None:
@@ -242,27 +232,23 @@ def test_a_reversed_step_goes_back() -> None:
     assert not back.ascending
 
 
-def test_a_network_of_another_shape_is_refused() -> None:
+def test_what_makes_no_denoiser_or_no_training_step_is_refused() -> None:
+    def draw(**options: object) -> object:
+        return denoiser().draw((1, 1, 1, 1), torch.Generator(), **options)
+
     embedder = readable_embedder(binary_space())
     model = Denoiser(nn.Identity(), embedder, SCHEDULE, channels=3)
     model.network.forward = lambda x, t, c: x[:, :1]
     with refused("network", "(2, 3, 4, 4)", "(2, 1, 4, 4)"):
         model(torch.zeros(2, 3, 4, 4), torch.tensor([1, 1]), torch.zeros(2, 12))
-
-
-def test_illegal_options_are_refused() -> None:
     with refused("images", "floating-point", "uint8"):
         unchecked = inspect.unwrap(Denoiser.loss)  # as callers without run-time checks
         unchecked(denoiser(), torch.zeros(1, 1, 2, 2, dtype=torch.uint8), torch.zeros(1, 3), None)
-    with refused("partition", "no group for"):
-        denoiser().draw((1, 1, 1, 1), torch.Generator(), groups=Partition({}))
-    with refused("p_null", "0 to 1", "1.5"):
-        denoiser().draw((1, 1, 1, 1), torch.Generator(), p_null=1.5)
-    with refused("partition", "no group for 'young'"):
-        denoiser().draw(
-            (1, 1, 1, 1), torch.Generator(), groups=Partition({"a": ["smiling", "male"]})
-        )
+    for groups in ({}, {"a": ["smiling", "male"]}):
+        with refused("partition", "no group for"):
+            draw(groups=Partition(groups))
+    for option in ("p_null", "p_group"):
+        with refused(option, "0 to 1", "1.5"):
+            draw(**{option: 1.5})
     with refused("parameterisation", "did you mean 'noise'?"):
-        Denoiser(
-            nn.Identity(), readable_embedder(binary_space()), SCHEDULE, parameterisation="nois"
-        )
+        Denoiser(nn.Identity(), embedder, SCHEDULE, parameterisation="nois")

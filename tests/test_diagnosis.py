@@ -30,6 +30,7 @@ from worlds import (
     SHAPE,
     AdditiveNetwork,
     independent_pipeline,
+    mixture,
     mixture_faces,
     mixture_pipeline,
     pipeline_of,
@@ -136,8 +137,7 @@ def test_the_gap_of_a_suggestion_is_at_most_the_threshold(threshold: float) -> N
 
 
 def test_a_gap_is_what_the_formula_says() -> None:
-    pipeline = mixture_pipeline()
-    images, table = mixture_faces(pipeline, 5)
+    pipeline, images, table = mixture(5)
     found = diagnose(pipeline, images, table, times=4)
     seen: list[Tensor] = []
     network = pipeline.denoiser.network
@@ -211,8 +211,7 @@ def test_a_gain_that_may_be_zero_counts_as_none() -> None:
 
 
 def test_neither_the_batch_size_nor_the_order_of_the_images_matters() -> None:
-    pipeline = mixture_pipeline()
-    images, table = mixture_faces(pipeline, 7)
+    pipeline, images, table = mixture(7)
 
     def values(images: Tensor, table: dict[str, Any], **more: int) -> list[float]:
         found = diagnose(pipeline, images, table, times=3, **more)
@@ -228,8 +227,7 @@ def test_neither_the_batch_size_nor_the_order_of_the_images_matters() -> None:
 
 
 def test_gaps_are_measured_on_evenly_chosen_images_and_progress_ends_below_one() -> None:
-    pipeline = mixture_pipeline()
-    images, table = mixture_faces(pipeline, 9)
+    pipeline, images, table = mixture(9)
     told: list[float] = []
     some = diagnose(pipeline, images, table, noised=3, times=2, on_progress=told.append)
     rows = [0, 3, 6]

@@ -15,7 +15,7 @@ from fcfg.pipeline.records import Abduction
 from fcfg.sampling import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Heun, Plan
 from place import anywhere
 from refusal import refused
-from worlds import RULES, mixture_faces, mixture_pipeline, pipeline_of
+from worlds import RULES, mixture, pipeline_of
 
 pytestmark = anywhere
 
@@ -30,8 +30,7 @@ def asked(
     n: int = 6, sampling: str = "ddim uniform 40"
 ) -> tuple[CounterfactualPipeline, Abduction, Action]:
     """A pipeline, an abduction and an action of n images."""
-    pipeline = mixture_pipeline()
-    faces, attributes = mixture_faces(pipeline, n)
+    pipeline, faces, attributes = mixture(n)
     abduction = pipeline.abduct(faces, attributes, sampling=sampling)
     return pipeline, abduction, pipeline.act(attributes, {"smiling": 1})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from fcfg.metrics import (
     mean_absolute_error,
     signed_shift,
 )
-from refusal import refused
+from refusal import all_refused, refused
 
 N = 240
 
@@ -120,34 +121,32 @@ def test_a_draw_of_one_level_has_no_macro_auroc() -> None:
     assert (tiny.value, tiny.low, tiny.high) == (1, 1, 1)
 
 
-def test_too_few_images_for_an_auroc_are_refused() -> None:
-    n = MIN_IMAGES - 1
-    scores, labels = scored()
+def test_what_has_no_auroc_is_refused() -> None:
+    n, (scores, labels), bootstrap = MIN_IMAGES - 1, scored(), Bootstrap(N)
     levels = np.stack([-scores, scores], axis=1)
-    with refused("AUROC", "at least 200 images", "too few images for a metric", "few=True"):
-        auroc(scores[:n], labels[:n], Bootstrap(n))
-    with refused("AUROC", "199"):
-        macro_auroc(levels[:n], labels[:n], Bootstrap(n))
+    refusals = {
+        "AUROC": [
+            partial(auroc, scores[:n], labels[:n], Bootstrap(n)),
+            partial(macro_auroc, levels[:n], labels[:n], Bootstrap(n)),
+        ],
+        "labels": [
+            *(
+                partial(auroc, scores, wrong, bootstrap)
+                for wrong in (np.ones(N), 2 * labels, labels[1:])
+            ),
+            *(
+                partial(macro_auroc, levels, wrong, bootstrap)
+                for wrong in (np.zeros(N), 2 * labels)
+            ),
+        ],
+        "scores": [
+            partial(macro_auroc, scores, labels, bootstrap),
+            partial(macro_auroc, np.full((N, 2), np.nan), labels, bootstrap),
+        ],
+    }
+    for subject, calls in refusals.items():
+        all_refused(subject, *calls)
     assert auroc(scores[:n], labels[:n], Bootstrap(n), few=True).n == n
-
-
-def test_labels_that_are_no_classes_are_refused() -> None:
-    (scores, labels), bootstrap = scored(), Bootstrap(N)
-    with refused("labels", "both 0 and 1", "[1.0]"):
-        auroc(scores, np.ones(N), bootstrap)
-    with refused("labels", "[0.0, 2.0]"):
-        auroc(scores, 2 * labels, bootstrap)
-    with refused("labels", "shape (239,)"):
-        auroc(scores, labels[1:], bootstrap)
-    levels = np.stack([-scores, scores], axis=1)
-    with refused("labels", "numbered 0 to 1", "[0.0, 2.0]"):
-        macro_auroc(levels, 2 * labels, bootstrap)
-    with refused("labels", "at least two levels"):
-        macro_auroc(levels, np.zeros(N), bootstrap)
-    with refused("scores", "(n, levels)", "use auroc"):
-        macro_auroc(scores, labels, bootstrap)
-    with refused("scores", "finite"):
-        macro_auroc(np.full((N, 2), np.nan), labels, bootstrap)
 
 
 def test_the_error_of_a_continuous_attribute_is_in_its_own_unit() -> None:
@@ -259,29 +258,21 @@ def test_the_pixel_error_agrees_with_numpy(dtype: torch.dtype) -> None:
     assert image_mae(torch.ones(1, 1, 2, 2), -torch.ones(1, 1, 2, 2)).tolist() == [2]
 
 
-def test_images_in_another_range_are_refused() -> None:
+def test_images_of_another_range_or_shape_are_refused() -> None:
     x = images()
-    with refused("images", "[-1, 1]", "dtype uint8", "x / 127.5 - 1"):
-        image_mae(((x + 1) * 127.5).to(torch.uint8), x)
-    with refused("others", "dtype int64"):
-        image_mae(x, x.long())
-    with refused("others", "values from", "clamp"):
-        image_mae(x, 255 * x)
-    with refused("images", "nan"):
-        image_mae(torch.full_like(x, torch.nan), x)
-    with refused("images", "a tensor"):
-        image_mae(x.numpy(), x)
+    others = (x.long(), 255 * x, x[:, 0], x[:0])
+    wrong = {
+        "images and others": [partial(image_mae, x, x[1:])],
+        "images": [
+            partial(image_mae, y, x)
+            for y in (((x + 1) * 127.5).to(torch.uint8), x * torch.nan, x.numpy())
+        ],
+        "others": [partial(image_mae, x, y) for y in others],
+        "generated and truth and factual": [partial(image_errors, x, x[:, :1], x)],
+    }
+    for subject, calls in wrong.items():
+        all_refused(subject, *calls)
     assert image_mae(x.clamp(-1, 1) * 1.00005, x).max() < 1e-4  # rounding is no other range
-
-
-def test_images_of_other_shapes_are_refused() -> None:
-    x = images()
-    with refused("images and others", "(5, 3, 6, 4) and (4, 3, 6, 4)"):
-        image_mae(x, x[1:])
-    with refused("images", "batch axis", "(3, 6, 4)"):
-        image_mae(x[0], x[0])
-    with refused("images", "at least one image"):
-        image_mae(x[:0], x[:0])
 
 
 # Truth ------------------------------------------------------------------------------------------
@@ -309,11 +300,6 @@ def test_only_truly_changed_pixels_count_as_changed() -> None:
     assert errors.missed == pytest.approx([0.1])
     assert errors.mae == pytest.approx([(0.9 + 0.04 + 0.1) / 4])
     assert image_errors(made, truth, factual, threshold=0.0).changed == pytest.approx([1.54])
-
-
-def test_truth_of_another_shape_is_refused() -> None:
-    with refused("generated and truth and factual", "one shape"):
-        image_errors(images(), images()[:, :1], images())
 
 
 # The page ---------------------------------------------------------------------------------------

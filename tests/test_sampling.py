@@ -22,7 +22,7 @@ from fcfg.sampling import (
     time_grid,
 )
 from refusal import refused
-from worlds import Gaussian, mixture_faces, mixture_pipeline
+from worlds import Gaussian, mixture
 
 SCHEDULE = NoiseSchedule()
 
@@ -74,46 +74,23 @@ def test_other_grids_are_even_in_what_they_say(kind: str, even) -> None:
     assert np.abs(np.diff(times)).max() > 2 * np.abs(np.diff(times)).min()
 
 
-def test_unknown_grids_are_refused() -> None:
+def test_grids_and_times_that_mean_nothing_are_refused() -> None:
     with refused("grid", "'karras'", "did you mean 'log-snr'?"):
         time_grid(SCHEDULE, 10, "log-srn")
-
-
-@pytest.mark.parametrize("steps", [0, -3, 1001, 2.5, "100", None, True])
-def test_impossible_numbers_of_steps_are_refused(steps: object) -> None:
-    with refused("steps", "1 to 1000"):
-        time_grid(SCHEDULE, steps)
-
-
-def orders(errors: list[float]) -> list[float]:
-    return [float(np.log2(a / b)) for a, b in pairwise(errors)]
-
-
-@pytest.mark.parametrize("ascending", [True, False])
-def test_ddim_follows_the_exact_flow_to_first_order(ascending: bool) -> None:
-    predictor, errors = Gaussian(SCHEDULE), []
-    for steps in (25, 50, 100, 200):
-        times = time_grid(SCHEDULE, steps)
-        t, s = (0, 1000) if ascending else (1000, 0)
-        start = images() if ascending else predictor.exact(images(), 0, 1000)
-        end = integrate(
-            predictor, Trajectory(start), plan(times if ascending else times[::-1]), DDIM()
-        )
-        errors.append((end.x - predictor.exact(start, t, s)).abs().mean().item())
-    assert all(0.85 < order < 1.15 for order in orders(errors)), errors
+    for steps in (0, -3, 1001, 2.5, "100", None, True):
+        with refused("steps", "1 to 1000"):
+            time_grid(SCHEDULE, steps)
+    short = ((), (5,), (5, 5), (0, 5, 3), (5, 3, 4), (-1, 5), (0, 1001))
+    for times in (*short, tuple([0] * 20)):
+        with refused("times", "strictly ordered"):
+            plan(times)
 
 
 def round_trip(solver: DDIM | FixedPointDDIM, steps: int) -> tuple[float, Trajectory]:
-    pipeline = mixture_pipeline()
-    faces, attributes = mixture_faces(pipeline, 8)
+    pipeline, faces, attributes = mixture(8)
     abduction = pipeline.abduct(faces, attributes, sampling=f"{solver} uniform {steps}")
     back = pipeline.predict(abduction, pipeline.act(attributes, {}), Guidance.none())
     return (back.trajectory.x - faces).abs().mean().item(), abduction.trajectory
-
-
-def test_the_round_trip_error_of_ddim_halves_when_the_steps_double() -> None:
-    errors = [round_trip(DDIM(), steps)[0] for steps in (50, 100, 200)]
-    assert all(0.85 < order < 1.15 for order in orders(errors)), errors
 
 
 def test_refinement_gains_two_orders_of_magnitude_at_100_steps() -> None:
@@ -142,8 +119,7 @@ def test_refinement_inverts_every_single_step_exactly() -> None:
 @pytest.mark.parametrize("kind", ["linear", "cosine"])
 def test_the_residual_is_how_far_the_way_back_misses_and_the_worst_is_kept(kind: str) -> None:
     """The generating step from the last iterate but one misses by exactly the residual."""
-    pipeline = mixture_pipeline(kind=kind)
-    faces, attributes = mixture_faces(pipeline, 4)
+    pipeline, faces, attributes = mixture(4, kind=kind)
     denoiser = pipeline.denoiser
     predictor = ConditionalPredictor(denoiser, denoiser.condition(attributes))
     schedule, x, misses = denoiser.schedule, faces, []
@@ -188,11 +164,3 @@ def test_trajectories_split_and_join_without_loss() -> None:
     assert torch.equal(joined.companions[0], whole.companions[0])
     assert torch.equal(joined.residual, whole.residual)
     assert joined.evaluations == 5
-
-
-@pytest.mark.parametrize(
-    "times", [(), (5,), (5, 5), (0, 5, 3), (5, 3, 4), (-1, 5), (0, 1001), tuple([0] * 20)]
-)
-def test_times_out_of_order_are_refused(times: tuple[int, ...]) -> None:
-    with refused("times", "strictly ordered"):
-        plan(times)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuo
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.mechanisms import gumbel_posterior
 from fcfg.causal.scm import StructuralCausalModel
-from refusal import refused
+from refusal import all_refused, refused
 
 # sex, age -> volume (continuous); age -> finding (binary); age, finding -> hair (categorical)
 SPACE = AttributeSpace(
@@ -319,25 +321,25 @@ def test_callables_get_a_copy(fitted) -> None:
 
 
 def test_other_illegal_input_is_refused(fitted) -> None:
-    with refused("causal graph", "exactly the attributes"):
-        StructuralCausalModel(SPACE, CausalGraph({"sex": []}))
-    for keys in ([1, 2], "abcde", [0.1] * 5, [None] * 5, [True] * 5):
-        with refused("keys", "5 integers or strings"):
-            fitted.abduct(population(5), keys=keys)
-    for seed in (None, 1.5, "a"):
-        with refused("seed", "an integer"):
-            fitted.abduct(population(5), seed=seed)
-    with refused("attributes", "'hat'"):
-        fitted.abduct(population(5), nodes=["hat"])
-    with refused("noise", "none for ['finding', 'hair', 'volume']", "abduct it first"):
-        fitted.act(population(5), {"age": 30}, {})
-    with refused("intervention", "a mapping"):
-        fitted.act(population(5), ["age"], {})
-    for options in ({"steps": 0}, {"batch_size": 0}, {"learning_rate": 1e6}):
-        with refused("fit"):
-            StructuralCausalModel(SPACE, GRAPH).fit(population(10), **options)
-    with refused("attribute 'finding'", "two different values", "1 in all 4 rows"):
-        StructuralCausalModel(SPACE, GRAPH).fit(population(4) | {"finding": [1] * 4})
+    few, scm = population(5), StructuralCausalModel(SPACE, GRAPH)
+    wrong = {
+        "causal graph": [lambda: StructuralCausalModel(SPACE, CausalGraph({"sex": []}))],
+        "keys": [
+            partial(fitted.abduct, few, keys=keys)
+            for keys in ([1, 2], "abcde", [0.1] * 5, [None] * 5, [True] * 5)
+        ],
+        "seed": [partial(fitted.abduct, few, seed=seed) for seed in (None, 1.5, "a")],
+        "attributes": [partial(fitted.abduct, few, nodes=["hat"])],
+        "noise": [partial(fitted.act, few, {"age": 30}, {})],
+        "intervention": [partial(fitted.act, few, ["age"], {})],
+        "fit": [
+            partial(scm.fit, few, **options)
+            for options in ({"steps": 0}, {"batch_size": 0}, {"learning_rate": 1e6})
+        ],
+        "attribute 'finding'": [partial(scm.fit, few | {"finding": [1] * 5})],
+    }
+    for subject, calls in wrong.items():
+        all_refused(subject, *calls)
 
 
 def test_the_causal_room_imports_its_model_on_first_use() -> None:

@@ -38,7 +38,7 @@ from fcfg.sampling import (
 )
 from place import DEVICE, anywhere
 from refusal import refused
-from worlds import Gaussian, mixture_faces, mixture_pipeline, pipeline_of
+from worlds import Gaussian, mixture, mixture_faces, mixture_pipeline, pipeline_of
 
 pytestmark = anywhere
 
@@ -130,8 +130,7 @@ def test_at_many_steps_all_agree(fine: Tensor, solver: AbstractSolver, kind: str
 
 @pytest.mark.parametrize("kind", GRIDS)
 def test_dpm_2m_is_that_of_diffusers_in_both_directions(kind: str) -> None:
-    pipeline = mixture_pipeline()
-    faces, attributes = mixture_faces(pipeline, 3)
+    pipeline, faces, attributes = mixture(3)
     denoiser = pipeline.denoiser
     condition = denoiser.condition(attributes)
 
@@ -223,8 +222,7 @@ ROWS = {  # of 6 steps up, and of 6 steps down, for each row of a prediction
     [("none", 1), ("cfg:2", 2), ("fcfg:affected=2,invariant=1.2", 3), ("cfg:1", 1)],
 )
 def test_every_network_row_is_counted(solver: AbstractSolver, text: str, rows: int) -> None:
-    pipeline = mixture_pipeline()
-    faces, attributes = mixture_faces(pipeline, 3)
+    pipeline, faces, attributes = mixture(3)
     network = pipeline.denoiser.network
     pair = pipeline.counterfactual(
         faces,
@@ -241,8 +239,7 @@ def test_every_network_row_is_counted(solver: AbstractSolver, text: str, rows: i
 
 @pytest.mark.parametrize("solver", [DDIM(), DPMSolver2M(), BDIA()], ids=str)
 def test_steps_outside_the_guidance_take_one_row(solver: AbstractSolver) -> None:
-    pipeline = mixture_pipeline()
-    faces, attributes = mixture_faces(pipeline, 2)
+    pipeline, faces, attributes = mixture(2)
     guidance = Guidance.cfg(3.0).replace(start=0.25, stop=0.75)
     pair = pipeline.counterfactual(
         faces,
@@ -260,8 +257,7 @@ def test_steps_outside_the_guidance_take_one_row(solver: AbstractSolver) -> None
 
 @solvers
 def test_cfg_at_weight_1_is_the_plain_model(solver: AbstractSolver) -> None:
-    pipeline = mixture_pipeline()
-    faces, attributes = mixture_faces(pipeline, 2)
+    pipeline, faces, attributes = mixture(2)
     abduction = pipeline.abduct(faces, attributes, sampling=SamplingConfig(solver, "karras", 6))
     action = pipeline.act(attributes, {"smiling": 1})
     ends = [
@@ -275,8 +271,7 @@ def test_cfg_at_weight_1_is_the_plain_model(solver: AbstractSolver) -> None:
 @solvers
 @pytest.mark.parametrize("kind", GRIDS)
 def test_cfgpp_is_cfg_at_its_weight_under_every_solver(solver: AbstractSolver, kind: str) -> None:
-    pipeline = mixture_pipeline()
-    faces, attributes = mixture_faces(pipeline, 2)
+    pipeline, faces, attributes = mixture(2)
 
     def omega(share: float) -> float:
         t = torch.tensor(round((1 - share) * 1000))
@@ -341,8 +336,7 @@ def test_an_answer_does_not_depend_on_the_batch(solver, dtype, tolerance) -> Non
 
 def test_few_steps_of_apg_come_near_to_the_papers_thousand() -> None:
     """Its momentum is stated for unit steps; taken for each step as it is, few would turn it."""
-    pipeline = mixture_pipeline()
-    faces, attributes = mixture_faces(pipeline, 4)
+    pipeline, faces, attributes = mixture(4)
     action = pipeline.act(attributes, {"smiling": 1})
     few, thousand = (
         pipeline.abduct(faces, attributes, sampling=sampling, anchor=False)
@@ -361,17 +355,10 @@ def test_few_steps_of_apg_come_near_to_the_papers_thousand() -> None:
 
 @solvers
 def test_a_solver_is_its_text(solver: AbstractSolver) -> None:
-    assert as_solver(str(solver)) == solver
-    assert as_solver(f" {str(solver).replace(':', ' : ')} ") == solver
-
-
-def test_every_name_is_a_solver_and_texts_do_as_well() -> None:
-    assert [str(as_solver(name)).partition(":")[0] for name in SOLVERS] == list(SOLVERS)
-    pipeline = mixture_pipeline()
-    faces, attributes = mixture_faces(pipeline, 1)
-    abduction = pipeline.abduct(faces, attributes, sampling="fixed-point:3 karras 3")
-    assert abduction.solver == FixedPointDDIM(3)
-    assert abduction.times == time_grid(SCHEDULE, 3, "karras")
+    assert as_solver(solver) is solver
+    for text in (str(solver), f" {str(solver).replace(':', ' : ')} "):
+        assert as_solver(text) == solver
+    assert type(as_solver(solver.name)) is SOLVERS[solver.name] is type(solver)
 
 
 def test_texts_that_name_no_solver_are_refused() -> None:

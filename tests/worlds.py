@@ -6,6 +6,7 @@ They are written as networks with the call of any other, so that the whole packa
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -157,6 +158,12 @@ def mixture_faces(pipeline: CounterfactualPipeline, n: int, seed: int = 1) -> tu
     images = (network.means[which] + network.spread * noise).clamp(-1, 1)
     names = pipeline.space.names
     return images, {name: network.values[which, i].numpy() for i, name in enumerate(names)}
+
+
+def mixture(n: int, **options: Any) -> tuple[CounterfactualPipeline, Tensor, dict]:
+    """A pipeline over the mixture world, with images and attributes of it."""
+    pipeline = mixture_pipeline(**options)
+    return pipeline, *mixture_faces(pipeline, n)
 
 
 def independent_pipeline(spread: float = 0.35) -> CounterfactualPipeline:
