@@ -111,29 +111,6 @@ def follow_dpm_2m(
     return x_t
 
 
-def predict_cfg(
-    eps: Noise,
-    u: np.ndarray,
-    c: np.ndarray,
-    omega: float,
-    alpha: np.ndarray,
-    times: Sequence[int],
-) -> np.ndarray:
-    """Generate with classifier-free guidance (Algorithm 3).
-
-    ``times`` descends to 0.
-    """
-    null = np.zeros_like(c)
-    x_t = np.array(u, dtype=np.float64)
-    for i in range(len(times) - 1):
-        t, s = times[i], times[i + 1]
-        eps_null = eps(x_t, t, null)
-        eps_cfg = eps_null + omega * (eps(x_t, t, c) - eps_null)
-        x0_hat = (x_t - np.sqrt(1 - alpha[t]) * eps_cfg) / np.sqrt(alpha[t])
-        x_t = np.sqrt(alpha[s]) * x0_hat + np.sqrt(1 - alpha[s]) * eps_cfg
-    return x_t
-
-
 def predict_fcfg(
     eps: Noise,
     u: np.ndarray,
@@ -145,7 +122,8 @@ def predict_fcfg(
     """Generate with factored guidance (Algorithm 4, Equation 14).
 
     ``masked`` holds one masked condition for each group and ``omegas`` its weight. Two groups give
-    Algorithm 5. ``times`` descends to 0.
+    Algorithm 5; one group that holds every attribute gives classifier-free guidance (Algorithm 3).
+    ``times`` descends to 0.
     """
     null = np.zeros_like(masked[0])
     x_t = np.array(u, dtype=np.float64)

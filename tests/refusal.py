@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -36,3 +36,15 @@ def all_refused(subject: str, *calls: Callable[[], object]) -> None:
     for call in calls:
         with refused(subject):
             call()
+
+
+def refused_line(words: Sequence[str], subject: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Expect a command to say one line about ``subject``, and nothing else."""
+    from fcfg.cli import main
+
+    assert main(list(words)) == 2
+    out, line = capsys.readouterr()
+    assert out == ""
+    assert line.startswith(f"fcfg {words[0]}: ")
+    assert line.count("\n") == 1
+    assert subject in line.partition(": expected")[0], line

@@ -122,7 +122,7 @@ def test_every_rule_agrees_with_the_straight_line_reference(guidance, steps, kin
     weights = [weight for _, weight in guidance.weights]
     down = times[::-1]
     expected = {
-        "none": lambda: reference.predict_cfg(eps, u, wanted, 1.0, alpha, down),
+        "none": lambda: reference.predict_fcfg(eps, u, [wanted], [1.0], alpha, down),
         "cfg": lambda: reference.predict_fcfg(eps, u, masked, weights, alpha, down),
         "cfg++": lambda: reference.predict_fcfgpp(eps, u, masked, weights, alpha, down),
         "apg": lambda: reference.predict_fapg(eps, u, masked, weights, alpha, down),

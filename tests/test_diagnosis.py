@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.metrics import Bootstrap, Estimate, mean
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from place import DEVICE
-from refusal import refused
+from refusal import all_refused, refused_line
 from worlds import (
     SHAPE,
     AdditiveNetwork,
@@ -303,19 +304,18 @@ def test_the_verdict_names_what_is_correlated_and_what_the_judge_adds() -> None:
 
 
 def test_what_cannot_be_diagnosed_is_refused() -> None:
-    pipeline = interacting()
-    with refused("model", "two attributes or more"):
-        diagnose(mixture_pipeline(count=1), FACES, {"smiling": ONES["smiling"]})
-    for name, value in {"threshold": 1.5, "noised": 0, "times": 1, "seed": -1}.items():
-        with refused(name, "is the default"):
-            diagnose(pipeline, FACES, ONES, **{name: value})
-    with refused("batch_size", "256 is the default"):
-        diagnose(pipeline, FACES, ONES, batch_size=0)
-    with refused("attributes", "12 values", "got 3"):
-        diagnose(pipeline, FACES, {name: [1, 1, 1] for name in NAMES})
+    pipeline, one = interacting(), {"smiling": ONES["smiling"]}
     constant = pipeline_of(AdditiveNetwork(0 * PIXELS[:3]), NoiseSchedule(), 3)
-    with refused("diagnosis of 'male', 'smiling', 'young'", "the same prediction", "train"):
-        diagnose(constant, FACES, ONES)
+    options = {"threshold": 1.5, "noised": 0, "times": 1, "seed": -1, "batch_size": 0}
+    short = {name: [1, 1, 1] for name in NAMES}
+    wrong = {
+        "model": partial(diagnose, mixture_pipeline(count=1), FACES, one),
+        "attributes": partial(diagnose, pipeline, FACES, short),
+        "diagnosis of 'male', 'smiling', 'young'": partial(diagnose, constant, FACES, ONES),
+        **{n: partial(diagnose, pipeline, FACES, ONES, **{n: v}) for n, v in options.items()},
+    }
+    for subject, call in wrong.items():
+        all_refused(subject, call)
 
 
 # The page and the command -----------------------------------------------------------------------
@@ -418,23 +418,7 @@ def test_the_command_replaces_only_its_own_files(
     assert json.loads((tmp_path / "diagnosis.json").read_text("utf-8"))["images"] == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["nowhere"], "nowhere"),
-        (["--images", "0"], "images"),
-        (["--noised", "0"], "noised"),
-        (["--threshold", "2"], "threshold"),
-        (["--seed", "-1"], "seed"),
-        (["--data", "."], "--data"),
-        (["--batch-size", "many"], "--batch-size"),
-        (["--device", "gpu"], "device"),
-        (["--out", "taken"], "a folder without these files"),
-    ],
-)
 def test_wrong_input_is_one_line(
-    words: list[str],
-    told: str,
     model: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -443,11 +427,8 @@ def test_wrong_input_is_one_line(
     monkeypatch.chdir(tmp_path)
     Path("taken").mkdir()
     Path("taken/index.html").write_text("mine")
-    given = words if words == ["nowhere"] else [model, *words]
-    assert main(["diagnose", *given]) == 2
-    out, line = capsys.readouterr()
-    assert out == ""
-    assert line.startswith("fcfg diagnose: ")
-    assert line.count("\n") == 1
-    assert told in line
+    refused_line(["diagnose", "nowhere"], "nowhere", capsys)
+    wrong = ("images 0", "noised 0", "threshold 2", "seed -1", "data .", "device gpu", "out taken")
+    for name, value in map(str.split, wrong):
+        refused_line(["diagnose", model, f"--{name}", value], name, capsys)
     assert Path("taken/index.html").read_text() == "mine"

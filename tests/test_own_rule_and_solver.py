@@ -186,32 +186,24 @@ def named(base: type, name: object) -> type[Any]:
 
 
 def test_what_is_not_registered_has_no_text() -> None:
-    with refused("guidance 'late:3'", "'fcontrast'"):
+    with refused("guidance 'late:3'", "'contrast'"):
         Guidance.parse("late:3")
     with refused("solver", "'ddim'", "'damped'"):
         as_solver("damped")
 
 
-def test_names_that_mean_something_else_are_refused() -> None:
+def test_names_and_options_that_have_no_text_form_are_refused() -> None:
     for name in ("cfg", "fcfg", "fapg", "none", "fnone", "My Rule", "", 3):
-        with refused("rule Other", "name"):
+        with refused("rule Other", "a name"):
             register_rule(named(Late, name))
     for name in ("ddim", "My Solver", "", 3, None):
         with refused("solver Other", "a name"):
             register_solver(named(Damped, name))
-    assert set(RULES) == {"cfg", "cfg++", "apg", "contrast"}
-    assert set(SOLVERS) == {"ddim", "fixed-point", "dpm-2m", "heun", "bdia"}
-
-
-@pytest.mark.usefixtures("registered")
-def test_both_can_be_registered_again_and_a_factored_name_is_taken() -> None:
-    assert register_rule(Late) is Late
-    assert register_solver(Damped) is Damped
-    with refused("rule Other", "'flate'"):
-        register_rule(named(Late, "flate"))
-
-
-def test_options_that_have_no_text_form_are_refused() -> None:
+    with registering():
+        assert register_rule(Late) is Late
+        assert register_solver(Damped) is Damped
+        with refused("rule Other", "'flate'"):
+            register_rule(named(Late, "flate"))
     with refused("rule PlainRule", "a frozen dataclass"):
         register_rule(PlainRule)
     with refused("rule Odd", "'mode', 'start'"):
@@ -219,13 +211,14 @@ def test_options_that_have_no_text_form_are_refused() -> None:
     for solver in (PlainSolver, TwoOptions, TextOption):
         with refused(f"solver {solver.__name__}", "at most 1, have numbers as defaults"):
             register_solver(solver)
+    assert set(RULES) == {"cfg", "cfg++", "apg", "contrast"}
+    assert set(SOLVERS) == {"ddim", "fixed-point", "dpm-2m", "heun", "bdia"}
 
 
 def test_what_is_no_rule_or_has_two_kinds_of_weights_is_refused() -> None:
     with refused("guidance", "a rule"):
         Guidance.of("cfg", 3.0)
-    with refused("guidance late", "both float 3.0 and 'affected'"):
-        Guidance.of(Late(), 3.0, affected=2.0)
-    with refused("guidance late", "a weight for every group"):
-        Guidance.of(Late())
+    for weights in ({"weight": 3.0, "affected": 2.0}, {"weight": None}):
+        with refused("guidance late", "one weight, or a weight for every group"):
+            Guidance.of(Late(), weights.pop("weight"), **weights)
     assert Guidance.of(PlainRule(), 3.0).name == "plain"

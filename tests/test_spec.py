@@ -63,6 +63,7 @@ def test_the_text_form_parses_back(rule: str, weight: float, weights: dict, opti
         (Guidance.cfgpp(0.02), "cfg++:0.02"),
         (Guidance.fcfgpp(affected=0.02, invariant=0.008), "fcfg++:affected=0.02,invariant=0.008"),
         (Guidance.cfgpp(0.5).replace(raw=True), "cfg++:0.5;raw=true"),
+        (Guidance.cfg(2).replace(tolerance=0.005), "cfg:2.0;tolerance=0.005"),
         (Guidance.apg(3.0), "apg:3.0"),
         (
             Guidance.fapg(smiling=2.5, male=2.0).replace(eta=0.5, radius=float("inf"), stop=0.9),
@@ -123,6 +124,9 @@ WRONG = {
         lambda: Guidance.cfg(1).replace(start=0.5, stop=0.5),
     ],
     "option stop": [lambda: Guidance.cfg(1).replace(stop=0)],
+    "option tolerance": [
+        partial(Guidance.cfg(3).replace, tolerance=t) for t in (-0.1, float("nan"), "much", True)
+    ],
     "option raw": [lambda: Guidance.parse("cfg++:0.1;raw=7")],
 }
 
