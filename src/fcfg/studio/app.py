@@ -118,7 +118,7 @@ def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     told, got = error.detail, repr(f"{request.method} {request.url.path[:80]}")
     if told == HTTPStatus(error.status_code).phrase:  # of the router
-        told = f"request: expected one of the API, got {got}; see docs/studio.md."
+        told = f"request: expected one of the API, got {got}; see docs/studio-api.md."
     return refusal(error.status_code, told)
 
 
