@@ -7,8 +7,10 @@ import re
 import subprocess
 import sys
 import warnings
+from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,9 +36,8 @@ from fcfg.metrics import LPIPS, Missing
 from fcfg.sampling import PRESETS
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import to_yaml
-from fcfg.support.errors import InputError
 from fcfg.support.hashing import digest_of
-from refusal import refused
+from refusal import all_refused, refused
 from runs import NO_FOLDERS
 from stored import alexnet, images, linear_layers
 
@@ -118,76 +119,53 @@ def test_sampling_is_one_text_and_single_keys_replace_its_parts(tmp_path: Path) 
     assert str(find_experiment(str(file)).sampling) == "heun uniform 7"
     paper = find_experiment("portraits/demo", sampling="paper", grid="karras")
     assert str(paper.sampling) == "ddim karras 1000"
-    file.write_text("do: [smiling]\nguidance: []\nsampling: huen uniform 10")
-    with refused("solver", "did you mean 'heun'?"):
-        find_experiment(str(file))
 
 
 def test_an_unknown_experiment_suggests_the_nearest() -> None:
-    with refused("experiment 'portraits/cor'", "neither", "did you mean 'portraits/core' or '"):
+    with refused("experiment 'portraits/cor'", "did you mean 'portraits/core' or '"):
         find_experiment("portraits/cor")
     with refused("experiment 'corr'", "did you mean 'core'?"):
         find_experiment("corr")
-    with pytest.raises(InputError) as caught:
+    with refused("experiment 'something/else'", "see 'fcfg evaluate --list'"):  # not 47 names
         find_experiment("something/else")
-    assert len(str(caught.value)) < 220  # and not 47 names
-    assert "see 'fcfg evaluate --list'" in str(caught.value)
-    with refused("mine.yaml", "No such file", "check the path"):
+    with refused("mine.yaml"):
         find_experiment("mine.yaml")
 
 
+ASKED = "do: [smiling]\nguidance: []\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "subject", "fragments"),
+    ("text", "subject"),
     [
-        ("do: [smiling", "experiment '", ("expected YAML", "in line 1", "--show")),
-        ("seed: 1\nseed: 2", "experiment '", ("'seed' twice, in line 2",)),
-        ("- smiling", "experiment '", ("a mapping", "--show portraits/core")),
-        ("do: [smiling]", "'guidance'", ("a value", "add this key")),
-        ("do: [smiling]\nguidance: [cfg:3]\nimage: 3", "'image'", ("did you mean 'images'?",)),
-        ("do: [smiling]\nguidance: [cgf:3]", "guidance", ("did you mean 'cfg'?",)),
-        ("do: [smiling]\nguidance: [cfg:3]\nsteps: 0", "'steps'", ("greater than or equal",)),
-        ("do: [smiling]\nguidance: []\nsolver: huen", "solver", ("did you mean 'heun'?",)),
-        ("do: [smiling]\nguidance: []\ngrid: kerras", "grid", ("did you mean 'karras'?",)),
-        ("do: [smiling]\nguidance: []\nalso: {male: [cfg:3]}", "also", ("'smiling'", "'male'")),
-        ("do: []\nguidance: []", "do", ("attributes, each once", "smiling+male")),
-        ("do: [smiling, smiling]\nguidance: []", "do", ("each once",)),
-        ("do: [smiling+]\nguidance: []", "do", ("joined by +",)),
-        ("do: [male+male]\nguidance: []", "do", ("joined by +",)),
-        ("do: [male]\nguidance: []\ndrawn_sampling: '9'", "drawn_sampling", ("drawn_noise=true",)),
+        ("do: [smiling", "experiment '"),
+        ("seed: 1\nseed: 2", "experiment '"),
+        ("- smiling", "experiment '"),
+        ("do: [smiling]", "'guidance'"),
+        (ASKED + "image: 3", "'image'"),
+        ("do: [smiling]\nguidance: [cgf:3]", "guidance"),
+        (ASKED + "steps: 0", "'steps'"),
+        (ASKED + "solver: huen", "solver"),
+        (ASKED + "sampling: huen uniform 10", "solver"),
+        (ASKED + "grid: kerras", "grid"),
+        (ASKED + "also: {male: [cfg:3]}", "also"),
+        (ASKED + "drawn_sampling: '9'", "drawn_sampling"),
+        *((f"do: {do}\nguidance: []", "do") for do in ([], "[a, a]", "[a+]", "[a+a]")),
+        *((f"{ASKED}name: {name}", "name") for name in (*NO_FOLDERS, "a//b", "a/../b", "a/")),
     ],
 )
-def test_a_file_that_is_no_experiment_is_refused(
-    text: str, subject: str, fragments: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_file_that_is_no_experiment_is_refused(text: str, subject: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(text)
-    with refused(subject, *fragments):
+    with refused(subject):
         find_experiment(str(file))
 
 
-@pytest.mark.parametrize("name", [*NO_FOLDERS, "a//b", "a/../b", "a/"])
-def test_a_name_that_would_lead_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(f"do: [smiling]\nguidance: [cfg:3]\nname: {name}")
-    with refused("name", "a plain folder name"):
-        find_experiment(str(file))
-
-
-def test_an_experiment_without_an_end_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_path_that_holds_no_text_with_an_end_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
-    for path, got in (
-        ("/dev/zero", "a pipe or a device"),
-        (str(tmp_path / "pipe.yaml"), "a pipe or a device"),
-        (str(tmp_path), "a folder"),
-    ):
-        with refused(f"experiment '{path}'", "a YAML file", got, "check the path"):
-            find_experiment(path)
-
-
-def test_a_file_without_text_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00")
-    with refused("mine.yaml", "no text", "restore it"):
-        find_experiment(str(tmp_path / "mine.yaml"))
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    for path in ("/dev/zero", tmp_path / "pipe.yaml", tmp_path, tmp_path / "bytes.yaml"):
+        all_refused(f"experiment '{path}'", partial(find_experiment, str(path)))
 
 
 def test_a_file_is_called_by_its_name_unless_it_says_another(tmp_path: Path) -> None:
@@ -247,15 +225,12 @@ def test_a_kind_asks_of_a_model_what_it_asks_of_the_papers_data() -> None:
     assert ("e+d", "fcfg:e=1.0,d=2.5,c=1.0,b=1.0,a=1.0") in pairs.questions
 
 
-def test_a_kind_that_does_not_fit_says_why() -> None:
-    for kind, graph, fragments in (
-        ("pairs", OWN_GRAPHS["one"], ("at least 2 attributes", "got 'digit'", "--list MODEL")),
-        ("triple", OWN_GRAPHS["chain"], ("at least 3 attributes", "got 'a', 'b'")),
-        ("inv", OWN_GRAPHS["one"], ("leaves another one as it is", "got 'digit'")),
-        ("core", None, ("from whose attributes", "'fcfg evaluate MODEL core'", "portraits/core")),
-    ):
-        with refused(f"experiment '{kind}'", *fragments):
-            find_experiment(kind, graph=graph)
+@pytest.mark.parametrize(
+    ("kind", "model"), [("pairs", "one"), ("triple", "chain"), ("inv", "one"), ("core", None)]
+)
+def test_a_kind_that_does_not_fit_is_refused(kind: str, model: str | None) -> None:
+    with refused(f"experiment '{kind}'"):
+        find_experiment(kind, graph=OWN_GRAPHS[model] if model else None)
 
 
 def test_named_experiments_fit_a_model_that_has_their_attributes() -> None:
@@ -330,11 +305,12 @@ def test_images_depend_on_the_seed_and_fewer_are_some_of_more() -> None:
 
 def test_what_cannot_be_balanced_is_refused() -> None:
     space, some = examples()
-    with refused("'male', 'hair'", "at least 6", "5 asked for"):
-        balanced_rows(space, some, ("male", "hair"), 5, 0)
     lonely = Examples(some.images[:1], {n: c[:1] for n, c in some.attributes.items()}, ("a",))
-    with refused("'male'", "1 combinations among 1 images", "fewer attributes"):
-        balanced_rows(space, lonely, ("male",), 10, 0)
+    all_refused(
+        "images balanced over",
+        lambda: balanced_rows(space, some, ("male", "hair"), 5, 0),
+        lambda: balanced_rows(space, lonely, ("male",), 10, 0),
+    )
 
 
 def test_held_out_images_of_a_folder(tmp_path: Path) -> None:
@@ -401,25 +377,19 @@ def test_images_that_were_trained_on_are_not_evaluated(tmp_path: Path) -> None:
 
 
 def test_an_experiment_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    pipeline = folder_model(tmp_path / "faces", 4)
-    with refused("experiment 'tiny'", "'glasses'"):
-        choose_subset(pipeline, asked(do=("glasses",)))
-    with refused("experiment 'tiny', balance", "['smiling', 'male', 'young']", "['beard']"):
-        choose_subset(pipeline, asked(balance=("beard",)))
-    with refused("experiment 'tiny'", "no balance"):
-        choose_subset(tiny_model(), asked(balance=("male",)))
-    with refused("--data", "is drawn", "leave it out"):
-        choose_subset(tiny_model(), asked(), data=tmp_path)
+    pipeline, drawn = folder_model(tmp_path / "faces", 4), tiny_model()
+    for subject, model, experiment in (
+        ("experiment 'tiny'", pipeline, asked(do=("glasses",))),
+        ("experiment 'tiny', balance", pipeline, asked(balance=("beard",))),
+        ("experiment 'tiny'", drawn, asked(balance=("male",))),
+    ):
+        all_refused(subject, partial(choose_subset, model, experiment))
+    all_refused("--data", partial(choose_subset, drawn, asked(), data=tmp_path))
     pipeline.provenance = {}
-    with refused("model", "says what it was trained on", "fcfg.evaluation.Evaluation"):
-        choose_subset(pipeline, asked())
-
-
-def test_a_model_of_some_attributes_of_a_drawn_world_is_refused() -> None:
-    pipeline = tiny_model()
-    pipeline.provenance = {"training": {"data": {"format": "portraits-causal", "size": SIZE}}}
-    with refused("experiment 'tiny'", "all attributes of the world 'portraits-causal'"):
-        choose_subset(pipeline, asked())
+    all_refused("model", partial(choose_subset, pipeline, asked()))
+    # a model of some attributes of a drawn world
+    drawn.provenance = {"training": {"data": {"format": "portraits-causal", "size": SIZE}}}
+    all_refused("experiment 'tiny'", partial(choose_subset, drawn, asked()))
 
 
 def test_drawings_are_those_kept_for_evaluation() -> None:
@@ -467,31 +437,31 @@ def test_quantiles_are_values_that_occur_far_from_the_factual_ones(ages: list[fl
 @pytest.mark.parametrize("continuous", ["permuted", "quantiles"])
 def test_a_continuous_target_needs_another_value(continuous: str) -> None:
     space, same = AttributeSpace([Continuous("age", 0, 90)]), {"age": np.array([61.5, 61.5])}
-    with refused("images, 'age'", "at least two different values", "61.5 alone", "--images"):
+    with refused("images, 'age'"):
         draw_targets(space, same, ["age"], ["a", "b"], 0, continuous)
 
 
 @pytest.mark.parametrize(
-    ("values", "fragment"),
+    "values",
     [
-        ({"guidance": 3}, "guidance"),
-        ({"guidance": None}, "guidance"),
-        ({"guidance": "cfg:3"}, "guidance"),
-        ({"guidance": ["cfg:3"], "also": None}, "also"),
-        ({"guidance": ["cfg:3"], "also": ["cfg:2"]}, "also"),
-        ({"guidance": ["cfg:3"], "also": {"smiling": 2}}, "also"),
-        ({"guidance": ["foo:3"]}, "guidance 'foo:3'"),
-        ({"guidnace": ["cfg:3"]}, "did you mean 'guidance'"),
-        ({"guidance": ["cfg:3"], "sampling": True}, "sampling"),
+        {"guidance": 3},
+        {"guidance": None},
+        {"guidance": "cfg:3"},
+        {"guidance": ["cfg:3"], "also": None},
+        {"guidance": ["cfg:3"], "also": ["cfg:2"]},
+        {"guidance": ["cfg:3"], "also": {"smiling": 2}},
+        {"guidance": ["foo:3"]},
+        {"guidnace": ["cfg:3"]},
+        {"guidance": ["cfg:3"], "sampling": True},
     ],
 )
 @pytest.mark.parametrize("anchor", [{}, {"anchor": True}])
 def test_wrong_values_in_a_file_are_refused_in_one_line(
-    tmp_path: Path, values: dict, fragment: str, anchor: dict
+    tmp_path: Path, values: dict[str, Any], anchor: dict[str, bool]
 ) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump({"do": ["smiling"], **values, **anchor}))
-    with refused("", fragment):
+    with refused(""):
         find_experiment(str(file))
 
 

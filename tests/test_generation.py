@@ -6,10 +6,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ from fcfg.support.errors import InputError
 from fcfg.support.images import image_keys, read_images
 from fcfg.support.pictures import Pixels
 from kills import kill_again_and_again
-from refusal import refused
+from refusal import all_refused, refused
 from tiny import GIVEN, SIZE, SPACE, ask, draw, tiny_pipeline
 
 
@@ -95,24 +95,31 @@ def test_channels_are_converted_and_it_is_said(tmp_path: Path) -> None:
     assert torch.equal(image, grey.expand(3, -1, -1))
 
 
-@pytest.mark.parametrize("mode", ["P", "RGBA", "LA", "1", "CMYK"])
-def test_other_modes_are_converted_and_it_is_said(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "note"),
+    [
+        ("P", "converted from mode P"),
+        ("CMYK", "converted from mode CMYK"),
+        ("1", "converted from mode 1"),
+        ("RGBA", "opaque alpha channel dropped"),
+        ("LA", "opaque alpha channel dropped"),
+    ],
+)
+def test_other_modes_are_converted_and_it_is_said(tmp_path: Path, mode: str, note: str) -> None:
     picture = Image.new("RGB", (SIZE, SIZE), (255, 255, 255)).convert(mode)
     path = tmp_path / ("a.jpg" if mode == "CMYK" else "a.png")
     picture.save(path)
     image, notes = read(path, channels=1 if mode in ("1", "LA") else 3)
     assert image.min() > 0.97
-    assert len(notes) == 1
-    assert mode in notes[0] or "alpha channel dropped" in notes[0]
+    assert notes == (note,)
 
 
 @pytest.mark.parametrize(("intensity", "top"), [("full", -0.5), ("minmax", 1.0)])
 def test_deep_pixels_are_scaled_as_in_training(tmp_path: Path, intensity: str, top: float) -> None:
     numbers = np.linspace(0, 16384, SIZE * SIZE).astype(np.uint16).reshape(SIZE, SIZE)
     Image.fromarray(numbers).save(tmp_path / "deep.png")
-    image, notes = read(tmp_path / "deep.png", channels=1, intensity=intensity)
-    assert len(notes) == 1
-    assert ("65535" in notes[0]) == (intensity == "full")
+    image, (note,) = read(tmp_path / "deep.png", channels=1, intensity=intensity)
+    assert ("65535" in note) == (intensity == "full")
     assert image.max() == pytest.approx(top, abs=0.01)
 
 
@@ -178,7 +185,7 @@ def test_how_a_model_was_trained_says_how_its_pictures_are_read() -> None:
     pipeline.provenance["training"] = {"data": {"fit": "pad", "intensity": "minmax"}}
     assert model_pixels(pipeline) == Pixels(SIZE, 1, "minmax", "pad")
     pipeline.provenance["training"] = {"data": {"fit": "squeeze"}}
-    with refused("model, fit of its training data", "'crop'", "'squeeze'"):
+    with refused("model, fit of its training data"):
         model_pixels(pipeline)
 
 
@@ -191,9 +198,8 @@ class Own(nn.Module):
 
 def test_a_model_without_a_size_is_refused(pipeline, faces, tmp_path: Path) -> None:
     denoiser = Denoiser(Own(), AttributeEmbedder(SPACE, 8), NoiseSchedule(), channels=3)
-    own = CounterfactualPipeline(denoiser, pipeline.scm)
-    with refused("model", "whose size is known", "an unknown size, 3 channels"):
-        ask(own, faces, tmp_path / "out")
+    with refused("model"):
+        ask(CounterfactualPipeline(denoiser, pipeline.scm), faces, tmp_path / "out")
 
 
 def test_all_broken_files_are_named(tmp_path: Path, faces: list[Path]) -> None:
@@ -235,22 +241,15 @@ def test_folders_are_read_in_order_without_what_is_hidden(tmp_path: Path) -> Non
     assert [path.name for path in found] == ["z.png", "a.JPG", "b.jpeg", "c.png"]
 
 
-@pytest.mark.parametrize("seed", [-1, 2**63])
-def test_a_seed_out_of_range_is_refused(pipeline, faces, tmp_path: Path, seed: int) -> None:
-    with refused("seed", "an integer from 0", str(seed)):
-        ask(pipeline, faces, tmp_path / "out", seed=seed)
-
-
 def test_files_that_are_not_there_or_twice_are_refused(tmp_path: Path, faces: list[Path]) -> None:
-    with refused("images", "no such file: 'gone.png', 'lost.png'"):
-        find_pictures(["gone.png", faces[0], "lost.png"])
-    with refused("images", "at least one file"):
-        find_pictures([])
     (tmp_path / "empty").mkdir()
-    with refused("images", "none in", "empty"):
-        find_pictures([tmp_path / "empty"])
-    with refused("images", "every file once", "anna.png"):
-        find_pictures([faces[0], tmp_path / "faces"])
+    for files in (
+        ["gone.png", faces[0]],
+        [],
+        [tmp_path / "empty"],
+        [faces[0], tmp_path / "faces"],
+    ):
+        all_refused("images", partial(find_pictures, files))
 
 
 # Attributes -------------------------------------------------------------------------------------
@@ -270,22 +269,22 @@ def test_an_intervention_is_read_by_the_kind_of_its_target() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "subject", "fragments"),
+    ("texts", "subject"),
     [
-        (["smilling=1"], "do", ["did you mean 'smiling'?"]),
-        (["smiling"], "do", ["name=value", "'smiling'"]),
-        (["smiling="], "do", ["name=value"]),
-        (["smiling=1", "smiling=0"], "do", ["every name once"]),
-        (["smiling=2"], "intervention on 'smiling'", ["0 or 1"]),
-        (["smiling=maybe"], "intervention on 'smiling'", ["0 or 1", "'maybe'"]),
-        (["age=flip"], "intervention on 'age'", ["only binary attributes can be flipped"]),
-        (["age=101"], "intervention on 'age'", ["numbers from 0 to 100"]),
-        (["hair=gray"], "intervention on 'hair'", ["'gray'", "'grey'"]),
-        (["hair=1"], "intervention on 'hair'", ["one of 'dark'"]),
+        (["smilling=1"], "do"),
+        (["smiling"], "do"),
+        (["smiling="], "do"),
+        (["smiling=1", "smiling=0"], "do"),
+        (["smiling=2"], "intervention on 'smiling'"),
+        (["smiling=maybe"], "intervention on 'smiling'"),
+        (["age=flip"], "intervention on 'age'"),
+        (["age=101"], "intervention on 'age'"),
+        (["hair=gray"], "intervention on 'hair'"),
+        (["hair=1"], "intervention on 'hair'"),
     ],
 )
-def test_an_impossible_intervention_is_refused(texts, subject: str, fragments: list[str]) -> None:
-    with refused(subject, *fragments):
+def test_an_impossible_intervention_is_refused(texts: list[str], subject: str) -> None:
+    with refused(subject):
         parse_do(texts, SPACE)
 
 
@@ -299,20 +298,13 @@ def test_pairs_hold_for_every_file(faces: list[Path]) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "fragments"),
-    [
-        ("smiling=0,age=1", ["no column for 'hair'"]),
-        ("smiling=0,age=1,hare=red", ["did you mean 'hair'?"]),
-        ("smiling=0,age=old,hair=red", ["numbers from 0 to 100"]),
-        ("smiling", ["'auto'", ".csv"]),
-        ("auto", ["no judge"]),
-        (7, ["a data frame", "int 7"]),
-    ],
-)
-def test_attributes_that_say_too_little_are_refused(faces, text, fragments: list[str]) -> None:
-    with refused("attribute", *fragments):
-        find_attributes(text, SPACE, faces, None)
+ONE = ("smiling=0,age=1", "smiling=0,age=1,hare=red", "smiling=0,age=old,hair=red")
+
+
+@pytest.mark.parametrize("given", [*ONE, "smiling", "auto", 7])
+def test_attributes_that_say_too_little_are_refused(faces: list[Path], given: object) -> None:
+    with refused("attribute"):
+        find_attributes(given, SPACE, faces, None)
 
 
 NAMES = "file_name,smiling,age,hair"
@@ -342,31 +334,30 @@ def test_rows_are_found_by_path_or_by_name_in_any_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "fragments"),
+    "rows",
     [
-        ([], ["a row for every picture", "none for", "anna.png'"]),
-        ([["anna.png", 1, 1, "red", ""]] * 2, ["one row for", "2: 'anna.png', 'anna.png'"]),
-        ([["anna.png", 1, 1, "rde", ""]], ["attribute 'hair'", "'rde' for", "anna.png'"]),
-        ([["anna.png", 1, "", "red", ""]], ["attribute 'age'", "none for", "anna.png'"]),
-        ([["anna.png", -1, 1, "red", ""]], ["attribute 'smiling'", "0 or 1", "'-1'"]),
-        ([["anna.png", 1]], ["line 2", "5 values", "got 2"]),
+        [],
+        [["anna.png", 1, 1, "red", ""]] * 2,
+        [["anna.png", 1, 1, "rde", ""]],
+        [["anna.png", 1, "", "red", ""]],
+        [["anna.png", -1, 1, "red", ""]],
+        [["anna.png", 1]],
     ],
 )
-def test_a_table_that_does_not_answer_is_refused(tmp_path, faces, rows, fragments) -> None:
+def test_a_table_that_does_not_answer_is_refused(tmp_path, faces, rows: list[Any]) -> None:
     others = [[f"{name}.png", 1, 1, "red", ""] for name in ("ben", "carl")]
     path = table(tmp_path / "t.csv", *rows, *others)
-    with refused(str(path), *fragments):
+    with refused(str(path)):
         find_attributes(str(path), SPACE, faces, None)
 
 
 def test_a_table_that_cannot_be_used_is_refused(tmp_path: Path, faces: list[Path]) -> None:
-    with refused("gone.csv", "can be read", "No such file"):
-        find_attributes(tmp_path / "gone.csv", SPACE, faces, None)
-    with refused("t.csv", "a column 'file_name'", "columns 'name', 'smiling', 'age'"):
-        find_attributes(table(tmp_path / "t.csv", names="name,smiling,age"), SPACE, faces, None)
-    files = draw(tmp_path, ["one/x.png", "two/x.png"])
-    with refused("x.csv", "a row of its own", "'x.png' for several"):
-        find_attributes(table(tmp_path / "x.csv", ["x.png", 1, 1, "red", ""]), SPACE, files, None)
+    nameless = table(tmp_path / "t.csv", names="name,smiling,age")
+    one, files = table(tmp_path / "x.csv", ["x.png", 1, 1, "red", ""]), ["one/x.png", "two/x.png"]
+    for path, asked in ((tmp_path / "gone.csv", faces), (nameless, faces)):
+        all_refused(path.name, partial(find_attributes, path, SPACE, asked, None))
+    with refused("x.csv", "a row of its own"):
+        find_attributes(one, SPACE, draw(tmp_path, files), None)
 
 
 def test_binary_values_are_read_as_in_training(tmp_path: Path, faces: list[Path]) -> None:
@@ -417,8 +408,8 @@ def test_what_exceeds_the_scale_looks_like_the_scale() -> None:
     flat = torch.zeros(1, 1, 1)
     for sign in (-1, 1):
         ends = [difference_map(flat, flat + sign * size, 0.25) for size in (0.25, 0.3, 2.0)]
-        assert np.array_equal(ends[0], ends[1])
-        assert np.array_equal(ends[0], ends[2])
+        assert (ends[0] == ends[1]).all()
+        assert (ends[0] == ends[2]).all()
 
 
 def test_the_channel_that_changed_most_decides() -> None:
@@ -438,9 +429,9 @@ def test_the_scale_is_the_smallest_round_one_that_holds_the_change(size, scale) 
 
 
 def test_a_scale_that_means_nothing_is_refused() -> None:
+    flat = torch.zeros(1, 1, 1)
     for scale in (0.0, -1.0, float("nan")):
-        with refused("difference map, scale", "above 0"):
-            difference_map(torch.zeros(1, 1, 1), torch.zeros(1, 1, 1), scale)
+        all_refused("difference map, scale", partial(difference_map, flat, flat, scale))
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -571,15 +562,10 @@ def test_parts_come_to_the_whole(faces, tmp_path: Path, count: int) -> None:
     assert len(set(pictures[0].values())) == len(pictures[0]) >= 3  # each has its own
     with refused(f"out {shared}", "another one (seed: int 1)"):
         ask(pipeline, faces, shared, shard=(0, count), seed=1, **asked)
-    with refused("shard, number", "from 0 to 1"):
-        ask(pipeline, faces, shared, shard=(2, 2), **asked)
-    with refused("shard, count", "from 1 to 3", "at most one shard per image"):
-        ask(pipeline, faces, shared, shard=(0, 4), **asked)
-
-
-def test_progress_of_a_part_is_its_own(pipeline, faces, tmp_path: Path) -> None:
+    for shard in ((2, 2), (0, 4)):
+        all_refused("shard, ", partial(ask, pipeline, faces, shared, shard=shard, **asked))
     shares: list[float] = []
-    ask(pipeline, faces, tmp_path, shard=(1, 2), batch_size=3, on_progress=shares.append)
+    ask(tiny_pipeline(), faces, tmp_path / "part", shard=(1, 2), on_progress=shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1)
 
@@ -661,18 +647,6 @@ def test_progress_grows_to_the_whole_and_chunks_are_told(pipeline, faces, tmp_pa
         assert [r for chunk in chunks for r in chunk] == results
 
 
-def test_a_killed_run_keeps_what_is_finished(pipeline, faces, tmp_path: Path) -> None:
-    def die(_: list[Result]) -> None:
-        raise KeyboardInterrupt
-
-    out = tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt):
-        ask(pipeline, faces, out, batch_size=3, on_chunk=die)
-    record = json.loads((out / "record.json").read_text())
-    assert (record["asked"], record["finished"]) == (3, 1)
-    assert visible(out) == {"anna.png", "anna-counterfactual.png", "record.json"}
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in visible(folder)}
 
@@ -682,26 +656,23 @@ def test_an_interrupted_run_goes_on_to_the_same_files(
     pipeline, faces, tmp_path: Path, finished: int
 ) -> None:
     """The record is written before the first picture: whenever a run dies, it can go on."""
-    chunks = 0
+    chunks: list[list[Result]] = []
 
     def die_at(share: float) -> None:
-        if chunks == finished:
+        if len(chunks) == finished:
             raise KeyboardInterrupt
-
-    def count(_: list[Result]) -> None:
-        nonlocal chunks
-        chunks += 1
 
     how = {"batch_size": 3, "model": "tiny"}
     whole = ask(pipeline, faces, tmp_path / "whole", **how)
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        ask(pipeline, faces, out, on_chunk=count, on_progress=die_at, **how)
-    assert json.loads((out / "record.json").read_text())["finished"] == finished
+        ask(pipeline, faces, out, on_chunk=chunks.append, on_progress=die_at, **how)
+    record = json.loads((out / "record.json").read_text())
+    assert (record["asked"], record["finished"]) == (3, finished)
     made: list[float] = []
-    chunks = 0
-    results = ask(pipeline, faces, out, on_chunk=count, on_progress=made.append, **how)
-    assert (results, chunks) == (whole, 3)
+    chunks.clear()
+    results = ask(pipeline, faces, out, on_chunk=chunks.append, on_progress=made.append, **how)
+    assert (results, len(chunks)) == (whole, 3)
     assert made[0] >= finished / 3  # what was finished is not made again
     assert contents(out) == contents(tmp_path / "whole")
     made.clear()
@@ -709,25 +680,26 @@ def test_an_interrupted_run_goes_on_to_the_same_files(
     assert made == []
 
 
-def test_a_run_that_was_killed_between_a_picture_and_the_record_goes_on(
-    pipeline, faces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+@pytest.mark.parametrize("writes", [3, 5])
+def test_a_run_that_ends_between_two_files_goes_on(
+    pipeline, faces, tmp_path: Path, monkeypatch, error: BaseException, writes: int
 ) -> None:
-    out = tmp_path / "out"
+    """Killed, or with a full disk: there is no half of a file."""
+    out, replace, left = tmp_path / "out", os.replace, iter(range(writes - 1))
     whole = ask(pipeline, faces, tmp_path / "whole")
-    replace, count = os.replace, 0
 
-    def killed(*arguments: str) -> None:
-        nonlocal count
-        count += 1
-        if count == 5:
-            raise KeyboardInterrupt
+    def failing(*arguments: str) -> None:
+        if next(left, None) is None:
+            raise error
         replace(*arguments)
 
-    monkeypatch.setattr(os, "replace", killed)
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(type(error)):
         ask(pipeline, faces, out)
     monkeypatch.undo()
-    assert "anna.png" in visible(out)
+    assert visible(out) < visible(tmp_path / "whole")
+    assert len(visible(out)) == writes - 1
     assert ask(pipeline, faces, out) == whole
     assert contents(out) == contents(tmp_path / "whole")
 
@@ -771,28 +743,27 @@ def test_further_pictures_are_added_to_a_run_and_a_lost_one_is_made_again(
 @pytest.mark.parametrize(
     ("options", "fragment"),
     [
-        ({"do": {"age": 91}}, "(do: dict {'age': 91})"),
-        ({"guidance": Guidance.cfg(2.0)}, "(guidance: 'cfg:2.0')"),
-        ({"seed": 1}, "(seed: int 1)"),
-        ({"reverse": False}, "(reverse: bool False)"),
-        ({"attributes": "smiling=1,age=40,hair=dark"}, "factual of"),
-        ({"attributes": "auto"}, "attributes_from of"),
-        ({"files": 1}, "images: 'faces/anna.png'"),
+        ({"do": {"age": 91}}, "(do: "),
+        ({"guidance": Guidance.cfg(2.0)}, "(guidance: "),
+        ({"seed": 1}, "(seed: "),
+        ({"reverse": False}, "(reverse: "),
+        ({"sampling": 2}, "(steps: "),
+        ({"attributes": "smiling=1,age=40,hair=dark"}, "(factual of"),
+        ({"attributes": "auto"}, "(attributes_from of"),
+        ({"files": 1}, "(images: "),
     ],
 )
-def test_a_folder_with_another_run_is_refused(
-    pipeline, faces, tmp_path: Path, monkeypatch, options: dict, fragment: str
+def test_a_folder_with_another_run_is_refused_unless_it_may_be_replaced(
+    pipeline, faces, tmp_path: Path, options: dict[str, Any], fragment: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    faces = [path.relative_to(tmp_path) for path in faces]
     out = tmp_path / "out"
     ask(pipeline, faces, out)
-    before = contents(out)
-    first = options.get("files", 0)
-    others = {key: value for key, value in options.items() if key != "files"}
+    before, files = contents(out), faces[options.pop("files", 0) :]
     with refused(f"out {out}", "another one", fragment, "--overwrite"):
-        ask(pipeline, faces[first:], out, **others)
+        ask(pipeline, files, out, **options)
     assert contents(out) == before
+    ask(pipeline, files, out, overwrite=True, **options)
+    assert json.loads((out / "record.json").read_text())["finished"] == len(files)
 
 
 def test_changed_pictures_and_weights_make_another_run(pipeline, faces, tmp_path: Path) -> None:
@@ -842,17 +813,6 @@ def test_two_runs_do_not_share_a_folder_at_a_time(pipeline, faces, tmp_path: Pat
     ask(pipeline, faces, out, on_chunk=again)
 
 
-def test_existing_outputs_are_replaced_only_on_demand(pipeline, faces, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    ask(pipeline, faces, out)
-    before = (out / "record.json").read_bytes()
-    with refused(f"out {out}", "(steps: int 3)", "another one (steps: int 2)", "--overwrite"):
-        ask(pipeline, faces, out, sampling=2)
-    assert (out / "record.json").read_bytes() == before
-    ask(pipeline, faces, out, sampling=2, overwrite=True)
-    assert json.loads((out / "record.json").read_text())["steps"] == 2
-
-
 def test_inputs_are_never_replaced(pipeline, faces: list[Path], tmp_path: Path) -> None:
     before = faces[0].read_bytes()
     with refused("out", "other than that of the pictures", "anna.png"):
@@ -874,28 +834,29 @@ def test_outputs_that_would_replace_each_other_are_refused(pipeline, tmp_path, n
 
 
 @pytest.mark.parametrize(
-    ("options", "subject", "fragments"),
+    ("options", "subject"),
     [
-        ({"do": {}}, "do", ["at least one"]),
-        ({"do": {"agge": 1}}, "intervention", ["'age'"]),
-        ({"do": {"age": 1000}}, "intervention on 'age'", ["0 to 100"]),
-        ({"sampling": 0}, "steps", ["1 to 100"]),
-        ({"sampling": "dpm"}, "sampling", ["'dpm-2m'"]),
-        ({"sampling": "papr"}, "sampling", ["did you mean 'paper'?"]),
-        ({"sampling": "paper"}, "steps", ["1 to 100", "1000"]),
-        ({"sampling": "ddim log_snr 3"}, "grid", ["did you mean 'log-snr'?"]),
-        ({"batch_size": 0}, "batch_size", ["256"]),
-        ({"batch_size": 1}, "batch_size", ["at least 2 network rows", "got 1"]),
-        ({"guidance": "cfg:3"}, "guidance", ["fcfg.Guidance"]),
-        ({"guidance": Guidance.fcfg(old=1)}, "guidance", ["'old'"]),
-        ({"attributes": "smiling=0"}, "attributes", ["'age', 'hair'"]),
-        ({"attributes": {"smiling": [0], "age": [1], "hair": [0]}}, "attributes", ["3", "got 1"]),
+        ({"do": {}}, "do"),
+        ({"do": {"agge": 1}}, "intervention"),
+        ({"do": {"age": 1000}}, "intervention on 'age'"),
+        ({"sampling": 0}, "steps"),
+        ({"sampling": "dpm"}, "sampling"),
+        ({"sampling": "paper"}, "steps"),
+        ({"sampling": "ddim log_snr 3"}, "grid"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 1}, "batch_size"),
+        ({"guidance": "cfg:3"}, "guidance"),
+        ({"guidance": Guidance.fcfg(old=1)}, "guidance"),
+        ({"attributes": "smiling=0"}, "attributes"),
+        ({"attributes": {"smiling": [0], "age": [1], "hair": [0]}}, "attributes"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**63}, "seed"),
     ],
 )
 def test_a_bad_question_is_refused_before_anything_is_written(
-    pipeline, faces, tmp_path: Path, options: dict, subject: str, fragments: list[str]
+    pipeline, faces, tmp_path: Path, options: dict[str, Any], subject: str
 ) -> None:
-    with refused(subject, *fragments):
+    with refused(subject):
         ask(pipeline, faces, tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 
@@ -905,10 +866,8 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_work(
 ) -> None:
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
-        with refused(
-            f"out {out}", "can be written", f"the file {tmp_path / 'file'}", "another folder"
-        ):
-            prepare(pipeline, Request(faces, GIVEN, {"age": 1}, out=out))
+        request = Request(faces, GIVEN, {"age": 1}, out=out)
+        all_refused(f"out {out}", partial(prepare, pipeline, request))
 
 
 def test_bright_pictures_are_no_cause_for_a_warning(pipeline, tmp_path: Path) -> None:
@@ -965,22 +924,3 @@ def test_an_answer_depends_on_the_picture_and_the_seed_alone(pipeline, faces, tm
     )
     hair = SPACE["hair"].labels(action.attributes["hair"])
     assert [result.counterfactual["hair"] for result in among] == hair
-
-
-def test_a_full_disk_leaves_no_half_of_a_file(
-    pipeline, faces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write: Callable[..., None] = os.replace
-    count = 0
-
-    def full(*arguments: str) -> None:
-        nonlocal count
-        count += 1
-        if count == 3:
-            raise OSError(28, "No space left on device")
-        write(*arguments)
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="No space left"):
-        ask(pipeline, faces, tmp_path / "out")
-    assert visible(tmp_path / "out") == {"anna.png", "record.json"}

@@ -163,13 +163,7 @@ class Evaluation:
 
 
 class _Runner:
-    """Answers questions block by block, and writes the rows.
-
-    Args:
-        evaluation: The run.
-        file: Result file of the shard.
-        lines: Lines of the file, the header first.
-    """
+    """Answers questions block by block, and writes the rows."""
 
     def __init__(self, evaluation: Evaluation, file: ResultFile, lines: Sequence[JSON]) -> None:
         self.evaluation, self.file = evaluation, file
@@ -221,29 +215,29 @@ class _Runner:
         for number, part in enumerate(loop):
             block, is_whole = self.subset.block(part.rows), number < len(self.blocks)
             if is_whole:
-                self._measure_real(block)
-            pending = self._pending(block) if is_whole else unseen
+                self._measure_real(number, block)
+            pending = self._pending(number, block) if is_whole else unseen
             for answer in part.answers([questions[question] for question in pending]):
                 question = named[answer.question]
                 if is_whole:
-                    self._measure_answer(question, block, answer)
+                    self._measure_answer(question, number, block, answer)
                 else:
                     self._keep_pictures(question, answer)
         if self.pictured.rows:
             self._remake_drawings()
 
-    def _pending(self, block: Block) -> list[tuple[str, str]]:
+    def _pending(self, number: int, block: Block) -> list[tuple[str, str]]:
         """Return questions that a block has no answers to, or whose features are broken."""
         return [
             question
             for question in self.experiment.questions
             if any((*question, name) not in self.done for name in block.names)
-            or self.features.is_broken(question, block.names)
+            or self.features.is_broken(question, number, block.rows)
         ]
 
     def _without_pictures(self) -> list[tuple[str, str]]:
         """Return questions that were answered, but lack pictures."""
-        pending = self._pending(self.subset.block(self.blocks[0]))
+        pending = self._pending(0, self.subset.block(self.blocks[0]))
         return [
             (do, guidance)
             for do, guidance in self.experiment.questions
@@ -251,25 +245,29 @@ class _Runner:
             if self.pictures.lack("rows", do=do, guidance=guidance)
         ]
 
-    def _measure_real(self, block: Block) -> None:
-        if self.read.issuperset(block.names) and not self.features.is_broken((), block.names):
+    def _measure_real(self, number: int, block: Block) -> None:
+        is_broken = self.features.is_broken((), number, block.rows)
+        if self.read.issuperset(block.names) and not is_broken:
             return
         count = len(self.subset)
         others = self.subset.images[[(row + count // 2) % count for row in block.rows]]
         unrelated = image_mae(block.images, others).tolist() if count > 1 else [None]
         reading = self.evaluators.read(block.images)
         features = self.evaluators.features(block.images, reading)
-        self.features.write((), block.names, features)
+        self.features.write((), number, block.rows, features)
         if self._is_pictured(block):
             self.pictures.factual(block.images)
         entries = real_entries(block, reading, unrelated, self.pipeline.space)
         self.file.append(entry for entry in entries if entry["image"] not in self.read)
 
-    def _measure_answer(self, question: tuple[str, str], block: Block, answer: Answer) -> None:
+    def _measure_answer(
+        self, question: tuple[str, str], number: int, block: Block, answer: Answer
+    ) -> None:
         evaluators, (_, truth) = self.evaluators, self._intervention(question[0])
         images, space = answer.pair.images.float(), self.pipeline.space
         reading = evaluators.read(images)
-        self.features.write(question, block.names, evaluators.features(images, reading))
+        features = evaluators.features(images, reading)
+        self.features.write(question, number, block.rows, features)
         if question[0] and self._is_pictured(block):
             self._keep_pictures(question, answer)
         entries = row_entries(question, block, answer, reading, truth, evaluators, space)

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fcfg.evaluation.result_files import BASELINE
-from fcfg.guidance import Guidance
 from fcfg.model import AnyModel, Plan, parse_setting
 from fcfg.sampling import GRIDS, PRESETS, SamplingConfig, as_sampling, as_solver
 from fcfg.support.errors import InputError, check_among
@@ -120,9 +119,8 @@ class Experiment(BaseModel):
 
     @model_validator(mode="after")
     def _check_drawn_sampling(self) -> Experiment:
-        settings = [parse_setting(text) for _, text in self.questions]
-        drawn = any(isinstance(setting, Guidance) and setting.drawn_noise for setting in settings)
-        if self.drawn_sampling and not drawn:
+        drawn = (draws_noise(parse_setting(text)) for _, text in self.questions)
+        if self.drawn_sampling and not any(drawn):
             raise InputError(
                 "drawn_sampling",
                 expected="a guidance with drawn_noise=true",
@@ -156,7 +154,7 @@ class Experiment(BaseModel):
         plans: dict[tuple[str, str], Plan[Any]] = {}
         for do, text in self.questions:
             setting = model.parse_setting(text)
-            drawn = self.drawn_sampling if getattr(setting, "drawn_noise", False) else ""
+            drawn = self.drawn_sampling if draws_noise(setting) else ""
             sampling = as_sampling(drawn or self.sampling)
             plans[do, text] = model.plan(targets_of(do), setting, sampling=sampling)
         return plans
@@ -165,6 +163,11 @@ class Experiment(BaseModel):
     def targets(self) -> tuple[str, ...]:
         """All attributes that are intervened on."""
         return tuple(dict.fromkeys(name for do in self.do for name in targets_of(do)))
+
+
+def draws_noise(setting: object) -> bool:
+    """Return whether a setting draws its noise instead of inferring it."""
+    return bool(getattr(setting, "drawn_noise", False))
 
 
 def targets_of(do: str) -> tuple[str, ...]:
@@ -178,8 +181,8 @@ def targets_of(do: str) -> tuple[str, ...]:
 
 def _canonical(text: str, anchor: bool | None = None) -> str:
     setting = parse_setting(text)
-    if anchor is not None and isinstance(setting, Guidance):
-        drawn_noise = setting.drawn_noise and anchor is not False  # needs an anchor
+    if anchor is not None and hasattr(setting, "anchor"):
+        drawn_noise = draws_noise(setting) and anchor is not False  # needs an anchor
         setting = setting.replace(anchor=anchor, drawn_noise=drawn_noise)
     elif anchor is not None:
         raise InputError(

@@ -180,14 +180,7 @@ class Truth:
 def real_entries(
     block: Block, reading: Reading, unrelated: Sequence[float | None], space: AttributeSpace
 ) -> Iterator[JSON]:
-    """Yield the entries of factual images.
-
-    Args:
-        block: The images.
-        reading: Reading of them by the judge.
-        unrelated: Distance of each image to an unrelated one.
-        space: Attributes of the model.
-    """
+    """Yield the entries of factual images."""
     columns = (_values(block.attributes, space), _scores(reading, space), unrelated)
     for name, attributes, scores, distance in zip(block.names, *columns, strict=True):
         yield {
@@ -208,17 +201,7 @@ def row_entries(
     evaluators: Evaluators,
     space: AttributeSpace,
 ) -> Iterator[JSON]:
-    """Yield the rows of a block of images under one question.
-
-    Args:
-        question: Intervention and guidance.
-        block: The factual images.
-        answer: Their counterfactuals.
-        reading: Reading of the counterfactuals by the judge.
-        truth: The true counterfactuals, if they are known.
-        evaluators: Networks to measure with.
-        space: Attributes of the model.
-    """
+    """Yield the rows of a block of images under one question."""
     nothing, images = [None] * len(block.names), answer.pair.images.float()
     reversal = None if answer.back is None else answer.back.images.float()
     columns = zip(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,7 @@ _NO_INDEX = (OSError, ValueError, KeyError, TypeError)
 
 
 def remove_pictures(folder: Path) -> None:
-    """Remove the pictures that an evaluation wrote, as its index names them.
-
-    Args:
-        folder: Folder of the run.
-    """
+    """Remove the pictures that an evaluation wrote, as its index names them."""
     try:
         names = {Path(path).name for path in _all_paths(read_index(folder))}
     except _NO_INDEX:
@@ -34,38 +29,26 @@ def remove_pictures(folder: Path) -> None:
 
 
 class PictureFiles:
-    """Writes pictures and keeps their index.
-
-    Args:
-        folder: Folder of the run.
-        names: Names of the images that pictures are kept of.
-    """
+    """Writes pictures and keeps their index."""
 
     def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
         self.folder, self.names = folder / PICTURES, names
         empty: dict[str, Any] = {"images": list(names), "factual": [], "rows": [], "truth": []}
         try:
             index = read_index(folder)
-            uses = Counter(_all_paths(index))
+            _all_paths(index)
         except _NO_INDEX:  # all pictures are made again
-            index, uses = empty, Counter[str]()
+            index = empty
         self._index = index if index.get("images") == list(names) or not names else empty
-        self._shared = {path for path, count in uses.items() if count > 1}
 
     def lack(self, part: str, **question: str) -> bool:
-        """Return whether pictures are missing, or share their files with others.
-
-        Args:
-            part: 'factual', 'rows' or 'truth'.
-            question: Intervention and guidance, as far as the part has them.
-        """
+        """Return whether pictures of a part, or of a question in it, are missing."""
         if part == "factual":
             paths = self._index[part]
         else:
             entries = [e for e in self._index[part] if question.items() <= e.items()]
             paths = [path for entry in entries for path in _paths(entry)]
-        exist = all((self.folder / Path(path).name).is_file() for path in paths)
-        return not paths or not exist or not self._shared.isdisjoint(paths)
+        return not paths or not all((self.folder / Path(path).name).is_file() for path in paths)
 
     def factual(self, images: Float[Tensor, "image channel height width"]) -> None:
         """Keep the factual images."""
@@ -115,9 +98,6 @@ class PictureFiles:
 
 def read_index(folder: Path) -> dict[str, Any]:
     """Read the index of the pictures of a run.
-
-    Args:
-        folder: Folder of the run.
 
     Raises:
         OSError: The index is missing or cannot be read.

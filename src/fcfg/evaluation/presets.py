@@ -49,16 +49,6 @@ _FILE = Path(__file__).with_suffix(".yaml")
 _PRESETS = read_yaml(_FILE, _FILE.name, expected="the presets", do="install fcfg again")
 _FAMILIES = {name: _Family.model_validate(data) for name, data in _PRESETS["data"].items()}
 
-#: Settings of each kind of model in a comparison, beside its default.
-_RIVALS: dict[str, dict[str, Any]] = {
-    "diffusion": {},
-    "semantic": {
-        "guidance": ["cfg:2.0", "cfg:3.0", "cfg:2.0;align=1", "cfg:2.0;anchor=true"],
-        **as_sampling("ddim uniform 50").to_json(),  # which the alignment needs
-    },
-    "hvae": {"guidance": ["temperature:0.1", "temperature:0.1;residual=0.1"]},
-}
-
 
 def _each(family: _Family, names: Sequence[str], weights: Sequence[float]) -> str:
     """Return a guidance with one group for each attribute, with weight 1 for other attributes."""
@@ -93,12 +83,12 @@ _ASK_THE_MODEL = ("baselines", "default")  # kinds that depend on the model
 OWN = tuple(kind for kind in _KINDS if kind != "demo")
 
 
-def experiments(graph: CausalGraph | None = None, kind: str = "diffusion") -> tuple[str, ...]:
+def experiments(graph: CausalGraph | None = None, *, groups: bool = True) -> tuple[str, ...]:
     """Return the names of the experiments in the package, or of those that fit a model.
 
     Args:
         graph: Causal graph of a model.
-        kind: Kind of the model; only a diffusion model has guidance with several groups.
+        groups: Whether the model has guidance with several groups, as its traits say.
     """
     named = tuple(
         f"{name}/{kind}"
@@ -109,7 +99,7 @@ def experiments(graph: CausalGraph | None = None, kind: str = "diffusion") -> tu
     if graph is None:
         return named
     fitting = tuple(name for name in (*OWN, *named) if _fits(name, graph))
-    return fitting if kind == "diffusion" else tuple(n for n in fitting if asks_the_model(n))
+    return fitting if groups else tuple(name for name in fitting if asks_the_model(name))
 
 
 def asks_the_model(name: str) -> bool:
@@ -182,8 +172,9 @@ def _check_fits(source: str, model: AnyModel | None, guidance: object) -> None:
 def _asked(kind: str, model: AnyModel, dos: Sequence[str]) -> dict[str, Any]:
     """Return a model's default for every intervention, and what else a kind takes from it."""
     also = {"also": {do: [repr(model.plan([do]).setting)] for do in dos}}
+    compared = model.traits.compared
     if kind == "baselines":
-        return also | _RIVALS.get(model.kind, {"guidance": []})  # others have a default alone
+        return also | ({} if compared is None else dict(compared))
     sampling = model.plan(dos[:1]).sampling  # none for models without steps
     own = {} if sampling is None else sampling.to_json()
     return also | (own if kind == "default" else {"drawn_sampling": str(sampling)})

@@ -18,14 +18,7 @@ from fcfg.evaluation.result_schema import JSON
 def collect_provenance(
     device: str, precision: str, *, compiled: bool = False, commit: str | None = None
 ) -> JSON:
-    """Return the command, the commit and the environment, for a header.
-
-    Args:
-        device: 'cpu' or 'cuda'.
-        precision: Precision of the network; a CPU has no TF32 and uses float32 instead.
-        compiled: Whether the network is compiled.
-        commit: Commit of the code; None asks git.
-    """
+    """Return the command, the commit and the environment, for a header."""
     if device == "cpu" and precision == "tf32":
         precision = "float32"
     return {

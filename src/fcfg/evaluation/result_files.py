@@ -193,11 +193,7 @@ def _difference(name: str, one: Any, other: Any) -> tuple[str, str, str]:
 
 
 class ResultFile:
-    """A result file that is being written.
-
-    Args:
-        path: The file; it is created if missing.
-    """
+    """A result file that is being written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -258,9 +254,6 @@ def sealed(entry: Mapping[str, Any]) -> str:
 
     >>> sealed({"kind": "real"})
     '{"kind": "real", "check": "16839f3a84c1"}\n'
-
-    Args:
-        entry: Content of the line: finite numbers, strings, lists and objects.
     """
     text = json.dumps(entry, allow_nan=False)
     return json.dumps({**entry, _CHECK: _digest(text)}) + "\n"
@@ -288,12 +281,7 @@ def _no_results(
 
 
 def read_lines(file: Path, *, unfinished: bool = False) -> Iterator[tuple[str, JSON]]:
-    """Yield the name of every line, for messages, and its content.
-
-    Args:
-        file: The file.
-        unfinished: Whether to ignore an incomplete last line; then there may be no line at all.
-    """
+    """Yield the name of every line, for messages, and its content."""
     has_digests = False
     for number, line in _whole_lines(file, unfinished):
         where = f"result file {file}, line {number}"

@@ -103,12 +103,7 @@ class _Distance(BaseModel):
 
 
 class Schema:
-    """The legal lines of a run after its header.
-
-    Args:
-        space: Attributes of the run.
-        count: Number of its images.
-    """
+    """The legal lines of a run after its header."""
 
     def __init__(self, space: AttributeSpace, count: int) -> None:
         values = _object({attribute.name: _legal_value(attribute) for attribute in space})

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-import torch
-from jaxtyping import Float
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from safetensors.torch import save as to_bytes
-
-from fcfg.evaluation.minimality import minimality_entry
+from fcfg.evaluation.features import FeatureFiles, missing_entries
 from fcfg.evaluation.pictures import INDEX, remove_pictures
 from fcfg.evaluation.result_files import (
     Result,
@@ -25,27 +17,17 @@ from fcfg.evaluation.result_files import (
     read_results,
 )
 from fcfg.evaluation.result_schema import JSON
-from fcfg.metrics import frechet_distance
 from fcfg.support.errors import InputError
-from fcfg.support.files import remove_files, single_writer, write_atomically
-from fcfg.support.hashing import hex_digest
+from fcfg.support.files import single_writer
 from fcfg.support.outputs import make_folder
-
-#: Name of the Fréchet distance over the features of each network.
-_DISTANCES = {"judge": "FD-judge", "inception": "FID"}
 
 
 class RunFolder:
-    """The files of a run, as one shard sees them.
-
-    Args:
-        path: Path of the folder.
-        shard: Number of the shard, and how many there are.
-    """
+    """The files of a run, as one shard sees them."""
 
     def __init__(self, path: Path, shard: tuple[int, int] = (0, 1)) -> None:
         self.path, self.shard = path, shard
-        self.features = FeatureFiles(path)
+        self.features = FeatureFiles(path, shard[0])
 
     @property
     def _result_files(self) -> list[Path]:
@@ -120,128 +102,3 @@ class RunFolder:
                 got=f"{other} beside {count} of them",
                 do="resume with the number it began with, or choose another --out",
             )
-
-
-class FeatureFiles:
-    """Features of images, one file for each block of images under each question.
-
-    A question is an intervention and a guidance; factual images have an empty one.
-
-    Args:
-        folder: Folder of the run.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "features"
-
-    def write(
-        self,
-        question: Sequence[str],
-        images: Sequence[str],
-        features: Mapping[str, Float[np.ndarray, "image feature"]],
-    ) -> None:
-        """Keep the features of a block of images under one question."""
-        self.folder.mkdir(exist_ok=True)
-        tensors = {name: torch.from_numpy(rows) for name, rows in features.items()}
-        write_atomically(self._path(question, images[0]), to_bytes(tensors))
-
-    def read(
-        self, question: Sequence[str], images: Sequence[str], shards: int
-    ) -> dict[str, Float[np.ndarray, "image feature"]]:
-        """Return the features of all images of a run, by network; empty if some have none.
-
-        Args:
-            question: Intervention and guidance; empty for factual images.
-            images: Names of the images of the run, in its order.
-            shards: Number of shards; a block has every so many-th image.
-        """
-        blocks: list[dict[str, torch.Tensor]] = []
-        first, order = {_digest((name,)): row for row, name in enumerate(images)}, list[int]()
-        for path in sorted(self.folder.glob(f"{_digest(question)}-*.safetensors")):
-            block = _load(path)
-            if block is None or (blocks and _widths(block) != _widths(blocks[0])):
-                raise InputError(
-                    f"features {path}",
-                    expected="features of a block of images, like the others",
-                    got="a part of it, or something else",
-                    do="remove it, to go without the Fréchet distances of its question; the "
-                    "command of the shard that wrote it computes it again",
-                )
-            blocks.append(block)
-            start, count = first.get(path.stem.split("-")[1], -1), len(next(iter(block.values())))
-            order += range(start, start + shards * count, shards)
-        if sorted(order) != list(range(len(images))):
-            return {}
-        rows = torch.tensor(order).argsort()
-        return {name: torch.cat([b[name] for b in blocks])[rows].numpy() for name in blocks[0]}
-
-    def remove(self) -> None:
-        """Remove all features of a run, and their folder if it is empty then."""
-        name = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.safetensors$")
-        remove_files(path for path in self.folder.glob("*-*") if name.match(path.name))
-
-    def is_broken(self, question: Sequence[str], images: Sequence[str]) -> bool:
-        """Return whether there is a file that does not hold the features of these images."""
-        path = self._path(question, images[0])
-        block = _load(path) if path.exists() else {}
-        return block is None or any(len(rows) != len(images) for rows in block.values())
-
-    def _path(self, question: Sequence[str], first: str) -> Path:
-        return self.folder / f"{_digest(question)}-{_digest((first,))}.safetensors"
-
-
-def _load(path: Path) -> dict[str, Float[torch.Tensor, "image feature"]] | None:
-    """Return the features in a file; None if it holds something else."""
-    try:
-        tensors = load_file(path)
-    except (OSError, SafetensorError):
-        return None
-    is_whole = tensors and all(
-        name in _DISTANCES and rows.ndim == 2 and rows.is_floating_point() and len(rows)
-        for name, rows in tensors.items()
-    )
-    return tensors if is_whole else None
-
-
-def _widths(block: Mapping[str, torch.Tensor]) -> dict[str, int]:
-    return {name: rows.shape[1] for name, rows in block.items()}
-
-
-def _digest(words: Sequence[str]) -> str:
-    return hex_digest("\n".join(words), size=8)
-
-
-def missing_entries(result: Result, files: FeatureFiles) -> list[JSON]:
-    """Return minimality and Fréchet distances of every question that are not in the result yet.
-
-    A single image has none; nor has a question without the features of all images, such as those
-    of a shard that was copied without them.
-
-    Args:
-        result: A whole run.
-        files: Features of its images.
-    """
-    images, shards = result.header["images"], result.header["shard"][1]
-    present = {(entry["do"], entry["guidance"], entry["metric"]) for entry in result.distances}
-    real = files.read((), images, shards)
-    entries: list[JSON] = []
-    distances: list[JSON] = []
-    for do, guidance in result.header["questions"] if len(images) > 1 else ():
-        features = files.read((do, guidance), images, shards) if do else {}
-        for network in sorted(real.keys() & features.keys()):
-            pair, metric = (real[network], features[network]), _DISTANCES[network]
-            if network == "judge" and (do, guidance) not in result.minimality:
-                entries.append(minimality_entry(result, (do, guidance), *pair))
-            if (do, guidance, metric) not in present:
-                distances.append(
-                    {
-                        "kind": "distance",
-                        "do": do,
-                        "guidance": guidance,
-                        "metric": metric,
-                        "value": frechet_distance(*pair),
-                        "n": len(images),
-                        "reference": "the factual images of the run",
-                    }
-                )
-    return entries + distances

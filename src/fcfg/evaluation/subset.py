@@ -101,12 +101,7 @@ def choose_subset(
 
 
 def find_data(pipeline: AnyModel, data: Path | None = None) -> DataConfig:
-    """Return the data set that a model was trained on, and the folder it is in now.
-
-    Args:
-        pipeline: The model; its provenance names the data set.
-        data: Folder of the data set, if it has moved since training.
-    """
+    """Return the data set that a model was trained on, and the folder it is in now."""
     training = pipeline.provenance.get("training", {})
     try:
         config = TypeAdapter[DataConfig](DataConfig).validate_python(training.get("data"))
@@ -139,12 +134,7 @@ def find_data(pipeline: AnyModel, data: Path | None = None) -> DataConfig:
 
 
 def _folders(pipeline: AnyModel, path: Path | None) -> dict[str, Path | None]:
-    """Return the folders of data and cache, which the folder of the training names.
-
-    Args:
-        pipeline: The model.
-        path: Path in the model's provenance: only a name, except in old models.
-    """
+    """Return the folders of data and cache, which the folder of the training names."""
     file = None if pipeline.folder is None else pipeline.folder / "training" / "config.yaml"
     if file is None or not file.is_file():
         return {"path": path if path is not None and path.is_absolute() else None}
@@ -194,13 +184,6 @@ def balanced_rows(
 
     The choice depends on the seed and the names of the files, not on their order or the machine.
     With nothing to balance, rows are drawn from all images.
-
-    Args:
-        space: The attributes.
-        examples: Images to choose from.
-        names: Discrete attributes to balance.
-        count: Largest number of rows.
-        seed: Seed of the choice.
     """
     cells: dict[tuple[object, ...], list[int]] = {}
     for row in range(len(examples)):
@@ -244,14 +227,6 @@ def draw_targets(
     >>> space, factual = AttributeSpace([Binary("male")]), {"male": np.array([0, 1])}
     >>> draw_targets(space, factual, ["male"], ["a.png", "b.png"], seed=0)
     {'male': array([1, 0])}
-
-    Args:
-        space: The attributes.
-        attributes: Factual values.
-        targets: Attributes to set.
-        names: Names of the images; a level is drawn from the seed and the name of its image.
-        seed: Seed of the draws.
-        continuous: 'permuted' or 'quantiles'.
     """
     values: Table = {}
     for name in targets:

@@ -121,14 +121,7 @@ def _read(path: Path, wanted: Pixels) -> Picture:
 def read_picture(
     file: BinaryIO, path: Path, wanted: Pixels, formats: tuple[str, ...] | None = None
 ) -> Picture:
-    """Read one picture and make it fit.
-
-    Args:
-        file: Open picture file.
-        path: Name of the picture; its suffix tells DICOM from other kinds.
-        wanted: Shape and pixels that the model takes, see :func:`model_pixels`.
-        formats: Formats of Pillow that are accepted; by default all of them.
-    """
+    """Read one picture and make it fit."""
     picture = open_image(file, path.name, wanted.intensity, 2 * wanted.size, formats).picture
     if path.suffix.lower() in DICOM:
         (width, height), notes = picture.size, ["window of the DICOM file applied"]

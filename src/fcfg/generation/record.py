@@ -12,7 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fcfg.generation.request import PreparedRequest, Question
+from pydantic import TypeAdapter
+
+from fcfg.generation.request import PreparedRequest
 from fcfg.generation.results import Result, intervention_json, values_of
 from fcfg.support.errors import InputError, quoted, short
 from fcfg.support.files import write_atomically
@@ -26,6 +28,7 @@ _REQUEST = (
     *("device", "precision", "compiled", "shard"),
 )
 _PICTURE = ("key", "attributes_from", "factual", "counterfactual", "outputs")
+_RESULTS = TypeAdapter(list[Result])
 
 
 def output_names(paths: Sequence[Path]) -> list[str]:
@@ -75,14 +78,7 @@ def record_file(shard: tuple[int, int]) -> str:
 def check_inputs_are_kept(
     folder: Path, names: Sequence[str], record: str, inputs: Sequence[Path]
 ) -> None:
-    """Refuse a folder where outputs would replace the pictures they are made from.
-
-    Args:
-        folder: Folder of the outputs.
-        names: Names of the outputs.
-        record: Name of the record.
-        inputs: The pictures.
-    """
+    """Refuse a folder where outputs or the record would replace the pictures."""
     check_folder(folder)
     files = [file for name in names for file in output_files(name).values()]
     read = {path.resolve() for path in inputs}
@@ -97,13 +93,7 @@ def check_inputs_are_kept(
 
 
 def write_record(prepared: PreparedRequest, results: Sequence[Result], chunk: int) -> None:
-    """Write the request and the results so far.
-
-    Args:
-        prepared: The request.
-        results: Results of the finished pictures.
-        chunk: Number of pictures that are finished together.
-    """
+    """Write the request and the results so far, which were finished some pictures at a time."""
     record = _describe(prepared) | {
         "batch_size": prepared.request.batch_size,
         "at_once": chunk,
@@ -115,44 +105,10 @@ def write_record(prepared: PreparedRequest, results: Sequence[Result], chunk: in
     write_atomically(prepared.out / record_file(prepared.request.shard), text.encode())
 
 
-def read_record(question: Question) -> tuple[list[Result], int]:
-    """Return the results in the folder of a question, if they answer it.
-
-    Refuses a folder that holds the answers to another question, or files of others.
-
-    Args:
-        question: The question.
-
-    Returns:
-        The results, and the number of pictures that are finished together.
-    """
-    folder = question.out
-    if question.request.overwrite:
-        return [], question.chunk
-    path = folder / record_file(question.request.shard)
-    if not os.path.lexists(path):
-        names = [question.names[row] for row in question.own_rows]
-        files = [file for name in names for file in output_files(name).values()]
-        existing = [file for file in files if os.path.lexists(folder / file)]
-        if existing:
-            raise already_there(folder, existing)
-        return [], question.chunk
-    if not path.is_file():
-        raise already_there(folder, [path.name])
-    try:
-        record = json.loads(path.read_bytes())
-        results = [Result.from_json(entry) for entry in record["images"]]
-        chunk = max(1, int(record["at_once"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise already_there(folder, [path.name]) from error
-    _check_same_request(question, record)
-    return results, chunk
-
-
 def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
     """Return the results of an interrupted run of the same request, by number of picture.
 
-    Refuses what :func:`read_record` refuses, and answers for other pictures.
+    Refuses a folder that holds the answers to another request, or files of others.
 
     Args:
         prepared: The request.
@@ -160,7 +116,24 @@ def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
     Returns:
         The results, and the number of pictures that are finished together.
     """
-    results, chunk = read_record(prepared)
+    folder = prepared.out
+    path = folder / record_file(prepared.request.shard)
+    if prepared.request.overwrite:
+        return {}, prepared.chunk
+    if not os.path.lexists(path):
+        names = [prepared.names[row] for row in prepared.own_rows]
+        files = [file for name in names for file in output_files(name).values()]
+        existing = [file for file in files if os.path.lexists(folder / file)]
+        if existing:
+            raise already_there(folder, existing)
+        return {}, prepared.chunk
+    try:
+        record = json.loads(path.read_bytes()) if path.is_file() else {}
+        results = _RESULTS.validate_python(record["images"])
+        chunk = max(1, int(record["at_once"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise already_there(folder, [path.name]) from error
+    _check_same_request(prepared, record)
     rows = {str(prepared.pictures[row].path): row for row in prepared.own_rows}
     kept: dict[int, Result] = {}
     for result in results:
@@ -168,22 +141,22 @@ def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
         if row is None:
             raise _other_request(prepared, "images", f"'{result.file}'", "others")
         _check_same_picture(prepared, row, result)
-        if all((prepared.out / file).is_file() for file in result.outputs.values()):
+        if all((folder / file).is_file() for file in result.outputs.values()):
             kept[row] = result
     return kept, chunk
 
 
-def _describe(question: Question) -> dict[str, Any]:
+def _describe(prepared: PreparedRequest) -> dict[str, Any]:
     """Everything that a record says of a request, except its pictures."""
-    pipeline, request = question.pipeline, question.request
+    pipeline, request = prepared.pipeline, prepared.request
     return {
         "fcfg": __version__,
         "model": request.model,
         "network": repr(pipeline),
-        "digest": question.digest,
+        "digest": prepared.digest,
         "provenance": pipeline.provenance,
         "do": {name: intervention_json(value) for name, value in (request.do or {}).items()},
-        **question.plan.to_json(),
+        **prepared.plan.to_json(),
         "seed": request.seed,
         "reverse": request.reverse,
         "device": str(pipeline.device),
@@ -193,16 +166,16 @@ def _describe(question: Question) -> dict[str, Any]:
     }
 
 
-def _check_same_request(question: Question, record: Mapping[str, Any]) -> None:
-    now = json.loads(json.dumps(_describe(question), default=str))
+def _check_same_request(prepared: PreparedRequest, record: Mapping[str, Any]) -> None:
+    now = json.loads(json.dumps(_describe(prepared), default=str))
     for key in _REQUEST:
         if record.get(key) != now.get(key):
             if key == "digest":
                 before, after = (
                     f"{of.get('model')}, digest {of.get(key)}" for of in (record, now)
                 )
-                raise _other_request(question, "model", before, after)
-            raise _other_request(question, key, short(record.get(key)), short(now.get(key)))
+                raise _other_request(prepared, "model", before, after)
+            raise _other_request(prepared, key, short(record.get(key)), short(now.get(key)))
 
 
 def _check_same_picture(prepared: PreparedRequest, row: int, result: Result) -> None:
@@ -221,9 +194,9 @@ def _check_same_picture(prepared: PreparedRequest, row: int, result: Result) -> 
             raise _other_request(prepared, subject, short(before), short(after))
 
 
-def _other_request(question: Question, key: str, before: str, now: str) -> InputError:
+def _other_request(prepared: PreparedRequest, key: str, before: str, now: str) -> InputError:
     return InputError(
-        f"out {question.out}",
+        f"out {prepared.out}",
         expected=f"the question that its record holds already ({key}: {before})",
         got=f"another one ({key}: {now})",
         do="choose another with --out, or replace it with --overwrite",

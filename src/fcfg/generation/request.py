@@ -17,7 +17,6 @@ from fcfg.causal.intervention import Intervention
 from fcfg.generation.parsing import Attributes, Factual
 from fcfg.generation.picture_files import Picture
 from fcfg.generation.results import intervention_text
-from fcfg.judge import Reading
 from fcfg.model import AUTO, Action, AnyModel, Plan
 from fcfg.sampling import SamplingLike
 from fcfg.support.hashing import digest_of
@@ -63,13 +62,17 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """A request whose options were checked, before its pictures are read."""
+class PreparedRequest:
+    """A request whose options, files and attributes were read and checked."""
 
     request: Request
     pipeline: AnyModel
+    plan: Plan[Any]  #: how it is answered
     names: tuple[str, ...] = field(repr=False)  #: of the outputs, one for each picture
-    plan: Plan[Any]  #: how they are answered
+    pictures: tuple[Picture, ...] = field(repr=False)
+    images: Float[Tensor, "batch channel height width"] = field(repr=False)
+    factual: Factual
+    action: Action  #: counterfactual attributes of all pictures
 
     @property
     def out(self) -> Path:
@@ -90,17 +93,6 @@ class Question:
     def digest(self) -> str:
         """Digest of the model's weights."""
         return digest_of(self.pipeline.image_model, self.pipeline.scm)
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedRequest(Question):
-    """A request whose files and attributes were read and checked."""
-
-    pictures: tuple[Picture, ...] = field(repr=False)
-    images: Float[Tensor, "batch channel height width"] = field(repr=False)
-    factual: Factual
-    reading: Reading | None  #: of the judge, if there is one
-    action: Action  #: counterfactual attributes of all pictures
 
     @property
     def limits(self) -> dict[str, float]:

@@ -47,15 +47,6 @@ class Result:
     """Attributes intervened on whose asked value the judge does not read, with what it reads."""
     reasons: tuple[str, ...] = ()  #: not to believe it; empty if nothing speaks against it
 
-    @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Result:
-        """Read a result from an entry of a record."""
-        values: dict[str, Any] = dict(entry)
-        values |= {
-            name: tuple(entry[name]) for name in ("stored", "prepared", "reasons") if name in entry
-        }
-        return cls(**values)
-
     @property
     def changed(self) -> list[str]:
         """Attributes whose counterfactual value differs."""
@@ -77,11 +68,7 @@ class Result:
         return "; ".join(f"{name} {words}" for name, words in self.not_reached.items())
 
     def doubted(self, limits: Mapping[str, float]) -> Result:
-        """Return the same result with reasons not to believe it, if there are any.
-
-        Args:
-            limits: The largest ordinary values of the signals, as far as known.
-        """
+        """Return the same result with reasons not to believe it, if there are any."""
         found = ["the image is not finite"] if self.change is None else []
         found += [_LOST] if self.is_lost else []
         said = {f"asked {name}" for name in self.not_reached}

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcfg import answers
-from fcfg.answers import Answer, AnswerLoop, Block, in_blocks
+from fcfg.answers import Answer, AnswerLoop, Block, Question, in_blocks
 from fcfg.causal.intervention import Intervention
 from fcfg.generation.comparison import compare
 from fcfg.generation.parsing import JUDGE, Attributes, Factual, find_attributes
@@ -25,11 +24,10 @@ from fcfg.generation.record import (
     finished_before,
     output_files,
     output_names,
-    read_record,
     record_file,
     write_record,
 )
-from fcfg.generation.request import PreparedRequest, Question, Request
+from fcfg.generation.request import PreparedRequest, Request
 from fcfg.generation.results import (
     Result,
     attributes_text,
@@ -110,8 +108,6 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
     check_shard(shard, len(paths))
     own = [names[row] for row in contiguous_rows(len(names), shard)]
     check_inputs_are_kept(request.folder, own, record_file(shard), paths)
-    question = Question(request, pipeline, tuple(names), plan)
-    read_record(question)  # refuses a folder that holds something else, before the judge's work
 
     def attributes(reading: Reading | None) -> Factual:
         rename = renamed_columns(pipeline)
@@ -122,20 +118,18 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
         lambda: read_files(paths, pixels), lambda: None if by_judge else attributes(None)
     )
     images = torch.stack([picture.image for picture in pictures])
-    reading = pipeline.read(images)
-    factual = attributes(reading) if by_judge else factual
+    factual = attributes(pipeline.read(images)) if by_judge else factual
     prepared = PreparedRequest(
         request=request,
         pipeline=pipeline,
-        names=question.names,
         plan=plan,
+        names=tuple(names),
         pictures=tuple(pictures),
         images=images,
         factual=factual,
-        reading=reading,
         action=pipeline.act(factual.attributes, do, seed=request.seed, keys=image_keys(images)),
     )
-    finished_before(prepared)  # refuses answers for other pictures
+    finished_before(prepared)  # refuses a folder that holds something else
     return prepared
 
 
@@ -160,37 +154,41 @@ def run(
         known = {row: result.doubted(prepared.limits) for row, result in known.items()}
         own, results = prepared.own_rows, dict(known)
         write_record(prepared, list(results.values()), size)
-        request, plan = prepared.request, prepared.plan
-        checks = request.trust and prepared.pipeline.traits.trust
-        asked = answers.Question(
-            f"do({', '.join(prepared.action.targets)})",
-            plan,
-            lambda: prepared.action,
-            returns=int(request.reverse),
-            extra=plan.rows if checks else 0,  # or less, if anchored
-        )
-        loop = AnswerLoop(
-            prepared.pipeline,
-            prepared.images,
-            prepared.factual.attributes,
-            [asked],
-            blocks=in_blocks(own, size),
-            batch_size=request.batch_size,
-            on_progress=on_progress,
-        )
-        for block in loop:
+        for block in _loop(prepared, size, on_progress):
             if not known.keys() >= set(block.rows):
                 for answer in block.answers():
-                    signals = _signals(prepared, block, answer) if checks else Signals({})
-                    results |= _write(prepared, block, answer, signals, known)
+                    results |= _write(prepared, block, answer, known)
                 write_record(prepared, [results[row] for row in own if row in results], size)
             if on_chunk is not None:
                 on_chunk([results[row] for row in block.rows])
         return [results[row] for row in own]
 
 
+def _loop(prepared: PreparedRequest, size: int, on_progress: OnProgress | None) -> AnswerLoop:
+    request, plan = prepared.request, prepared.plan
+    checks = request.trust and prepared.pipeline.traits.trust
+    question = Question(
+        f"do({', '.join(prepared.action.targets)})",
+        plan,
+        lambda: prepared.action,
+        returns=int(request.reverse),
+        extra=plan.rows if checks else 0,  # or less, if anchored
+    )
+    return AnswerLoop(
+        prepared.pipeline,
+        prepared.images,
+        prepared.factual.attributes,
+        [question],
+        blocks=in_blocks(prepared.own_rows, size),
+        batch_size=request.batch_size,
+        on_progress=on_progress,
+    )
+
+
 def _signals(prepared: PreparedRequest, block: Block, answer: Answer) -> Signals:
     size, rows = prepared.request.batch_size, answer.question.extra
+    if not rows:
+        return Signals({})
     with pixel_range_is_known(), block.phase("trust", down=rows) as on_step:
         return measure_trust(
             prepared.pipeline, block.images, answer.pair, batch_size=size, on_step=on_step
@@ -201,12 +199,11 @@ def _write(
     prepared: PreparedRequest,
     block: Block,
     answer: Answer,
-    signals: Signals,
     known: Mapping[int, Result],
 ) -> dict[int, Result]:
     """Write the files of the pictures of a block that are new."""
     pipeline, factual = prepared.pipeline, prepared.factual
-    pair, back = answer.pair, answer.back
+    pair, back, signals = answer.pair, answer.back, _signals(prepared, block, answer)
     shown = {"factual": block.images, "counterfactual": pair.images.float()}
     spent = {"counterfactual": pair.spent}
     changes = _distances(shown["counterfactual"], shown["factual"])

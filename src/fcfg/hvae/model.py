@@ -29,6 +29,7 @@ from fcfg.model import (
     AttributesLike,
     CounterfactualModel,
     Plan,
+    Traits,
     check_action,
 )
 from fcfg.model.inputs import read_factual
@@ -99,6 +100,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
     """
 
     kind = "hvae"
+    traits = Traits(compared={"guidance": ("temperature:0.1", "temperature:0.1;residual=0.1")})
 
     def __init__(
         self,

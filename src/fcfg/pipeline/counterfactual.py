@@ -30,7 +30,12 @@ from fcfg.pipeline.anchoring import find_anchor
 from fcfg.pipeline.batching import weights_of
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.configs import DiffusionConfig, SemanticPipelineConfig
-from fcfg.pipeline.defaults import choose_groups, choose_guidance, default_sampling
+from fcfg.pipeline.defaults import (
+    SEMANTIC_COMPARED,
+    choose_groups,
+    choose_guidance,
+    default_sampling,
+)
 from fcfg.pipeline.drawn_noise import check_path, choose_noise
 from fcfg.pipeline.inference import (
     abduct_images,
@@ -86,7 +91,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         self.denoiser = denoiser
         is_semantic = isinstance(denoiser, SemanticDenoiser)
         self.kind = "semantic" if is_semantic else "diffusion"
-        self.traits = Traits(steps=True, groups=not is_semantic, trust=True)
+        compared = SEMANTIC_COMPARED if is_semantic else None
+        self.traits = Traits(steps=True, groups=not is_semantic, trust=True, compared=compared)
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
         self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None

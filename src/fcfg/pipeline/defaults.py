@@ -24,6 +24,11 @@ DEFAULT_GUIDANCE = Guidance.parse("contrast:1.7;anchor=true;drawn_noise=true")
 #: That of the paper's sampling.
 PAPER_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
 SEMANTIC_GUIDANCE = Guidance.cfg(2.0)  #: instead of the paper's, for SA-DCG
+#: What a comparison asks SA-DCG beside its default, with the sampling that the alignment needs.
+SEMANTIC_COMPARED = {
+    "guidance": ("cfg:2.0", "cfg:3.0", "cfg:2.0;align=1", "cfg:2.0;anchor=true"),
+    **as_sampling("ddim uniform 50").to_json(),
+}
 
 
 def choose_guidance(
