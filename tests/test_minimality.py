@@ -285,22 +285,12 @@ def test_minimality_comes_again_if_it_is_missing(cycled: Result, tmp_path: Path)
     assert all(cell.minimality is None for cell in summarise(lost).cells.values())
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([0.5] * 5, "at least 6"),
-        ([0.5] * 5 + [1.1], "less than or equal"),
-        ([0.5] * 5 + ["0.5"], "number"),
-        (None, "list"),
-    ],
-)
-def test_impossible_minimality_is_refused(
-    values: Any, expected: str, cycled: Result, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("values", [[0.5] * 5, [*[0.5] * 5, 1.1], [*[0.5] * 5, "0.5"], None])
+def test_impossible_minimality_is_refused(values: Any, cycled: Result, tmp_path: Path) -> None:
     entry = cycled.minimality["male", CFG] | {"values": values}
     lines = [cycled.header, *cycled.real.values(), entry]
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with refused("values", expected):
+    with refused("values"):
         read_results(tmp_path)
 
 

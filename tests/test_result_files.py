@@ -7,6 +7,7 @@ import json
 import os
 import tracemalloc
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fake_results import make_results
 from fcfg.evaluation import read_results
 from fcfg.evaluation import result_files as files_module
 from fcfg.evaluation.result_files import JSON
-from refusal import refused
+from refusal import all_refused, refused
 
 
 @pytest.fixture(scope="module")
@@ -93,19 +94,18 @@ LONG = "a title that says much " * 5
     ("key", "edit", "fragments"),
     [
         ("model", lambda model: model | {"digest": 2}, ("(model.digest: 1)", "(model.digest: 2)")),
-        ("model", lambda model: model | {"x": None}, ('"digest": 1})', '1, "x": null})')),
         ("images", lambda names: [*names[:1], "new"], ('(images.1: "s', '(images.1: "new")')),
         ("images", lambda names: names[:1], ("(length of images: 2)", "(length of images: 1)")),
         ("title", lambda title: title[:-3] + "new", ("(title: ...", "much old", "much new")),
     ],
-    ids=["a part", "a part that is null", "an item", "fewer items", "the end of a text"],
+    ids=["a part", "an item", "fewer items", "the end of a text"],
 )
 def test_another_run_is_told_by_where_it_differs(
     run: Path, tmp_path: Path, key: str, edit: Callable[[Any], Any], fragments: tuple[str, ...]
 ) -> None:
     about = {"title": f"{LONG}old", "model": {"name": "m", "about": LONG, "digest": 1}}
     first = lines_of(run)[0] | about
-    with refused("results", *fragments, "choose another --out"):
+    with refused("results", *fragments):
         read_results(unsealed(tmp_path / "run.jsonl", [first, first | {key: edit(first[key])}]))
 
 
@@ -238,45 +238,29 @@ def test_a_file_longer_than_any_run_is_refused(run: Path, monkeypatch: pytest.Mo
 
 
 def test_what_is_no_result_file_is_refused(run: Path, tmp_path: Path) -> None:
-    for number, (data, fragment) in enumerate(
-        [(b"", "an empty file"), (b"\xff\n", "a JSON object"), (b"{", "half written")]
-    ):
-        file = tmp_path / f"{number}.jsonl"
-        file.write_bytes(data)
-        with refused(f"result file {file}", fragment):
-            read_results(file)
     whole = gzip.compress(run.read_bytes())
-    for spoilt in (whole[:-20], b"{}", whole[:12] + b"\xff" * 30):
-        file = tmp_path / "spoilt.jsonl.gz"
-        file.write_bytes(spoilt)
-        with refused(f"result file {file}", "gzip"):
-            read_results(file)
-    with refused("nothing.jsonl", "got none"):
-        read_results(tmp_path / "nothing.jsonl")
+    packed = [whole[:-20], b"{}", whole[:12] + b"\xff" * 30]
+    for number, data in enumerate([b"", b"\xff\n", b"{", *packed]):
+        file = tmp_path / f"{number}.jsonl{'.gz' if data in packed else ''}"
+        file.write_bytes(data)
+        all_refused(f"result file {file}", partial(read_results, file))
+    all_refused("nothing.jsonl", partial(read_results, tmp_path / "nothing.jsonl"))
     begun = tmp_path / "begun"
     begun.mkdir()
-    with refused(f"results {begun}", "got none"):
-        read_results(begun)
+    all_refused(f"results {begun}", partial(read_results, begun))
     (begun / "begun.jsonl").write_text("{")
-    with refused(f"results {begun}", "got none"):
-        read_results(begun, unfinished=True)
+    all_refused(f"results {begun}", partial(read_results, begun, unfinished=True))
 
 
 def test_what_has_no_end_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "folder.jsonl").mkdir()
-    for path, got in (
-        (Path("/dev/zero"), "a device or a pipe"),
-        (tmp_path / "pipe.jsonl", "a device or a pipe"),
-        (tmp_path, "a folder"),  # the first file in it is one
-    ):
-        with refused("result file", "a regular file", got):
-            read_results(path)
+    for path in (Path("/dev/zero"), tmp_path / "pipe.jsonl", tmp_path):
+        all_refused("result file", partial(read_results, path))
     out = tmp_path / "run"
     out.mkdir()
     (out / "results-0-of-1.jsonl").symlink_to("/dev/zero")
-    with refused("result file", "a regular file", "a device or a pipe"):
-        evaluation(out, asked(images=2)).run()
+    all_refused("result file", evaluation(out, asked(images=2)).run)
 
 
 def test_packed_files_say_the_same(run: Path, tmp_path: Path) -> None:

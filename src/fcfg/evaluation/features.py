@@ -7,7 +7,7 @@ guidance; factual images have an empty one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -58,12 +58,30 @@ class FeatureFiles:
         self, question: Sequence[str], images: int, shards: int
     ) -> dict[str, Float[np.ndarray, "image feature"]]:
         """Return the features of all images, by network; empty if some have none."""
-        blocks = [block for shard in range(shards) for block in self._blocks(question, shard)]
+        blocks: list[dict[str, Tensor]] = []
+        for shard in range(shards):
+            for number in count():
+                path = self.store.path(*question, shard, number)
+                if not path.exists():
+                    break
+                entry = self._whole(*question, shard, number)
+                if entry is None or (blocks and _widths(entry) != _widths(blocks[0])):
+                    raise InputError(
+                        f"features {path}",
+                        expected="features of a block of images, like the others",
+                        got="a part of it, or something else",
+                        do="remove it, to go without the Fréchet distances of its question; the "
+                        "command of the shard that wrote it computes it again",
+                    )
+                blocks.append(entry)
         order = torch.cat([block[_ROWS] for block in blocks]) if blocks else torch.tensor([])
         if order.sort().values.tolist() != list(range(images)):
             return {}
-        rows, names = order.argsort(), blocks[0].keys() - {_ROWS}
-        return {name: torch.cat([block[name] for block in blocks])[rows].numpy() for name in names}
+        rows = order.argsort()
+        joined = {
+            name: torch.cat([block[name] for block in blocks]) for name in _widths(blocks[0])
+        }
+        return {name: values[rows].numpy() for name, values in joined.items()}
 
     def remove(self) -> None:
         """Remove all features of a run, and their folder if it is empty then."""
@@ -71,25 +89,6 @@ class FeatureFiles:
         remove_files(path for path in folder.glob("??/*") if name.fullmatch(path.name))
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
-
-    def _blocks(self, question: Sequence[str], shard: int) -> Iterator[dict[str, Tensor]]:
-        widths: dict[str, int] = {}
-        for block in count():
-            path = self.store.path(*question, shard, block)
-            if not path.exists():
-                return
-            entry = self._whole(*question, shard, block)
-            own = {} if entry is None else {n: v.shape[1] for n, v in entry.items() if n != _ROWS}
-            widths = widths or own
-            if entry is None or own != widths:
-                raise InputError(
-                    f"features {path}",
-                    expected="features of a block of images, like the others",
-                    got="a part of it, or something else",
-                    do="remove it, to go without the Fréchet distances of its question; the "
-                    "command of the shard that wrote it computes it again",
-                )
-            yield entry
 
     def _whole(self, *key: str | int) -> dict[str, Tensor] | None:
         """Return an entry; None if it holds something else."""
@@ -100,6 +99,10 @@ class FeatureFiles:
         )
         counts = {len(values) for values in entry.values()} if is_whole else set[int]()
         return entry if _ROWS in entry and len(counts) == 1 else None
+
+
+def _widths(entry: Mapping[str, Tensor]) -> dict[str, int]:
+    return {name: values.shape[1] for name, values in entry.items() if name != _ROWS}
 
 
 def missing_entries(result: Result, files: FeatureFiles) -> list[JSON]:

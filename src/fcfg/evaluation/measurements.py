@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +16,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.answers import Answer
-from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous, Table
+from fcfg.causal.attributes import AttributeSpace, Continuous, Table
 from fcfg.datasets.base import Measure
 from fcfg.datasets.portraits import Portraits
 from fcfg.datasets.registry import measures_of
 from fcfg.evaluation.result_schema import JSON
 from fcfg.evaluation.subset import Block
+from fcfg.generation.results import values_of
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.metrics import (
     LPIPS,
@@ -263,11 +263,4 @@ def _scores(reading: Reading, space: AttributeSpace) -> list[JSON]:
 
 
 def _values(table: Table, space: AttributeSpace) -> list[JSON]:
-    """Return attributes as JSON, image by image, with the names of levels."""
-    columns: dict[str, Sequence[Any]] = {
-        attribute.name: [attribute.levels[code] for code in table[attribute.name]]
-        if isinstance(attribute, Categorical)
-        else table[attribute.name].tolist()
-        for attribute in space
-    }
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [dict(values_of(space, table, row)) for row in range(len(table[space.names[0]]))]
