@@ -1,9 +1,4 @@
-"""The parts of every data set: options, a listing of its images, and loaded examples.
-
-A data set on disk is a class of options with two methods: ``listing`` reads the labels and opens
-no image, and ``attributes`` returns the natural attributes and their graph. One function,
-:func:`fcfg.datasets.loading.load_listing`, turns any listing into examples.
-"""
+"""The parts of every data set: options, a listing of its images, and loaded examples."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import UInt8
@@ -27,7 +22,6 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.columns import is_missing
 from fcfg.datasets.pixels import Source
 from fcfg.support.errors import InputError, joined, listed, nearest, quoted
-from fcfg.support.pictures import Pixels
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -147,27 +141,34 @@ def check_listing(
         raise joined(faults)
 
 
-class AbstractDiskData(BaseModel, ABC, frozen=True, extra="forbid"):
-    """Options that all data sets on disk have."""
+class AbstractData(BaseModel, ABC, frozen=True, extra="forbid"):
+    """What every data set offers, whether it is drawn or on disk."""
+
+    is_drawn: ClassVar[bool] = False  #: whether the images follow from the options
 
     format: str  #: name of the data set
-    path: Path | None = None  #: folder of the data set
-    size: Size = 64  #: height and width of the images
-    channels: Channels = 3  #: 1 for grey, 3 for RGB
-    cache: Path | None = None  #: folder of decoded images, see :mod:`fcfg.datasets.loading`
-
-    @property
-    def pixels(self) -> Pixels:
-        """Common format of the images."""
-        return Pixels(**self.model_dump(include={"size", "channels", "intensity", "fit"}))
-
-    @abstractmethod
-    def listing(self, space: AttributeSpace) -> Listing:
-        """Read the labels of some attributes without opening an image."""
 
     @abstractmethod
     def attributes(self) -> tuple[AttributeSpace, CausalGraph] | None:
         """The natural attributes and their graph; None if there are none."""
+
+    @abstractmethod
+    def load(
+        self,
+        space: AttributeSpace,
+        *,
+        skip_bad: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> Splits:
+        """Load all splits, with some attributes; see :func:`fcfg.datasets.registry.load_data`."""
+
+    @abstractmethod
+    def training_images(self, space: AttributeSpace) -> int | None:
+        """Return the number of training images, if it is known without loading any."""
+
+    def excluded(self, space: AttributeSpace) -> Mapping[str, int]:
+        """Return the number of images that are left out on purpose, by reason."""
+        return {}
 
 
 def split_by_group(groups: Sequence[str], fractions: Fractions, seed: int) -> list[str]:

@@ -30,7 +30,6 @@ from pydantic import Field
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.base import (
-    AbstractDiskData,
     Fractions,
     Listing,
     check_listing,
@@ -38,6 +37,7 @@ from fcfg.datasets.base import (
     split_by_group,
 )
 from fcfg.datasets.columns import parse_column
+from fcfg.datasets.loading import AbstractDiskData
 from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns, read_columns
 from fcfg.support.errors import InputError

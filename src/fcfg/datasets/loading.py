@@ -1,4 +1,8 @@
-"""Load the images of a listing, through a cache of decoded pixels.
+"""Data sets on disk, and their images, loaded through a cache of decoded pixels.
+
+A data set on disk is a class of options with two methods: ``listing`` reads the labels and opens
+no image, and ``attributes`` returns the natural attributes and their graph. One function,
+:func:`load_listing`, turns any listing into examples.
 
 Images are decoded once, into one file that later runs map into memory. A cache is ``NAME.npy``,
 bytes of shape (image, channel, height, width) in the order of the listing, and its index
@@ -19,7 +23,9 @@ import math
 import os
 import tempfile
 import warnings
+from abc import abstractmethod
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache as memoize
 from pathlib import Path
@@ -30,7 +36,16 @@ from jaxtyping import UInt8
 from numpy.lib import format as npy
 
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.datasets.base import SPLITS, Examples, Listing, OnProgress, Splits
+from fcfg.datasets.base import (
+    SPLITS,
+    AbstractData,
+    Channels,
+    Examples,
+    Listing,
+    OnProgress,
+    Size,
+    Splits,
+)
 from fcfg.datasets.columns import parse_table
 from fcfg.datasets.pixels import read_all
 from fcfg.support.errors import InputError, listed
@@ -72,7 +87,7 @@ def load_listing(
         warnings.warn(
             f"{len(cached.several_frames)} of {len(listing)} images in {listing.root} are the "
             f"first of several frames: {listed(cached.several_frames)}",
-            stacklevel=3,  # the caller of load_data
+            stacklevel=4,  # the caller of load_data
         )
     splits: Splits = {}
     start, counts = 0, Counter(listing.splits)
@@ -94,7 +109,7 @@ def _report_bad(listing: Listing, bad: dict[str, str], *, skip_bad: bool) -> Non
             do="repair or remove them, or skip them with --skip-bad (skip_bad=True)",
         )
     what = f"{len(bad)} of {len(listing)} images in {listing.root} cannot be read and are skipped"
-    warnings.warn(f"{what}: {first}", stacklevel=4)  # the caller of load_data
+    warnings.warn(f"{what}: {first}", stacklevel=5)  # the caller of load_data
 
 
 def cache_folder(root: Path, folder: Path | None = None) -> Path:
@@ -176,3 +191,40 @@ def _write(path: Path, listing: Listing, pixels: Pixels, on_progress: OnProgress
         write_atomically(path, write)
     record = {"images": len(listing) - len(bad), "bad": bad, "several": several}
     write_atomically(path.with_suffix(".json"), json.dumps(record, indent=1).encode())
+
+
+class AbstractDiskData(AbstractData, frozen=True):
+    """Options that all data sets on disk have."""
+
+    path: Path | None = None  #: folder of the data set
+    size: Size = 64  #: height and width of the images
+    channels: Channels = 3  #: 1 for grey, 3 for RGB
+    cache: Path | None = None  #: folder of decoded images, see :mod:`fcfg.datasets.loading`
+
+    @property
+    def pixels(self) -> Pixels:
+        """Common format of the images."""
+        return Pixels(**self.model_dump(include={"size", "channels", "intensity", "fit"}))
+
+    @abstractmethod
+    def listing(self, space: AttributeSpace) -> Listing:
+        """Read the labels of some attributes without opening an image."""
+
+    def load(
+        self,
+        space: AttributeSpace,
+        *,
+        skip_bad: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> Splits:
+        """Load all splits of the listing."""
+        listing, cache = self.listing(space), self.cache
+        return load_listing(listing, space, self.pixels, cache, skip_bad, on_progress)
+
+    def training_images(self, space: AttributeSpace) -> int | None:
+        """Count the training images of the listing, if there is a folder."""
+        return None if self.path is None else self.listing(space).splits.count("train")
+
+    def excluded(self, space: AttributeSpace) -> Mapping[str, int]:
+        """Return the number of rows that the protocol excludes, by reason."""
+        return self.listing(space).excluded

@@ -35,7 +35,8 @@ from pydantic import Field
 
 from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import AbstractDiskData, Channels, Listing, Size, find_file, split_by_group
+from fcfg.datasets.base import Channels, Listing, Size, find_file, split_by_group
+from fcfg.datasets.loading import AbstractDiskData
 from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError

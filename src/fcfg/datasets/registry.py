@@ -12,11 +12,10 @@ from fcfg.datasets.base import Measure, OnProgress, Splits
 from fcfg.datasets.celeba import CelebAData, MosaicData
 from fcfg.datasets.embed import EmbedData
 from fcfg.datasets.folder import FolderData
-from fcfg.datasets.loading import load_listing
 from fcfg.datasets.mimic import MimicData
 from fcfg.datasets.morphomnist import MorphoMNISTData
 from fcfg.datasets.nih import NIHData
-from fcfg.datasets.portraits.data import PortraitsData, draw_splits
+from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.support.errors import check_among
 
 DiskData: TypeAlias = (
@@ -49,10 +48,7 @@ def load_data(
         skip_bad: Whether to skip unreadable images with a warning instead of refusing all.
         on_progress: Callback with the name of the work, the number of images done, and the total.
     """
-    if isinstance(config, PortraitsData):
-        return draw_splits(config, space, on_progress)
-    listing, cache = config.listing(space), config.cache
-    return load_listing(listing, space, config.pixels, cache, skip_bad, on_progress)
+    return config.load(space, skip_bad=skip_bad, on_progress=on_progress)
 
 
 def default_attributes(format: str) -> tuple[AttributeSpace, CausalGraph] | None:

@@ -15,13 +15,13 @@ from typing import ClassVar, TypeAlias
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.base import (
-    AbstractDiskData,
     Fractions,
     Listing,
     existing_folder,
     find_file,
     split_by_group,
 )
+from fcfg.datasets.loading import AbstractDiskData
 from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns, read_columns
 

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
-from fcfg.datasets.base import Examples, OnProgress, Splits
+from fcfg.datasets.base import AbstractData, Examples, OnProgress, Splits
 from fcfg.support.errors import InputError
 
 #: Seed for validation portraits, with any seed for training.
 VALIDATION_SEED = portraits.EVALUATION_SEED - 1
 
 
-class PortraitsData(BaseModel, frozen=True, extra="forbid"):
+class PortraitsData(AbstractData, frozen=True):
     """Options of drawn portraits."""
+
+    is_drawn: ClassVar[bool] = True
 
     format: Literal["portraits", "portraits-causal"] = "portraits"  #: variant of the world
     size: int = Field(default=32, ge=8, le=1024)  #: height and width of the images
@@ -50,45 +52,52 @@ class PortraitsData(BaseModel, frozen=True, extra="forbid"):
         """Attributes and graph of the variant."""
         return portraits.space(self.format), portraits.graph(self.format)
 
+    def load(
+        self,
+        space: AttributeSpace,
+        *,
+        skip_bad: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> Splits:
+        """Draw portraits for training and validation, on the GPU if there is one.
 
-def draw_splits(
-    config: PortraitsData, space: AttributeSpace, on_progress: OnProgress | None = None
-) -> Splits:
-    """Draw portraits for training and validation, on the GPU if there is one.
-
-    Images are rounded to bytes as in a file, chunk by chunk: the float pixels of the whole set
-    are never in memory. ``on_progress`` gets 'drawing portraits', the number drawn, and the total.
-    """
-    known = portraits.space(config.format)
-    known.check_known(space.names, f"attributes of '{config.format}'")
-    for attribute in space:
-        if attribute != known[attribute.name]:
+        Images are rounded to bytes as in a file, chunk by chunk: the float pixels of the whole
+        set are never in memory.
+        """
+        known = portraits.space(self.format)
+        known.check_known(space.names, f"attributes of '{self.format}'")
+        for attribute in space:
+            if attribute != known[attribute.name]:
+                raise InputError(
+                    f"attribute '{attribute.name}' of '{self.format}'",
+                    expected=f"{known[attribute.name].to_config()}",
+                    got=f"{attribute.to_config()}",
+                    do="declare it as the world does",
+                )
+        total = self.count + self.val
+        each, memory = 3 * self.size**2, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if total * each > memory:
             raise InputError(
-                f"attribute '{attribute.name}' of '{config.format}'",
-                expected=f"{known[attribute.name].to_config()}",
-                got=f"{attribute.to_config()}",
-                do="declare it as the world does",
+                "data, count",
+                expected=f"at most {memory // each:,} images of {self.size} × {self.size} pixels, "
+                "which fit into the memory of this machine",
+                got=f"{total:,} with those of validation",
+                do="draw fewer, or smaller ones",
             )
-    total = config.count + config.val
-    each, memory = 3 * config.size**2, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if total * each > memory:
-        raise InputError(
-            "data, count",
-            expected=f"at most {memory // each:,} images of {config.size} × {config.size} pixels, "
-            "which fit into the memory of this machine",
-            got=f"{total:,} with those of validation",
-            do="draw fewer, or smaller ones",
-        )
 
-    def report(done: int) -> None:
-        if on_progress is not None:
-            on_progress("drawing portraits", done, total)
+        def report(done: int) -> None:
+            if on_progress is not None:
+                on_progress("drawing portraits", done, total)
 
-    report(0)
-    train = _draw(config, space, config.count, config.seed, report)
-    after = config.count
-    val = _draw(config, space, config.val, VALIDATION_SEED, lambda done: report(after + done))
-    return {"train": train, "val": val}
+        report(0)
+        train = _draw(self, space, self.count, self.seed, report)
+        seed, so_far = VALIDATION_SEED, self.count
+        val = _draw(self, space, self.val, seed, lambda done: report(so_far + done))
+        return {"train": train, "val": val}
+
+    def training_images(self, space: AttributeSpace) -> int | None:
+        """Return how many are drawn."""
+        return self.count
 
 
 def _draw(
