@@ -23,7 +23,7 @@ def steps(log: RunLog) -> list[tuple[str, int]]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> RunLog:
-    log = RunLog(tmp_path / "log.jsonl")
+    log = RunLog(tmp_path)
     for part in ("judge", "diffusion"):
         for step in range(1, 5):
             log.write(part, step, loss=1 / step, rate=2.0)
@@ -33,7 +33,7 @@ def log(tmp_path: Path) -> RunLog:
 def test_every_event_is_a_line_and_what_was_there_stays(log: RunLog) -> None:
     first = json.loads(log.path.read_text().splitlines()[1])
     assert first == {"part": "judge", "step": 2, "loss": 0.5, "rate": 2.0}
-    again = RunLog(log.path)
+    again = RunLog(log.path.parent)
     again.write("scm", 1, loss=0.0)
     again.close()
     parts = [(part, step) for part in ("judge", "diffusion") for step in range(1, 5)]
@@ -61,7 +61,7 @@ def test_a_line_that_a_crash_cut_short_is_forgotten(log: RunLog, kept: int) -> N
 
 
 def test_rewinding_before_anything_was_written_makes_no_file(tmp_path: Path) -> None:
-    RunLog(tmp_path / "log.jsonl").rewind("judge", 0)
+    RunLog(tmp_path).rewind("judge", 0)
     assert not list(tmp_path.iterdir())
 
 
@@ -70,11 +70,11 @@ def test_tensorboard_gets_every_number_that_the_log_gets(tmp_path: Path) -> None
         warnings.simplefilter("ignore")
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        log = RunLog(tmp_path / "log.jsonl", tmp_path / "board")
+        log = RunLog(tmp_path, tensorboard=True)
     for step in (1, 2, 3):
         log.write("judge", step, loss=0.5 * step, rate=8.0)
     log.close()
-    board = EventAccumulator(str(tmp_path / "board"))
+    board = EventAccumulator(str(tmp_path / "tensorboard"))
     board.Reload()
     assert set(board.Tags()["scalars"]) == {"judge/loss", "judge/rate"}
     read = [(event.step, event.value) for event in board.Scalars("judge/loss")]
@@ -85,7 +85,7 @@ def test_tensorboard_gets_every_number_that_the_log_gets(tmp_path: Path) -> None
 def test_tensorboard_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
     with refused("run.tensorboard", "pip install 'fcfg[tensorboard]'", "log.jsonl"):
-        RunLog(tmp_path / "log.jsonl", tmp_path / "board")
+        RunLog(tmp_path, tensorboard=True)
 
 
 # Progress

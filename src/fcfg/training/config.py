@@ -114,7 +114,7 @@ class TrainingConfig(Section):
 
     def with_data(self, path: Path) -> TrainingConfig:
         """Return the same configuration for data in another folder."""
-        if "path" not in type(self.data).model_fields:
+        if self.data.is_drawn:
             raise InputError(
                 "--data",
                 expected=f"none, since '{self.data.format}' is drawn",

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fcfg.datasets.base import Examples
-from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.support.progress import in_words
 from fcfg.training.config import TrainingConfig
 from fcfg.training.feed import Batch, first_batch, scales_of
@@ -65,19 +64,13 @@ class Description:
         ]
 
 
-def training_images(config: TrainingConfig) -> int | None:
-    """Return the number of training images, from the labels or from the preset."""
-    if isinstance(config.data, PortraitsData):
-        return config.data.count
-    if config.data.path is not None:
-        return config.data.listing(config.space).splits.count("train")
-    return None if config.promise is None else config.promise.images
-
-
 def describe(config: TrainingConfig) -> Description:
     """Describe a run, on meta tensors: without memory or computation."""
     check_batches(config)
-    images, training, inputs, saved = training_images(config), config.model, config.inputs, 0
+    training, inputs, saved = config.model, config.inputs, 0
+    images = config.data.training_images(config.space)
+    if images is None and config.promise is not None:
+        images = config.promise.images
 
     def count(tensor: Tensor) -> Tensor:
         nonlocal saved

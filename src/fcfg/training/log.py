@@ -15,13 +15,13 @@ class RunLog:
     """A file with one line of JSON for every event of a run.
 
     Args:
-        path: File to append to.
-        tensorboard: Folder for TensorBoard, if it is wanted.
+        folder: Folder of log.jsonl.
+        tensorboard: Whether TensorBoard gets all numbers as well.
     """
 
-    def __init__(self, path: Path, tensorboard: Path | None = None) -> None:
-        self.path = path
-        self._board: Any = None if tensorboard is None else _board(tensorboard)
+    def __init__(self, folder: Path, *, tensorboard: bool = False) -> None:
+        self.path = folder / "log.jsonl"
+        self._board: Any = _board(folder / "tensorboard") if tensorboard else None
 
     def rewind(self, part: str, step: int) -> None:
         """Remove the lines of a part after a step, which will be repeated."""

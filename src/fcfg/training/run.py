@@ -7,46 +7,21 @@ run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
 from pathlib import Path
 
-import torch
-from PIL import Image
-from torch import Tensor
-
-from fcfg.causal.attributes import AbstractAttribute, Column, Continuous
-from fcfg.datasets.base import Examples, Splits
-from fcfg.datasets.portraits.data import PortraitsData
-from fcfg.datasets.registry import load_data
-from fcfg.model import AnyModel
-from fcfg.sheet import sheet
-from fcfg.support.errors import InputError, check_among
-from fcfg.support.files import single_writer, write_atomically
-from fcfg.support.hashing import stream_seed
-from fcfg.support.images import images_from_bytes
+from fcfg.support.errors import check_among
+from fcfg.support.files import single_writer
 from fcfg.support.progress import Reporter
 from fcfg.training.config import TrainingConfig
-from fcfg.training.describe import expected_time
-from fcfg.training.feed import Batch, Feed, first_batch, scales_of
-from fcfg.training.kinds import Ground, Inputs, Part
+from fcfg.training.images import load_images
 from fcfg.training.log import RunLog
-from fcfg.training.loop import (
-    Course,
-    Loop,
-    StopRequest,
-    Surroundings,
-    TrainingStopped,
-    share_of,
-)
-from fcfg.training.objectives import AbstractObjective
+from fcfg.training.loop import StopRequest, Surroundings, TrainingStopped
 from fcfg.training.preflight import accelerator_for, check_batches
-from fcfg.training.state import Checkpoint
-from fcfg.training.workspace import Workspace, digest_data
+from fcfg.training.session import Session
+from fcfg.training.workspace import Workspace
 
-_SHEET_IMAGES, _SHEET_STEPS, _SHEET_ROWS, _SHEET_SIDE = 6, 20, 3, 96
+__all__ = ["TrainingStopped", "train"]
 
 
 def train(
@@ -83,230 +58,16 @@ def train(
     with single_writer(workspace.folder) if main else nullcontext(), stop.listening():
         if main:
             workspace.claim()
-        board = workspace.folder / "tensorboard" if main and config.run.tensorboard else None
-        log = RunLog(workspace.log, board)
-        around = Surroundings(config.run, accelerator, log, reporter, stop)
-        session = Session(config, workspace, _load(config, workspace, around, skip_bad), around)
-        trained = [name for name in config.parts if part in ("all", name)]
-        session.announce(trained)
+        has_board = main and config.run.tensorboard
         try:
-            with torch.random.fork_rng(), torch.backends.cudnn.flags(enabled=True, benchmark=True):
-                for name in trained:
-                    session.train(name)
-                if main:
-                    session.publish()
+            with closing(RunLog(workspace.folder, tensorboard=has_board)) as log:
+                around = Surroundings(config.run, accelerator, log, reporter, stop)
+                splits = load_images(config, workspace, around, skip_bad=skip_bad)
+                Session(config, workspace, splits, around).run(part)
         except OSError as error:
             raise TrainingStopped(
                 f"{error.filename or 'a file'} could not be written ({error.strerror or error}); "
                 "the checkpoints are whole; make room and run the same command again",
                 code=1,
             ) from error
-        finally:
-            log.close()
     return out
-
-
-def _load(
-    config: TrainingConfig, workspace: Workspace, around: Surroundings, skip_bad: bool
-) -> Splits:
-    """Load the images, and refuse others than those that the run began with."""
-
-    def counted(activity: str, done: int, total: int) -> None:
-        around.stop.check(activity)
-        around.reporter.progress(activity, done, total)
-
-    with around.accelerator.main_process_first():  # it fills the cache of images
-        splits = load_data(config.data, config.space, skip_bad=skip_bad, on_progress=counted)
-    counts = ", ".join(f"{len(examples)} {name}" for name, examples in splits.items())
-    # Drawn portraits follow from the configuration.
-    if around.is_main and not isinstance(config.data, PortraitsData):
-        if not workspace.check_data(digest_data(splits, partial(counted, "hashing images"))):
-            around.reporter.say(
-                "the run began without a digest of its data; it has one from now on"
-            )
-        excluded = config.data.listing(config.space).excluded
-        reasons = [f"{count} ({reason})" for reason, count in excluded.items()]
-        counts += f"; left out: {', '.join(reasons)}" if reasons else ""
-    around.reporter.say(f"images: {counts}")
-    return splits
-
-
-@dataclass(frozen=True, eq=False)
-class Session:
-    """One run of the command, and the training of each part."""
-
-    config: TrainingConfig
-    workspace: Workspace
-    splits: Splits
-    around: Surroundings
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the networks."""
-        return self.around.accelerator.device
-
-    @cached_property
-    def inputs(self) -> Inputs:
-        """What networks are made for, with the factors of the training images."""
-        on_gpu, factors = self.device.type == "cuda", scales_of(self.splits["train"])
-        return replace(self.config.inputs, factors=factors, channels_last=on_gpu)
-
-    @cached_property
-    def steps(self) -> dict[str, int]:
-        """The total number of steps of each part."""
-        nodes = sum(bool(parents) for parents in self.config.causal_graph.parents.values())
-        images, networks = len(self.splits["train"]), self.config.networks.items()
-        lengths = {name: part.settings.length(images) or 0 for name, part in networks}
-        return {"scm": self.config.scm.steps * nodes, **lengths}
-
-    def announce(self, parts: Sequence[str]) -> None:
-        """Say how many steps some parts take and, without a GPU, how long."""
-        each = {"scm": f" ({self.config.scm.steps:,} for each attribute with causes)"}
-        counts = [f"{n} {self.steps[n]:,}{each.get(n, '')}" for n in parts if self.steps[n]]
-        self.around.reporter.say("steps: " + ", ".join(counts))
-        if self.device.type == "cpu":
-            done = {name: self.workspace.checkpoints(name).steps() for name in parts}
-            left = {n: self.steps[n] - max([0, *done[n]]) for n in parts if n != "scm"}
-            self.around.reporter.say(expected_time(self.config, self.splits["train"], left))
-
-    def train(self, name: str) -> None:
-        """Train one part."""
-        if name == "scm":
-            self._fit_scm()
-            return
-        is_judge, part = name == "judge", self.config.networks[name]
-        if is_judge and self.around.is_main:
-            self.workspace.keep_factors(self.inputs.factors)
-        if name in ("judge", self.config.model.parts[0].name):
-            objective = part.new_objective(self.inputs)
-        else:
-            objective = self.config.model.later_objective(name, self._ground(name))
-        self._run(part, objective)
-
-    def publish(self) -> None:
-        """Save the model from the latest checkpoints, so an unfinished run can be used."""
-        self.workspace.publish({name: self.steps[name] for name in self.config.networks})
-
-    def _fit_scm(self) -> None:
-        """Fit the mechanisms of attributes with parents; it is quick, and starts over."""
-        checkpoints, settings = self.workspace.checkpoints("scm"), self.config.scm
-        graph, around, total = self.config.causal_graph, self.around, self.steps["scm"]
-        children = [node for node in graph.order if graph.parents[node]]  # in order of fitting
-        if checkpoints.steps() or not around.is_main:
-            return
-        scm = self.workspace.scm()
-        around.log.rewind("scm", 0)
-        if children:
-            around.reporter.progress("scm", 0, total)
-
-        def on_step(node: str, step: int, loss: float) -> None:
-            around.stop.check("scm")
-            done = children.index(node) * settings.steps + step + 1
-            if done % self.config.run.log_steps == 0 or done == total:
-                around.log.write("scm", done, loss=loss)
-                around.reporter.progress("scm", done, total, loss)
-
-        scm.fit(
-            self.splits["train"].attributes,
-            seed=self.config.seed,
-            steps=settings.steps,
-            batch_size=settings.batch,
-            learning_rate=settings.learning_rate,
-            on_step=on_step,
-        )
-        mechanisms = {node: list(parents) for node, parents in scm.fitted_parents.items()}
-        facts = {"mechanisms": mechanisms, "best": None}
-        checkpoints.write(Checkpoint(total, dict(scm.state_dict()), facts))
-        self.publish()
-
-    def _run(self, part: Part, objective: AbstractObjective) -> None:
-        """Take the steps of a network that are left."""
-        around, accelerator, settings = self.around, self.around.accelerator, part.settings
-        run, inputs, objective = self.config.run, self.inputs, objective.to(self.device)
-        course = Course(part.name, self.config.seed, self.steps[part.name], settings)
-        if run.compile or (run.compile is None and self.device.type == "cuda"):
-            alone = accelerator.num_processes == settings.accumulate == 1
-            objective.fuse(cuda_graphs=run.cuda_graphs and alone)
-        feed = Feed(
-            self.splits["train"],
-            inputs.space,
-            inputs.factors,
-            device=self.device,
-            seed=stream_seed(course.seed, course.part),
-            batch=settings.batch,
-            share=share_of(settings.batch, accelerator),
-        )
-        validation = self._first("val", run.validation_images, settings.batch)
-        checkpoints = self.workspace.checkpoints(part.name)
-        loop = Loop(course, objective, feed, validation, checkpoints, around)
-        loop.resume()
-        if around.is_main:
-            around.log.rewind(part.name, loop.step)
-        with closing(feed):
-            if loop.step >= course.steps:
-                around.reporter.say(f"{part.name}: all {course.steps} steps are done")
-            else:
-                loop.run(self.publish, partial(self._draw_sheet, part.name))
-
-    def _ground(self, name: str) -> Ground:
-        """Return what a later part is built on; refuse one that comes too early."""
-        first = self.config.model.parts[0].name
-        judge, weights = self.workspace.judge(), self.workspace.weights(first)
-        if judge is None or weights is None:
-            raise InputError(
-                f"part {name}",
-                expected=f"the parts judge and {first} to be trained",
-                got=f"no {'judge' if judge is None else first}",
-                do="train all parts, or these two first",
-            )
-        network = self.config.model.build(self.inputs)
-        network.load_state_dict(weights)
-        table = self.splits["train"].attributes
-        scm = self.workspace.scm()
-        return Ground(network.to(self.device), judge, scm, table, self._first_loss)
-
-    def _first(self, split: str, most: int, size: int) -> list[Batch]:
-        """Return the first images of a split on the device, in batches of a size."""
-        inputs, examples = self.inputs, self.splits[split]
-        return first_batch(examples, most, inputs.space, inputs.factors, self.device).split(size)
-
-    def _first_loss(self, objective: AbstractObjective, images: int, size: int) -> float:
-        """Return the loss on the first training images, computed as in a step."""
-        seed = stream_seed(self.config.seed, "bound")
-        generator = torch.Generator(self.device).manual_seed(seed)
-        with self.around.accelerator.autocast():
-            losses = objective.mean_losses(self._first("train", images, size), generator)
-        return losses["validation_loss"]
-
-    def _draw_sheet(self, part: str, step: int) -> None:
-        if part == "judge":
-            return
-        model = self.workspace.model().to(self.device)
-        page = counterfactual_sheet(model, self.splits["val"])
-        path = self.workspace.folder / "sheets" / f"{part}-step-{step:09d}.png"
-        path.parent.mkdir(exist_ok=True)
-        write_atomically(path, lambda file: page.save(file, "PNG"))
-        self.around.reporter.say(f"sheet of counterfactuals: {path}")
-
-
-def counterfactual_sheet(model: AnyModel, examples: Examples) -> Image.Image:
-    """Draw six images and their counterfactuals under up to three interventions."""
-    count = min(_SHEET_IMAGES, len(examples))
-    images = images_from_bytes(examples.images[:count])
-    table = {name: column[:count] for name, column in examples.attributes.items()}
-    fitted = set(model.scm.fitted_parents)
-    answerable = [a for a in model.space if model.graph.affected({a.name}) - {a.name} <= fitted]
-    plan = model.plan((), sampling=_SHEET_STEPS)
-    abduction = model.abduct(images, table, plan=plan)
-    rows: dict[str, Tensor] = {"factual": images}
-    for attribute in answerable[:_SHEET_ROWS]:
-        action = model.act(table, {attribute.name: _other(attribute, table[attribute.name])})
-        rows[f"do({attribute.name})"] = model.predict(abduction, action).images
-    return sheet(rows, scale=max(1, _SHEET_SIDE // images.shape[-1]))
-
-
-def _other(attribute: AbstractAttribute, column: Column) -> Column:
-    """Return other values: the other class, the next level, or the number mirrored."""
-    if isinstance(attribute, Continuous):
-        return attribute.low + attribute.high - column
-    return (column + 1) % max(2, attribute.width)

@@ -6,19 +6,15 @@ configuration, the log, sheets of counterfactuals and the checkpoints of each pa
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fcfg.causal.scm import StructuralCausalModel
-from fcfg.datasets.base import Splits
 from fcfg.judge import AttributeJudge
 from fcfg.model import AnyModel
 from fcfg.pipeline.checkpoint import replaced_files, save
@@ -29,13 +25,6 @@ from fcfg.training.config import TrainingConfig, read_config
 from fcfg.training.kinds import Scales
 from fcfg.training.state import Checkpoints, under_prefix
 
-_CHANGES = {  # by part of the digest
-    "split": "other images in its splits, or another order",
-    "labels": "other labels",
-    "images": "images with other pixels",
-}
-_ROWS = 4096  # images to hash at a time
-
 
 class Workspace:
     """The files of a run in the folder of its model."""
@@ -44,11 +33,15 @@ class Workspace:
         self.out = out
         self.config = config
         self.folder = out / "training"
-        self.log = self.folder / "log.jsonl"
 
     def checkpoints(self, part: str) -> Checkpoints:
         """Return the checkpoints of a part."""
         return Checkpoints(self.folder / "state" / part, self.config.run.keep)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a part has a checkpoint."""
+        return any(self.checkpoints(part).steps() for part in self.config.parts)
 
     def prepare(self) -> None:
         """Make the folder; refuse one in which the pipeline cannot be saved."""
@@ -65,6 +58,15 @@ class Workspace:
 
     def claim(self) -> None:
         """Write the configuration, or refuse to resume with a different one."""
+        for name, part in self.config.networks.items():
+            steps, done = part.settings.steps, max(self.checkpoints(name).steps(), default=0)
+            if (steps or done) < done:
+                raise InputError(
+                    f"run {self.out}",
+                    expected=f"{part.key}.steps of {done:,} or more, which are done",
+                    got=steps,
+                    do="choose another --out for a shorter training",
+                )
         path = self.folder / "config.yaml"
         if path.exists():
             now, before = self.config.identity(), read_config(str(path)).identity()
@@ -79,46 +81,9 @@ class Workspace:
                     got=f"others in {quoted(different)} ({key}: {now.get(key)})",
                     do="choose another --out, or go back to the old values",
                 )
-        for name, part in self.config.networks.items():
-            steps, done = part.settings.steps, max(self.checkpoints(name).steps(), default=0)
-            if (steps or done) < done:
-                raise InputError(
-                    f"run {self.out}",
-                    expected=f"{part.key}.steps of {done:,} or more, which are done",
-                    got=steps,
-                    do="choose another --out for a shorter training",
-                )
         for folder in (self.out, self.folder, *filter(Path.is_dir, self.folder.rglob("*"))):
             remove_unfinished(folder)  # a kill may have left a checkpoint half written
         write_atomically(path, to_yaml(self.config).encode())
-
-    def check_data(self, digests: dict[str, str]) -> bool:
-        """Write the digests of the data, or refuse to resume with different data.
-
-        Args:
-            digests: Result of :func:`digest_data`.
-
-        Returns:
-            False if the run was begun by an older release, which wrote no digests.
-        """
-        path = self.folder / "data.json"
-        begun = any(self.checkpoints(part).steps() for part in self.config.parts)
-        known = path.exists()
-        if begun and known:
-            subject, do = f"run {self.out}, {path.name}", "delete it, if the data are the same"
-            before = parse_json(read_text(path, subject, expected="digests"), subject, do=do)
-            changed = [
-                text for part, text in _CHANGES.items() if before.get(part) != digests[part]
-            ]
-            if changed:
-                raise InputError(
-                    f"run {self.out}",
-                    expected="the data it began with",
-                    got=changed[0],
-                    do="choose another --out, or go back to the old data",
-                )
-        write_atomically(path, json.dumps(digests, indent=1).encode())
-        return known or not begun
 
     def publish(self, steps: dict[str, int]) -> None:
         """Save the model from the latest checkpoints, once its networks have one.
@@ -191,29 +156,3 @@ class Workspace:
             latest = checkpoints.read(int(latest.facts["best"]["step"]))
         average = under_prefix("average", latest.tensors)
         return average or under_prefix("weights", latest.tensors)
-
-
-def digest_data(splits: Splits, on_progress: Callable[[int, int], None]) -> dict[str, str]:
-    """Return digests of the names, labels and pixels used for training and validation.
-
-    They do not depend on the place or the age of the files.
-
-    Args:
-        splits: Images and labels as loaded.
-        on_progress: Callback with the number of images that are done, and of all.
-    """
-    used = {split: splits[split] for split in ("train", "val")}
-    parts = {part: hashlib.blake2b(digest_size=16) for part in _CHANGES}
-    done, total = 0, sum(map(len, used.values()))
-    for split, examples in used.items():
-        parts["split"].update(json.dumps([split, examples.names]).encode())
-        for name, column in examples.attributes.items():
-            parts["labels"].update(json.dumps([split, name, str(column.dtype)]).encode())
-            parts["labels"].update(np.ascontiguousarray(column).data)
-        parts["images"].update(json.dumps([split, examples.images.shape]).encode())
-        for start in range(0, len(examples), _ROWS):
-            rows = examples.images[start : start + _ROWS]
-            parts["images"].update(np.ascontiguousarray(rows).data)
-            done += len(rows)
-            on_progress(done, total)
-    return {part: digest.hexdigest() for part, digest in parts.items()}
