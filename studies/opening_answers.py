@@ -12,10 +12,9 @@ from typing import Any
 
 import fcfg
 from fcfg.studio.answers import Answers
-from fcfg.studio.beside import Opening
 from fcfg.studio.engine import Job
 from fcfg.studio.export import other_values
-from fcfg.studio.models import OPENING, as_studio_models
+from fcfg.studio.models import OPENING, Opening, as_studio_models
 from fcfg.studio.pictures import find_samples
 from fcfg.studio.questions import Question, prepare_question
 from fcfg.support.hashing import digest_of

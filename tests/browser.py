@@ -1,148 +1,73 @@
-"""A headless Chromium, controlled through a pipe by the DevTools protocol."""
+"""Pages in a headless Chromium, and what they log and ask for."""
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-import select
 import shutil
-import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"),
+PROGRAM = next((path for path in map(shutil.which, NAMES) if path), None)
+browsing = pytest.mark.skipif(
+    PROGRAM is None or not sys.platform.startswith("linux"),
+    reason="a browser is no Python package, so `make test` cannot bring one; .ci/run installs it, "
+    f"and pages are opened in Chromium on Linux, one of {', '.join(NAMES)}",
 )
-# Chromium reads from descriptor 3 and writes to 4; our pipes may have these numbers already.
-_LAUNCH = """import os, sys
-os.dup2(int(sys.argv[1]), 100), os.dup2(int(sys.argv[2]), 101)
-os.dup2(100, 3), os.dup2(101, 4)
-os.closerange(100, 102)
-os.execv(sys.argv[3], sys.argv[3:])"""
-_LIMIT = 120.0  # seconds to wait for one answer on a busy machine
 
 
-def find_chromium() -> str | None:
-    """Path of the installed browser, or None."""
-    return next((path for path in map(shutil.which, NAMES) if path), None)
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser of Playwright."""
+    reason = "opens pages by Playwright"
+    sync_api = pytest.importorskip("playwright.sync_api", reason=reason)
+    with sync_api.sync_playwright() as playwright:
+        program = playwright.chromium.launch(executable_path=PROGRAM, args=["--no-sandbox"])
+        yield program
+        program.close()
 
 
-class Chromium:
-    """One browser with one page, as a context manager."""
+class Tab:
+    """A page on a screen of a size and a colour scheme."""
 
-    def __init__(self, program: str, profile: Path) -> None:
-        to_browser, from_us = os.pipe()
-        from_browser, to_us = os.pipe()
-        ends = (str(to_browser), str(to_us))
-        words = (program, *FLAGS, f"--user-data-dir={profile}", "about:blank")
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _LAUNCH, *ends, *words],
-            pass_fds=(to_browser, to_us),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+    def __init__(self, browser: Any, size: tuple[int, int], scheme: str, **options: Any) -> None:
+        width, height = size
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, **options
         )
-        os.close(to_browser)
-        os.close(to_us)
-        self._in, self._out = from_us, from_browser
-        self._buffer, self._count = b"", 0
-        self.events: list[dict[str, Any]] = []
-        self._session: str | None = None
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(20_000)
+        self.errors: list[str] = []
+        self.asked: list[Any] = []
+        self.page.on("console", lambda message: self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request))
 
-    def __enter__(self) -> Chromium:
-        try:
-            self._attach()
-        except BaseException:
-            self._end()
-            raise
-        return self
+    def foreign(self, address: str) -> list[str]:
+        """Return what was asked for beside an address and what is inside the page."""
+        own = ("data:", "blob:", address)
+        return [each.url for each in self.asked if not each.url.startswith(own)]
 
-    def _attach(self) -> None:
-        targets = self.call("Target.getTargets")["targetInfos"]
-        page = next(target["targetId"] for target in targets if target["type"] == "page")
-        attached = self.call("Target.attachToTarget", targetId=page, flatten=True)
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            self.call(f"{domain}.enable")
 
-    def __exit__(self, *_: object) -> None:
-        self._session = None
-        try:
-            self.call("Browser.close")
-            self._process.wait(timeout=_LIMIT)
-        finally:
-            self._end()
+class Reader:
+    """Opens files on one screen after the other."""
 
-    def _end(self) -> None:
-        self._process.kill()  # does nothing if it has ended
-        self._process.wait()
-        os.close(self._in)
-        os.close(self._out)
-
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Call a method and return its result; events that arrive before it are kept."""
-        self._count += 1
-        message: dict[str, Any] = {"id": self._count, "method": method, "params": parameters}
-        if self._session is not None:
-            message["sessionId"] = self._session
-        os.write(self._in, json.dumps(message).encode() + b"\0")
-        while True:
-            answer = self._read()
-            if answer.get("id") == self._count:
-                assert "error" not in answer, answer["error"]
-                return answer["result"]
-            self.events.append(answer)
-
-    def _read(self) -> dict[str, Any]:
-        until = time.monotonic() + _LIMIT
-        while b"\0" not in self._buffer:
-            ready, _, _ = select.select([self._out], [], [], until - time.monotonic())
-            if not ready:
-                raise TimeoutError("Chromium did not answer")
-            piece = os.read(self._out, 1 << 20)
-            if not piece:
-                raise EOFError("Chromium ended")
-            self._buffer += piece
-        line, _, self._buffer = self._buffer.partition(b"\0")
-        return json.loads(line)
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
 
     def look(self, width: int, height: int, scheme: str) -> None:
-        """Set the size of the window and the preferred colour scheme."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        self.call("Emulation.setEmulatedMedia", features=[feature])
+        """Take another screen; narrow ones are of a phone."""
+        is_mobile = width < 600
+        self.tab = Tab(self._browser, (width, height), scheme, is_mobile=is_mobile)
 
     def open(self, file: Path) -> None:
         """Open a file and wait until it is loaded."""
-        self.events.clear()
-        self.call("Page.navigate", url=file.resolve().as_uri())
-        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
-            self.events.append(self._read())
+        self.tab.page.goto(file.resolve().as_uri())
 
     def run(self, script: str) -> Any:
-        """Value of an expression in the page."""
-        answer = self.call(
-            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
-        )
-        assert "exceptionDetails" not in answer, answer
-        return answer["result"].get("value")
-
-    def of(self, method: str) -> list[dict[str, Any]]:
-        """Events of one kind since the page was opened."""
-        return [event["params"] for event in self.events if event.get("method") == method]
-
-    def screenshot(self, path: Path) -> None:
-        """Write a picture of the whole page."""
-        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))
+        """Return the value of an expression in the page."""
+        return self.tab.page.evaluate(script)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -73,6 +74,7 @@ def listed(folder: Path) -> dict[str, bytes]:
 def test_a_finished_demo_is_shown_again_and_computed_again_on_demand(tiny: Path, capsys) -> None:
     assert main(["demo"]) == 0
     before, shown = listed(tiny / "runs/demo"), capsys.readouterr().out
+    scores = [row["scores"] for row in rows(tiny / "runs/demo")]
     assert main(["demo"]) == 0
     again = capsys.readouterr().out
     assert listed(tiny / "runs/demo") == before
@@ -82,47 +84,33 @@ def test_a_finished_demo_is_shown_again_and_computed_again_on_demand(tiny: Path,
     after = listed(tiny / "runs/demo")
     assert after.pop("pictures/own.txt") == b"mine"
     assert after.keys() == before.keys()
+    assert [row["scores"] for row in rows(tiny / "runs/demo")] == scores
     result = "results-0-of-1.jsonl"
-    assert [row["scores"] for row in rows(tiny / "runs/demo")] == [
-        row["scores"]
-        for row in map(json.loads, before[result].splitlines())
-        if row["kind"] == "row"
-    ]
     assert after[result] != before[result]  # other seconds: computed again
 
 
-def test_a_demo_spares_the_run_of_somebody_else(tiny: Path, capsys) -> None:
-    out = tiny / "mine"
-    words = ["evaluate", "portraits", "portraits/core", "--out", str(out), "--device", "cpu"]
-    assert main([*words, "--sampling", "3", "--cache", str(tiny / "noise")]) == 0
-    before = listed(out)
-    capsys.readouterr()
-    for more in ([], ["--overwrite"]):
-        assert main(["demo", "--out", str(out), *more]) == 2
-        said, refused = capsys.readouterr()
-        assert said == ""
-        assert "expected an evaluation of 'portraits/core' by the model 'portraits'" in refused
-        assert listed(out) == before
-
-
-def test_a_demo_spares_what_is_no_run(tiny: Path, capsys) -> None:
-    index = tiny / "holiday/pictures/index.json"
-    index.parent.mkdir(parents=True)
-    index.write_text("[1]")
-    for words in ([], ["--overwrite"]):
-        assert main(["demo", "--out", str(tiny / "holiday"), *words]) == 2
-        assert "'pictures/index.json' and no result file" in capsys.readouterr().err
-    assert index.read_text() == "[1]"
+def test_a_demo_spares_what_is_not_its_own(tiny: Path, capsys) -> None:
+    """A run of somebody else, and a folder that is no run."""
+    words = "evaluate portraits portraits/core --out mine --device cpu --sampling 3 --cache noise"
+    assert main(words.split()) == 0
+    (tiny / "holiday/pictures").mkdir(parents=True)
+    (tiny / "holiday/pictures/index.json").write_text("[1]")
     (tiny / "file").write_text("mine")
-    assert main(["demo", "--out", str(tiny / "file")]) == 2
-    assert "a folder that can be written" in capsys.readouterr().err
+    capsys.readouterr()
+    before = listed(tiny)
+    for out, said in {
+        "mine": "expected an evaluation of 'portraits/core' by the model 'portraits'",
+        "holiday": "'pictures/index.json' and no result file",
+        "file": "a folder that can be written",
+    }.items():
+        for more in ([], ["--overwrite"]):
+            assert main(["demo", "--out", out, *more]) == 2
+            assert said in capsys.readouterr().err
+            assert listed(tiny) == before
 
 
 def test_an_interrupted_demo_says_how_to_go_on(tiny: Path, monkeypatch, capsys) -> None:
-    def interrupt(self, told) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Evaluation, "run", interrupt)
+    monkeypatch.setattr(Evaluation, "run", Mock(side_effect=KeyboardInterrupt))
     assert main(["demo"]) == 130
     assert "run the same command to resume" in capsys.readouterr().err
 

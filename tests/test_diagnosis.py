@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
-from browser import Chromium, find_chromium
+from browser import Reader, browsing, chromium
 from evaluations import tiny_model
 from fcfg.cli import main
 from fcfg.diagnosis import Association, Diagnosis, diagnose, diagnosis_page
@@ -334,10 +333,7 @@ def test_the_page_needs_no_other_file_and_escapes_names() -> None:
     assert "fcfg.Partition({&#39;smiling-young&#39;: [&#39;smiling&#39;, &#39;young&#39;]" in page
 
 
-@pytest.mark.skipif(
-    find_chromium() is None or not sys.platform.startswith("linux"),
-    reason="opens the page in Chromium, which pip cannot bring",
-)
+@browsing
 def test_the_page_fits_the_screen(tmp_path: Path) -> None:
     pipeline = tiny_model("portraits-causal")
     world = fcfg.datasets.portraits.sample(2, 3, 8, "portraits-causal")
@@ -345,7 +341,8 @@ def test_the_page_fits_the_screen(tmp_path: Path) -> None:
     file = tmp_path / "index.html"
     file.write_text(diagnosis_page(found, "tiny", {}), "utf-8")
     drawn = "[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().width)"
-    with Chromium(str(find_chromium()), tmp_path / "profile") as browser:
+    with chromium() as program:
+        browser = Reader(program)
         for width in (390, 1280):
             browser.look(width, 844, "light")
             browser.open(file)

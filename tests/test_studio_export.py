@@ -12,32 +12,17 @@ import pytest
 
 import fcfg
 from fcfg.causal.attributes import Binary, Categorical, Continuous
-from fcfg.causal.scm import StructuralCausalModel
 from fcfg.cli import main
-from fcfg.datasets import portraits
-from fcfg.hvae import HVAE, HVAEConfig, HVAEModel
+from fcfg.reports.rule_styles import colours
 from fcfg.studio import export
+from fcfg.studio.bundle import STATIC, static_text
 from fcfg.studio.export import export_gallery, guidances, other_values, questions
 from fcfg.studio.models import StudioModel, as_studio_models
 from fcfg.studio.pictures import StudioPicture, find_samples
 from fcfg.studio.questions import Question
 from refusal import refused
+from tiny_hvae import tiny_hvae
 from visits import listening_model
-
-
-def vae() -> StudioModel:
-    """A model of another kind, without drawings of its own."""
-    config = HVAEConfig(
-        size=8,
-        parents=3,
-        encoder="8b1d2,4b1d4,1b1",
-        decoder="1b1,4b1,8b1",
-        widths=(8, 8, 16),
-        latent=3,
-    )
-    scm = StructuralCausalModel(portraits.space("portraits"), portraits.graph("portraits"))
-    (model,) = as_studio_models([("vae", HVAEModel(HVAE(config), scm))])
-    return model
 
 
 @pytest.mark.parametrize("name", ["portraits", "portraits-causal"])
@@ -64,13 +49,13 @@ def test_every_other_value_of_an_attribute_is_asked_for() -> None:
     assert other_values(Continuous("age", 20, 80), 33.0) == [30, 50, 70]
 
 
-def test_a_model_of_another_kind_is_asked_at_its_own_setting() -> None:
-    assert guidances(vae(), "smiling") == ["temperature:0.1"]
-
-
-def test_a_model_without_drawings_has_no_gallery(tmp_path: Path) -> None:
-    with refused("model vae", "a model of a drawn world"):
-        export_gallery(vae(), tmp_path)
+def test_a_model_of_another_kind_is_asked_at_its_own_setting_and_has_no_gallery(
+    tmp_path: Path,
+) -> None:
+    (vae,) = as_studio_models([("vae", tiny_hvae())])
+    assert guidances(vae, "sick") == ["temperature:0.1"]
+    with refused("model vae"):
+        export_gallery(vae, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -117,3 +102,25 @@ def check_answer(entry: dict, folder: Path) -> None:
     )
     change = (pair.images - picture.image).abs().mean().item()
     assert entry["events"][0]["change"] == pytest.approx(change, rel=1e-4)
+
+
+def test_the_page_is_light_and_asks_for_nothing_elsewhere() -> None:
+    static = list(STATIC.iterdir())
+    assert sum(len(path.read_bytes()) for path in static) < 300_000
+    for path in static:
+        text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+        if path.name.endswith(".js"):  # each is loaded, and can stand inside the page
+            assert f'<script src="/static/{path.name}"></script>' in static_text("index.html")
+            assert not re.search(r"</script|<!--|^import |^export ", text, re.MULTILINE), path.name
+        assert not re.search(r"https?://|//[a-z]+\.[a-z]|@import|eval\(|style=\"", text), path.name
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_colours_are_those_of_reports(dark: bool) -> None:
+    part = static_text("style.css").split("@media (prefers-color-scheme:dark)")[dark]
+    own = dict(re.findall(r"(--\w+):(#\w{6})", part.partition("}")[0]))
+    reports = {name[4:-1]: colour for name, colour in colours(dark).items()}
+    assert len(own) == 10
+    assert {name: reports[name] for name in own if name != "--on"} == {
+        name: colour for name, colour in own.items() if name != "--on"
+    }

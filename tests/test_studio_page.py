@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
-from importlib.resources import files
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +15,15 @@ import torch
 from PIL import Image
 
 import fcfg
-from browser import NAMES, find_chromium
+from browser import browsing, chromium
 from evaluations import SIZE
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
-from fcfg.reports.rule_styles import colours
-from fcfg.studio.bundle import one_page, static_text
+from fcfg.studio.bundle import one_page
 from fcfg.studio.export import gallery_table
 from visits import QUICK, Visit, listening_model, running_studio, studio_model
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="opens pages by Playwright")
 axe = pytest.importorskip("axe_core_python.sync_playwright", reason="checks accessibility")
-PROGRAM = find_chromium()
-browsing = pytest.mark.skipif(
-    PROGRAM is None or not sys.platform.startswith("linux"),
-    reason=f"opens the page in Chromium, which pip cannot bring: none of {', '.join(NAMES)}",
-)
+pytestmark = browsing
 Open = Callable[..., Visit]
 
 
@@ -50,27 +43,32 @@ def address(model: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        program = playwright.chromium.launch(executable_path=PROGRAM, args=["--no-sandbox"])
+    with chromium() as program:
         yield program
-        program.close()
 
 
 @pytest.fixture
 def visit(browser: Any, address: str) -> Iterator[Open]:
-    visits: list[Visit] = []
+    """Opens pages of this studio, of another address, or of a studio of other models."""
+    with ExitStack() as stack:
 
-    def start(fragment: str = QUICK, address: str = f"{address}/", **options: Any) -> Visit:
-        visits.append(Visit(browser, address, **options))
-        visits[-1].open(fragment)
-        return visits[-1]
+        def start(
+            fragment: str | None = QUICK,
+            address: str = f"{address}/",
+            models: Sequence[str] = (),
+            **options: Any,
+        ) -> Visit:
+            if models:
+                address = f"{stack.enter_context(running_studio(*models))}/"
+            visit = Visit(browser, address, **options)
+            stack.callback(visit.close)
+            if fragment is not None:
+                visit.open(fragment)
+            return visit
 
-    yield start
-    for each in visits:
-        each.close()
+        yield start
 
 
-@browsing
 def test_a_newcomer_sees_an_answer_without_a_click(visit: Open) -> None:
     here = visit("")
     page = here.page
@@ -90,54 +88,45 @@ def test_a_newcomer_sees_an_answer_without_a_click(visit: Open) -> None:
     assert [re.match(r"\w+:0\.0", text) is not None for text in strip] == [True] + 5 * [False]
 
 
-@browsing
 def test_what_is_asked_and_not_read_is_amber_and_first(
-    browser: Any, model: str, tmp_path: Path
+    visit: Open, model: str, tmp_path: Path
 ) -> None:
     doubter = fcfg.load(model)
     with torch.no_grad():  # always reads a smile of 55 %
         doubter.judge.network.head.weight.zero_()
         doubter.judge.network.head.bias.zero_()[0] = 0.2007
     fcfg.save(doubter, tmp_path / "doubter")
-    with running_studio(str(tmp_path / "doubter")) as address:
-        here = Visit(browser, f"{address}/")
-        colours = set()
-        for value, kind in ((0, "doubtful"), (1, "open")):  # it has no thresholds, so never good
-            here.open(f"image=s0&do=smiling:{value}&sampling=dpm-2m+uniform+4&tab=compare")
-            here.page.locator(f"#notation:has-text('= {value}')").wait_for()
-            here.page.locator(f"#trust.{kind}").wait_for()
-            colours.add(here.page.evaluate("getComputedStyle(window.trust).color"))
-            said = here.texts("#trust")[0]
-            assert said.startswith("Not reached: smiling reads 55 %, asked no.") is (value == 0)
-        assert len(colours) == 2
-        here.page.locator("#tab-rules").click()
-        here.page.locator(".tile canvas").nth(1).wait_for()
-        assert not any("not reached" in words for words in here.texts(".tile"))
-        here.page.locator(".node[data-name=smiling]").click()
-        here.answered()
-        here.page.locator(".tile", has_text="not reached").nth(1).wait_for()
-        here.close()
+    here = visit(None, models=[str(tmp_path / "doubter")])
+    colours = set()
+    for value, kind in ((0, "doubtful"), (1, "open")):  # it has no thresholds, so never good
+        here.open(f"image=s0&do=smiling:{value}&sampling=dpm-2m+uniform+4&tab=compare")
+        here.page.locator(f"#notation:has-text('= {value}')").wait_for()
+        here.page.locator(f"#trust.{kind}").wait_for()
+        colours.add(here.page.evaluate("getComputedStyle(window.trust).color"))
+        said = here.texts("#trust")[0]
+        assert said.startswith("Not reached: smiling reads 55 %, asked no.") is (value == 0)
+    assert len(colours) == 2
+    here.page.locator("#tab-rules").click()
+    here.page.locator(".tile canvas").nth(1).wait_for()
+    assert not any("not reached" in words for words in here.texts(".tile"))
+    here.page.locator(".node[data-name=smiling]").click()
+    here.answered()
+    here.page.locator(".tile", has_text="not reached").nth(1).wait_for()
 
 
-@browsing
-def test_the_shipped_model_answers_at_once_and_says_so(browser: Any) -> None:
-    opening = fcfg.load("digits").folder / "opening.json"
-    shipped = json.loads(opening.read_text("utf-8"))
-    with running_studio("digits") as address:
-        here = Visit(browser, f"{address}/")
-        page = here.page
-        page.goto(here.address)
-        page.locator("#after-text", has_text="computed beforehand by this model").wait_for()
-        assert here.shown("after") == shipped["image"]
-        assert page.locator("#after.preview").count() == 0
-        assert here.texts("h1") == ["What if the strokes were 5.5 pixels thick?"]
-        here.answered()
-        assert here.questions()[0]["do"] == shipped["asked"]["do"]
-        assert here.texts("#after-text") == [""]
-        here.close()
+def test_the_shipped_model_answers_at_once_and_says_so(visit: Open) -> None:
+    shipped = json.loads((fcfg.load("digits").folder / "opening.json").read_text("utf-8"))
+    here = visit(None, models=["digits"])
+    here.page.goto(here.address)
+    here.page.locator("#after-text", has_text="computed beforehand by this model").wait_for()
+    assert here.shown("after") == shipped["image"]
+    assert here.page.locator("#after.preview").count() == 0
+    assert here.texts("h1") == ["What if the strokes were 5.5 pixels thick?"]
+    here.answered()
+    assert here.questions()[0]["do"] == shipped["asked"]["do"]
+    assert here.texts("#after-text") == [""]
 
 
-@browsing
 def test_what_would_be_is_what_the_question_asks_whatever_was_before(visit: Open) -> None:
     here = visit()
     page, held = here.page, list[Any]()
@@ -154,26 +143,46 @@ def test_what_would_be_is_what_the_question_asks_whatever_was_before(visit: Open
     here.answered()
 
 
-@browsing
-def test_questions_are_phrased_as_the_model_says(visit: Open) -> None:
-    script = """async (phrases) => {
-        const kinds = {smiling: "binary", age: "continuous", view: "categorical"};
-        const all = Object.entries(kinds).map(([name, kind]) => ({name, kind, low: 0, high: 90}));
-        const own = all.map((each) => ({...each, phrases: phrases[each.name]}));
-        const wanted = {smiling: 0, age: 60};
-        return [questionWords(own, wanted), questionWords(all, {...wanted, view: "AP"})];
-    }"""
-    phrases = {
-        "smiling": ["the person were not smiling", "the person were smiling"],
-        "age": "the person were {} years old",
-    }
-    assert visit().page.evaluate(script, phrases) == [
-        "What if the person were not smiling and the person were 60 years old?",
-        "What if smiling changed to no, age changed to 60 and view changed to AP?",
-    ]
+#: Functions of the page, with an argument and what they return.
+SCRIPTS = {
+    "questions are phrased as the model says": (
+        """(phrases) => {
+            const kinds = {smiling: "binary", age: "continuous", view: "categorical"};
+            const all = Object.entries(kinds).map(([name, kind]) => ({name, kind}));
+            const own = all.map((each) => ({...each, phrases: phrases[each.name]}));
+            const wanted = {smiling: 0, age: 60};
+            return [questionWords(own, wanted), questionWords(all, {...wanted, view: "AP"})];
+        }""",
+        {"smiling": ["they were not smiling", "they were"], "age": "they were {} years old"},
+        [
+            "What if they were not smiling and they were 60 years old?",
+            "What if smiling changed to no, age changed to 60 and view changed to AP?",
+        ],
+    ),
+    "values survive the address": (
+        """(levels) => {
+            const attributes = [{name: "stage", kind: "categorical", levels}];
+            const models = [{name: "m", attributes}], state = readState("", models);
+            const there = (level) => writeState({...state, do: {stage: level}}, false);
+            return levels.map((level) => readState(there(level), models).do.stage);
+        }""",
+        ["mild, left", "T1:N0", "50 %"],
+        ["mild, left", "T1:N0", "50 %"],
+    ),
+    "a click asks for another value": (
+        'places => places.map((x) => otherValue({kind: "continuous", low: 0, high: 1}, x))',
+        [0, 0.5, 0.9, 1],
+        [0.35, 0.85, 0.55, 0.65],
+    ),
+}
 
 
-@browsing
+def test_scripts_of_the_page(visit: Open) -> None:
+    page = visit().page
+    for name, (script, argument, wanted) in SCRIPTS.items():
+        assert page.evaluate(script, argument) == wanted, name
+
+
 def test_the_strip_begins_as_soon_as_the_answer_is_seen(visit: Open) -> None:
     here = visit("sampling=dpm-2m+uniform+4&tab=rules")
     began = """() => new Promise((resolve) => {
@@ -190,7 +199,6 @@ def test_the_strip_begins_as_soon_as_the_answer_is_seen(visit: Open) -> None:
     assert sum(not each for each in asked) == 2  # two answers; all others wait for them
 
 
-@browsing
 def test_every_view_shows_its_picture(visit: Open) -> None:
     here = visit()
     page, seen = here.page, {here.shown("after")}
@@ -208,7 +216,6 @@ def test_every_view_shows_its_picture(visit: Open) -> None:
     assert page.evaluate(clip) == "inset(0px 40% 0px 0px)"
 
 
-@browsing
 def test_a_slider_asks_once_when_it_rests_and_cancels_what_it_overtakes(visit: Open) -> None:
     here = visit()
     page, slider, held = here.page, here.page.locator("#weight-all"), list[Any]()
@@ -230,7 +237,6 @@ def test_a_slider_asks_once_when_it_rests_and_cancels_what_it_overtakes(visit: O
     assert here.texts("#weights output") == ["1.7"]  # what is shown is what is asked
 
 
-@browsing
 def test_an_answer_without_an_anchor_has_no_drawn_noise(visit: Open) -> None:
     here = visit()
     for box in ("drawn-noise", "anchor"):
@@ -240,7 +246,6 @@ def test_an_answer_without_an_anchor_has_no_drawn_noise(visit: Open) -> None:
     assert asked == ["contrast:1.7;anchor=true", "contrast:1.7"]
 
 
-@browsing
 def test_an_address_holds_the_question(visit: Open) -> None:
     asked = (
         "guidance=fcfg:affected=2.5,invariant=1.1&sampling=ddim+uniform+4&seed=3&view=difference"
@@ -265,7 +270,6 @@ def test_an_address_holds_the_question(visit: Open) -> None:
         assert here.texts("#weights output") == [weight, "1.1"]
 
 
-@browsing
 def test_one_goes_back_by_the_browser_and_by_the_list(visit: Open) -> None:
     here = visit()
     page, first = here.page, here.texts("h1")
@@ -280,7 +284,6 @@ def test_one_goes_back_by_the_browser_and_by_the_list(visit: Open) -> None:
     assert len(here.questions()) == 2  # what was answered is not asked again
 
 
-@browsing
 def test_two_settings_stay_side_by_side(visit: Open) -> None:
     here = visit(QUICK.replace("history", "compare"))
     here.page.get_by_role("button", name="Compare with FCFG").click()
@@ -307,34 +310,31 @@ def picture(colour: str = "teal") -> bytes:
     return file.getvalue()
 
 
-@browsing
-def test_two_models_stay_side_by_side(browser: Any, model: str, tmp_path: Path) -> None:
+def test_two_models_stay_side_by_side(visit: Open, model: str, tmp_path: Path) -> None:
     torch.manual_seed(7)  # other weights than those of the first model
     fcfg.save(listening_model(), tmp_path / "other")
-    with running_studio(model, str(tmp_path / "other")) as address:
-        here = Visit(browser, f"{address}/")
-        here.open(QUICK.replace("history", "compare"))
-        here.page.get_by_role("button", name="Compare with Other").click()
-        here.page.locator(".card canvas").nth(1).wait_for()
-        pinned, now = here.page.locator(".card").all()
-        assert "Other" in pinned.inner_text()
-        assert "Tiny" in now.inner_text()
-        shown = [card.locator("canvas").get_attribute("data-address") for card in (pinned, now)]
-        assert len(set(shown)) == 2
-        assert {question["model"] for question in here.questions()} == {"tiny", "other"}
-        assert "pin=other" in here.page.url
-        here.close()
+    here = visit(QUICK.replace("history", "compare"), models=[model, str(tmp_path / "other")])
+    here.page.get_by_role("button", name="Compare with Other").click()
+    here.page.locator(".card canvas").nth(1).wait_for()
+    pinned, now = here.page.locator(".card").all()
+    assert "Other" in pinned.inner_text()
+    assert "Tiny" in now.inner_text()
+    shown = [card.locator("canvas").get_attribute("data-address") for card in (pinned, now)]
+    assert len(set(shown)) == 2
+    assert {question["model"] for question in here.questions()} == {"tiny", "other"}
+    assert "pin=other" in here.page.url
 
 
-@browsing
 def test_a_picture_of_ones_own_is_read_and_never_in_the_address(visit: Open) -> None:
-    here = visit()
+    here = visit(f"{QUICK}&view=truth")
     page = here.page
+    assert here.texts("#after-title") == ["The true answer"]
     page.set_input_files("#file", {"name": "me.png", "mimeType": "image/png", "buffer": picture()})
     page.locator("#before-text", has_text="your picture").wait_for()
     here.answered()
-    assert "image=" not in page.url
+    assert here.texts("#after-title") == ["What if"]  # no answer is called the truth
     assert page.locator("[data-view=truth]").is_hidden()
+    assert "image=" not in page.url
     assert page.locator(".attributes tbody tr").count() == 3
     assert f"resized to {SIZE} x {SIZE}" in here.texts("#before-text")[0]  # beside the picture
     page.locator("[data-view=slide]").click()  # where a phone shows one picture alone
@@ -345,7 +345,6 @@ def test_a_picture_of_ones_own_is_read_and_never_in_the_address(visit: Open) -> 
     assert "is=male:1" in page.url
 
 
-@browsing
 @pytest.mark.parametrize(
     "event",
     ["DragEvent('drop', {dataTransfer: data, ", "ClipboardEvent('paste', {clipboardData: data, "],
@@ -362,34 +361,6 @@ def test_a_picture_can_be_dropped_and_pasted(visit: Open, event: str) -> None:
     here.answered()
 
 
-@browsing
-def test_no_answer_is_called_the_truth_where_none_is_known(visit: Open) -> None:
-    here = visit(f"{QUICK}&view=truth")
-    assert here.texts("#after-title") == ["The true answer"]
-    mine = {"name": "me.png", "mimeType": "image/png", "buffer": picture()}
-    here.page.set_input_files("#file", mine)
-    here.page.locator("#before-text", has_text="your picture").wait_for()
-    here.answered()
-    assert here.texts("#after-title") == ["What if"]
-    assert here.page.locator("[data-view=truth]").is_hidden()
-
-
-@browsing
-def test_values_survive_the_address_and_clicks_ask_for_other_ones(visit: Open) -> None:
-    script = """async () => {
-        const levels = ["mild, left", "T1:N0", "50 %"];
-        const models = [{name: "m", attributes: [{name: "stage", kind: "categorical", levels}]}];
-        const there = (level) => writeState({...readState("", models), do: {stage: level}}, false);
-        const back = levels.map((level) => readState(there(level), models).do.stage);
-        const share = {kind: "continuous", low: 0, high: 1};
-        return [back, [0, 0.5, 0.9, 1].map((value) => otherValue(share, value))];
-    }"""
-    back, others = visit().page.evaluate(script)
-    assert back == ["mild, left", "T1:N0", "50 %"]
-    assert others == [0.35, 0.85, 0.55, 0.65]
-
-
-@browsing
 def test_errors_are_announced_and_can_be_left(visit: Open) -> None:
     here = visit()
     page, alert = here.page, here.page.get_by_role("alert")
@@ -415,19 +386,19 @@ def test_errors_are_announced_and_can_be_left(visit: Open) -> None:
     assert alert.is_hidden()
 
 
-@browsing
 def test_an_answer_can_be_taken_along(visit: Open) -> None:
     here = visit(
         QUICK.replace("history", "code"), permissions=["clipboard-read", "clipboard-write"]
     )
     page = here.page
-    with page.expect_download() as download:
-        page.get_by_text("Download the answer").click()
-    with Image.open(download.value.path()) as taken:
-        assert taken.size == (SIZE, SIZE)
-    with page.expect_download() as download:
-        page.get_by_text("Download the record").click()
-    assert isinstance(json.loads(Path(download.value.path()).read_text()), dict)
+    for what, read in {
+        "answer": Image.open,
+        "record": lambda file: json.load(file.open()),
+    }.items():
+        with page.expect_download() as download:
+            page.get_by_text(f"Download the {what}").click()
+        taken = read(download.value.path())
+        assert isinstance(taken, dict) or taken.size == (SIZE, SIZE)
     clipboard = "navigator.clipboard.readText()"
     page.get_by_role("button", name="Copy as Python").click()
     page.locator("#status", has_text="Copied").wait_for()
@@ -438,7 +409,6 @@ def test_an_answer_can_be_taken_along(visit: Open) -> None:
     assert page.evaluate(clipboard) == page.url
 
 
-@browsing
 def test_everything_can_be_done_by_keyboard(visit: Open) -> None:
     here = visit()
     page = here.page
@@ -483,7 +453,6 @@ def test_everything_can_be_done_by_keyboard(visit: Open) -> None:
     assert "tab=code" in page.url
 
 
-@browsing
 @pytest.mark.parametrize(("size", "scheme"), [((1280, 800), "light"), ((390, 844), "dark")])
 def test_the_page_is_accessible_on_every_screen(
     visit: Open, size: tuple[int, int], scheme: str
@@ -517,7 +486,6 @@ def test_the_page_is_accessible_on_every_screen(
     assert page.locator(".before").is_hidden() == (size[0] < 700)
 
 
-@browsing
 def test_an_exported_page_answers_without_a_server(
     visit: Open, tmp_path: Path, monkeypatch
 ) -> None:
@@ -553,26 +521,4 @@ def test_an_exported_page_answers_without_a_server(
     assert "image=s1" in page.url
     assert {each.url.partition("#")[0] for each in here.asked if each.url[:5] != "data:"} == {
         file.as_uri()
-    }
-
-
-def test_the_page_is_light_and_asks_for_nothing_elsewhere() -> None:
-    static = list(files("fcfg.studio").joinpath("static").iterdir())
-    assert sum(len(path.read_bytes()) for path in static) < 300_000
-    for path in static:
-        text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
-        if path.name.endswith(".js"):  # each is loaded, and can stand inside the page
-            assert f'<script src="/static/{path.name}"></script>' in static_text("index.html")
-            assert not re.search(r"</script|<!--|^import |^export ", text, re.MULTILINE), path.name
-        assert not re.search(r"https?://|//[a-z]+\.[a-z]|@import|eval\(|style=\"", text), path.name
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_colours_are_those_of_reports(dark: bool) -> None:
-    part = static_text("style.css").split("@media (prefers-color-scheme:dark)")[dark]
-    own = dict(re.findall(r"(--\w+):(#\w{6})", part.partition("}")[0]))
-    reports = {name[4:-1]: colour for name, colour in colours(dark).items()}
-    assert len(own) == 10
-    assert {name: reports[name] for name in own if name != "--on"} == {
-        name: colour for name, colour in own.items() if name != "--on"
     }

@@ -1,4 +1,4 @@
-"""Visits to a studio: a real server, and pages that may not fail or ask anyone else."""
+"""Visits to a studio: a real server, and pages that may not fail."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 import uvicorn
 
 import fcfg
+from browser import Tab
 from evaluations import tiny_model
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.studio.app import Studio, build_app
@@ -52,16 +53,8 @@ def studio_model(variant: str = "portraits") -> StudioModel:
     return model
 
 
-class Visit:
-    """A page of the studio; what it logs and asks is kept.
-
-    Args:
-        browser: A browser of Playwright.
-        address: Address of the studio or of an exported page.
-        size: Width and height of the window.
-        scheme: 'light' or 'dark'.
-        options: Further options of a context of Playwright.
-    """
+class Visit(Tab):
+    """A page of the studio, served or exported, which may ask nobody else."""
 
     def __init__(
         self,
@@ -71,23 +64,8 @@ class Visit:
         scheme: str = "light",
         **options: Any,
     ) -> None:
-        width, height = size
-        self.address = address
-        self.context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, **options
-        )
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(20_000)
-        self.expected_errors = 0  # of requests that a test makes fail
-        self.errors: list[str] = []
-        self.asked: list[Any] = []
-        self.page.on("console", self._log)
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request))
-
-    def _log(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
-            self.errors.append(message.text)
+        super().__init__(browser, size, scheme, **options)
+        self.address, self.expected_errors = address, 0  # of requests that a test makes fail
 
     def open(self, fragment: str = "") -> None:
         """Open the page, and wait for its answer."""
@@ -113,7 +91,5 @@ class Visit:
     def close(self) -> None:
         """Close the page; it must have logged nothing and asked nobody else."""
         self.context.close()
-        own = ("data:", "blob:", self.address.partition("#")[0])
-        foreign = [each.url for each in self.asked if not each.url.startswith(own)]
-        assert foreign == []
+        assert self.foreign(self.address.partition("#")[0]) == []
         assert len(self.errors) == self.expected_errors, self.errors

@@ -38,6 +38,8 @@ _COMMANDS = {
     "data": "Check data before training.",
 }
 _GROUPS = ("data",)  # those with sub-commands
+_ABOUT_FILES = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
+_ABOUT_FILES += (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG)
 _REFUSED, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141  # exit codes; the last two are those of a shell
 
 # Threads that spin while waiting block a machine whose cores are busy: a step of a small network
@@ -71,9 +73,15 @@ def _exit_code(words: list[str], name: str) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
     except OSError as error:
-        if not _is_about_a_file(error):
+        if error.errno not in _ABOUT_FILES:
             raise
-        return _end(_REFUSED, f"{name}: {_about_a_file(error)}")
+        refusal = InputError(
+            str(error.filename or "file"),
+            expected="a file or folder that can be used",
+            got=error.strerror,
+            do="check its path, its permissions and the free space on its disk",
+        )
+        return _end(_REFUSED, f"{name}: {refusal}")
     return code
 
 
@@ -103,9 +111,9 @@ def _app(requested: str | None) -> typer.Typer:
     )
     app.callback()(_options)
     for name, summary in _COMMANDS.items():
-        loaded = (
-            getattr(import_module(f"fcfg.cli.{name}"), name) if name == requested else _not_loaded
-        )
+        loaded: Any = _not_loaded
+        if name == requested:
+            loaded = getattr(import_module(f"fcfg.cli.{name}"), name)
         if isinstance(loaded, typer.Typer):
             loaded.rich_markup_mode = None
             for info in loaded.registered_commands:
@@ -184,18 +192,3 @@ def _usage(error: typer.BadParameter, name: str) -> str:
 def _end(code: int, line: str) -> int:
     print(line, file=sys.stderr)
     return code
-
-
-def _is_about_a_file(error: OSError) -> bool:
-    """Return whether an error is about a path, a permission or a full disk."""
-    paths = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
-    return error.errno in (*paths, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG)
-
-
-def _about_a_file(error: OSError) -> InputError:
-    return InputError(
-        str(error.filename or "file"),
-        expected="a file or folder that can be used",
-        got=error.strerror,
-        do="check its path, its permissions and the free space on its disk",
-    )

@@ -12,8 +12,6 @@ from fcfg.cli.computing import Computing, computing_by
 from fcfg.cli.options import Model, Overwrite, with_options
 from fcfg.support.errors import InputError, check_among
 
-_NEEDED = ("starlette", "uvicorn")
-
 
 @with_options(computing=computing_by("device precision"))
 def studio(
@@ -66,27 +64,28 @@ def studio(
       fcfg studio portraits-causal --port 0 --no-open
       fcfg studio portraits --export gallery
     """
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise InputError(
-            "studio",
-            expected=f"the packages {' and '.join(_NEEDED)}",
-            got=f"no {' and no '.join(missing)}",
-            do="run: pip install 'fcfg[app]'",
-        )
+    if not find_spec("starlette") or not find_spec("uvicorn"):
+        packages, do = "the packages starlette and uvicorn", "run: pip install 'fcfg[app]'"
+        raise InputError("studio", expected=packages, got="not both", do=do)
     import webbrowser
 
     from fcfg.pipeline.checkpoint import load
     from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.studio.app import Studio
+    from fcfg.studio.export import export_gallery
     from fcfg.studio.models import as_studio_models
     from fcfg.studio.server import address_of, open_socket, rule_for, serve
     from fcfg.studio.threads import choose_execution
+    from fcfg.support.progress import share_bar
 
     check_among("precision", computing.precision, PRECISIONS)
     target, precision = computing.target, computing.precision
     if export is not None:
-        _export(model, target, precision, export, overwrite)
+        own = model, load(model).to(target).prepare(precision)
+        (chosen,) = as_studio_models([own], public=True)  # a page for strangers
+        with share_bar() as on_progress:
+            page = export_gallery(chosen, export, overwrite=overwrite, on_progress=on_progress)
+        print(f"Look at {page}")
         return
     with open_socket(host, port) as opened:
         rule = rule_for(host, token=token)
@@ -105,17 +104,3 @@ def studio(
                 webbrowser.open(address)
 
         serve(Studio(models, rule, ready), opened)
-
-
-def _export(model: str, device: str, precision: str, folder: Path, overwrite: bool) -> None:
-    """Write the gallery of a model."""
-    from fcfg.pipeline.checkpoint import load
-    from fcfg.studio.export import export_gallery
-    from fcfg.studio.models import as_studio_models
-    from fcfg.support.progress import share_bar
-
-    loaded = load(model).to(device).prepare(precision)
-    (chosen,) = as_studio_models([(model, loaded)], public=True)  # a page for strangers
-    with share_bar() as on_progress:
-        page = export_gallery(chosen, folder, overwrite=overwrite, on_progress=on_progress)
-    print(f"Look at {page}")

@@ -110,14 +110,10 @@ class Engine:
         """Cancel all jobs, and end the thread."""
         with self._changed:
             self._closed = True
-            waiting = [job for jobs in self._waiting.values() for job in jobs]
-            self._waiting.clear()
-            if self._running is not None:
-                self._running.stop()
+            jobs = self._jobs()
             self._changed.notify()
-        for job in waiting:
-            job.stop()
-            job.run()  # which tells that it is cancelled
+        for job in jobs:
+            self.cancel(job)
         if self._thread.is_alive():
             self._thread.join(timeout=10)
 
@@ -127,10 +123,13 @@ class Engine:
         A job to ``keep`` cancels none, and waits for the main ones of all visitors.
         """
         job.turn = keep, job.visitor
-        if not keep:
-            self._cancel_earlier(job)
         with self._changed:
-            own = len(self._of(job.visitor))
+            others = [other for other in self._jobs() if other.visitor == job.visitor]
+        for other in others:
+            if not keep and other.ticket <= job.ticket:
+                self.cancel(other)
+        with self._changed:
+            own = sum(len(jobs) for turn, jobs in self._waiting.items() if turn[1] == job.visitor)
             if self._closed or own >= self._most_each or self.waiting >= self._most_waiting:
                 whose = "of yours" if own >= self._most_each else "of all visitors"
                 raise BusyError(
@@ -140,32 +139,22 @@ class Engine:
             self._waiting.setdefault(job.turn, deque()).append(job)
             self._changed.notify()
 
-    def _of(self, visitor: str) -> list[Job]:
-        """Return the jobs of a visitor that wait."""
-        return [job for jobs in self._waiting.values() for job in jobs if job.visitor == visitor]
-
-    def _cancel_earlier(self, job: Job) -> None:
-        """Cancel the jobs of a visitor that were asked for before this one."""
-        with self._changed:
-            jobs = self._of(job.visitor)
-            if self._running is not None and self._running.visitor == job.visitor:
-                jobs.append(self._running)
-        for other in jobs:
-            if other.ticket <= job.ticket:
-                self.cancel(other)
+    def _jobs(self) -> list[Job]:
+        """Return the jobs that wait, and the one that runs."""
+        waiting = [job for jobs in self._waiting.values() for job in jobs]
+        return waiting if self._running is None else [*waiting, self._running]
 
     def cancel(self, job: Job) -> None:
         """Cancel a job: at once if it waits, at its next step if it runs."""
         job.stop()
         with self._changed:
             jobs = self._waiting.get(job.turn, deque())
-            waits = job in jobs
-            if waits:
-                jobs.remove(job)
-                if not jobs:
-                    del self._waiting[job.turn]
-        if waits:
-            job.run()
+            if job not in jobs:
+                return
+            jobs.remove(job)
+            if not jobs:
+                del self._waiting[job.turn]
+        job.run()  # which tells that it is cancelled
 
     @property
     def waiting(self) -> int:

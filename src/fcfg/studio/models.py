@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
+
+from pydantic import BaseModel, ConfigDict, RootModel, StringConstraints
 
 from fcfg.causal.attributes import Binary
 from fcfg.datasets import portraits
@@ -15,7 +17,6 @@ from fcfg.judge import AttributeJudge
 from fcfg.model import AnyModel, Plan, model_pixels, training_data
 from fcfg.sampling import GRIDS, SOLVERS
 from fcfg.storage import read_beside
-from fcfg.studio.beside import Opening, Phrases
 from fcfg.support.errors import InputError, check_among, short
 from fcfg.support.hashing import digest_of
 from fcfg.support.pictures import Pixels
@@ -24,6 +25,23 @@ OPENING, PHRASES = "opening.json", "phrases.json"  #: files beside a model
 NOTICE = "For research and play. The answers are made up by a model: no medical use."
 
 _WORLDS: tuple[str, ...] = get_args(PortraitsData.model_fields["format"].annotation)
+
+
+class Phrases(RootModel[dict[str, tuple[str, str] | str]]):
+    """What follows "What if", by attribute: for no and yes, or with {} in place of the value."""
+
+
+class Opening(BaseModel):
+    """The answer to the question that the page opens with, shown until it is computed here.
+
+    It says all that it depends on, and is shown for no other question, nor for other weights.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: str  #: digest of those of the image model
+    asked: dict[str, Any]  #: all else that the answer depends on
+    image: Annotated[str, StringConstraints(pattern="^data:image/png;base64,[0-9A-Za-z+/=]+$")]
 
 
 @dataclass(frozen=True, eq=False)
