@@ -16,7 +16,13 @@ from fcfg.evaluation import Experiment
 from fcfg.guidance import CFG, Guidance, GuidedPredictor
 from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
 from fcfg.pipeline.defaults import PAPER_GUIDANCE
-from fcfg.sampling import SOLVERS, Anchor, Plan, Trajectory, integrate
+from fcfg.sampling import (
+    SOLVERS,
+    Anchor,
+    Trajectory,
+    integrate,
+    steps_along,
+)
 from fcfg.sampling.anchor import (
     _KnownPredictor,  # pyright: ignore[reportPrivateUsage] # its state matters to solvers
 )
@@ -120,7 +126,7 @@ def test_two_branches_in_one_batch_give_the_same(
     )
     states = [state.to(denoiser.device) for state in path.states.flip(0)]
     start = Trajectory(torch.cat([states[0], states[0]]))
-    plan = Plan.build(
+    plan = steps_along(
         denoiser.schedule,
         times,
         weights=table.weights,
@@ -267,7 +273,7 @@ def test_contrast_is_its_formula(pipeline: CounterfactualPipeline) -> None:
     guidance = Guidance.contrast(1.7)
     x = x.to(denoiser.device)
     table = guidance.table(Partition.single(pipeline.graph), (500, 0), denoiser.schedule)
-    plan = Plan.build(
+    plan = steps_along(
         denoiser.schedule,
         (500, 0),
         weights=table.weights,
@@ -327,7 +333,7 @@ def test_corrections_are_added_after_each_step(pipeline: CounterfactualPipeline)
         denoiser.condition(attributes),
         torch.zeros(0, 3, dtype=torch.bool),
     )
-    plan = Plan.build(
+    plan = steps_along(
         denoiser.schedule, (0, 500, 1000), device=denoiser.device, dtype=torch.float64
     )
     start = Trajectory(faces.to(denoiser.device))
@@ -338,7 +344,7 @@ def test_corrections_are_added_after_each_step(pipeline: CounterfactualPipeline)
         first = integrate(
             predictor,
             start,
-            Plan.build(denoiser.schedule, (0, 500), device=denoiser.device, dtype=torch.float64),
+            steps_along(denoiser.schedule, (0, 500), device=denoiser.device, dtype=torch.float64),
             solver,
         )
         integrate(

@@ -17,7 +17,12 @@ from fcfg.diffusion.prediction import (
 )
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.sampling import SOLVERS, Plan, as_solver, integrate
+from fcfg.sampling import (
+    SOLVERS,
+    as_solver,
+    integrate,
+    steps_along,
+)
 from products import pairwise
 from worlds import RULES, mixture_faces, mixture_pipeline
 
@@ -95,7 +100,7 @@ def test_an_error_grows_where_the_noise_near_the_image_serves_a_long_step(
     denoiser = pipeline.denoiser
     faces, attributes = mixture_faces(pipeline, 4)
     abduction = pipeline.abduct(faces, attributes, sampling=f"ddim {SAMPLING}", drawn_noise=True)
-    plan = Plan.build(denoiser.schedule, abduction.times[::-1], dtype=torch.float64)
+    plan = steps_along(denoiser.schedule, abduction.times[::-1], dtype=torch.float64)
     for size in (0.0, error):
         predictor = OffPredictor(denoiser, denoiser.condition(attributes), size)
         with torch.no_grad():

@@ -21,7 +21,7 @@ from fcfg.diffusion.networks import UNet, UNetConfig
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import APG, Guidance, GuidedPredictor
 from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
-from fcfg.sampling import FixedPointDDIM, Plan, StepRecord
+from fcfg.sampling import FixedPointDDIM, StepRecord, steps_along
 from place import DEVICE, anywhere
 from refusal import refused
 from worlds import (
@@ -278,7 +278,7 @@ def test_momentum_waits_while_a_step_is_not_guided(pipeline) -> None:
     keep = torch.tensor([[True, False, False]], device=denoiser.device)
     predictor = GuidedPredictor(denoiser, denoiser.condition(attributes), keep, APG())
     x = torch.randn(2, *SHAPE, dtype=torch.float64).to(denoiser.device)
-    plan = Plan.build(
+    plan = steps_along(
         denoiser.schedule,
         (900, 800, 700),
         weights=torch.ones(2, 1),

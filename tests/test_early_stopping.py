@@ -12,7 +12,14 @@ from fcfg.guidance import EarlyStoppingPredictor, Guidance, GuidedPredictor
 from fcfg.model import Action
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction
-from fcfg.sampling import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Heun, Plan
+from fcfg.sampling import (
+    BDIA,
+    DDIM,
+    DPMSolver2M,
+    FixedPointDDIM,
+    Heun,
+    steps_along,
+)
 from place import anywhere
 from worlds import RULES, mixture, pipeline_of
 
@@ -84,7 +91,7 @@ def test_a_settled_image_is_asked_about_as_the_plain_model_is(guidance: Guidance
     x = abduction.trajectory.x.to(denoiser.device)
     condition = denoiser.condition(action.attributes)
     keep = torch.tensor([[True, False, False], [False, True, True]], device=x.device)
-    first, second = Plan.build(
+    first, second = steps_along(
         denoiser.schedule,
         (500, 400, 300),
         weights=torch.full((2, 2), 0.5),

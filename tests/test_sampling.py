@@ -15,10 +15,11 @@ from fcfg.sampling import (
     DDIM,
     GRIDS,
     FixedPointDDIM,
-    Plan,
     StepRecord,
+    Steps,
     Trajectory,
     integrate,
+    steps_along,
     time_grid,
 )
 from refusal import refused
@@ -27,8 +28,8 @@ from worlds import Gaussian, mixture
 SCHEDULE = NoiseSchedule()
 
 
-def plan(times: tuple[int, ...]) -> Plan:
-    return Plan.build(SCHEDULE, times, dtype=torch.float64)
+def plan(times: tuple[int, ...]) -> Steps:
+    return steps_along(SCHEDULE, times, dtype=torch.float64)
 
 
 def images() -> torch.Tensor:
@@ -125,13 +126,13 @@ def test_the_residual_is_how_far_the_way_back_misses_and_the_worst_is_kept(kind:
     schedule, x, misses = denoiser.schedule, faces, []
     times = time_grid(schedule, 10)
     for t, s in pairwise(times):
-        up = Plan.build(schedule, (t, s), dtype=torch.float64)
-        down = Plan.build(schedule, (s, t), dtype=torch.float64)
+        up = steps_along(schedule, (t, s), dtype=torch.float64)
+        down = steps_along(schedule, (s, t), dtype=torch.float64)
         before = integrate(predictor, Trajectory(x), up, FixedPointDDIM(2))
         back = integrate(predictor, before, down, DDIM())
         misses.append((back.x - x).square().mean(dim=(1, 2, 3)).sqrt())
         x = integrate(predictor, Trajectory(x), up, FixedPointDDIM(3)).x
-    plan = Plan.build(schedule, times, dtype=torch.float64)
+    plan = steps_along(schedule, times, dtype=torch.float64)
     reported = integrate(predictor, Trajectory(faces), plan, FixedPointDDIM(3)).residual
     assert torch.allclose(reported, torch.stack(misses).amax(dim=0), rtol=1e-6)
     assert not torch.allclose(reported, misses[-1], rtol=1e-3) or kind == "cosine"

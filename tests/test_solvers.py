@@ -29,11 +29,11 @@ from fcfg.sampling import (
     DPMSolver2M,
     FixedPointDDIM,
     Heun,
-    Plan,
     SamplingConfig,
     Trajectory,
     as_solver,
     integrate,
+    steps_along,
     time_grid,
 )
 from place import DEVICE, anywhere
@@ -56,7 +56,7 @@ def images() -> Tensor:
 def follow(
     start: Trajectory, times: tuple[int, ...], solver: AbstractSolver, schedule=SCHEDULE
 ) -> Trajectory:
-    plan = Plan.build(schedule, times, device=DEVICE, dtype=start.x.dtype)
+    plan = steps_along(schedule, times, device=DEVICE, dtype=start.x.dtype)
     return integrate(Gaussian(schedule), start, plan, solver)
 
 
@@ -141,7 +141,7 @@ def test_dpm_2m_is_that_of_diffusers_in_both_directions(kind: str) -> None:
 
     times = time_grid(SCHEDULE, 12, kind)
     for path in (times[::-1], times[1:]):
-        plan = Plan.build(SCHEDULE, path, device=DEVICE, dtype=torch.float64)
+        plan = steps_along(SCHEDULE, path, device=DEVICE, dtype=torch.float64)
         predictor = ConditionalPredictor(denoiser, condition)
         ours = integrate(predictor, Trajectory(faces.to(DEVICE)), plan, DPMSolver2M()).x
         theirs = reference.follow_dpm_2m(
@@ -301,7 +301,7 @@ class Remembering(AbstractPredictor):
 @pytest.mark.parametrize("solver", [DDIM(), DPMSolver2M(), Heun(), BDIA()], ids=str)
 @pytest.mark.parametrize(("t", "s"), [(400, 300), (300, 400)])
 def test_the_state_that_is_kept_came_from_the_current_time(solver, t: int, s: int) -> None:
-    (step,) = Plan.build(SCHEDULE, (t, s), device=DEVICE, dtype=torch.float64)
+    (step,) = steps_along(SCHEDULE, (t, s), device=DEVICE, dtype=torch.float64)
     start = Trajectory(images())
     before = solver.begin(Remembering(), start)
     after = solver.step(Remembering(), before, step)

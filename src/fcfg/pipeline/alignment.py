@@ -30,7 +30,7 @@ from torch import Tensor
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, State, Step
 from fcfg.guidance import AbstractRule, Guidance, GuidedPredictor
-from fcfg.sampling import DDIM, AbstractSolver, Plan
+from fcfg.sampling import DDIM, AbstractSolver, Steps
 from fcfg.sampling.ddim import ddim_step
 from fcfg.support.errors import InputError
 
@@ -100,7 +100,7 @@ class GuidedBranch:
 def align(
     branch: GuidedBranch,
     states: Float[Tensor, "times batch channel height width"],
-    plan: Plan,
+    plan: Steps,
     inner: int,
 ) -> tuple[Float[Tensor, "steps batch condition"], Int[Tensor, "batch"]]:
     """Return the null conditions of all steps, and the network rows they took per image.

@@ -17,7 +17,7 @@ from fcfg.diffusion.networks import evaluation_mode
 from fcfg.diffusion.prediction import Images
 from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import Guidance, WeightTable
-from fcfg.sampling import OnStep, Plan, StepRecord
+from fcfg.sampling import OnStep, StepRecord, Steps, steps_along
 from fcfg.support.errors import check_batch_size
 
 Piece = TypeVar("Piece")
@@ -71,15 +71,15 @@ def _synchronise(device: torch.device) -> None:
     return torch.cuda.synchronize(device) if device.type == "cuda" else None
 
 
-def plan_on(denoiser: Denoiser, times: Sequence[int], weights: WeightTable | None = None) -> Plan:
-    """Return the plan of a run, on the device of the denoiser.
+def plan_on(denoiser: Denoiser, times: Sequence[int], weights: WeightTable | None = None) -> Steps:
+    """Return the steps of a run, on the device of the denoiser.
 
     Args:
         denoiser: The denoiser.
         times: Ascending or descending times.
         weights: Guidance weights, if steps are guided.
     """
-    return Plan.build(
+    return steps_along(
         denoiser.schedule,
         times,
         weights=None if weights is None else weights.weights,

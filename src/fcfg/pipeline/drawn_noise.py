@@ -67,7 +67,7 @@ def draw_noise(
         signal, level = step.signal_s.cpu(), (-1) ** second * step.noise_s.cpu()
         states.append(signal * x + level * torch.stack(noise).to(x))
         if on_step is not None:
-            record = StepRecord(index, len(plan), Trajectory(states[-1]), plan.ascending)
+            record = StepRecord(index, len(plan), Trajectory(states[-1]), step.ascending)
             on_step(record)
     return Trajectory(states[-1]), Path(torch.stack(states))
 

@@ -19,7 +19,7 @@ from fcfg.sampling.ddim import DDIM
 from fcfg.sampling.fixed_point import FixedPointDDIM
 from fcfg.sampling.grids import GRIDS, time_grid
 from fcfg.sampling.heun import Heun
-from fcfg.sampling.loop import OnStep, Plan, StepRecord, integrate
+from fcfg.sampling.loop import OnStep, StepRecord, Steps, integrate, steps_along
 from fcfg.sampling.multistep import DPMSolver2M
 from fcfg.sampling.solver import (
     SOLVERS,
@@ -45,15 +45,16 @@ __all__ = [
     "OnStep",
     "Path",
     "PathRecorder",
-    "Plan",
     "SamplingConfig",
     "SamplingLike",
     "StepRecord",
+    "Steps",
     "Trajectory",
     "anchor_path",
     "as_sampling",
     "as_solver",
     "integrate",
     "register_solver",
+    "steps_along",
     "time_grid",
 ]

@@ -38,7 +38,7 @@ from fcfg.diffusion.prediction import (
     Step,
     TwoStagePredictor,
 )
-from fcfg.sampling.loop import OnStep, Plan, StepRecord
+from fcfg.sampling.loop import OnStep, StepRecord, Steps
 from fcfg.sampling.solver import AbstractSolver, Trajectory
 
 
@@ -101,7 +101,7 @@ def anchor_path(
     predictor: TwoStagePredictor,
     path: Path,
     start: Trajectory,
-    plan: Plan,
+    steps: Steps,
     solver: AbstractSolver,
     batch_size: int,
 ) -> Anchor:
@@ -109,10 +109,10 @@ def anchor_path(
 
     The states are known, so that one network call evaluates as many steps as fit.
 
-    The predictor is that of the factual condition. The plan descends from the end of the
+    The predictor is that of the factual condition. The steps descend from the end of the
     abduction, where the trajectory starts.
     """
-    states, steps = path.states.flip(0), list(plan)
+    states = path.states.flip(0)
     noises: list[Images | None] = [None] * len(steps)
     if path.noises is not None:
         noises[1:] = path.noises.flip(0)

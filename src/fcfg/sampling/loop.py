@@ -1,13 +1,14 @@
-"""The plan of a run, and the loop that follows it in either direction."""
+"""The steps of a run, and the loop that takes them in either direction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeAlias
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.diffusion.prediction import AbstractPredictor, Step
@@ -15,82 +16,48 @@ from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.sampling.solver import AbstractSolver, Trajectory
 from fcfg.support.errors import InputError
 
+Steps: TypeAlias = tuple[Step, ...]
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """Times, noise levels and weights of all steps, as tensors on the device."""
 
-    t: Int[Tensor, "steps"]
-    s: Int[Tensor, "steps"]
-    signal_t: Float[Tensor, "steps"]
-    noise_t: Float[Tensor, "steps"]
-    signal_s: Float[Tensor, "steps"]
-    noise_s: Float[Tensor, "steps"]
-    weights: Float[Tensor, "steps groups"]
-    guided: tuple[bool, ...]
-    at_image: tuple[bool, ...]  #: which steps begin or end at t = 0
-    ascending: bool
+def steps_along(
+    schedule: NoiseSchedule,
+    times: Sequence[int],
+    *,
+    weights: Float[Tensor, "steps groups"] | None = None,
+    guided: Sequence[bool] | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Steps:
+    """Return the steps along times that strictly ascend or descend, computed in float64, once.
 
-    @classmethod
-    def build(
-        cls,
-        schedule: NoiseSchedule,
-        times: Sequence[int],
-        *,
-        weights: Float[Tensor, "steps groups"] | None = None,
-        guided: Sequence[bool] | None = None,
-        device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
-    ) -> Plan:
-        """Compute everything in float64, once.
-
-        Times are strictly ascending or strictly descending. By default no step is guided.
-        """
-        pairs = list(pairwise(times))
-        ascending = bool(pairs) and pairs[0][0] < pairs[0][1]
-        ordered = all((t < s) == ascending and t != s for t, s in pairs)
-        if not (pairs and ordered and min(times) >= 0 and max(times) <= schedule.steps):
-            raise InputError(
-                "times",
-                expected=f"at least two, strictly ordered, within 0 to {schedule.steps}",
-                got=list(times) if len(times) < 12 else f"{len(times)} times",
-                do="use time_grid",
-            )
-        t, s = torch.tensor(pairs, device=device).unbind(dim=1)
-        if weights is None:
-            weights = torch.zeros(len(pairs), 0)
-        return cls(
-            t=t,
-            s=s,
-            signal_t=schedule.signal(t).to(dtype),
-            noise_t=schedule.noise(t).to(dtype),
-            signal_s=schedule.signal(s).to(dtype),
-            noise_s=schedule.noise(s).to(dtype),
-            weights=weights.to(device, dtype),
-            guided=(False,) * len(pairs) if guided is None else tuple(guided),
-            at_image=tuple(0 in pair for pair in pairs),
-            ascending=ascending,
+    By default no step is guided.
+    """
+    pairs = list(pairwise(times))
+    ascending = bool(pairs) and pairs[0][0] < pairs[0][1]
+    ordered = all((t < s) == ascending and t != s for t, s in pairs)
+    if not (pairs and ordered and min(times) >= 0 and max(times) <= schedule.steps):
+        raise InputError(
+            "times",
+            expected=f"at least two, strictly ordered, within 0 to {schedule.steps}",
+            got=list(times) if len(times) < 12 else f"{len(times)} times",
+            do="use time_grid",
         )
-
-    def __len__(self) -> int:
-        return len(self.guided)
-
-    def __iter__(self) -> Iterator[Step]:
-        for i, guided in enumerate(self.guided):
-            yield Step(
-                t=self.t[i],
-                s=self.s[i],
-                signal_t=self.signal_t[i],
-                noise_t=self.noise_t[i],
-                signal_s=self.signal_s[i],
-                noise_s=self.noise_s[i],
-                weights=self.weights[i],
-                guided=guided,
-                ascending=self.ascending,
-                first=i == 0,
-                last=i == len(self) - 1,
-                at_image=self.at_image[i],
-            )
+    t, s = torch.tensor(pairs, device=device).unbind(dim=1)
+    levels = (schedule.signal(t), schedule.noise(t), schedule.signal(s), schedule.noise(s))
+    weights = torch.zeros(len(pairs), 0) if weights is None else weights
+    numbers = zip(t, s, *(v.to(dtype) for v in levels), weights.to(device, dtype), strict=True)
+    on = (False,) * len(pairs) if guided is None else guided
+    return tuple(
+        Step(
+            *row,
+            guided=is_guided,
+            ascending=ascending,
+            first=pair == pairs[0],
+            last=pair == pairs[-1],
+            at_image=0 in pair,
+        )
+        for row, is_guided, pair in zip(numbers, on, pairs, strict=True)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +85,12 @@ OnStep = Callable[[StepRecord], None]
 def integrate(
     predictor: AbstractPredictor,
     trajectory: Trajectory,
-    plan: Plan,
+    plan: Steps,
     solver: AbstractSolver,
     on_step: OnStep | None = None,
     corrections: Float[Tensor, "steps batch channel height width"] | None = None,
 ) -> Trajectory:
-    """Follow a plan from its first time to its last.
+    """Take steps from the first time to the last.
 
     ``corrections`` are images to add after each step, see :mod:`fcfg.sampling.anchor`.
     """
@@ -133,5 +100,5 @@ def integrate(
         if corrections is not None:
             trajectory = replace(trajectory, x=trajectory.x + corrections[index])
         if on_step is not None:
-            on_step(StepRecord(index, len(plan), trajectory, plan.ascending))
+            on_step(StepRecord(index, len(plan), trajectory, step.ascending))
     return replace(trajectory, predictor_state=(), solver_state=())
