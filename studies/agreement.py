@@ -129,7 +129,9 @@ class _Pair:
     def _discrete(self, cell: Cell) -> Estimates:
         """Return Δ of AUROC only: a larger error is not amplification."""
         found = cell.delta.items()
-        return {name: e for name, e in found if effectiveness(self.summary, name).name == "auroc"}
+        return {
+            name: e for name, e in found if effectiveness(self.summary.space, name).name == "auroc"
+        }
 
     def _amplification(self, word: str, name: str, theirs: Estimate, ours: Estimate) -> Check:
         digits = 1 if word == "Δ" else 3

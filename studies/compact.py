@@ -57,7 +57,7 @@ def lines(run: str, summary: Summary) -> Iterator[dict[str, str]]:
         yield first | _numbers(summary, cell)
     real = {"run": run, "do": "", "guidance": "real"}
     for attribute, estimate in summary.real.items():
-        name = "auroc" if METRICS["auroc"].unit_of(summary, attribute) else "error"
+        name = "auroc" if METRICS["auroc"].unit_of(summary.space, attribute) else "error"
         real |= columns(f"{name} {attribute}", estimate)
     yield real
 

@@ -39,13 +39,11 @@ def demo(
       fcfg demo --full --device cuda
     """
     from fcfg.cli.progress import resumable
-    from fcfg.cli.tables import print_summary
+    from fcfg.cli.tables import print_numbers
     from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
     from fcfg.evaluation.provenance import collect_provenance
-    from fcfg.evaluation.summary import summarise
     from fcfg.pipeline.checkpoint import load_pipeline
-    from fcfg.reports import reading, write_report
-    from fcfg.reports.verdict import failures
+    from fcfg.reports import compare, write_report
 
     target = computing.target
     pipeline = load_pipeline(_MODEL, "fcfg demo").to(target).prepare()
@@ -67,12 +65,10 @@ def demo(
     with resumable(
         lambda: "finished rows are kept, run the same command to resume"
     ) as on_progress:
-        result = evaluation.run(on_progress)
-    summary = summarise(result)
-    print_summary(summary)
-    if not failures(summary):  # the table names them
-        print("\n" + "\n".join(reading(summary)) + "\n")
-    print(f"Look at {write_report(evaluation.out, overwrite=overwrite).page}")
+        evaluation.run(on_progress)
+    comparison = compare(evaluation.out)
+    print_numbers(comparison)
+    print(f"Look at {write_report(comparison, overwrite=overwrite).page}")
 
 
 def _announce(evaluation: Evaluation, device: str) -> None:

@@ -202,11 +202,10 @@ def _show(result: Result, out: Path, *, report: bool) -> None:
     if result.missing:
         print(f"{len(result.rows):,} rows are there, {result.missing:,} are still to come")
         return
-    from fcfg.cli.tables import print_summary
-    from fcfg.evaluation.summary import summarise
+    from fcfg.cli.tables import print_numbers
+    from fcfg.reports import compare, write_report
 
-    print_summary(summarise(result))
+    comparison = compare(out)
+    print_numbers(comparison)
     if report:
-        from fcfg.reports import write_report
-
-        print(f"Report: {write_report(out).page}")
+        print(f"Report: {write_report(comparison).page}")

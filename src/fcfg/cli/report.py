@@ -33,7 +33,7 @@ def report(
         str | None,
         typer.Option(
             metavar="MODEL[:SETTING]",
-            help="Reference of the paired differences between several models; by default the "
+            help="Reference of paired differences; by default that of several models is the "
             "default or strongest setting of the first.",
             show_default=False,
         ),
@@ -51,16 +51,10 @@ def report(
       fcfg report runs/portraits.jsonl.gz --out report
       fcfg report runs/ours runs/hvae --against ours:cfg:3.0
     """
-    from fcfg.reports import comparison_reading, reading, write_comparison, write_report
+    from fcfg.cli.tables import print_overview
+    from fcfg.reports import compare, write_report
 
-    if len(results) == 1 and against is None:
-        alone = write_report(results[0], out, overwrite=overwrite)
-        _print(reading(alone.summary), alone.paths)
-    else:
-        several = write_comparison(results, out, against=against, overwrite=overwrite)
-        _print(comparison_reading(several.comparison), several.paths)
-
-
-def _print(sentences: list[str], paths: tuple[Path, ...]) -> None:
-    print(*sentences, sep="\n")
+    comparison = compare(*results, against=against)
+    paths = write_report(comparison, out, overwrite=overwrite).paths
+    print_overview(comparison)
     print(f"Written to {paths[0]}, with {len(paths) - 1} other files: figures and tables")

@@ -1,17 +1,18 @@
-"""Tables on a terminal or in a file, and the numbers of a run as such tables."""
+"""Tables on a terminal or in a file."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import rich.table
     from rich.console import Console
-    from rich.table import Table
 
-    from fcfg.evaluation.metric_table import Metric
-    from fcfg.evaluation.summary import Cell, Summary
+    from fcfg.reports.comparison import Comparison
+    from fcfg.reports.table import Cell, Column, Table
 
 
 _WIDE = 1000  # columns of a file or a pipe, more than any table has
@@ -27,101 +28,71 @@ def table_console() -> Console:
     return console
 
 
-def print_table(table: Table) -> None:
-    """Print a table of numbers; in a narrow terminal cells wrap, and no number is cut."""
-    for column in table.columns:
+def print_grid(grid: rich.table.Table) -> None:
+    """Print columns of numbers; in a narrow terminal cells wrap, and no number is cut."""
+    for column in grid.columns:
         cells = [str(cell) for cell in (column.header, *column.cells)]
         lines = [line for cell in cells for line in cell.splitlines()]
         words = lines if column.no_wrap else " ".join(cells).split()
         column.min_width = max(map(len, words), default=0)
-    table_console().print(table, crop=False)
+    table_console().print(grid, crop=False)
 
 
-def show_rows(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None
-) -> None:
+def show_rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print texts as a table, of which all columns but the first hold numbers."""
+    from fcfg.reports.table import Column, Row, Table
+
+    lines = tuple(Row((name,), tuple(cells)) for name, *cells in rows)
+    print_table(Table((heads[0],), tuple(map(Column, heads[1:])), lines))
+
+
+def print_table(table: Table) -> None:
+    """Print a table with half of each interval behind its number; the best numbers are bold."""
     from rich import box
-    from rich.table import Table
+    from rich.table import Table as Grid
+    from rich.text import Text
 
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    for number, name in enumerate(columns):
-        table.add_column(name, justify="right" if number else "left")
-    for cells in rows:
-        table.add_row(*cells)
-    print_table(table)
+    grid = Grid(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
+    for name in table.names:
+        grid.add_column(name, no_wrap=True)
+    for column in table.columns:
+        parts = (column.group, f"{column.heading} ({column.role})", column.unit)
+        heading = "\n".join(filter(None, parts)).replace(" ()", "")
+        grid.add_column(heading, justify="right")
+    for row in table.rows:
+        cells = zip(table.columns, row.cells, strict=True)
+        grid.add_row(*row.names, *(Text(*_styled(column, cell)) for column, cell in cells))
+    print_grid(grid)
 
 
-def print_summary(summary: Summary) -> None:
-    """Print a table for each intervention.
+def _styled(column: Column, cell: Cell) -> tuple[str, str]:
+    """A number and half of its interval, and the style of the best one."""
+    if cell is None or isinstance(cell, str):
+        return cell or "", ""
+    margin = column.margin(cell)
+    text = column.text(cell.value) + (f" ±{margin}" if margin else "")
+    return text, "bold" if cell.is_best else ""
 
-    If the model fails without guidance, the verdict comes first.
-    """
-    from rich import box
-    from rich.table import Table
 
-    from fcfg.evaluation.metric_table import METRICS, drift_metric
+def print_overview(comparison: Comparison) -> None:
+    """Print the table of a report at a glance, below what makes a run useless and its notes."""
+    from fcfg.reports.tables import overview
+
+    if comparison.failures:
+        print("The model fails without guidance, so the run says nothing about guidance.")
+        print(*comparison.failures, sep="\n")
+    print_table(overview(comparison))
+    print("±: half of a 95 % interval; → 0: distance from 0; bold: clearly the best.")
+
+
+def print_numbers(comparison: Comparison) -> None:
+    """Print the drift and the errors of every intervention, and the table at a glance."""
     from fcfg.reports.numbers import named
-    from fcfg.reports.rule_styles import is_default, settings_of
-    from fcfg.reports.verdict import failures, reading
+    from fcfg.reports.tables import numbers
     from fcfg.reports.wording import in_words
 
-    if failures(summary):
-        print(*reading(summary), sep="\n")
-    columns = [(drift_metric(summary), name) for name in summary.space.names]
-    columns += [(METRICS["truth_changed"], ""), (METRICS["reversal_mae"], "")]
-    for do in summary.dos:
-        cells = summary.cells_of(do)
-        shown = [
-            (metric, name)
-            for metric, name in columns
-            if any(metric.value(summary, cell, name) is not None for cell in cells)
-        ]
-        title = f"{named(do)}: {in_words(summary, do)}"
-        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-        table.add_column("guidance", no_wrap=True)
-        for metric, name in shown:
-            target = " (target)" if name in cells[0].targets else ""
-            heading = f"{name}{target}" if name else f"{metric.group}\n{metric.heading}"
-            table.add_column(heading, justify="right")
-        settings = settings_of([(cell, summary.header) for cell in cells])
-        for cell, own in zip(cells, settings, strict=True):
-            texts = [_text(summary, cell, metric, name) for metric, name in shown]
-            default = "default: " if is_default(cell, summary.header) else ""
-            table.add_row(default + own.label, *texts)
-        print_table(table)
-    print(_legend(summary))
-
-
-def _text(summary: Summary, cell: Cell, metric: Metric, name: str) -> str:
-    from fcfg.metrics import Estimate
-    from fcfg.reports.numbers import number
-
-    estimate = metric.value(summary, cell, name)
-    if not isinstance(estimate, Estimate):
-        return ""
-    margin = number((estimate.high - estimate.low) / 2, metric.digits)
-    return f"{number(estimate.value, metric.digits, signed=metric.signed)} ±{margin}"
-
-
-def _legend(summary: Summary) -> str:
-    from fcfg.evaluation.metric_table import SD, drift_units
-    from fcfg.reports.numbers import listed
-
-    is_true, units = summary.knows_truth, drift_units(summary)
-    against = "in the true counterfactual" if is_true else "without guidance"
-    sd = f"standard deviations of the {'factor' if is_true else 'factual values'} (sd)"
-    said = listed(
-        f"in {sd if unit == SD else unit}" + (f" for {listed(names)}" if len(units) > 1 else "")
-        for unit, names in units.items()
-    )
-    lines = [
-        f"Under each attribute: how much more of it the judge reads than {against}, {said}",
-        "(positive is amplification, negative attenuation), with half of the 95 % interval.",
-    ]
-    if is_true:
-        lines.append("Error to the truth, on changed pixels: 1 means no change was made.")
-    if summary.header["reverse"]:
-        lines.append("Reversibility: mean absolute error after reversal, pixels in [-1, 1]; drawn")
-        lines.append("noise is that of the way there.")
-    return "\n".join(lines)
+    shown = (comparison.drift.group, "error to the truth", "after reversal")
+    for do in comparison.dos:
+        words = in_words(comparison.runs[0].summary, do)
+        print_table(replace(numbers(comparison, do).only(shown), title=f"{named(do)}: {words}"))
+    print_overview(comparison)

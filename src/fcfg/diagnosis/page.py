@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fcfg.diagnosis.additivity import Gap
 from fcfg.diagnosis.diagnosis import Diagnosis, percent
 from fcfg.diagnosis.entanglement import Association
 from fcfg.reports.numbers import named, number
-from fcfg.reports.rule_styles import palette_css, variable
+from fcfg.reports.rule_styles import variable
 from fcfg.reports.svg import INK, PALE, RULE, Scale, described, drawing, stroke, tag, write
+from fcfg.reports.template import rendered
 
 _WIDTH, _HEIGHT, _LINE = 480.0, 300.0, 20.0  # of a chart, and of a line of its legend
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 468.0, 14.0, 254.0  # of the plot
@@ -40,20 +39,13 @@ def diagnosis_page(diagnosis: Diagnosis, model: str, about: Mapping[str, object]
         model: Name of the model.
         about: Facts for the end of the page, such as the command.
     """
-    environment = Environment(
-        loader=PackageLoader("fcfg.diagnosis", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = palette_css() + files("fcfg.reports").joinpath("style.css").read_text("utf-8")
     cells = {pair: _gap_cell(gap, diagnosis.threshold) for pair, gap in diagnosis.pairs.items()}
-    return environment.get_template("page.html.jinja").render(
+    return rendered(
+        "diagnosis.html.jinja",
+        "fcfg.diagnosis",
         diagnosis=diagnosis,
         model=model,
         about=about,
-        style=Markup(style),
         charts={
             "Groups": _chart(diagnosis, groupings(diagnosis)),
             "Pairs of attributes": _chart(diagnosis, largest_pairs(diagnosis, len(_COLOURS))),

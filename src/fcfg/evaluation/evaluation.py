@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,7 @@ class Evaluation:
             "model": {
                 "name": self.model,
                 "kind": pipeline.kind,
+                "traits": asdict(pipeline.traits),
                 "digest": self.digest,
                 "provenance": without_folders(pipeline.provenance),
                 "parameters": pipeline.parameters,

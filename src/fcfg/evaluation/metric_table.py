@@ -6,16 +6,20 @@ is one entry here, and a field of :class:`fcfg.evaluation.summary.Cell`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from fcfg.causal.attributes import Continuous
+from fcfg.causal.attributes import AttributeSpace, Continuous
 from fcfg.evaluation.summary import Cell, Estimates, Summary
 from fcfg.metrics import Estimate
 
+Better: TypeAlias = Literal["", "↑", "↓", "→ 0"]  #: more, less, nearer to 0; or nothing is better
+
 #: Units of the judge's score for a discrete attribute, and of anything on a continuous scale.
 PROBABILITY, SD = "probability", "sd"
-FACTUAL = "factual images"  #: the reference of every Fréchet distance of a run
 _AUROC, _OWN, _PIXELS = "AUROC x 100", "units of {name}", "of images in [-1, 1]"
+_EFFECT, _TRUTH = "effectiveness", "error to the truth"
+_FRECHET = "distance to the factual images"
 
 
 @dataclass(frozen=True)
@@ -23,36 +27,36 @@ class Metric:
     """One kind of number, measured for each attribute or for whole images."""
 
     name: str
-    title: str  #: its column in Markdown and LaTeX
+    title: str  #: its column, below the heading of its group
     digits: int
     unit: str | None  #: for discrete attributes and whole images; None: not defined for them
     continuous_unit: str | None = None  #: for continuous attributes; {name} is the attribute
-    group: str = ""  #: heading above its columns on the page; "" leaves it out there
-    heading: str = ""  #: its column on the page; the unit of an attribute by default
+    group: str = ""  #: heading above its columns in tables; "" leaves it out there
+    better: Better = ""
     paper: str = ""  #: field of :class:`fcfg.reports.paper.PaperRow`, if the paper reports it
     signed: bool = False  #: whether both signs have a meaning
     field: str = ""  #: field of a cell that holds it; the name of the metric by default
-    continuous_digits: int = 0  #: for continuous attributes; as many as for others by default
+    continuous_digits: int | None = None  #: for continuous attributes, if they need others
 
     def get(self, cell: Cell) -> Estimates | Estimate | float | None:
         """Values in one cell, by attribute for a metric of attributes."""
         return getattr(cell, self.field or self.name)
 
-    def unit_of(self, summary: Summary, attribute: str) -> str | None:
+    def unit_of(self, space: AttributeSpace, attribute: str) -> str | None:
         """Unit of an attribute's values; None if the metric is not defined for the attribute.
 
         Args:
-            summary: Summary of a run.
+            space: Attributes of a run.
             attribute: Name of an attribute; "" for whole images.
         """
-        if attribute and isinstance(summary.space[attribute], Continuous):
+        if attribute and isinstance(space[attribute], Continuous):
             return self.continuous_unit and self.continuous_unit.format(name=attribute)
         return self.unit
 
-    def in_unit(self, unit: str | None) -> Metric:
-        """The metric with as many decimal places as values in that unit have."""
-        is_own = unit == self.unit or self.continuous_digits == 0
-        return self if is_own else replace(self, digits=self.continuous_digits)
+    def digits_in(self, unit: str | None) -> int:
+        """Decimal places of values in a unit."""
+        is_own = unit == self.unit or self.continuous_digits is None
+        return self.digits if is_own else self.continuous_digits
 
     def value(self, summary: Summary, cell: Cell, attribute: str = "") -> Estimate | float | None:
         """Value in one cell; None if it was not measured.
@@ -64,7 +68,7 @@ class Metric:
         """
         found = self.get(cell)
         if isinstance(found, dict):
-            return found.get(attribute) if self.unit_of(summary, attribute) else None
+            return found.get(attribute) if self.unit_of(summary.space, attribute) else None
         return None if attribute else found
 
 
@@ -72,67 +76,33 @@ class Metric:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
+        Metric("auroc", "AUROC", 1, _AUROC, None, _EFFECT, "↑", "auroc", field=_EFFECT),
+        Metric("error", "error", 2, None, _OWN, _EFFECT, "↓", field=_EFFECT),
+        Metric("delta", "Δ", 1, _AUROC, _OWN, paper="delta", signed=True, continuous_digits=2),
         Metric(
-            *("auroc", "AUROC", 1, _AUROC, None, "effectiveness", "AUROC"),
-            paper="auroc",
-            field="effectiveness",
-        ),
-        Metric(
-            *("error", "error", 2, None, _OWN, "effectiveness", "mean error"),
-            field="effectiveness",
-        ),
-        Metric("delta", "Δ", 1, _AUROC, _OWN, signed=True, paper="delta", continuous_digits=2),
-        Metric(
-            *("delta_real", "Δ against real images", 1, _AUROC, _OWN),
+            *("delta_real", "Δ real", 1, _AUROC, _OWN, "difference from real images", "→ 0"),
             signed=True,
             continuous_digits=2,
         ),
-        Metric("shift", "shift", 3, PROBABILITY, SD, "shift", signed=True),
-        Metric("factor_error", "factor error", 2, SD, SD, "factor error", signed=True),
-        Metric("change_mae", "change, MAE", 3, _PIXELS),
-        Metric("change_lpips", "change, LPIPS", 3, "LPIPS"),
-        Metric("reversal_mae", "MAE", 3, _PIXELS, None, "reversibility", "MAE", paper="mae"),
-        Metric(
-            *("reversal_lpips", "LPIPS", 3, "LPIPS", None, "reversibility", "LPIPS"),
-            paper="lpips",
-        ),
-        Metric("minimality", "minimality", 3, "CLD", None, "minimality", "CLD"),
-        Metric("repeated_mae", "MAE after all cycles", 3, _PIXELS),
-        Metric("repeated_lpips", "LPIPS after all cycles", 3, "LPIPS"),
-        Metric("truth_mae", "MAE to the truth", 4, _PIXELS, None, "error to the truth", "MAE"),
-        Metric(
-            *("truth_changed", "error on changed pixels", 2, "of the change", None),
-            *("error to the truth", "changed pixels"),
-        ),
-        *(
-            Metric(
-                *(name, f"{title} to the {FACTUAL}", 1, f"{title} to the {FACTUAL}", None),
-                *(f"distance to the {FACTUAL}", title),
-                paper="fid" if name == "fid" else "",
-            )
-            for name, title in (("fd_judge", "FD-judge"), ("fid", "FID"))
-        ),
-        Metric("evaluations", "network rows", 0, "rows", None, "cost", "network rows"),
-        Metric("seconds", "seconds", 2, "s"),
+        Metric("shift", "shift", 3, PROBABILITY, SD, "shift", "→ 0", signed=True),
+        Metric("factor_error", "factor error", 2, SD, SD, "factor error", "→ 0", signed=True),
+        Metric("truth_mae", "MAE", 4, _PIXELS, None, _TRUTH, "↓"),
+        Metric("truth_changed", "changed pixels", 2, "of the change", None, _TRUTH, "↓"),
+        Metric("change_mae", "MAE", 3, _PIXELS, None, "change"),
+        Metric("change_lpips", "LPIPS", 3, "LPIPS", None, "change"),
+        Metric("reversal_mae", "MAE", 3, _PIXELS, None, "after reversal", "↓", "mae"),
+        Metric("reversal_lpips", "LPIPS", 3, "LPIPS", None, "after reversal", "↓", "lpips"),
+        Metric("repeated_mae", "MAE", 3, _PIXELS, None, "after all cycles", "↓"),
+        Metric("repeated_lpips", "LPIPS", 3, "LPIPS", None, "after all cycles", "↓"),
+        Metric("minimality", "CLD", 3, "CLD", None, "minimality", "↓"),
+        Metric("fd_judge", "FD-judge", 1, "FD-judge", None, _FRECHET, "↓"),
+        Metric("fid", "FID", 1, "FID", None, _FRECHET, "↓", "fid"),
+        Metric("evaluations", "rows", 0, "rows", None, "cost", "↓"),
+        Metric("seconds", "seconds", 3, "s", None, "cost", "↓"),
     )
 }
 
 
-def effectiveness(summary: Summary, attribute: str) -> Metric:
+def effectiveness(space: AttributeSpace, attribute: str) -> Metric:
     """Metric of effectiveness for an attribute: an error if it is continuous, else AUROC."""
-    is_continuous = isinstance(summary.space[attribute], Continuous)
-    return METRICS["error" if is_continuous else "auroc"]
-
-
-def drift_metric(summary: Summary) -> Metric:
-    """Metric of drift: the factor error if true counterfactuals are known, else the shift."""
-    return METRICS["factor_error" if summary.knows_truth else "shift"]
-
-
-def drift_units(summary: Summary) -> dict[str, tuple[str, ...]]:
-    """Attributes by the unit of their drift."""
-    metric, units = drift_metric(summary), dict[str, tuple[str, ...]]()
-    for name in summary.space.names:
-        unit = metric.unit_of(summary, name) or ""
-        units[unit] = (*units.get(unit, ()), name)
-    return units
+    return METRICS["error" if isinstance(space[attribute], Continuous) else "auroc"]

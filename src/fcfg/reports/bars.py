@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
 from fcfg.evaluation.metric_table import Metric
-from fcfg.evaluation.result_files import BASELINE
-from fcfg.evaluation.summary import Cell, Estimates, Summary
+from fcfg.metrics import Estimate
+from fcfg.reports.comparison import Comparison, Row
+from fcfg.reports.measures import Measure, measure
 from fcfg.reports.numbers import named, number, with_interval
-from fcfg.reports.rule_styles import setting
 from fcfg.reports.svg import (
     FOCUS,
     INK,
@@ -31,115 +32,100 @@ _ROW, _BAR, _HEAD, _FOOT, _TOP = 18, 9, 28, 26, 30
 _LONGEST = 19  # letters of a label
 
 
-def bar_panels(summary: Summary, metric: Metric) -> list[Panel]:
+def bar_panels(comparison: Comparison, metric: Metric) -> list[Panel]:
     """One drawing for each intervention that has values, all on the same scales.
 
-    Args:
-        summary: Summary of a run.
-        metric: A metric of attributes.
+    Of one run all settings are shown, of several those that represent the models.
     """
+    every = [measure(comparison, metric, name) for name in comparison.space.names]
+    rows = {
+        do: comparison.rows[do] if comparison.is_alone else comparison.picked(do)
+        for do in comparison.dos
+    }
+    ends: dict[str, list[float]] = {}
+    for own in every:
+        for some in rows.values():
+            found = [value for _, value in _values(own, some)]
+            ends.setdefault(axis_label(metric, own), []).extend(
+                end for value in found for end in (value.low, value.value, value.high)
+            )
+    scales = {label: around(some, _LEFT, _WIDTH - _RIGHT) for label, some in ends.items()}
     panels: list[Panel] = []
-    for do in summary.dos:
-        cells = {  # without guidance, a difference from no guidance is 0
-            cell: values
-            for cell in summary.cells_of(do)
-            if (values := _values(metric, cell))
-            and (metric.name == "factor_error" or cell.guidance != BASELINE)
-        }
-        if cells:
+    for do, some in rows.items():
+        shown = [own for own in every if _values(own, some)]
+        if shown:
             name = f"{metric.name.replace('_', '-')}-{do}"
-            panels.append(Panel(name, _panel(summary, metric, do, cells)))
+            panels.append(Panel(name, _panel(metric, do, shown, some, scales)))
     return panels
 
 
-def axis_label(summary: Summary, metric: Metric, attribute: str) -> str:
+def axis_label(metric: Metric, own: Measure) -> str:
     """Label of an attribute's axis: the metric and its unit."""
-    unit = metric.unit_of(summary, attribute) or ""
-    return f"{metric.title} ({unit.replace(' x ', ' × ')})"
+    return f"{metric.title} ({own.column.unit.replace(' x ', ' × ')})"
 
 
-def _values(metric: Metric, cell: Cell) -> Estimates:
-    values = metric.get(cell)
-    assert isinstance(values, dict)
-    return values
+def _values(own: Measure, rows: Sequence[Row]) -> list[tuple[Row, Estimate]]:
+    return [(row, value) for row in rows if (value := own.estimate(row)) is not None]
 
 
-def _panel(summary: Summary, metric: Metric, do: str, cells: dict[Cell, Estimates]) -> Markup:
-    names = [n for n in summary.space.names if any(n in values for values in cells.values())]
-    labels = [axis_label(summary, metric, name) for name in names]
-    own = {name: metric.in_unit(metric.unit_of(summary, name)) for name in names}
-    parts = [write(8, 18, named(do), size=13, weight="600")]
+def _panel(
+    metric: Metric,
+    do: str,
+    shown: Sequence[Measure],
+    rows: Sequence[Row],
+    scales: Mapping[str, Scale],
+) -> Markup:
+    labels = [axis_label(metric, own) for own in shown]
+    parts, words = [write(8, 18, named(do), size=13, weight="600")], list[str]()
     top = float(_TOP)
-    for name, label, following in zip(names, labels, [*labels[1:], ""], strict=True):
-        scale = _scale(summary, metric, label)
-        block, bottom = _block(own[name], cells, name, scale, top)
+    for own, label, following in zip(shown, labels, [*labels[1:], ""], strict=True):
+        values, scale = _values(own, rows), scales[label]
+        block, bottom = _block(own, values, scale, top)
         parts.append(block)
         if following != label:
             parts.append(_axis(scale, label, bottom))
             bottom += _FOOT + 8
         top = bottom + 6
-    words = "; ".join(
-        f"{setting(cell.guidance).label}: "
-        + ", ".join(
-            f"{name} {number(values[name].value, own[name].digits, signed=True)}"
-            for name in names
-            if name in values
-        )
-        for cell, values in cells.items()
-    )
+        said = (f"{row.setting.title} {own.column.text(value.value)}" for row, value in values)
+        words.append(f"{own.column.attribute}: {', '.join(said)}")
     title = f"{named(do)}: {'; '.join(dict.fromkeys(labels))}"
-    return drawing(_WIDTH, top, title, words, *parts)
-
-
-def _scale(summary: Summary, metric: Metric, label: str) -> Scale:
-    """The scale of all bars with one label, under every intervention."""
-    ends = [
-        end
-        for cell in summary.cells.values()
-        for name, estimate in _values(metric, cell).items()
-        if axis_label(summary, metric, name) == label
-        for end in (estimate.low, estimate.value, estimate.high)
-    ]
-    return around(ends, _LEFT, _WIDTH - _RIGHT)
+    return drawing(_WIDTH, top, title, "; ".join(words), *parts)
 
 
 def _block(
-    metric: Metric, cells: dict[Cell, Estimates], name: str, scale: Scale, top: float
+    own: Measure, shown: Sequence[tuple[Row, Estimate]], scale: Scale, top: float
 ) -> tuple[Markup, float]:
     """The bars of one attribute, and the position of their end."""
-    shown = [cell for cell, values in cells.items() if name in values]
+    name, cell = own.column.attribute, shown[0][0].cell
     bottom = top + _HEAD + len(shown) * _ROW + 4
-    is_target = name in shown[0].targets
     parts: list[Markup] = []
-    if is_target:
+    if name in cell.targets:
         size = {"width": float(_WIDTH), "height": bottom - top}
         parts.append(tag("rect", x=0, y=top, rx=6, fill=FOCUS, **size))
-    role = "should follow" if name in shown[0].affected else "should not change"
-    caption = "◎ target" if is_target else role
+    role = "should follow" if name in cell.affected else "should not change"
     heading = (
         tag("tspan", name, font_weight="600", fill=INK),
-        tag("tspan", caption, dx=6, fill=PALE, font_size=11),
+        tag("tspan", "◎ target" if name in cell.targets else role, dx=6, fill=PALE, font_size=11),
     )
     parts.append(tag("text", *heading, x=8, y=top + 18))
     for tick in scale.ticks:
         x = scale(tick)
         parts.append(stroke(x, top + _HEAD - 2, x, bottom, PALE if tick == 0 else RULE))
-    for row, cell in enumerate(shown):
-        y = top + _HEAD + row * _ROW + _ROW / 2
-        parts.append(_bar(metric, cell, name, scale, y))
+    for place, (row, value) in enumerate(shown):
+        y = top + _HEAD + place * _ROW + _ROW / 2
+        parts.append(_bar(own, row, value, scale, y))
     return tag("g", *parts), bottom
 
 
-def _bar(metric: Metric, cell: Cell, name: str, scale: Scale, y: float) -> Markup:
-    estimate, chosen = _values(metric, cell)[name], setting(cell.guidance)
-    zero, end = scale(0), scale(estimate.value)
-    low, high = scale(estimate.low), scale(estimate.high)
-    label = chosen.label
+def _bar(own: Measure, row: Row, value: Estimate, scale: Scale, y: float) -> Markup:
+    name, chosen, digits = own.column.attribute, row.setting, own.column.digits or 0
+    zero, end = scale(0), scale(value.value)
+    low, high = scale(value.low), scale(value.high)
+    label = chosen.title
     if len(label) > _LONGEST:
         label = label[: _LONGEST - 1] + "…"
     look = {"fill_opacity": 1 if chosen.factored else 0.45, "stroke": chosen.colour}
     size = {"width": abs(end - zero), "height": float(_BAR)}
-    value = number(estimate.value, metric.digits, signed=True)
     shape = tag(
         "g",
         write(_LEFT - 10, y + 4, label, chosen.colour, anchor="end", size=11),
@@ -147,17 +133,18 @@ def _bar(metric: Metric, cell: Cell, name: str, scale: Scale, y: float) -> Marku
         stroke(low, y, high, y, INK, stroke_width=1.3),
         stroke(low, y - 3, low, y + 3, INK, stroke_width=1.3),
         stroke(high, y - 3, high, y + 3, INK, stroke_width=1.3),
-        write(_WIDTH - 8, y + 4, value, anchor="end", size=11),
+        write(_WIDTH - 8, y + 4, own.column.text(value.value), anchor="end", size=11),
     )
-    numbers = with_interval(estimate, metric.digits, signed=True)
+    numbers = with_interval(value, digits, signed=True)
     return described(
         shape,
-        f"{named(cell.do)}, {chosen.label}, {name}: {numbers}",
+        f"{named(row.cell.do)}, {chosen.title}, {name}: {numbers}",
         data_attribute=name,
-        data_guidance=cell.guidance,
-        data_value=repr(estimate.value),
-        data_low=repr(estimate.low),
-        data_high=repr(estimate.high),
+        data_model=row.run.name,
+        data_guidance=row.cell.guidance,
+        data_value=repr(value.value),
+        data_low=repr(value.low),
+        data_high=repr(value.high),
     )
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
-from fcfg.evaluation.summary import Cell
 from fcfg.metrics import Estimate
 
 
@@ -44,19 +42,6 @@ def with_interval(estimate: Estimate, digits: int, *, signed: bool = False) -> s
     return f"{value} {interval(estimate.low, estimate.high, digits, signed=signed)}"
 
 
-def precise(estimate: Estimate, digits: int, *, signed: bool = False) -> str:
-    """A number and its interval, in enough digits that an end close to 0 is not shown as 0.
-
-    Args:
-        estimate: The number.
-        digits: Fewest decimal places.
-        signed: Whether to write the sign of positive numbers.
-    """
-    nearest = min(abs(estimate.low), abs(estimate.high))
-    needed = math.ceil(-math.log10(2 * nearest)) if estimate.excludes_zero else digits
-    return with_interval(estimate, max(digits, needed), signed=signed)
-
-
 def average(estimates: Iterable[Estimate]) -> Estimate | None:
     """Mean of estimates on the same images; None if there are none."""
     given = list(estimates)
@@ -70,25 +55,6 @@ def average(estimates: Iterable[Estimate]) -> Estimate | None:
 def distance(estimate: Estimate) -> Estimate:
     """Absolute value of an estimate."""
     return Estimate(abs(estimate.value), np.abs(estimate.replicates), estimate.n)
-
-
-def off_target(cells: Iterable[Cell], names: Collection[str]) -> Estimate | None:
-    """Mean drift over attributes that should not change: positive is amplification.
-
-    Args:
-        cells: Cells of one guidance. An intervention counts as often as it has such attributes.
-        names: Attributes of one unit (see :func:`fcfg.evaluation.metric_table.drift_units`).
-    """
-    return _mean_drift((cell, [n for n in cell.invariant if n in names]) for cell in cells)
-
-
-def on_target(cells: Iterable[Cell], names: Collection[str]) -> Estimate | None:
-    """Mean drift over the targets of interventions; arguments as in :func:`off_target`."""
-    return _mean_drift((cell, [n for n in cell.targets if n in names]) for cell in cells)
-
-
-def _mean_drift(chosen: Iterable[tuple[Cell, list[str]]]) -> Estimate | None:
-    return average(c.drift[name] for c, names in chosen for name in names if name in c.drift)
 
 
 def listed(texts: Iterable[str], last: str = "and") -> str:

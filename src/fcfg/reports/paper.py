@@ -15,7 +15,7 @@ from typing import Any
 
 from fcfg.guidance import Guidance
 from fcfg.reports.rule_styles import setting
-from fcfg.reports.wording import DIFFUSION, model_kind
+from fcfg.reports.wording import has_trait
 from fcfg.support.errors import InputError
 
 # Data set of the paper, by the format of our data.
@@ -94,12 +94,12 @@ def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
 
 
 def dataset_of(header: Mapping[str, Any]) -> str | None:
-    """Data set of the paper that a diffusion model was run on, or None.
+    """Data set of the paper that a model with its guidance was run on, or None.
 
     Args:
         header: Header of a result file.
     """
-    if model_kind(header) != DIFFUSION:
+    if not has_trait(header, "groups"):
         return None  # without guidance, another kind of model has nothing in common with ω = 1
     return _FORMATS.get(header["data"]["format"])
 

@@ -1,4 +1,4 @@
-"""Names, colours and marks of guidance rules, and of the temperatures of a VAE.
+"""Names, colours and marks of the settings of models, such as guidance rules.
 
 Colours are those of Okabe and Ito, which colour-blind readers can tell apart, darker on light
 paper and lighter on dark. Global rules are warm and hollow, factored rules cool and filled. The
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from fcfg.evaluation.result_files import BASELINE, JSON
 from fcfg.evaluation.summary import Cell
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+from fcfg.reports.wording import has_trait
 
 
 class Style(NamedTuple):
@@ -23,10 +24,8 @@ class Style(NamedTuple):
     light: str  #: colour on light paper
     dark: str  #: colour on dark paper
     mark: str
-    letter: str = r"\omega"  #: weight in LaTeX
 
 
-_UNGUIDED = (BASELINE, "temperature")  # families that are no guidance
 _ANCHORED = ";anchor"  # behind the family of anchored settings
 
 #: By the name of the rule in the text form; a factored rule has an f in front.
@@ -34,13 +33,13 @@ STYLES: dict[str, Style] = {
     BASELINE: Style("unguided", "#5d656e", "#a3abb3", "diamond"),
     "cfg": Style("CFG", "#b64900", "#f08a4b", "circle"),
     "fcfg": Style("FCFG", "#0068a6", "#5cb0ee", "circle"),
-    "cfg++": Style("CFG++", "#8a5c00", "#e6ac2e", "square", r"\lambda"),
-    "fcfg++": Style("FCFG++", "#007a8a", "#5fd0de", "square", r"\lambda"),
+    "cfg++": Style("CFG++", "#8a5c00", "#e6ac2e", "square"),
+    "fcfg++": Style("FCFG++", "#007a8a", "#5fd0de", "square"),
     "apg": Style("APG", "#a1447c", "#e294bf", "triangle"),
     "fapg": Style("FAPG", "#00714f", "#3fc79b", "triangle"),
     "contrast": Style("contrast", "#4f6a00", "#b4d04a", "star"),
     "fcontrast": Style("fcontrast", "#8a1c3b", "#f07a99", "star"),
-    "temperature": Style("temperature", "#6b4a86", "#c8a5e0", "bar", "t"),
+    "temperature": Style("temperature", "#6b4a86", "#c8a5e0", "bar"),
     "own": Style("", "#74530f", "#d8b36a", "wedge"),  # any other rule
     "fown": Style("", "#5b3fa8", "#b9a2f2", "wedge"),  # any other rule, factored
 }
@@ -80,14 +79,8 @@ class Setting:
         return STYLES[self._key]
 
     @property
-    def family_name(self) -> str:
-        """Name of its family for readers."""
-        name = self.style.name or self.family.removesuffix(_ANCHORED)
-        return f"anchored {name}" if self.anchored else name
-
-    @property
     def label(self) -> str:
-        """Its short name.
+        """Its short name, without the model.
 
         >>> setting("fcfg:affected=3,invariant=1.2").label, setting("none").label
         ('FCFG 3.0 / 1.2', 'unguided')
@@ -96,8 +89,14 @@ class Setting:
         >>> setting("cfg:1.5;anchor=true;drawn_noise=true").label
         'anchored CFG 1.5 drawn noise'
         """
-        name = f"{self.model} {self.family_name} {self.numbers}".strip()
-        return f"{name}, {self.note}" if self.note else name
+        name = self.style.name or self.family.removesuffix(_ANCHORED)
+        text = f"{'anchored ' * self.anchored}{name} {self.numbers}".strip()
+        return f"{text}, {self.note}" if self.note else text
+
+    @property
+    def title(self) -> str:
+        """Its model, beside others, and its label."""
+        return f"{self.model} {self.label}".strip()
 
     @property
     def numbers(self) -> str:
@@ -112,11 +111,6 @@ class Setting:
         else:
             weights = ", ".join(f"{name} {weight}" for name, weight in self.weights)
         return f"{weights} {self.options}".strip()
-
-    @property
-    def is_guided(self) -> bool:
-        """Whether it has weights of guidance."""
-        return self.family.removesuffix(_ANCHORED) not in _UNGUIDED
 
     @property
     def strength(self) -> float:
@@ -171,9 +165,9 @@ def settings_of(rows: Sequence[tuple[Cell, JSON]]) -> list[Setting]:
     )
     return [
         replace(one, note="not calibrated")
-        if tuned and one.is_guided and not one.anchored
+        if tuned and one.family != BASELINE and not one.anchored and has_trait(header, "steps")
         else one
-        for one in found
+        for one, (_, header) in zip(found, rows, strict=True)
     ]
 
 
@@ -229,7 +223,7 @@ def strongest(settings: Sequence[Setting]) -> tuple[Setting | None, Setting | No
     """
     families: dict[str, list[Setting]] = {}
     for chosen in settings:
-        if chosen.family not in _UNGUIDED:
+        if chosen.family != BASELINE:
             families.setdefault(chosen.family, []).append(chosen)
     plain = [family for family, (first, *_) in families.items() if not first.factored]
     pairs = [family for family in plain if f"f{family}" in families]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from torch import Tensor
 
 from fcfg.evaluation.pictures import read_index
 from fcfg.evaluation.result_files import BASELINE, Result
-from fcfg.evaluation.summary import Summary
+from fcfg.reports.comparison import Comparison, Row
 from fcfg.reports.numbers import listed, named
-from fcfg.reports.rule_styles import Setting, setting, strongest
+from fcfg.reports.rule_styles import Setting
 from fcfg.reports.wording import in_words
 from fcfg.sheet import difference_map, difference_scale, sheet
 from fcfg.support.errors import InputError
@@ -35,6 +35,16 @@ class Pictures:
     answers: dict[tuple[str, str], Tensor] = field(repr=False)  #: by intervention and guidance
     reversed: dict[tuple[str, str], Tensor] = field(repr=False)
     truth: dict[str, Tensor] = field(repr=False)  #: by intervention
+
+    def of(self, names: Sequence[str]) -> Pictures:
+        """The pictures of some images, in their order."""
+        rows = [self.names.index(name) for name in names]
+        some = (
+            {key: images[rows] for key, images in kept.items()}
+            for kept in (self.answers, self.reversed)
+        )
+        truth = {do: images[rows] for do, images in self.truth.items()}
+        return Pictures(tuple(names), self.factual[rows], *some, truth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,119 +145,159 @@ def _open(folder: Path, path: str) -> Image.Image:
         raise _refusal(folder, f"a picture that cannot be read, '{path}'") from error
 
 
-def make_strips(summary: Summary, pictures: Pictures) -> dict[str, list[Strip]]:
+@dataclass(frozen=True, eq=False)
+class Album:
+    """Pictures of the same images, from all runs that kept some."""
+
+    comparison: Comparison
+    pictures: dict[str, Pictures] = field(repr=False)  #: by name of the run
+
+    @property
+    def first(self) -> Pictures:
+        """Those of the first run."""
+        return next(iter(self.pictures.values()))
+
+    def answer(self, row: Row) -> Tensor | None:
+        """Counterfactuals of a row, if there are some."""
+        own = self.pictures.get(row.run.name)
+        return own and own.answers.get((row.cell.do, row.cell.guidance))
+
+    def back(self, row: Row) -> Tensor | None:
+        """Reversals of a row, if there are some."""
+        own = self.pictures.get(row.run.name)
+        return own and own.reversed.get((row.cell.do, row.cell.guidance))
+
+    def truth(self, do: str) -> Tensor | None:
+        """True counterfactuals, if a run kept them."""
+        return next((own.truth[do] for own in self.pictures.values() if do in own.truth), None)
+
+    def known(self, do: str, rows: slice) -> list[Group]:
+        """The factual images, and the truth."""
+        truth = self.truth(do)
+        groups = [Group("factual", {"": self.first.factual[rows]})]
+        return groups if truth is None else [*groups, Group("truth", {"": truth[rows]})]
+
+
+def read_album(comparison: Comparison) -> Album | None:
+    """Read the pictures of the images that all runs with pictures have; None if there are none."""
+    found = {run.name: own for run in comparison.runs if (own := read_pictures(run.result))}
+    every = [own.names for own in found.values()]
+    shown = [name for own in every[:1] for name in own if all(name in other for other in every)]
+    return Album(comparison, {run: own.of(shown) for run, own in found.items()}) if shown else None
+
+
+def make_strips(album: Album) -> dict[str, list[Strip]]:
     """Strips of each kind, with one strip for each intervention that has pictures of it.
 
-    ``counterfactuals`` have every setting. ``truth`` and ``reversal`` have the unguided, the
-    strongest global, a factored and the first anchored setting, with maps of differences.
-
-    Args:
-        summary: Summary of a run.
-        pictures: Pictures of the same run.
+    ``counterfactuals`` have every setting of one run, or the one that represents each of several
+    models. ``truth`` and ``reversal`` have the settings that are picked, and of one run the
+    unguided one, with maps of differences.
     """
-    every = [setting(text) for text in summary.settings]
-    few = [*(s for s in every if s.text == BASELINE), *_compared(every)]
     strips: dict[str, list[Strip]] = {"counterfactuals": [], "truth": [], "reversal": []}
-    for do in summary.dos:
-        answers = {
-            s: pictures.answers[do, s.text] for s in every if (do, s.text) in pictures.answers
+    alone = album.comparison.is_alone
+    for do in album.comparison.dos:
+        picked = album.comparison.picked(do)
+        every = {
+            row: answer
+            for row in (album.comparison.rows[do] if alone else picked)
+            if (answer := album.answer(row)) is not None
         }
-        known = _known(pictures, do, slice(_MANY))
-        if answers:
-            groups = [Group(s.label, {"": answer[:_MANY]}, s) for s, answer in answers.items()]
+        plain = [row for row in every if alone and row.cell.guidance == BASELINE]
+        few = [row for row in dict.fromkeys([*plain, *picked]) if row in every]
+        if every:
+            groups = [
+                Group(row.setting.title, {"": answer[:_MANY]}, row.setting)
+                for row, answer in every.items()
+            ]
+            known = album.known(do, slice(_MANY))
             strips["counterfactuals"].append(Strip(f"counterfactuals-{do}", do, (*known, *groups)))
-        answered = [s for s in few if s in answers]
-        if answered and do in pictures.truth:
-            strips["truth"].append(_truth_strip(pictures, do, answered))
-        returned = [s for s in answered if (do, s.text) in pictures.reversed]
-        if returned:
-            strips["reversal"].append(_reversal_strip(pictures, do, returned))
+        truth = album.truth(do)
+        if few and truth is not None:
+            own = {row: every[row][:_FEW] for row in few}
+            strips["truth"].append(_truth_strip(album, do, truth[:_FEW], own))
+        ways = {row: (every[row], back) for row in few if (back := album.back(row)) is not None}
+        if ways:
+            strips["reversal"].append(_reversal_strip(album, do, ways))
     return strips
 
 
-def _truth_strip(pictures: Pictures, do: str, settings: Sequence[Setting]) -> Strip:
+def _truth_strip(album: Album, do: str, truth: Tensor, answers: Mapping[Row, Tensor]) -> Strip:
     """Counterfactuals, and their differences from the truth."""
-    truth = pictures.truth[do][:_FEW]
-    answers = {s: pictures.answers[do, s.text][:_FEW] for s in settings}
     scale = _scale(truth, *answers.values())
     groups = [
-        Group(s.label, {"answer": answer, "error": _maps(truth, answer, scale)}, s)
-        for s, answer in answers.items()
+        Group(
+            row.setting.title,
+            {"answer": answer, "error": _maps(truth, answer, scale)},
+            row.setting,
+        )
+        for row, answer in answers.items()
     ]
-    return Strip(f"truth-{do}", do, (*_known(pictures, do, slice(_FEW)), *groups), scale)
+    return Strip(f"truth-{do}", do, (*album.known(do, slice(_FEW)), *groups), scale)
 
 
-def _reversal_strip(pictures: Pictures, do: str, settings: Sequence[Setting]) -> Strip:
+def _reversal_strip(album: Album, do: str, ways: Mapping[Row, tuple[Tensor, Tensor]]) -> Strip:
     """Counterfactuals and their changes, reversals and their losses."""
-    factual = pictures.factual[:_FEW]
-    there = {s: pictures.answers[do, s.text][:_FEW] for s in settings}
-    back = {s: pictures.reversed[do, s.text][:_FEW] for s in settings}
-    scale = _scale(factual, *there.values(), *back.values())
+    factual = album.first.factual[:_FEW]
+    both = {row: (there[:_FEW], back[:_FEW]) for row, (there, back) in ways.items()}
+    scale = _scale(factual, *(images for way in both.values() for images in way))
     nothing = torch.zeros_like(factual)
     groups = [
         Group(
-            s.label,
+            row.setting.title,
             {
-                "there": there[s],
-                "change": _maps(factual, there[s], scale),
-                "back": back[s],
-                "loss": _maps(nothing, (back[s] - factual).abs(), scale),
+                "there": there,
+                "change": _maps(factual, there, scale),
+                "back": back,
+                "loss": _maps(nothing, (back - factual).abs(), scale),
             },
-            s,
+            row.setting,
         )
-        for s in settings
+        for row, (there, back) in both.items()
     ]
     return Strip(f"reversal-{do}", do, (Group("factual", {"": factual}), *groups), scale)
 
 
-def _compared(every: Sequence[Setting]) -> list[Setting]:
-    """Return the strongest global setting, a factored one, and the first anchored one."""
-    anchored = [s for s in every if s.anchored and s.weights]
-    return [s for s in dict.fromkeys([*strongest(every), *anchored[:1]]) if s]
-
-
-def opening_strip(summary: Summary, result: Result, pictures: Pictures) -> Strip | None:
+def opening_strip(album: Album) -> Strip | None:
     """The first intervention that has pictures, on the image that it changes most.
 
     The change is measured on the truth; if that is not known, on the unguided counterfactual, or
-    else on the first one there is. The rules that are shown do not take part in the choice: the
-    strongest global one, a factored one, and the first anchored one.
-
-    Args:
-        summary: Summary of the result.
-        result: A whole run.
-        pictures: Pictures of the same run.
+    else on the first one there is. The settings that are shown do not take part in the choice.
     """
-    every = [setting(text) for text in summary.settings]
-    chosen = _compared(every) or every[:1]
-    for do in summary.dos:
-        shown = [s for s in chosen if (do, s.text) in pictures.answers]
-        if not shown:
+    factual, names = album.first.factual, album.first.names
+    for do in album.comparison.dos:
+        picked = {
+            row: answer
+            for row in album.comparison.picked(do)
+            if (answer := album.answer(row)) is not None
+        }
+        if not picked:
             continue
-        source, changed = shown[0].label, pictures.answers[(do, shown[0].text)]
-        if do in pictures.truth:
-            source, changed = "the truth", pictures.truth[do]
-        elif (do, BASELINE) in pictures.answers:
-            source = "the unguided counterfactual"
-            changed = pictures.answers[(do, BASELINE)]
-        row = int((changed - pictures.factual).abs().flatten(1).mean(dim=1).argmax())
-        only = slice(row, row + 1)
-        groups = [Group(s.label, {"": pictures.answers[(do, s.text)][only]}, s) for s in shown]
-        values = _values(result, do, shown[0].text, pictures.names[row])
+        source, changed = next((row.setting.title, answer) for row, answer in picked.items())
+        plain = [
+            album.answer(row) for row in album.comparison.rows[do] if row.cell.guidance == BASELINE
+        ]
+        for name, images in (
+            ("the unguided counterfactual", plain[0] if plain else None),
+            ("the truth", album.truth(do)),
+        ):
+            source, changed = (source, changed) if images is None else (name, images)
+        place = int((changed - factual).abs().flatten(1).mean(dim=1).argmax())
+        only = slice(place, place + 1)
+        groups = [Group(r.setting.title, {"": own[only]}, r.setting) for r, own in picked.items()]
+        first = next(iter(picked))
         words = (
-            f"{named(do)}: {in_words(summary, do)}.{values} Of the {len(pictures.names)} images "
-            f"with pictures, this is the one that {source} changes most."
+            f"{named(do)}: {in_words(first.run.summary, do)}.{_values(first, names[place])} Of "
+            f"the {len(names)} images with pictures, this is the one that {source} changes most."
         )
-        known = _known(pictures, do, only)
-        return Strip(f"opening-{do}", do, (*known, *groups), words=words)
+        return Strip(f"opening-{do}", do, (*album.known(do, only), *groups), words=words)
     return None
 
 
-def _values(result: Result, do: str, guidance: str, image: str) -> str:
+def _values(row: Row, image: str) -> str:
     """A sentence on how the attributes of one image change."""
-    key = (do, guidance, image)
-    rows = (row for row in result.rows if (row["do"], row["guidance"], row["image"]) == key)
-    target = next((row["target"] for row in rows), {})
+    result, key = row.run.result, (row.cell.do, row.cell.guidance, image)
+    rows = (one for one in result.rows if (one["do"], one["guidance"], one["image"]) == key)
+    target = next((one["target"] for one in rows), {})
     own = result.real[image]["attributes"] if target else {}
     changes = [
         f"{name} changes from {_short(own[name])} to {_short(value)}"
@@ -259,13 +309,6 @@ def _values(result: Result, do: str, guidance: str, image: str) -> str:
 
 def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _known(pictures: Pictures, do: str, rows: slice) -> list[Group]:
-    groups = [Group("factual", {"": pictures.factual[rows]})]
-    if do in pictures.truth:
-        groups.append(Group("truth", {"": pictures.truth[do][rows]}))
-    return groups
 
 
 def _scale(images: Tensor, *others: Tensor) -> float:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
-from typing import Literal, Self, TypeAlias
+from typing import Self, TypeAlias
 
+from fcfg.evaluation.metric_table import Better
 from fcfg.metrics import Estimate
 from fcfg.reports.numbers import interval, number
-
-Better: TypeAlias = Literal["", "↑", "↓", "→ 0"]  #: more, less, nearer to 0; or nothing is better
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -48,15 +47,15 @@ class Number:
     low: float | None = None
     high: float | None = None
     n: int | None = None  #: number of images
-    is_best: bool = False  #: of its column, or of its kind
+    is_best: bool = False  #: whether it is bold: the best of its column, or a clear difference
     note: str = ""  #: a doubt about it
 
     @classmethod
-    def of(cls, value: Estimate | float, n: int | None = None, note: str = "") -> Self:
+    def of(cls, value: Estimate | float, *, is_best: bool = False) -> Self:
         """An estimate with its interval, or a plain number."""
         if isinstance(value, Estimate):
-            return cls(value.value, value.low, value.high, value.n if n is None else n, note=note)
-        return cls(float(value), n=n, note=note)
+            return cls(value.value, value.low, value.high, value.n, is_best)
+        return cls(value, is_best=is_best)
 
 
 Cell: TypeAlias = Number | str | None  #: a number, words, or nothing
@@ -124,8 +123,7 @@ class Row:
     cells: tuple[Cell, ...]  #: one for each column
     mark: str = ""  #: a drawing in front of the name, as HTML
     colour: str = ""  #: of the name, in CSS
-    is_next: bool = False  #: whether another model begins here
-    is_real: bool = False  #: whether it is of factual images
+    is_pale: bool = False  #: whether it is no result of the run, such as a number of the paper
 
 
 @dataclass(frozen=True)
@@ -148,9 +146,15 @@ class Table:
 
     def filled(self) -> Self:
         """The same table without columns that are empty."""
-        kept = [
-            k for k in range(len(self.columns)) if any(r.cells[k] is not None for r in self.rows)
-        ]
+        numbers = range(len(self.columns))
+        return self._keep([k for k in numbers if any(r.cells[k] is not None for r in self.rows)])
+
+    def only(self, groups: Collection[str]) -> Self:
+        """The same table with the columns of some groups, and the rows that have them."""
+        kept = self._keep([k for k, own in enumerate(self.columns) if own.group in groups])
+        return replace(kept, rows=tuple(row for row in kept.rows if any(row.cells)))
+
+    def _keep(self, kept: Sequence[int]) -> Self:
         rows = (replace(row, cells=tuple(row.cells[k] for k in kept)) for row in self.rows)
         return replace(self, columns=tuple(self.columns[k] for k in kept), rows=tuple(rows))
 
@@ -186,7 +190,7 @@ class Table:
         return text.getvalue()
 
     def latex(self) -> str:
-        r"""A ``tabular`` to ``\input`` into a document that uses booktabs."""
+        r"""A ``tabular`` to ``\input`` into a document that uses booktabs and xcolor."""
         heads = self._headings()
         layout = "l" * len(self.names) + "r" * len(self.places)
         lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", _latex_row(map(escaped, heads))]
@@ -194,8 +198,8 @@ class Table:
         for row in self.rows:
             lines += [r"\midrule"] if row.names[:-1] != before[:-1] or not before else []
             names = ("" if own == old else own for own, old in zip_longest(row.names, before))
-            cells = self._texts(row, _latex, "--")
-            lines.append(_latex_row([*(escaped(name or "") for name in names), *cells]))
+            cells = [*(escaped(name or "") for name in names), *self._texts(row, _latex, "--")]
+            lines.append(_latex_row(map(_grey, cells) if row.is_pale else cells))
             before = row.names
         lines.append(r"\bottomrule")
         about = rf"\multicolumn{{{len(heads)}}}{{l}}"
@@ -242,6 +246,10 @@ def _latex(column: Column, cell: Number | str) -> str:
     text, margin = escaped(column.text(cell.value)), column.margin(cell)
     text = rf"\textbf{{{text}}}" if cell.is_best else text
     return text + rf"{{\tiny$\,\pm\,${margin}}}" if margin else text
+
+
+def _grey(text: str) -> str:
+    return rf"\textcolor{{gray}}{{{text}}}" if text else ""
 
 
 def _latex_row(cells: Iterable[str]) -> str:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from torch import Tensor
 
 from fcfg.reports.numbers import listed, named
 from fcfg.reports.rule_styles import palette_css
 from fcfg.reports.strips import encoded, ramp
-from fcfg.reports.svg import mark
+from fcfg.reports.wording import facts
 from fcfg.support.images import data_url, to_pictures
 
 
-def rendered(template: str, **values: object) -> str:
+def rendered(template: str, package: str = "fcfg.reports", **values: object) -> str:
     """A whole page, which needs no other file.
 
     Args:
-        template: File name of the template.
+        template: File name of the template, which may extend ``base.html.jinja``.
+        package: Package that holds the template.
         values: Contents of the page, by the names in the template.
     """
     environment = Environment(
-        loader=PackageLoader("fcfg.reports", ""),
+        loader=ChoiceLoader([PackageLoader(package, ""), PackageLoader("fcfg.reports", "")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -35,19 +36,12 @@ def rendered(template: str, **values: object) -> str:
         style=Markup(style),
         named=named,
         listed=listed,
-        mark=mark,
-        facts=_facts,
+        facts=facts,
         png=_png,
         ramp=data_url(ramp()),
+        markup=Markup,
         **values,
     )
-
-
-def _facts(about: Mapping[str, object]) -> str:
-    """Facts in one line; the reason instead if something is missing."""
-    if "missing" in about:
-        return str(about["missing"])
-    return ", ".join(f"{key} {value}" for key, value in about.items() if value is not None)
 
 
 def _png(images: Tensor) -> Sequence[str]:

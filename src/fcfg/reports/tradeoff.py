@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from markupsafe import Markup
 
-from fcfg.evaluation.metric_table import drift_metric, drift_units
+from fcfg.causal.attributes import Continuous
 from fcfg.evaluation.result_files import BASELINE
-from fcfg.evaluation.summary import Summary
 from fcfg.metrics import Estimate
-from fcfg.reports.numbers import named, number, off_target, on_target, with_interval
-from fcfg.reports.rule_styles import STYLES, Setting, setting
+from fcfg.reports.comparison import Comparison, Row
+from fcfg.reports.measures import mean_of
+from fcfg.reports.numbers import named, number, with_interval
+from fcfg.reports.rule_styles import STYLES, Setting
 from fcfg.reports.svg import (
     PALE,
     RULE,
@@ -36,61 +38,67 @@ _LINE, _LONGEST = 17.0, 46  # height and letters of a line of the legend
 class Point:
     """One setting under one intervention."""
 
-    setting: Setting
+    row: Row
     x: Estimate  #: drift of the target
     y: Estimate  #: mean drift of attributes that should not change
 
+    @property
+    def setting(self) -> Setting:
+        """Its setting, with the colour and the mark of its point."""
+        return self.row.setting
 
-def tradeoff_panels(summary: Summary) -> list[Panel]:
+
+def tradeoff_panels(comparison: Comparison) -> list[Panel]:
     """One drawing for each intervention and pair of units, on shared scales."""
-    names, digits = drift_units(summary), drift_metric(summary).digits
-    pairs = [(x, y) for x in names for y in names]
+    units = _units(comparison)
+    pairs = list(product(units, repeat=2))
+    digits, panels = comparison.drift.digits, list[Panel]()
     points = {
-        (do, units): points_of(summary, do, *(names[unit] for unit in units))
-        for do in summary.dos
-        for units in pairs
+        (do, pair): points_of(comparison, do, *(units[unit] for unit in pair))
+        for do in comparison.dos
+        for pair in pairs
     }
-    return draw_panels(points, digits)
-
-
-def draw_panels(
-    points: Mapping[tuple[str, tuple[str, str]], list[Point]], digits: int
-) -> list[Panel]:
-    """One drawing for each list of points that is not empty, on shared scales.
-
-    Args:
-        points: Points by intervention, and by the units of the target and of the rest.
-        digits: Decimal places of the numbers.
-    """
-    panels: list[Panel] = []
-    pairs = {units for _, units in points}
-    for (do, units), own in points.items():
-        shared = [p for (_, other), some in points.items() if other == units for p in some]
+    several = len({pair for (_, pair), own in points.items() if own}) > 1
+    for (do, pair), own in points.items():
+        shared = [p for (_, other), some in points.items() if other == pair for p in some]
         x = [end for p in shared for end in (p.x.low, p.x.high)]
         y = [end for p in shared for end in (p.y.low, p.y.high)]
         across, up = around(x, _LEFT, _WIDTH - _RIGHT), around(y, _HEIGHT - _BOTTOM, _TOP)
         if own:
-            name = "-".join(["tradeoff", do, *(units if len(pairs) > 1 else ())])
-            panels.append(Panel(name, _Chart(do, own, units, digits, across, up).svg()))
+            name = "-".join(["tradeoff", do, *(pair if several else ())])
+            labels = [f"{comparison.drift.title}, {unit}".replace(" x ", " × ") for unit in pair]
+            panels.append(Panel(name, _Chart(do, own, *labels, digits, across, up).svg()))
     return panels
 
 
+def _units(comparison: Comparison) -> dict[str, list[str]]:
+    """Attributes by the unit of their drift; a difference of errors is none."""
+    drift, units = comparison.drift, dict[str, list[str]]()
+    for attribute in comparison.space:
+        unit = drift.unit_of(comparison.space, attribute.name)
+        if unit and not (drift.name == "delta_real" and isinstance(attribute, Continuous)):
+            units.setdefault(unit, []).append(attribute.name)
+    return units
+
+
 def points_of(
-    summary: Summary, do: str, targets: Collection[str], rest: Collection[str]
+    comparison: Comparison, do: str, targets: Sequence[str], rest: Sequence[str]
 ) -> list[Point]:
-    """The points of one intervention, in the order of the run.
+    """The points of one intervention, in the order of its rows.
 
     Args:
-        summary: Summary of a run.
+        comparison: The runs.
         do: The intervention.
         targets: Attributes of one unit; those that are targets give x.
         rest: Attributes of one unit; those that should not change give y.
     """
-    measured = [
-        (setting(cell.guidance), on_target([cell], targets), off_target([cell], rest))
-        for cell in summary.cells_of(do)
-    ]
-    return [Point(s, x, y) for s, x, y in measured if x is not None and y is not None]
+    points: list[Point] = []
+    for row in comparison.rows[do]:
+        x = mean_of(comparison.drift, [n for n in row.cell.targets if n in targets])(row)
+        y = mean_of(comparison.drift, [n for n in row.cell.invariant if n in rest])(row)
+        if x is not None and y is not None:
+            points.append(Point(row, x, y))
+    return points
 
 
 def lines(points: Sequence[Point]) -> list[list[Point]]:
@@ -122,23 +130,23 @@ def lines(points: Sequence[Point]) -> list[list[Point]]:
 class _Chart:
     do: str
     points: list[Point]
-    units: tuple[str, str]  #: of the target and of the rest
+    target: str  #: metric and unit of the target
+    rest: str
     digits: int
     across: Scale
     up: Scale
 
     def svg(self) -> Markup:
-        target, rest = self.units
         joined = lines(self.points)
         words = "; ".join(
-            f"{p.setting.label}: target {number(p.x.value, self.digits, signed=True)}, "
+            f"{p.setting.title}: target {number(p.x.value, self.digits, signed=True)}, "
             f"off target {number(p.y.value, self.digits, signed=True)}"
             for p in self.points
         )
         return drawing(
             *(_WIDTH, _HEIGHT + _LINE * len(joined)),
-            f"{named(self.do)}: target ({target}) against attributes that should not change "
-            f"({rest})",
+            f"{named(self.do)}: target ({self.target}) against attributes that should not change "
+            f"({self.rest})",
             words,
             self._frame(),
             *(self._line(line) for line in joined),
@@ -157,7 +165,7 @@ class _Chart:
             y, text = self.up(tick), number(tick, self.up.digits, signed=True)
             parts.append(stroke(_LEFT, y, right, y, PALE if tick == 0 else RULE))
             parts.append(write(_LEFT - 7, y + 4, text, PALE, anchor="end", size=10.5))
-        target, rest = f"target, {self.units[0]} →", f"↑ off target, mean, {self.units[1]}"
+        target, rest = f"target, {self.target} →", f"↑ off target, mean, {self.rest}"
         parts.append(write(right, bottom + 33, target, PALE, anchor="end", size=11))
         parts.append(write(right, 18, rest, PALE, anchor="end", size=11))
         return tag("g", *parts)
@@ -190,9 +198,9 @@ class _Chart:
         target, rest = (with_interval(e, self.digits, signed=True) for e in (point.x, point.y))
         return described(
             shape,
-            f"{named(self.do)}, {point.setting.label}: target {target}, off target {rest}",
-            data_guidance=point.setting.text,
-            data_model=point.setting.model or None,
+            f"{named(self.do)}, {point.setting.title}: target {target}, off target {rest}",
+            data_guidance=point.row.cell.guidance,
+            data_model=point.row.run.name,
             data_x=repr(point.x.value),
             data_y=repr(point.y.value),
         )
@@ -201,9 +209,9 @@ class _Chart:
         """The settings of a line, in order; the first and the last if they are many."""
         first, y = line[0].setting, _HEIGHT + _LINE * row + 6
         others = [point.setting.numbers for point in line[1:]]
-        text = " → ".join([first.label, *others])
+        text = " → ".join([first.title, *others])
         if len(text) > _LONGEST:
-            text = " → … → ".join([first.label, *others[-1:]])
+            text = " → … → ".join([first.title, *others[-1:]])
         if len(text) > _LONGEST and first.model:
             text = "…" + text[1 - _LONGEST :]  # the colour tells the model as well
         return tag("g", mark(first, _LEFT, y), write(_LEFT + 12, y + 4, text, first.colour))

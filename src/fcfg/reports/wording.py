@@ -11,37 +11,11 @@ from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import MIN_IMAGES
 from fcfg.reports.numbers import listed
 
-DIFFUSION = "diffusion"  # the kind of model of the paper
-
-
-def measured_with(summary: Summary) -> str:
-    """Provenance of a table in one line, from the header of the run."""
-    header = summary.header
-    environment, model = header["environment"], header["model"]
-    commit = (header["commit"] or "unknown")[:12]
-    text = (
-        f"{header['experiment']}: n = {summary.n:,} images, {steps_text(header)}, "
-        f"seed {header['seed']}, 95 % intervals over "
-        f"images; model {model['name']} {model['digest']}, "
-        f"{environment.get('precision', 'unknown precision')} on "
-        f"{environment.get('device', 'unknown hardware')}; "
-        f"fcfg {header['version']}, commit {commit}."
-    )
-    missing = [
-        f"No {name}: {about['missing']}"
-        for name, about in header["metrics"].items()
-        if about and "missing" in about
-    ]
-    return " ".join([text, *missing])
-
 
 def in_words(summary: Summary, do: str) -> str:
-    """What an intervention does to every image.
-
-    Args:
-        summary: Summary of a run.
-        do: The intervention.
-    """
+    """What an intervention does to every image."""
+    if not do:
+        return "nothing is changed: abducted, and predicted again"
     cell = summary.cells_of(do)[0]
     flipped = [name for name in cell.targets if isinstance(summary.space[name], Binary)]
     verb = "is" if len(flipped) == 1 else "are"
@@ -71,36 +45,56 @@ def too_few(n: int) -> str:
     )
 
 
-def model_kind(header: Mapping[str, Any]) -> str:
-    """Kind of the model of a run; older runs are of diffusion models.
+def has_trait(header: Mapping[str, Any], name: str) -> bool:
+    """Return whether a model has a trait; older runs are of models that have all of them.
 
-    >>> model_kind({"model": {"name": "portraits"}}), model_kind({"model": {"kind": "hvae"}})
-    ('diffusion', 'hvae')
-    """
-    return header.get("model", {}).get("kind", DIFFUSION)
-
-
-def takes_steps(header: Mapping[str, Any]) -> bool:
-    """Whether the model of a run samples in steps, with guidance, as SA-DCG does, too.
-
-    >>> takes_steps({"model": {"kind": "semantic"}}), takes_steps({"model": {"kind": "hvae"}})
+    >>> has_trait({"model": {}}, "steps"), has_trait({"model": {"traits": {}}}, "steps")
     (True, False)
     """
-    return model_kind(header) != "hvae"
+    return header["model"].get("traits", {name: True}).get(name, False)
 
 
 def steps_text(header: JSON) -> str:
-    """Number of steps, solver, and grid unless it is uniform; one pass without diffusion.
+    """Number of steps, solver, and grid unless it is uniform; one pass without steps.
 
-    >>> steps_text({"steps": 100, "solver": "DDIM()", "grid": "uniform"})
-    '100 steps of DDIM'
-    >>> steps_text({"steps": 20, "solver": "DPMSolver2M()", "grid": "karras"})
+    >>> steps_text({"model": {}, "steps": 20, "solver": "DPMSolver2M()", "grid": "karras"})
     '20 steps of DPMSolver2M on the karras grid'
-    >>> steps_text({"model": {"kind": "hvae"}})
+    >>> steps_text({"model": {"traits": {"steps": False}}})
     'one pass'
     """
-    if not takes_steps(header):
+    if not has_trait(header, "steps"):
         return "one pass"
-    grid = "" if header["grid"] == "uniform" else f" on the {header['grid']} grid"
+    grid = header.get("grid", "uniform")
+    on = "" if grid == "uniform" else f" on the {grid} grid"
     drawn = f"; {own} where noise is drawn" if (own := header.get("drawn_sampling")) else ""
-    return f"{header['steps']} steps of {header['solver'].removesuffix('()')}{grid}{drawn}"
+    return f"{header['steps']} steps of {header['solver'].removesuffix('()')}{on}{drawn}"
+
+
+def made(header: JSON) -> str:
+    """How a run was made, in one line."""
+    commit = (header["commit"] or "unknown")[:12]
+    checkpoint = f"checkpoint {header['model']['digest']}"
+    return f"{steps_text(header)} · seed {header['seed']} · {checkpoint} · commit {commit}"
+
+
+def hardware(header: JSON) -> str:
+    """Device and precision of a run."""
+    environment = header["environment"]
+    return " in ".join(environment.get(key, f"unknown {key}") for key in ("device", "precision"))
+
+
+def missing(header: JSON) -> list[str]:
+    """What a run did not measure, and why."""
+    notes: list[str] = []
+    for name, title in (("lpips", "LPIPS"), ("inception", "FID")):
+        about = header["metrics"].get(name) or {"missing": f"no {title}: not requested"}
+        if reason := about.get("missing"):
+            notes.append(f"{reason[:1].upper()}{reason[1:].removesuffix('.')}.")
+    return notes if header["reverse"] else [*notes, "No reversibility: not requested."]
+
+
+def facts(about: Mapping[str, object]) -> str:
+    """Facts in one line; the reason instead if something is missing."""
+    if "missing" in about:
+        return str(about["missing"])
+    return ", ".join(f"{key} {value}" for key, value in about.items() if value is not None)

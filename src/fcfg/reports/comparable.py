@@ -1,0 +1,228 @@
+"""Which runs can be compared: those of the same data, attributes, networks and questions.
+
+What cannot be compared is refused; what is left out, or not quite the same, is said in notes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcfg.evaluation.result_files import JSON, Result, read_results
+from fcfg.evaluation.summary import check_whole
+from fcfg.reports.numbers import listed, named
+from fcfg.reports.wording import hardware
+from fcfg.support.errors import InputError, quoted
+
+_DATA = ("format", "split", "seed")  # of the header's data; the rest describes a subset
+_NETWORKS = {"judge": "judge", "lpips": "LPIPS network", "inception": "Inception network"}
+_ALIKE = 0.03  # largest relative difference between readings of a judge and its float16 copy
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A run, and where it was read from."""
+
+    path: Path
+    name: str  #: of its model, unique among several
+    result: Result = field(repr=False)
+
+
+def read_comparable(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Source], list[str]]:
+    """Return runs over the images that all of them have, and notes on them."""
+    files = [Path(path) for path in paths]
+    if not files:
+        raise InputError(
+            "comparison",
+            expected="at least one run",
+            got=0,
+            do="name a folder that 'fcfg evaluate' wrote",
+        )
+    results = [read_results(file) for file in files]
+    names = _names(files, results)
+    sources = [Source(*own) for own in zip(files, names, results, strict=True)]
+    for source in sources:
+        try:  # refuses an unfinished run
+            check_whole(source.result)
+        except InputError as error:
+            raise error.about(f"results {source.path}", error.do) from None
+    for source in sources[1:]:
+        _check_headers(source, sources[0])
+    images = _common_images(sources)
+    is_whole = all(len(result.header["images"]) == len(images) for result in results)
+    own = [replace(s, result=_restricted(s.result, images, is_whole=is_whole)) for s in sources]
+    notes = [] if is_whole else [_image_note(sources, len(images))]
+    return own, [*notes, *_check_questions(own), *_judge_notes(own), *_hardware_notes(own)]
+
+
+def _names(files: Sequence[Path], results: Sequence[Result]) -> list[str]:
+    """Names of models; the folder or the file in brackets, and a number, where that is needed."""
+    models = [str(result.header["model"]["name"]) for result in results]
+    folders = [file.name if file.is_dir() else file.name.split(".jsonl")[0] for file in files]
+    counts = Counter(models)
+    names = [
+        f"{model} ({folder})" if counts[model] > 1 else model
+        for model, folder in zip(models, folders, strict=True)
+    ]
+    counts, seen = Counter(names), Counter[str]()
+    for k, name in enumerate(names):
+        seen[name] += 1
+        names[k] = f"{name} #{seen[name]}" if counts[name] > 1 else name
+    return names
+
+
+def _refusal(source: Source, expected: str, got: object, do: str) -> InputError:
+    return InputError(f"results {source.path}", expected=expected, got=got, do=do)
+
+
+def _check_headers(source: Source, first: Source) -> None:
+    """Refuse other data, attributes or networks."""
+    header, other = source.result.header, first.result.header
+    facts: dict[str, tuple[Any, Any]] = {
+        f"data, {name}": (other["data"].get(name), header["data"].get(name)) for name in _DATA
+    }
+    facts |= {name: (other[name], header[name]) for name in ("attributes", "graph")}
+    for name, title in _NETWORKS.items():
+        ours, theirs = (_network(h["metrics"].get(name)) for h in (other, header))
+        if ours and theirs and not (name == "judge" and _read_alike(first.result, source.result)):
+            facts[title] = (ours, theirs)
+    for name, (expected, got) in facts.items():
+        if expected != got:
+            raise _refusal(
+                source,
+                f"the {name} of {first.path} ({expected})",
+                got,
+                "evaluate all models on the same data, with the same judge: --judge MODEL",
+            )
+
+
+def _read_alike(one: Result, other: Result) -> bool:
+    """Return whether two judges read all common real images alike, as one and its float16 copy."""
+    common = sorted(one.real.keys() & other.real.keys())
+    read = sorted(one.header["attributes"].keys() - one.header["metrics"].get("measured", {}))
+    if not common or not read or one.header["attributes"] != other.header["attributes"]:
+        return False
+    first, second = (_readings(result, common, read) for result in (one, other))
+    return np.allclose(first, second, rtol=_ALIKE, atol=1e-6)  # six digits are kept
+
+
+def _readings(result: Result, images: Sequence[str], names: Sequence[str]) -> np.ndarray:
+    scores = [result.real[image]["scores"] for image in images]
+    return np.concatenate([np.ravel(score[name]) for score in scores for name in names])
+
+
+def _network(about: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {} if about is None or "missing" in about else about
+
+
+def _common_images(sources: Sequence[Source]) -> list[str]:
+    """Images of all runs, in an order that does not depend on that of the runs."""
+    lists = [source.result.header["images"] for source in sources]
+    fewest = min(2, len(sources))
+    if all(images == lists[0] for images in lists) and len(lists[0]) >= fewest:
+        return lists[0]
+    common = sorted(set(lists[0]).intersection(*lists[1:]))
+    if len(common) < fewest:
+        others = quoted(str(source.path) for source in sources[1:])
+        raise _refusal(
+            sources[0],
+            f"at least {fewest} images that are in {others} as well",
+            len(common),
+            "evaluate all models on the same images, with the same --images and seed",
+        )
+    return common
+
+
+def _restricted(result: Result, images: list[str], *, is_whole: bool) -> Result:
+    """The same run over some of its images, in a given order.
+
+    Distances and minimality depend on all images of a run, and are left out unless it is whole.
+    """
+    kept, places = set(images), {name: k for k, name in enumerate(result.header["images"])}
+    minimality = {
+        key: entry | {"values": [entry["values"][places[image]] for image in images]}
+        for key, entry in result.minimality.items()
+    }
+    return replace(
+        result,
+        header=result.header | {"images": images},
+        rows=tuple(row for row in result.rows if row["image"] in kept),
+        real={image: result.real[image] for image in images},
+        distances=result.distances if is_whole else (),
+        minimality=minimality if is_whole else {},
+    )
+
+
+def _check_questions(sources: Sequence[Source]) -> list[str]:
+    """Refuse images that were asked for other values, or that are others by the same name.
+
+    Values that follow from an intervention may differ, since every model has a causal model of its
+    own; the notes say where.
+    """
+    real: dict[str, tuple[Path, JSON]] = {}
+    asked: dict[tuple[str, str], tuple[Path, JSON]] = {}
+    apart: dict[tuple[str, str], set[str]] = {}
+    for source in sources:
+        for image, entry in source.result.real.items():
+            first, theirs = real.setdefault(image, (source.path, entry["attributes"]))
+            if entry["attributes"] != theirs:
+                raise _refusal(
+                    source,
+                    f"the attributes of '{image}' in {first} ({theirs})",
+                    entry["attributes"],
+                    "evaluate all models on the same data",
+                )
+        for row in source.result.rows:
+            do, image, target = row["do"], row["image"], row["target"]
+            first, theirs = asked.setdefault((do, image), (source.path, target))
+            for name in (name for name in target if target[name] != theirs[name]):
+                if name in do.split("+"):
+                    raise _refusal(
+                        source,
+                        f"'{image}' with {name} set to {theirs[name]} under {named(do)}, as in "
+                        f"{first}",
+                        target[name],
+                        "evaluate all models with the same seed and the same experiment",
+                    )
+                apart.setdefault((do, name), set()).add(image)
+    return [
+        f"Under {named(do)}, the causal models give {name} different values in {len(images):,} "
+        "images; each model is judged by its own."
+        for (do, name), images in apart.items()
+    ]
+
+
+def _image_note(sources: Sequence[Source], common: int) -> str:
+    runs = listed(f"{s.name} has {len(s.result.header['images']):,}" for s in sources)
+    return (
+        f"The runs have different images ({runs}): all numbers are of the {common:,} that they "
+        "share. Fréchet distances and minimality depend on all images of a run, and are left out."
+    )
+
+
+def _judge_notes(sources: Sequence[Source]) -> list[str]:
+    """Whether one judge read all images, or one that reads real images alike."""
+    judges = {s.name: _network(s.result.header["metrics"].get("judge")) for s in sources}
+    first, *_ = judges
+    other = [name for name in judges if judges[name] and judges[name] != judges[first]]
+    if not other or not judges[first]:
+        return []
+    return [
+        f"The judge of {listed(other)} has other weights than that of {first}. On all real images "
+        f"they read the same within {_ALIKE * 100:.0f} %, as a judge and its copy in float16 do."
+    ]
+
+
+def _hardware_notes(sources: Sequence[Source]) -> list[str]:
+    """Whether seconds can be compared."""
+    places = {source.name: hardware(source.result.header) for source in sources}
+    if len(set(places.values())) == 1:
+        return []
+    said = listed(f"{name} on {place}" for name, place in places.items())
+    return [f"Seconds are not of the same conditions: {said}."]
