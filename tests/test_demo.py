@@ -41,15 +41,15 @@ def test_the_demo_says_what_it_saw_and_where_to_look(tiny: Path, capsys) -> None
     assert main(["demo"]) == 0
     said = capsys.readouterr().out
     assert "do(smiling)" in said
-    assert "Global guidance (CFG 3.0)" in said
-    assert "Factored guidance (FCFG 3.0 / 1.2)" in said
+    assert "CFG 3.0" in said
+    assert "FCFG 3.0 / 1.2" in said
     assert "Look at runs/demo/report/report.html" in said
     assert (tiny / "runs/demo/report/report.html").stat().st_size > 10_000
     assert len(rows(tiny / "runs/demo")) == 10 * 4
     # The last row is what README and Python show: calibrated, with drawn noise, in its own steps.
     assert "uncalibrated" in said
     assert "8 steps of DPMSolver2M on the karras grid; ddim quadratic 11 where noise" in said
-    assert "default: anchored contrast 1.39 drawn noise" in said
+    assert "anchored contrast 1.39 drawn noise (default)" in said
     pipeline = load("portraits")
     asked = find_experiment("portraits/demo", model=pipeline)
     some, own = choose_subset(pipeline, asked), asked.questions[-1]

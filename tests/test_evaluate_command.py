@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,14 @@ from evaluations import asked, folder_model, tiny_model
 from fake_results import make_results
 from fcfg.cli import main
 from fcfg.cli.computing import chosen_device
-from fcfg.cli.tables import print_summary, print_table, table_console
+from fcfg.cli.tables import print_grid, print_numbers, table_console
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
-from fcfg.evaluation.summary import summarise
+from fcfg.evaluation.experiment import Costs
 from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
 from fcfg.pipeline.runtime import own_gpu
+from fcfg.reports import compare
+from fcfg.reports.table import Number
+from fcfg.reports.tables import numbers
 from fcfg.sampling import as_sampling
 from fcfg.support import progress
 from fcfg.support.config_files import to_yaml
@@ -56,72 +58,32 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> str:
     return "mine.yaml"
 
 
-def refusal(capsys: pytest.CaptureFixture[str], subject: str, *words: str) -> None:
-    """Run what must be refused, in one line about a subject."""
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run what must be refused; return the one line."""
     assert main(["evaluate", *words]) == 2
     out, line = capsys.readouterr()
     assert out == ""
     assert line.count("\n") == 1
     assert line.startswith("fcfg evaluate: ")
-    assert subject in line.split(": expected")[0]
-    assert ", got " in line
+    return line[:-1]
 
 
-@pytest.mark.parametrize(
-    ("words", "subject"),
-    [
-        ([], "MODEL"),
-        (["portraits"], "EXPERIMENT"),
-        (["--list", "no-such-model"], "no-such-model"),
-        (["no-such-model", "portraits/core"], "no-such-model"),
-        (["--show", "core"], "experiment 'core'"),
-        (["--show", "portraits/default"], "experiment portraits/default"),
-        (["portraits", "portrait/core"], "experiment 'portrait/core'"),
-        (["portraits", "portraits/core", "--sampling", "0"], "steps"),
-        (["portraits", "portraits/core", "--sampling", "papr"], "sampling"),
-        (["portraits", "portraits/core", "--precision", "fp16"], "precision"),
-        *(
-            (["portraits", "portraits/core", f"--shard={shard}"], "--shard")
-            for shard in ("1", "a/b", "1/", "-1/2")
-        ),
-        *(
-            (["MODEL", "default", *option], "")
-            for option in (["--sampling", "3"], ["--sampling", "paper"], ["--no-anchor"])
-        ),
-        (["MODEL", "embed/core"], "experiment 'embed/core'"),
-        (["MODEL", "baselines", "--sampling", "paper"], f"guidance {DEFAULT_GUIDANCE}"),
-        (["MODEL", "mine.yaml", "--shard", "0/3"], "shard, count"),
-        (["MODEL", "mine.yaml", "--lpips", "ok.png"], "weights"),
-        (["MODEL", "mine.yaml", "--inception", "ok.png"], "weights"),
-        *(
-            (["MODEL", "mine.yaml", f"--batch-size={rows}"], "--batch-size")
-            for rows in ("0", "many", "-1")
-        ),
-        (["MODEL", "mine.yaml", "--cache", "ok.png", "--out", "new"], "ok.png"),
-        (["BLIND", "mine.yaml"], "model"),
-    ],
-    ids=" ".join,
-)
-def test_what_is_missing_unknown_or_does_not_fit_is_one_line(
-    model: str,
-    mine: str,
-    words: list[str],
-    subject: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    Path("ok.png").write_bytes(b"no weights")
-    if "BLIND" in words:
-        words = [saved(tmp_path / "blind", judge=False), *words[1:]]
-    refusal(capsys, subject, *(model if word == "MODEL" else word for word in words))
-    assert not Path("new").exists()
+def test_the_default_is_asked_as_it_is(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = refusal(capsys, "--show", "portraits/default")
+    assert "expected a model, whose default it asks for" in line
+    for option in (["--sampling", "3"], ["--sampling", "paper"], ["--no-anchor"]):
+        assert "which asks a model as it answers" in refusal(capsys, model, "default", *option)
 
 
-def test_a_rank_that_is_no_number_is_refused(
+def test_wrong_numbers_of_processes_and_caches_are_refused(
     model: str, mine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    Path("file").write_text("mine")
+    line = refusal(capsys, model, mine, "--device", "cpu", "--cache", "file", "--out", "new")
+    assert "file: expected a folder that can be written" in line
+    assert not Path("new").exists()
     monkeypatch.setenv("RANK", "x")
-    refusal(capsys, "RANK", model, mine)
+    assert "RANK: expected a number, got 'x'" in refusal(capsys, model, mine)
 
 
 # Experiments ------------------------------------------------------------------------------------
@@ -143,6 +105,7 @@ def test_the_list_of_a_model_has_what_fits_it(
     assert names[:3] == ["core", "aff", "inv"]
     assert "portraits/core" in names
     assert "embed/core" not in names
+    assert "no-such-model" in refusal(capsys, "--list", "no-such-model")
 
 
 def test_a_kind_of_a_model_is_shown_with_its_attributes(
@@ -152,6 +115,8 @@ def test_a_kind_of_a_model_is_shown_with_its_attributes(
     shown = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
     assert shown == find_experiment("triple", graph=tiny_model().graph, images=9)
     assert shown.do == ("smiling+male+young",)
+    assert "'fcfg evaluate MODEL core'" in refusal(capsys, "--show", "core")
+    assert "'fcfg evaluate --list tiny'" in refusal(capsys, "tiny")
 
 
 def test_a_model_of_a_folder_is_evaluated_in_one_line(
@@ -197,13 +162,47 @@ def test_a_sampling_replaces_that_of_an_experiment(
     assert (shown == own) == (not words)
 
 
-def test_the_advice_of_a_refusal_can_be_followed(
-    model: str, capsys: pytest.CaptureFixture[str]
+def test_what_is_missing_or_unknown_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "MODEL: expected 'fcfg evaluate MODEL EXPERIMENT'" in refusal(capsys)
+    assert "EXPERIMENT: expected" in refusal(capsys, "portraits")
+    assert "did you mean 'portraits/core' or '" in refusal(capsys, "portraits", "portrait/core")
+    assert "steps" in refusal(capsys, "portraits", "portraits/core", "--sampling", "0")
+    line = refusal(capsys, "portraits", "portraits/core", "--sampling", "papr")
+    assert line.endswith("did you mean 'paper'?")
+    for shard in ("1", "a/b", "1/", "-1/2"):
+        line = refusal(capsys, "portraits", "portraits/core", f"--shard={shard}")
+        assert "--shard: expected I/N, such as 0/4" in line
+    line = refusal(capsys, "portraits", "portraits/core", "--precision", "fp16")
+    assert "precision: expected one of 'auto', 'float32', 'tf32', 'bf16'" in line
+    assert "no-such-model" in refusal(capsys, "no-such-model", "portraits/core")
+
+
+def test_a_model_that_does_not_fit_is_one_line(
+    model: str, mine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [model, "baselines", "--sampling", "paper", "--no-anchor", "--show"]
-    assert main(["evaluate", *words]) == 0
+    line = refusal(capsys, model, "embed/core")
+    assert "experiment 'embed/core'" in line
+    assert "'density'" in line
+    words = [model, "baselines", "--sampling", "paper"]
+    line = refusal(capsys, *words)
+    assert f"guidance {DEFAULT_GUIDANCE}: expected no anchor with the sampling 'paper'" in line
+    assert line.endswith("leave the anchor out (--no-anchor), or choose another sampling.")
+    assert main(["evaluate", *words, "--no-anchor", "--show"]) == 0
     advised = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
-    assert all(plan.rows for plan in advised.plans(tiny_model()).values())
+    assert all(Costs(advised, tiny_model()).rows(*question) for question in advised.questions)
+    blind = saved(tmp_path / "blind", judge=False)
+    assert "expected one with a judge" in refusal(capsys, blind, mine)
+    assert "shard, count: expected an integer from 1 to 2" in refusal(
+        capsys, model, mine, "--shard", "0/3"
+    )
+    Path("ok.png").write_bytes(b"no weights")
+    for option in ("--lpips", "--inception"):
+        line = refusal(capsys, model, mine, option, "ok.png")
+        assert "weights ok.png: expected " in line
+    for rows in ("0", "many", "-1"):
+        line = refusal(capsys, model, mine, f"--batch-size={rows}")
+        assert "--batch-size: expected an integer" in line
+        assert line.endswith("or 'auto', as much as fits.")
 
 
 # Runs -------------------------------------------------------------------------------------------
@@ -220,7 +219,7 @@ def test_a_run_shows_its_table_and_writes_its_report(
     assert "lpips: no LPIPS: it takes images of at least 32 by 32" in out
     assert "do(smiling)" in out
     assert "CFG 3.0" in out
-    assert "in standard deviations of the factor" in " ".join(out.split())
+    assert "factor error" in out
     assert out.endswith(f"Report: {folder / 'report' / 'report.html'}\n")
     assert (folder / "report" / "report.html").exists()
     assert len(list(Path("runs/abductions").rglob("*.safetensors"))) == 2
@@ -231,8 +230,12 @@ def test_a_run_shows_its_table_and_writes_its_report(
     assert main(["evaluate", model, mine, "--no-report"]) == 0
     assert "Report" not in capsys.readouterr().out
     assert (folder / "results-0-of-1.jsonl").read_bytes() == before
-    assert main(["evaluate", model, mine, "--sampling", "3"]) == 2
-    assert "choose another --out" in capsys.readouterr().err
+    assert "choose another --out" in _last(capsys, model, mine, "--sampling", "3")
+
+
+def _last(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["evaluate", *words]) == 2
+    return capsys.readouterr().err
 
 
 def test_shards_of_a_folder_of_images_say_what_is_to_come(
@@ -241,8 +244,7 @@ def test_shards_of_a_folder_of_images_say_what_is_to_come(
     folder = saved(tmp_path / "model", folder_model(tmp_path / "faces", 4).provenance)
     (tmp_path / "faces").rename(tmp_path / "moved")
     Path(mine).write_text(Path(mine).read_text() + "balance: []\n")
-    assert main(["evaluate", folder, mine]) == 2
-    assert "--data DIR" in capsys.readouterr().err
+    assert "--data DIR" in _last(capsys, folder, mine)
     words = ["evaluate", folder, mine, "--data", "moved", "--out", "run", "--batch-size", "8"]
     words += ["--cache", "noise", "--no-reverse", "--images", "3", "--device", "cpu"]
     assert main([*words, "--shard", "1/2"]) == 0
@@ -250,9 +252,9 @@ def test_shards_of_a_folder_of_images_say_what_is_to_come(
     assert out.endswith("3 rows are there, 6 are still to come\n")
     assert main([*words, "--shard", "0/2", "--commit", "abc", "--precision", "bf16"]) == 0
     out = capsys.readouterr().out
-    assert "than without guidance, in probability" in out
-    assert "Reversibility" not in out
-    assert "Error to the truth" not in out
+    assert "probability" in out
+    assert "after reversal" not in out
+    assert "error to the truth" not in out
     assert read_results("run").header["commit"] == "abc"
 
 
@@ -333,23 +335,19 @@ def test_an_interrupted_run_says_how_to_go_on(
 
 def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make_results(tmp_path, 20, pictures=0, settings=("none", "cfg:3.0"))
-    summary = summarise(read_results(folder))
-    print_summary(summary)
+    comparison = compare(folder)
+    print_numbers(comparison)
     out = capsys.readouterr().out
     assert [line for line in out.splitlines() if line.startswith("do(")]
     assert "(target)" in out
-    assert "Error to the truth" in out
-    assert "Reversibility" in out
-    assert "noise is that of the way there" in out
-    for cell in summary.cells.values():  # half of the interval stands beside every number
-        margins = [f"±{(e.high - e.low) / 2:.2f}" for e in cell.drift.values()]
+    for row in (row for do in comparison.dos for row in comparison.rows[do]):
+        margins = [f"±{(e.high - e.low) / 2:.2f}" for e in row.cell.drift.values()]
         assert any(all(margin in line for margin in margins) for line in out.splitlines())
-    cells = {key: replace(cell, reversal_mae=None) for key, cell in summary.cells.items()}
-    cells[("smiling", "none")] = replace(cells[("smiling", "none")], truth_changed=None)
-    print_summary(replace(summary, cells=cells))
-    again = capsys.readouterr().out
-    assert "reversibility" not in again
-    assert "changed pixels" in again
+    assert "after reversal" in out
+    table = numbers(comparison, "smiling")
+    best = [k for k, column in enumerate(table.columns) if column.metric == "reversal_mae"]
+    styled = [row.cells[best[0]] for row in table.rows[:2]]
+    assert [isinstance(cell, Number) and cell.is_best for cell in styled] == [True, False]
 
 
 def test_a_table_is_cut_at_the_width_of_a_terminal_only(
@@ -379,12 +377,12 @@ def test_a_narrow_terminal_cuts_no_number(
     words = [f"{number}.123456789" for number in range(8)]
     table = Table(*("heading of two lines" for _ in words))
     table.add_row(*words)
-    print_table(table)
+    print_grid(table)
     out = capsys.readouterr().out
     assert all(word in out for word in words)
     assert "…" not in out
     short = Table("two words " * 20)
-    print_table(short)  # cells wrap where they can
+    print_grid(short)  # cells wrap where they can
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 40
 
 

@@ -32,8 +32,8 @@ from fcfg.guidance import Guidance
 from fcfg.metrics import fifths, image_mae, mean, minimality
 from fcfg.metrics.intervals import Bootstrap
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.reports import write_report
-from fcfg.reports.tables import csv_table, markdown_table
+from fcfg.reports import compare, write_report
+from fcfg.reports.measures import measures
 from refusal import refused
 
 DOS = ("male", "male+young")  # both values of male are among the first six images
@@ -334,25 +334,23 @@ def test_summaries_hold_both_with_intervals(summary: Summary) -> None:
     assert abs((cell.minimality - flat).value) < 1e-9  # of the same images, so paired
 
 
-def test_tables_show_both(summary: Summary) -> None:
-    records = list(csv.DictReader(io.StringIO(csv_table(summary))))
+def test_tables_show_both(written: Path, tmp_path: Path) -> None:
+    comparison = compare(written, resamples=50)
+    report = write_report(comparison, tmp_path)
+    records = list(csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text("utf-8"))))
     found = {(r["do"], r["guidance"], r["metric"]): float(r["value"]) for r in records}
     assert found["", CFG, "repeated_mae"] == pytest.approx(0.25)
     assert found["", "none", "repeated_lpips"] == pytest.approx(0.125)
     assert found["", CFG, "change_mae"] == pytest.approx(0.3)
     assert found["smiling", CFG, "minimality"] == pytest.approx(0.3)
-    head = markdown_table(summary).splitlines()[0]
-    assert head.endswith("minimality |")
-
-
-def test_the_report_shows_both(written: Path, tmp_path: Path) -> None:
-    text = write_report(written, tmp_path / "report").page.read_text("utf-8")
-    assert "MAE, 10 cycles" in text
+    columns = {own.column.metric for own in measures(comparison, "smiling")}
+    assert "minimality" in columns
+    null = {own.column.metric for own in measures(comparison, "")}
+    assert null >= {"change_mae", "repeated_mae"}
+    text = report.page.read_text("utf-8")
     assert "counterfactual latent divergence" in text
-    table = text.split("Repeated composition: ")[1].split("</table>")[0]
-    assert table.count("0.250 [0.250, 0.250]") == 2
-    assert table.count("<td>–</td>") == 1  # LPIPS of one cycle, which was not measured
+    assert "10 times in a row" in text
     old = fake_results.known_results(tmp_path / "old.jsonl", n=20)
-    text = write_report(old, tmp_path / "old").page.read_text("utf-8")
-    assert "Repeated composition" not in text
+    text = write_report(compare(old, resamples=50), tmp_path / "old").page.read_text("utf-8")
+    assert "times in a row" not in text
     assert "latent divergence" not in text

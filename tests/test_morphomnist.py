@@ -31,7 +31,7 @@ from fcfg.metrics.strokes import (
     stroke_thickness,
 )
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.reports import write_report
+from fcfg.reports import compare, write_report
 from fcfg.support.images import images_from_bytes
 from refusal import refused
 from trees import morphomnist, ring, space_of
@@ -246,6 +246,6 @@ def test_evaluation_measures_what_can_be_measured_and_reads_the_rest(tmp_path: P
     assert [result.real[name]["scores"]["thickness"] for name in subset.names] == pytest.approx(
         reading.scores["thickness"].tolist(), rel=1e-4
     )
-    assert "thickness from pixels" in write_report(tmp_path / "out").page.read_text()
+    assert "thickness from pixels" in write_report(compare(tmp_path / "out")).page.read_text()
     plain = Evaluators(evaluators.judge, evaluators.lpips)
     assert "measured" not in plain.about

@@ -19,7 +19,7 @@ Better: TypeAlias = Literal["", "↑", "↓", "→ 0"]  #: more, less, nearer to
 PROBABILITY, SD = "probability", "sd"
 _AUROC, _OWN, _PIXELS = "AUROC x 100", "units of {name}", "of images in [-1, 1]"
 _EFFECT, _TRUTH = "effectiveness", "error to the truth"
-_FRECHET = "distance to the factual images"
+_FRECHET = "Fréchet distance"
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Metric:
 
     def digits_in(self, unit: str | None) -> int:
         """Decimal places of values in a unit."""
-        is_own = unit == self.unit or self.continuous_digits is None
-        return self.digits if is_own else self.continuous_digits
+        own = self.digits if self.continuous_digits is None else self.continuous_digits
+        return self.digits if unit == self.unit else own
 
     def value(self, summary: Summary, cell: Cell, attribute: str = "") -> Estimate | float | None:
         """Value in one cell; None if it was not measured.

@@ -19,7 +19,7 @@ SHARE = 0.5
 #: Those are 0.22 apart for drawn faces and digits, 0.39 for radiographs, 0.56 for photographs of
 #: faces. Trained models stay below 0.04.
 FARTHEST = 0.2
-#: Fewest images from which the judge's scores can be checked.
+#: Fewest images from which the judge's scores can be checked, and settings compared.
 FEWEST = 10
 
 

@@ -16,6 +16,7 @@ from fcfg.reports.table import Column
 
 Value: TypeAlias = Estimate | float | None
 TARGET, REST = "target", "off target"
+_REACHED: dict[str, Better] = {"factor_error": "→ 0", "shift": "↑"}  # drift of a target
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ def aims(comparison: Comparison, do: str) -> list[Measure]:
     targets, rest = rows[0].cell.targets, rows[0].cell.invariant
     measured, drift = [effectiveness(comparison.space, n) for n in targets], comparison.drift
     # Effectiveness is a difference from real images already.
-    better: Better = {"factor_error": "→ 0", "shift": "↑"}.get(drift.name, "")
+    better = _REACHED.get(drift.name)
     found = [
         *(
             own
@@ -137,9 +138,8 @@ def measure(
     group: str = "",
     is_small: bool = False,
 ) -> Measure:
-    """A metric of one attribute, or of whole images; no guidance does not differ from itself."""
+    """A metric of one attribute, or of whole images."""
     unit = metric.unit_of(comparison.space, name) or ""
-    is_relative = metric.name in ("delta", "shift")
     column = Column(
         name if name and not is_small else metric.title,
         unit if name else "",
@@ -154,11 +154,16 @@ def measure(
     )
 
     def get(row: Row) -> Value:
-        if is_relative and row.cell.guidance == BASELINE:
-            return None
         return metric.value(row.run.summary, row.cell, name)
 
-    return Measure(column, get)
+    return Measure(column, _guided(metric, get))
+
+
+def _guided(metric: Metric, get: Callable[[Row], Value]) -> Callable[[Row], Value]:
+    """Leave out what an answer without guidance differs from no guidance."""
+    if metric.name not in ("delta", "shift"):
+        return get
+    return lambda row: None if row.cell.guidance == BASELINE else get(row)
 
 
 def _means(
@@ -177,7 +182,7 @@ def _means(
     for unit, own in units.items():
         digits = metric.digits_in(unit)
         column = Column(title, unit, digits, metric.signed, better, metric.group, metric.name)
-        yield Measure(column, mean_of(metric, own))
+        yield Measure(column, _guided(metric, mean_of(metric, own)))
 
 
 def mean_of(metric: Metric, names: Collection[str]) -> Callable[[Row], Estimate | None]:

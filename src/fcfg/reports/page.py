@@ -103,13 +103,12 @@ def make_figures(comparison: Comparison) -> Figures:
 
 def build_page(comparison: Comparison, figures: Figures) -> str:
     """The whole page, which needs no other file."""
-    summary = comparison.runs[0].summary
     tables = {do: numbers(comparison, do) for do in comparison.rows}
     provenance = {run.name: run.header["model"].get("provenance") for run in comparison.runs}
     return rendered(
         "page.html.jinja",
         comparison=comparison,
-        header=summary.header,
+        header=comparison.runs[0].header,
         figures=figures,
         overview=overview(comparison),
         numbers=tables,
@@ -117,7 +116,7 @@ def build_page(comparison: Comparison, figures: Figures) -> str:
         differences={do: differences(comparison, do) for do in comparison.dos},
         models=models(comparison),
         questions=listed(map(named, comparison.dos)),
-        in_words={do: in_words(summary, do) for do in comparison.rows},
+        in_words={do: in_words(rows[0].run.summary, do) for do, rows in comparison.rows.items()},
         made={run.name: made(run.header) for run in comparison.runs},
         provenance={
             name: about and json.dumps(about, indent=1, ensure_ascii=False)

@@ -39,12 +39,13 @@ class Pictures:
     def of(self, names: Sequence[str]) -> Pictures:
         """The pictures of some images, in their order."""
         rows = [self.names.index(name) for name in names]
-        some = (
-            {key: images[rows] for key, images in kept.items()}
-            for kept in (self.answers, self.reversed)
+        return Pictures(
+            tuple(names),
+            self.factual[rows],
+            {key: images[rows] for key, images in self.answers.items()},
+            {key: images[rows] for key, images in self.reversed.items()},
+            {do: images[rows] for do, images in self.truth.items()},
         )
-        truth = {do: images[rows] for do, images in self.truth.items()}
-        return Pictures(tuple(names), self.factual[rows], *some, truth)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from fcfg.evaluation.metric_table import METRICS, effectiveness
 from fcfg.metrics import Estimate
 from fcfg.reports.comparison import Comparison, Row
-from fcfg.reports.measures import Measure, Value, aims, every_number, measures
+from fcfg.reports.failures import FEWEST
+from fcfg.reports.measures import REST, Measure, Value, aims, every_number, measures
 from fcfg.reports.numbers import average, listed, named
 from fcfg.reports.paper import dataset_of, match
 from fcfg.reports.svg import mark
@@ -33,20 +34,24 @@ def overview(comparison: Comparison) -> Table:
     if comparison.is_alone:
         names = [name for name in names if all(name in rows for rows in chosen.values())]
     dos = [do for do, rows in chosen.items() if all(name in rows for name in names)]
+    if not dos:
+        return Table(_names(comparison), (), ())
     found: dict[Column, list[tuple[str, Measure]]] = {}
     for do in dos:
         for own in aims(comparison, do):
             found.setdefault(own.column, []).append((do, own))
-    means = [_mean(comparison, column, own, chosen) for column, own in found.items()]
-    rows = [chosen[dos[0]][name] for name in names] if dos else []
-    table = _table(comparison, rows, means, f"Means over {listed(map(named, dos))}" if dos else "")
-    if comparison.is_alone:
-        return table
-    used = [list(dict.fromkeys(chosen[do][name].names[1] for do in dos)) for name in names]
-    lines = zip(table.rows, names, used, strict=True)
-    return replace(
-        table, rows=tuple(replace(row, names=(n, listed(u, "or"))) for row, n, u in lines)
+    groups = [metric.group for metric in METRICS.values()]
+    ordered = sorted(
+        found.items(), key=lambda own: (groups.index(own[0].group), own[0].title == REST)
     )
+    means = [_mean(comparison, column, own, chosen) for column, own in ordered]
+    rows = [chosen[dos[0]][name] for name in names]
+    table = _table(comparison, rows, means, f"Means over {listed(map(named, dos))}")
+    lines: list[Line] = []
+    for line, name in zip(table.rows, names, strict=True):
+        used = dict.fromkeys(chosen[do][name].setting.label for do in dos)
+        lines.append(replace(line, names=(*line.names[:-1], listed(used, "or"))))
+    return replace(table, rows=tuple(lines))
 
 
 def _by_name(comparison: Comparison, do: str) -> dict[str, Row]:
@@ -102,7 +107,7 @@ def every_table(comparison: Comparison) -> dict[str, bytes]:
     own = every_number(comparison)
     rows = comparison.rows
     texts = {
-        "table.csv": _plain(comparison, rows, lambda row: [one.get(row) for one in own], own),
+        "table.csv": _plain(own, rows, lambda one, row: one.get(row), _of_paper),
         "table.tex": "\n".join(
             replace(
                 numbers(comparison, do).only(_PRINTED).filled(),
@@ -114,29 +119,26 @@ def every_table(comparison: Comparison) -> dict[str, bytes]:
     if comparison.against is not None:
         known = {do: base for do in rows if (base := comparison.reference(do)) is not None}
         texts["differences.csv"] = _plain(
-            comparison,
-            {do: rows[do] for do in known},
-            lambda row: [one.gap(row, known[row.cell.do]) for one in own],
-            own,
+            own, {do: rows[do] for do in known}, lambda one, row: one.gap(row, known[row.cell.do])
         )
     return {name: text.encode() for name, text in texts.items()}
 
 
 def _plain(
-    comparison: Comparison,
-    rows: Mapping[str, Sequence[Row]],
-    values: Callable[[Row], Sequence[Value]],
     own: Sequence[Measure],
+    rows: Mapping[str, Sequence[Row]],
+    get: Callable[[Measure, Row], Value],
+    others: Callable[[Row, Sequence[Column]], Sequence[Cell]] = lambda row, columns: (),
 ) -> str:
-    """Every number of every row, with the paper's under the model 'the paper'."""
+    """Every number of every row, with those of others under the model 'the paper'."""
     columns = tuple(one.column for one in own)
     lines: list[Line] = []
-    for do, some in rows.items():
-        for row in some:
-            cells = tuple(None if v is None else Number.of(v) for v in values(row))
-            lines.append(Line((row.run.name, do, row.cell.guidance), cells))
-            if paper := _of_paper(row, columns):
-                lines.append(Line(("the paper", do, row.cell.guidance), paper))
+    for do, row in ((do, row) for do, some in rows.items() for row in some):
+        values = [get(one, row) for one in own]
+        cells = tuple(None if value is None else Number.of(value) for value in values)
+        lines.append(Line((row.run.name, do, row.cell.guidance), cells))
+        if paper := others(row, columns):
+            lines.append(Line(("the paper", do, row.cell.guidance), tuple(paper)))
     return Table(("model", "do", "guidance"), columns, tuple(lines)).csv()
 
 
@@ -163,8 +165,9 @@ def models(comparison: Comparison) -> Table:
 def _table(
     comparison: Comparison, rows: Sequence[Row], own: Sequence[Measure], title: str
 ) -> Table:
-    """Rows of numbers, the clearly best of each column marked."""
-    best = [one.best(rows) for one in own]
+    """Rows of numbers; the clearly best of each column is marked, unless a run says nothing."""
+    claims = comparison.n >= FEWEST and not (comparison.is_alone and comparison.failures)
+    best = [one.best(rows) if claims else None for one in own]
     lines: list[Line] = []
     for row in rows:
         values = [one.get(row) for one in own]

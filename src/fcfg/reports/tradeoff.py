@@ -61,13 +61,14 @@ def tradeoff_panels(comparison: Comparison) -> list[Panel]:
     several = len({pair for (_, pair), own in points.items() if own}) > 1
     for (do, pair), own in points.items():
         shared = [p for (_, other), some in points.items() if other == pair for p in some]
-        x = [end for p in shared for end in (p.x.low, p.x.high)]
-        y = [end for p in shared for end in (p.y.low, p.y.high)]
-        across, up = around(x, _LEFT, _WIDTH - _RIGHT), around(y, _HEIGHT - _BOTTOM, _TOP)
+        across = around(
+            [end for p in shared for end in (p.x.low, p.x.high)], _LEFT, _WIDTH - _RIGHT
+        )
+        up = around([end for p in shared for end in (p.y.low, p.y.high)], _HEIGHT - _BOTTOM, _TOP)
         if own:
             name = "-".join(["tradeoff", do, *(pair if several else ())])
-            labels = [f"{comparison.drift.title}, {unit}".replace(" x ", " × ") for unit in pair]
-            panels.append(Panel(name, _Chart(do, own, *labels, digits, across, up).svg()))
+            x, y = (f"{comparison.drift.title}, {unit}".replace(" x ", " × ") for unit in pair)
+            panels.append(Panel(name, _Chart(do, own, x, y, digits, across, up).svg()))
     return panels
 
 

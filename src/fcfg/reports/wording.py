@@ -15,7 +15,10 @@ from fcfg.reports.numbers import listed
 def in_words(summary: Summary, do: str) -> str:
     """What an intervention does to every image."""
     if not do:
-        return "nothing is changed: abducted, and predicted again"
+        times = (
+            f", and {cycles} times in a row" if (cycles := summary.header.get("cycles")) else ""
+        )
+        return f"nothing is changed: abducted and predicted once{times}"
     cell = summary.cells_of(do)[0]
     flipped = [name for name in cell.targets if isinstance(summary.space[name], Binary)]
     verb = "is" if len(flipped) == 1 else "are"
