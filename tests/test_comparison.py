@@ -592,12 +592,12 @@ def test_pictures_of_all_models_show_the_same_images(drawn: tuple[Path, Path]) -
     assert second is not None
     common = len(second.names)
     assert common == 3 < len(first.names)
-    opening = opening_strip(album)
+    opening = opening_strip(both, album)
     assert opening is not None
-    for strip in (*make_strips(album)["counterfactuals"], opening):
+    for strip in (*make_strips(both, album)["counterfactuals"], opening):
         titles = [group.title for group in strip.groups]
         assert titles == ["factual", "truth", "portraits FCFG 3.0 / 1.2", "vae temperature 0.1"]
-    for strip in make_strips(album)["counterfactuals"]:
+    for strip in make_strips(both, album)["counterfactuals"]:
         expected = (
             *(first.factual, first.truth[strip.do], first.answers[strip.do, FCFG]),
             second.answers[strip.do, HOT[1]],
@@ -608,7 +608,8 @@ def test_pictures_of_all_models_show_the_same_images(drawn: tuple[Path, Path]) -
     apart = replace(only, result=replace(only.result, folder=None))
     some = read_album(replace(both, runs=(both.runs[0], apart)))
     assert some is not None
-    assert [len(strip.groups) for strip in make_strips(some)["counterfactuals"]] == [3, 3]
+    strips = make_strips(both, some)["counterfactuals"]
+    assert [len(strip.groups) for strip in strips] == [3, 3]
 
 
 def test_the_csv_files_have_every_number_and_its_difference_from_the_reference(

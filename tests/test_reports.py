@@ -28,7 +28,7 @@ from fcfg.reports.measures import measure, measures
 from fcfg.reports.numbers import average, distance
 from fcfg.reports.page import make_figures
 from fcfg.reports.rule_styles import PAPER, STYLES, colours, palette_css, setting, strongest
-from fcfg.reports.strips import make_strips, opening_strip, read_album, read_pictures
+from fcfg.reports.strips import opening_strip, read_album, read_pictures
 from fcfg.reports.svg import Panel, Scale, around, tag
 from fcfg.reports.table import Number
 from fcfg.reports.tables import numbers, overview
@@ -624,13 +624,12 @@ def test_strips_show_what_there_is(tmp_path: Path) -> None:
 
 def test_the_report_shows_an_anchored_answer_beside_the_others(tmp_path: Path) -> None:
     settings = (*SHORT, "contrast:1.5;anchor=true", "cfg:2.0;anchor=true")
-    album = read_album(run_of(tmp_path, n=8, settings=settings, dos=("smiling",), pictures=2))
-    assert album is not None
-    opening = opening_strip(album)
-    assert opening is not None
-    titles = [group.title for group in opening.groups]
+    one = run_of(tmp_path, n=8, settings=settings, dos=("smiling",), pictures=2)
+    figures = make_figures(one)
+    assert figures.opening is not None
+    titles = [group.title for group in figures.opening.groups]
     assert titles[2:] == ["CFG 3.0", "FCFG 3.0 / 1.2", "anchored contrast 1.5"]
-    (strip,) = make_strips(album)["truth"]  # and so do the maps of errors
+    (strip,) = figures.strips["truth"]  # and so do the maps of errors
     assert [group.title for group in strip.groups][-4:] == ["unguided", *titles[2:]]
 
 
@@ -638,29 +637,28 @@ def test_the_opening_is_the_image_that_the_intervention_changes_most(tmp_path: P
     one = run_of(tmp_path, n=8, settings=SHORT, dos=("smiling", "young"), pictures=5)
     album = read_album(one)
     assert album is not None
-    opening = opening_strip(album)
+    opening = opening_strip(one, album)
     assert opening is not None
     assert opening.do == "smiling"
     titles = [group.title for group in opening.groups]
     assert titles == ["factual", "truth", "CFG 3.0", "FCFG 3.0 / 1.2"]
-    pictures = album.first
-    row = int((pictures.truth["smiling"] - pictures.factual).abs().mean(dim=(1, 2, 3)).argmax())
+    row = int((album.truth["smiling"] - album.factual).abs().mean(dim=(1, 2, 3)).argmax())
     shown = [next(iter(group.columns.values()))[0] for group in opening.groups]
-    assert (shown[0] == pictures.factual[row]).all()
-    assert (shown[2] == pictures.answers["smiling", CFG][row]).all()
+    assert (shown[0] == album.factual[row]).all()
+    assert (shown[2] == album.there[one.rows["smiling"][1]][row]).all()
     result = one.runs[0].result
     smiling = result.real[result.header["images"][row]]["attributes"]["smiling"]
     assert f"Here smiling changes from {smiling} to {1 - smiling}." in opening.words
 
     def words(**changes: object) -> str | None:
-        strip = opening_strip(replace(album, pictures={"portraits": replace(pictures, **changes)}))
+        strip = opening_strip(one, replace(album, **changes))  # type: ignore[arg-type]
         return strip and strip.words
 
-    guided = {key: images for key, images in pictures.answers.items() if key[1] != "none"}
+    guided = {row: images for row, images in album.there.items() if row.cell.guidance != "none"}
     assert "the one that the truth changes most" in str(words())
     assert "the one that the unguided counterfactual changes most" in str(words(truth={}))
-    assert "the one that CFG 3.0 changes most" in str(words(truth={}, answers=guided))
-    assert words(answers={}) is None
+    assert "the one that CFG 3.0 changes most" in str(words(truth={}, there=guided))
+    assert words(there={}) is None
     strange = words(names=("?",) * 5)  # of which the results know nothing
     assert "Here" not in str(strange)
 

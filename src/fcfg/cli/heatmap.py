@@ -20,10 +20,6 @@ def heatmap(labels: Sequence[str], matrix: NDArray[np.float64]) -> Image.Image:
 
     >>> heatmap(["age", "sex"], np.array([[1.0, -0.2], [-0.2, 1.0]])).mode
     'RGB'
-
-    Args:
-        labels: Labels of rows and columns.
-        matrix: Square matrix with a row for each label.
     """
     font = font_for(labels, _FONT)
     labels = [legible(_short(label), font) for label in labels]

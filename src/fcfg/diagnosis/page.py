@@ -32,13 +32,7 @@ class _Cell(NamedTuple):
 
 
 def diagnosis_page(diagnosis: Diagnosis, model: str, about: Mapping[str, object]) -> str:
-    """Return the whole page, which needs no other file.
-
-    Args:
-        diagnosis: The diagnosis.
-        model: Name of the model.
-        about: Facts for the end of the page, such as the command.
-    """
+    """Return the whole page, which needs no other file."""
     cells = {pair: _gap_cell(gap, diagnosis.threshold) for pair, gap in diagnosis.pairs.items()}
     return rendered(
         "diagnosis.html.jinja",

@@ -43,12 +43,7 @@ class Metric:
         return getattr(cell, self.field or self.name)
 
     def unit_of(self, space: AttributeSpace, attribute: str) -> str | None:
-        """Unit of an attribute's values; None if the metric is not defined for the attribute.
-
-        Args:
-            space: Attributes of a run.
-            attribute: Name of an attribute; "" for whole images.
-        """
+        """Unit of an attribute's values; None if the metric is not defined for the attribute."""
         if attribute and isinstance(space[attribute], Continuous):
             return self.continuous_unit and self.continuous_unit.format(name=attribute)
         return self.unit
@@ -59,13 +54,7 @@ class Metric:
         return self.digits if unit == self.unit else own
 
     def value(self, summary: Summary, cell: Cell, attribute: str = "") -> Estimate | float | None:
-        """Value in one cell; None if it was not measured.
-
-        Args:
-            summary: Summary of a run.
-            cell: One of its cells.
-            attribute: Name of an attribute; "" for whole images.
-        """
+        """Value in one cell; None if it was not measured."""
         found = self.get(cell)
         if isinstance(found, dict):
             return found.get(attribute) if self.unit_of(summary.space, attribute) else None

@@ -17,14 +17,7 @@ def minimality_entry(
     factual: Float[np.ndarray, "image feature"],
     counterfactual: Float[np.ndarray, "image feature"],
 ) -> JSON:
-    """Return the line of a result file that holds the minimality of every image.
-
-    Args:
-        result: A whole run.
-        question: Intervention and guidance.
-        factual: Features of the factual images, in the order of the run.
-        counterfactual: Features of their counterfactuals.
-    """
+    """Return the line of a result file that holds the minimality of every image."""
     do, guidance = question
     images, space = (
         result.header["images"],

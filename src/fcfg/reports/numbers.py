@@ -16,13 +16,6 @@ def number(value: float, digits: int, *, signed: bool = False, ascii_only: bool 
     ('−0.13', '+0.5', '0.00')
     >>> number(-0.126, 2, ascii_only=True), number(0, 1, signed=True, ascii_only=True)
     ('-0.13', '+0.0')
-
-    Args:
-        value: The number.
-        digits: Decimal places.
-        signed: Whether to write the sign of positive numbers.
-        ascii_only: Whether to write a hyphen for the minus sign, as Markdown and LaTeX tables do.
-            Then a signed zero keeps its plus.
     """
     text = f"{value:{'+' if signed else ''}z.{digits}f}"
     if ascii_only:

@@ -98,7 +98,7 @@ def make_figures(comparison: Comparison) -> Figures:
     album = read_album(comparison)
     if album is None:
         return Figures(None, panels, {})
-    return Figures(opening_strip(album), panels, make_strips(album))
+    return Figures(opening_strip(comparison, album), panels, make_strips(comparison, album))
 
 
 def build_page(comparison: Comparison, figures: Figures) -> str:

@@ -74,11 +74,6 @@ def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
     Weights are compared as numbers, targets and groups in any order. If several tables have the
     setting, the first one is taken; its note says how the others differ. The FID comes from a
     table of its own.
-
-    Args:
-        dataset: A data set as in :func:`paper_rows`; None has no rows.
-        do: Targets, joined by "+".
-        guidance: Text form of :class:`fcfg.Guidance`.
     """
     if dataset is None or setting(guidance).family not in _families():
         return None  # the rule need not be registered here
@@ -94,11 +89,7 @@ def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
 
 
 def dataset_of(header: Mapping[str, Any]) -> str | None:
-    """Data set of the paper that a model with its guidance was run on, or None.
-
-    Args:
-        header: Header of a result file.
-    """
+    """Data set of the paper that a model with its guidance was run on, or None."""
     if not has_trait(header, "groups"):
         return None  # without guidance, another kind of model has nothing in common with ω = 1
     return _FORMATS.get(header["data"]["format"])

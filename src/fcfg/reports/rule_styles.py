@@ -128,9 +128,6 @@ def setting(text: str) -> Setting:
 
     >>> setting("fmine:affected=3;power=2.0").label
     'fmine 3.0 power=2.0'
-
-    Args:
-        text: Text form of :class:`fcfg.guidance.Guidance`.
     """
     head, *options = text.split(";")
     family, _, stated = (part.strip() for part in head.partition(":"))
@@ -153,9 +150,6 @@ def settings_of(rows: Sequence[tuple[Cell, JSON]]) -> list[Setting]:
     """Return the settings of the rows of a table; beside calibrated weights, plain ones say so.
 
     Anchored weights may be of another calibration, so nothing is said of them.
-
-    Args:
-        rows: Cells of one intervention, each with the header of its run.
     """
     untuned = repr(DEFAULT_GUIDANCE)  # of a model without a calibration
     found = [setting(cell.guidance) for cell, _ in rows]
@@ -189,9 +183,6 @@ def variable(name: str) -> str:
 
     >>> variable("fcfg++")
     'var(--fcfgpp)'
-
-    Args:
-        name: A key of STYLES or PAPER.
     """
     return f"var(--{name.replace('+', 'p')})"
 
@@ -217,9 +208,6 @@ def strongest(settings: Sequence[Setting]) -> tuple[Setting | None, Setting | No
     Both are of the first rule that was run globally and factored, or else of the first one that
     was run globally. Of its factored settings with the same largest weight, the first in the order
     of the run is taken; if there is none, the strongest.
-
-    Args:
-        settings: Settings of a run, in order.
     """
     families: dict[str, list[Setting]] = {}
     for chosen in settings:

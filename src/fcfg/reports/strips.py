@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,17 +36,6 @@ class Pictures:
     reversed: dict[tuple[str, str], Tensor] = field(repr=False)
     truth: dict[str, Tensor] = field(repr=False)  #: by intervention
 
-    def of(self, names: Sequence[str]) -> Pictures:
-        """The pictures of some images, in their order."""
-        rows = [self.names.index(name) for name in names]
-        return Pictures(
-            tuple(names),
-            self.factual[rows],
-            {key: images[rows] for key, images in self.answers.items()},
-            {key: images[rows] for key, images in self.reversed.items()},
-            {do: images[rows] for do, images in self.truth.items()},
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class Group:
@@ -55,6 +44,12 @@ class Group:
     title: str
     columns: dict[str, Tensor] = field(repr=False)  #: images by heading
     setting: Setting | None = None
+
+    @classmethod
+    def of(cls, row: Row, **columns: Tensor) -> Group:
+        """The pictures of a row, by heading; "answer" has none where it stands alone."""
+        only = columns.get("answer") if len(columns) == 1 else None
+        return cls(row.setting.title, columns if only is None else {"": only}, row.setting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +82,7 @@ def encoded(picture: Image.Image) -> bytes:
 
 
 def read_pictures(result: Result) -> Pictures | None:
-    """Read the pictures that an evaluation kept; None if it kept none.
-
-    Args:
-        result: Result that was read from its folder.
-    """
+    """Read the pictures that an evaluation kept; None if it kept none."""
     if result.folder is None or not (result.folder / _INDEX).exists():
         return None
     try:
@@ -150,44 +141,43 @@ def _open(folder: Path, path: str) -> Image.Image:
 class Album:
     """Pictures of the same images, from all runs that kept some."""
 
-    comparison: Comparison
-    pictures: dict[str, Pictures] = field(repr=False)  #: by name of the run
-
-    @property
-    def first(self) -> Pictures:
-        """Those of the first run."""
-        return next(iter(self.pictures.values()))
-
-    def answer(self, row: Row) -> Tensor | None:
-        """Counterfactuals of a row, if there are some."""
-        own = self.pictures.get(row.run.name)
-        return own and own.answers.get((row.cell.do, row.cell.guidance))
-
-    def back(self, row: Row) -> Tensor | None:
-        """Reversals of a row, if there are some."""
-        own = self.pictures.get(row.run.name)
-        return own and own.reversed.get((row.cell.do, row.cell.guidance))
-
-    def truth(self, do: str) -> Tensor | None:
-        """True counterfactuals, if a run kept them."""
-        return next((own.truth[do] for own in self.pictures.values() if do in own.truth), None)
+    names: tuple[str, ...]  #: of the images
+    factual: Tensor = field(repr=False)
+    truth: dict[str, Tensor] = field(repr=False)  #: by intervention
+    there: dict[Row, Tensor] = field(repr=False)  #: counterfactuals
+    back: dict[Row, Tensor] = field(repr=False)  #: reversals
 
     def known(self, do: str, rows: slice) -> list[Group]:
         """The factual images, and the truth."""
-        truth = self.truth(do)
-        groups = [Group("factual", {"": self.first.factual[rows]})]
-        return groups if truth is None else [*groups, Group("truth", {"": truth[rows]})]
+        groups = [Group("factual", {"": self.factual[rows]})]
+        if do in self.truth:
+            groups.append(Group("truth", {"": self.truth[do][rows]}))
+        return groups
 
 
 def read_album(comparison: Comparison) -> Album | None:
     """Read the pictures of the images that all runs with pictures have; None if there are none."""
-    found = {run.name: own for run in comparison.runs if (own := read_pictures(run.result))}
+    found = {run: own for run in comparison.runs if (own := read_pictures(run.result))}
     every = [own.names for own in found.values()]
-    shown = [name for own in every[:1] for name in own if all(name in other for other in every)]
-    return Album(comparison, {run: own.of(shown) for run, own in found.items()}) if shown else None
+    names = [name for own in every[:1] for name in own if all(name in other for other in every)]
+    if not names:
+        return None
+    factual: list[Tensor] = []
+    truth: dict[str, Tensor] = {}
+    there, back = dict[Row, Tensor](), dict[Row, Tensor]()
+    for run, own in found.items():
+        places = [own.names.index(name) for name in names]
+        factual.append(own.factual[places])
+        truth = {do: images[places] for do, images in own.truth.items()} | truth
+        for row in (row for rows in comparison.rows.values() for row in rows if row.run is run):
+            key = row.cell.do, row.cell.guidance
+            for kept, images in ((there, own.answers), (back, own.reversed)):
+                if key in images:
+                    kept[row] = images[key][places]
+    return Album(tuple(names), factual[0], truth, there, back)
 
 
-def make_strips(album: Album) -> dict[str, list[Strip]]:
+def make_strips(comparison: Comparison, album: Album) -> dict[str, list[Strip]]:
     """Strips of each kind, with one strip for each intervention that has pictures of it.
 
     ``counterfactuals`` have every setting of one run, or the one that represents each of several
@@ -195,101 +185,78 @@ def make_strips(album: Album) -> dict[str, list[Strip]]:
     unguided one, with maps of differences.
     """
     strips: dict[str, list[Strip]] = {"counterfactuals": [], "truth": [], "reversal": []}
-    alone = album.comparison.is_alone
-    for do in album.comparison.dos:
-        picked = album.comparison.picked(do)
-        every = {
-            row: answer
-            for row in (album.comparison.rows[do] if alone else picked)
-            if (answer := album.answer(row)) is not None
-        }
-        plain = [row for row in every if alone and row.cell.guidance == BASELINE]
-        few = [row for row in dict.fromkeys([*plain, *picked]) if row in every]
-        if every:
-            groups = [
-                Group(row.setting.title, {"": answer[:_MANY]}, row.setting)
-                for row, answer in every.items()
-            ]
+    for do in comparison.dos:
+        picked = comparison.picked(do)
+        rows = comparison.rows[do] if comparison.is_alone else picked
+        rows = [row for row in rows if row in album.there]
+        plain = [row for row in rows if comparison.is_alone and row.cell.guidance == BASELINE]
+        few = [row for row in dict.fromkeys([*plain, *picked]) if row in rows]
+        if rows:
+            groups = [Group.of(row, answer=album.there[row][:_MANY]) for row in rows]
             known = album.known(do, slice(_MANY))
             strips["counterfactuals"].append(Strip(f"counterfactuals-{do}", do, (*known, *groups)))
-        truth = album.truth(do)
-        if few and truth is not None:
-            own = {row: every[row][:_FEW] for row in few}
-            strips["truth"].append(_truth_strip(album, do, truth[:_FEW], own))
-        ways = {row: (every[row], back) for row in few if (back := album.back(row)) is not None}
-        if ways:
-            strips["reversal"].append(_reversal_strip(album, do, ways))
+        if few and do in album.truth:
+            strips["truth"].append(_truth_strip(album, do, few))
+        if few := [row for row in few if row in album.back]:
+            strips["reversal"].append(_reversal_strip(album, do, few))
     return strips
 
 
-def _truth_strip(album: Album, do: str, truth: Tensor, answers: Mapping[Row, Tensor]) -> Strip:
+def _truth_strip(album: Album, do: str, rows: Sequence[Row]) -> Strip:
     """Counterfactuals, and their differences from the truth."""
+    truth, answers = album.truth[do][:_FEW], {row: album.there[row][:_FEW] for row in rows}
     scale = _scale(truth, *answers.values())
     groups = [
-        Group(
-            row.setting.title,
-            {"answer": answer, "error": _maps(truth, answer, scale)},
-            row.setting,
-        )
+        Group.of(row, answer=answer, error=_maps(truth, answer, scale))
         for row, answer in answers.items()
     ]
     return Strip(f"truth-{do}", do, (*album.known(do, slice(_FEW)), *groups), scale)
 
 
-def _reversal_strip(album: Album, do: str, ways: Mapping[Row, tuple[Tensor, Tensor]]) -> Strip:
+def _reversal_strip(album: Album, do: str, rows: Sequence[Row]) -> Strip:
     """Counterfactuals and their changes, reversals and their losses."""
-    factual = album.first.factual[:_FEW]
-    both = {row: (there[:_FEW], back[:_FEW]) for row, (there, back) in ways.items()}
-    scale = _scale(factual, *(images for way in both.values() for images in way))
+    factual = album.factual[:_FEW]
+    ways = {row: (album.there[row][:_FEW], album.back[row][:_FEW]) for row in rows}
+    scale = _scale(factual, *(images for way in ways.values() for images in way))
     nothing = torch.zeros_like(factual)
     groups = [
-        Group(
-            row.setting.title,
-            {
-                "there": there,
-                "change": _maps(factual, there, scale),
-                "back": back,
-                "loss": _maps(nothing, (back - factual).abs(), scale),
-            },
-            row.setting,
+        Group.of(
+            row,
+            there=there,
+            change=_maps(factual, there, scale),
+            back=back,
+            loss=_maps(nothing, (back - factual).abs(), scale),
         )
-        for row, (there, back) in both.items()
+        for row, (there, back) in ways.items()
     ]
     return Strip(f"reversal-{do}", do, (Group("factual", {"": factual}), *groups), scale)
 
 
-def opening_strip(album: Album) -> Strip | None:
+def opening_strip(comparison: Comparison, album: Album) -> Strip | None:
     """The first intervention that has pictures, on the image that it changes most.
 
     The change is measured on the truth; if that is not known, on the unguided counterfactual, or
     else on the first one there is. The settings that are shown do not take part in the choice.
     """
-    factual, names = album.first.factual, album.first.names
-    for do in album.comparison.dos:
-        picked = {
-            row: answer
-            for row in album.comparison.picked(do)
-            if (answer := album.answer(row)) is not None
-        }
+    for do in comparison.dos:
+        picked = [row for row in comparison.picked(do) if row in album.there]
         if not picked:
             continue
-        source, changed = next((row.setting.title, answer) for row, answer in picked.items())
-        plain = [
-            album.answer(row) for row in album.comparison.rows[do] if row.cell.guidance == BASELINE
-        ]
-        for name, images in (
-            ("the unguided counterfactual", plain[0] if plain else None),
-            ("the truth", album.truth(do)),
-        ):
-            source, changed = (source, changed) if images is None else (name, images)
-        place = int((changed - factual).abs().flatten(1).mean(dim=1).argmax())
+        changed = {picked[0].setting.title: album.there[picked[0]]}
+        for row in comparison.rows[do]:
+            if row.cell.guidance == BASELINE and row in album.there:
+                changed["the unguided counterfactual"] = album.there[row]
+        if do in album.truth:
+            changed["the truth"] = album.truth[do]
+        source, images = list(changed.items())[-1]
+        place = int((images - album.factual).abs().flatten(1).mean(dim=1).argmax())
         only = slice(place, place + 1)
-        groups = [Group(r.setting.title, {"": own[only]}, r.setting) for r, own in picked.items()]
-        first = next(iter(picked))
         words = (
-            f"{named(do)}: {in_words(first.run.summary, do)}.{_values(first, names[place])} Of "
-            f"the {len(names)} images with pictures, this is the one that {source} changes most."
+            f"{named(do)}: {in_words(picked[0].run.summary, do)}."
+            f"{_values(picked[0], album.names[place])} Of the {len(album.names)} images with "
+            f"pictures, this is the one that {source} changes most."
         )
+        groups = [Group.of(row, answer=album.there[row][only]) for row in picked]
         return Strip(f"opening-{do}", do, (*album.known(do, only), *groups), words=words)
     return None
 

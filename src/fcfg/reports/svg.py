@@ -36,11 +36,6 @@ def tag(name: str, /, *children: str, **attributes: object) -> Markup:
 
     >>> tag("g", "a < b", tag("rect", x=1.50), class_="note", data_n=3, fill=None)
     Markup('<g class="note" data-n="3">a &lt; b<rect x="1.5"/></g>')
-
-    Args:
-        name: Name of the element.
-        children: Text or markup.
-        attributes: Attributes with underscores for hyphens; those that are None are left out.
     """
     pairs = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(_text(value))}"'
@@ -120,15 +115,7 @@ def around(values: Iterable[float], start: float, stop: float) -> Scale:
 
 
 def drawing(width: float, height: float, title: str, words: str, *children: str) -> Markup:
-    """A whole SVG.
-
-    Args:
-        width: Width in pixels.
-        height: Height in pixels.
-        title: Title of the drawing.
-        words: Its contents in words, for readers who cannot see it.
-        children: Elements.
-    """
+    """A whole SVG."""
     return tag(
         "svg",
         *(tag("title", title), tag("desc", words), *children),

@@ -93,10 +93,6 @@ class Column:
 
         >>> Column("shift", signed=True).text(-0.256), Column("s", digits=None).text(0.12345)
         ('−0.26', '0.123')
-
-        Args:
-            value: The number.
-            ascii_only: Whether to write a hyphen for the minus sign.
         """
         if self.digits is None:
             return f"{value:.3g}"

@@ -17,13 +17,7 @@ from fcfg.support.images import data_url, to_pictures
 
 
 def rendered(template: str, package: str = "fcfg.reports", **values: object) -> str:
-    """A whole page, which needs no other file.
-
-    Args:
-        template: File name of the template, which may extend ``base.html.jinja``.
-        package: Package that holds the template.
-        values: Contents of the page, by the names in the template.
-    """
+    """A whole page, which needs no other file."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, ""), PackageLoader("fcfg.reports", "")]),
         autoescape=True,

@@ -85,14 +85,7 @@ def _units(comparison: Comparison) -> dict[str, list[str]]:
 def points_of(
     comparison: Comparison, do: str, targets: Sequence[str], rest: Sequence[str]
 ) -> list[Point]:
-    """The points of one intervention, in the order of its rows.
-
-    Args:
-        comparison: The runs.
-        do: The intervention.
-        targets: Attributes of one unit; those that are targets give x.
-        rest: Attributes of one unit; those that should not change give y.
-    """
+    """The points of one intervention, in the order of its rows."""
     points: list[Point] = []
     for row in comparison.rows[do]:
         x = mean_of(comparison.drift, [n for n in row.cell.targets if n in targets])(row)
@@ -103,11 +96,7 @@ def points_of(
 
 
 def lines(points: Sequence[Point]) -> list[list[Point]]:
-    """Points to join: those of one model and family that differ in one weight, in its order.
-
-    Args:
-        points: Points of one intervention.
-    """
+    """Points to join: those of one model and family that differ in one weight, in its order."""
     joined: list[list[Point]] = []
     models = dict.fromkeys(point.setting.model for point in points)
     families = dict.fromkeys([*STYLES, *(point.setting.family for point in points)])
