@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from browser import NAMES, Chromium, find_chromium
+from browser import Reader, browsing, chromium
 from fake_results import CORE, make_results
 from fcfg.reports import compare, write_report
 
-PROGRAM = find_chromium()
-pytestmark = pytest.mark.skipif(
-    PROGRAM is None or not sys.platform.startswith("linux"),
-    reason="a browser is no Python package, so `make test` cannot bring one; .ci/run installs it, "
-    "and pages are opened in Chromium on Linux: "
-    + (f"none of {', '.join(NAMES)} is here" if PROGRAM is None else f"this is {sys.platform}"),
-)
+pytestmark = browsing
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +28,15 @@ def comparison(page: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with Chromium(str(PROGRAM), tmp_path_factory.mktemp("profile")) as chromium:
-        yield chromium
+def browser() -> Iterator[Reader]:
+    with chromium() as program:
+        yield Reader(program)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_is_whole_on_every_screen(
-    browser: Chromium, page: Path, width: int, scheme: str
+    browser: Reader, page: Path, width: int, scheme: str
 ) -> None:
     browser.look(width, 844, scheme)
     browser.open(page)
@@ -56,17 +49,14 @@ def test_the_page_is_whole_on_every_screen(
         "[...document.querySelectorAll('.panels svg')].map(s => s.getBoundingClientRect().width)"
     )
     assert all(300 < shown <= min(width, 420) for shown in browser.run(drawn))
-    asked = [event["request"]["url"] for event in browser.of("Network.requestWillBeSent")]
-    assert [url for url in asked if not url.startswith("data:")] == [page.resolve().as_uri()]
-    assert browser.of("Runtime.consoleAPICalled") == []
-    assert browser.of("Runtime.exceptionThrown") == []
-    assert browser.of("Log.entryAdded") == []
+    assert browser.tab.foreign(page.resolve().as_uri()) == []
+    assert browser.tab.errors == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_comparison_is_whole_on_every_screen(
-    browser: Chromium, comparison: Path, width: int, scheme: str
+    browser: Reader, comparison: Path, width: int, scheme: str
 ) -> None:
     browser.look(width, 844, scheme)
     browser.open(comparison)
@@ -74,10 +64,10 @@ def test_a_comparison_is_whole_on_every_screen(
     pictures = browser.run("[...document.images].map(i => i.complete && i.naturalWidth)")
     assert all(width > 0 for width in pictures)
     assert browser.run("document.querySelectorAll('.panels svg').length") == 3 * 3
-    assert browser.of("Log.entryAdded") == []
+    assert browser.tab.errors == []
 
 
-def test_light_and_dark_are_what_they_say(browser: Chromium, page: Path) -> None:
+def test_light_and_dark_are_what_they_say(browser: Reader, page: Path) -> None:
     colours: dict[str, list[str]] = {}
     for scheme in ("light", "dark"):
         browser.look(1280, 844, scheme)
@@ -93,7 +83,7 @@ def test_light_and_dark_are_what_they_say(browser: Chromium, page: Path) -> None
 
 @pytest.mark.parametrize(("width", "in_a_line"), [(390, 2), (700, 2), (1280, 4)])
 def test_the_page_opens_with_large_pictures_which_are_all_to_be_seen(
-    browser: Chromium, page: Path, width: int, in_a_line: int
+    browser: Reader, page: Path, width: int, in_a_line: int
 ) -> None:
     browser.look(width, 844, "light")
     browser.open(page)
@@ -114,7 +104,7 @@ def test_the_page_opens_with_large_pictures_which_are_all_to_be_seen(
     )
 
 
-def test_no_half_of_a_wide_page_is_empty(browser: Chromium, page: Path) -> None:
+def test_no_half_of_a_wide_page_is_empty(browser: Reader, page: Path) -> None:
     """Long texts and strips of pictures reach into the right third of the page."""
     browser.look(1400, 844, "light")
     browser.open(page)
@@ -128,7 +118,7 @@ def test_no_half_of_a_wide_page_is_empty(browser: Chromium, page: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "shown"), [(390, True), (1280, False)])
-def test_a_phone_says_what_scrolls(browser: Chromium, page: Path, width: int, shown: bool) -> None:
+def test_a_phone_says_what_scrolls(browser: Reader, page: Path, width: int, shown: bool) -> None:
     browser.look(width, 844, "light")
     browser.open(page)
     boxes = browser.run(
@@ -145,7 +135,7 @@ def test_a_phone_says_what_scrolls(browser: Chromium, page: Path, width: int, sh
     assert set(browser.run(strips)) == {shown}  # elsewhere every picture is to be seen
 
 
-def test_wide_tables_scroll_in_their_own_box(browser: Chromium, page: Path) -> None:
+def test_wide_tables_scroll_in_their_own_box(browser: Reader, page: Path) -> None:
     browser.look(390, 844, "light")
     browser.open(page)
     assert browser.run(

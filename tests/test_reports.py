@@ -503,6 +503,7 @@ def test_the_page_shows_what_the_summary_has(report: Report) -> None:
     header = run.header
     for said in (header["command"], header["model"]["digest"], "AlexNet v0.1", "factual images"):
         assert said in words
+    assert "with the noise of the way there" in " ".join(words.split())
     made = "n = 240 · 100 steps of DDIM · seed 0 · checkpoint 93b1e183a5a5 · commit b219736deadb"
     assert made in words
     names = {path.name for path in report.paths}

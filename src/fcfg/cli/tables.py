@@ -83,6 +83,8 @@ def print_overview(comparison: Comparison) -> None:
         print(*comparison.failures, sep="\n")
     print_table(overview(comparison))
     print("±: half of a 95 % interval; → 0: distance from 0; bold: clearly the best.")
+    if any(run.header["reverse"] for run in comparison.runs):
+        print("After reversal: the noise is that of the way there.")
 
 
 def print_numbers(comparison: Comparison) -> None:
