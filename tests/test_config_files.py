@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -73,21 +74,11 @@ def test_what_is_no_mapping_is_refused(text: str) -> None:
         parse_yaml(text, "mine.yaml", do="see the manual")
 
 
-@pytest.mark.parametrize(
-    ("text", "fragments"),
-    [
-        ('{"a": {"b": 1, "c": 2, "b": 3}}', ("'b' twice",)),
-        ("[" * 100_000, ("recursion",)),
-        ("{", ("expected JSON",)),
-        ("[]", ("a mapping",)),
-    ],
-)
-def test_json_is_held_to_the_same(text: str, fragments: tuple[str, ...]) -> None:
-    assert parse_json('{"a": {"b": 1}, "b": 2}', "config.json", do="fix it") == {
-        "a": {"b": 1},
-        "b": 2,
-    }
-    with refused("config.json", *fragments, "fix it"):
+@pytest.mark.parametrize("text", ['{"a": {"b": 1, "c": 2, "b": 3}}', "[" * 100_000, "{", "[]"])
+def test_json_is_held_to_the_same(text: str) -> None:
+    values = {"a": {"b": 1}, "b": 2}
+    assert parse_json(json.dumps(values), "config.json", do="fix it") == values
+    with refused("config.json", "fix it"):
         parse_json(text, "config.json", do="fix it")
 
 

@@ -54,13 +54,11 @@ def test_a_writer_that_fails_leaves_the_old_file_whole_and_nothing_else(
     assert len(seen) == 2  # it was written beside the old one
     assert (tmp_path / "file").read_bytes() == b"old"
     assert names(tmp_path) == ["file"]
-
-
-def test_what_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "folder" / "inside").mkdir(parents=True)
+    (tmp_path / "file").unlink()
+    (tmp_path / "file" / "inside").mkdir(parents=True)
     with pytest.raises(OSError, match="directory"):
-        write_atomically(tmp_path / "folder", b"new")
-    assert names(tmp_path) == ["folder"]
+        write_atomically(tmp_path / "file", b"new")
+    assert names(tmp_path) == ["file"]
 
 
 def test_a_disk_without_room_names_the_file(tmp_path: Path) -> None:
@@ -99,14 +97,8 @@ def test_other_words_are_another_file_and_a_legal_one(words: set[tuple[str, ...]
     for name in names:
         assert re.fullmatch(r"[A-Za-z0-9.+-]{1,80}", name), name
         assert not name.startswith(".")
-
-
-def test_weights_of_many_attributes_fit_into_a_name(tmp_path: Path) -> None:
-    weights = ",".join(f"finding of the lung, number {number}=1.0" for number in range(14))
-    name = file_name("reversed", "Effusion", f"fcfg:{weights}")
-    assert name.startswith("reversed-Effusion-fcfg-finding-of-the-lu")
-    (tmp_path / f"{name}-7.png").write_bytes(b"")
-    assert name != file_name("reversed", "Effusion", f"fcfg:{weights};start=0.1")
+    long = ",".join(f"finding of the lung, number {number}=1.0" for number in range(14))
+    assert file_name("reversed", f"fcfg:{long}").startswith("reversed-fcfg-finding-of-the-lu")
 
 
 def test_streams_are_the_same_everywhere_and_differ_by_every_part() -> None:

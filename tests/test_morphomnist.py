@@ -64,7 +64,6 @@ def test_the_seed_and_the_fraction_choose_the_validation_images(tmp_path: Path) 
     config = morphomnist(tmp_path, train=40)
     space = space_of(config)
     chosen = config.listing(space).splits
-    assert config.listing(space).splits == chosen
     assert config.model_copy(update={"split_seed": 1}).listing(space).splits != chosen
     more = config.model_copy(update={"val_fraction": 0.25}).listing(space).splits
     assert (more.count("train"), more.count("val"), more.count("test")) == (30, 10, 6)
@@ -88,10 +87,9 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path, changes, fragment: 
 
 
 def test_broken_bytes_and_unknown_attributes_are_refused(tmp_path: Path) -> None:
-    config = morphomnist(tmp_path)
+    config, path = morphomnist(tmp_path), tmp_path / "morphomnist.npz"
     with refused("morphomnist.npz", "'slant'"):
         config.listing(AttributeSpace([Binary("slant")]))
-    path = tmp_path / "morphomnist.npz"
     data = bytearray(path.read_bytes())
     data[1000] ^= 255  # a pixel of the first array, which is not compressed
     path.write_bytes(data)

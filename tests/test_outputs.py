@@ -61,7 +61,7 @@ def test_links_and_folders_in_the_way_are_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere").read_text() == "mine"
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"files": {"a": 3}}', '{"files": 3}', "[" * 10**5])
+@pytest.mark.parametrize("text", ["", "[]", '{"files": {"a": 3}}', "[" * 10**5])
 def test_a_list_that_is_none_makes_no_file_ours(tmp_path: Path, text: str) -> None:
     ours(tmp_path).write({"a": b"one"})
     (tmp_path / LIST).write_text(text)
@@ -101,12 +101,8 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         for work in (ours(out).check, make_folder):
             with refused(f"out {out}", "a folder that can be written", "the file"):
                 work(() if work != make_folder else out)
-
-
-def test_a_folder_that_cannot_be_made_is_refused() -> None:
-    out = Path("/proc/nothing/here")
-    with refused(f"out {out}", "a folder that can be written", "choose another folder"):
-        make_folder(out)
+    with refused("out /proc/nothing/here", "a folder that can be written"):
+        make_folder(Path("/proc/nothing/here"))
 
 
 # What the commands make of it -------------------------------------------------------------------
@@ -119,12 +115,8 @@ def line(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return err
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return make_results(tmp_path / "run", n=4)
-
-
-def test_a_report_spares_the_files_of_others(run: Path, tmp_path: Path, capsys) -> None:
+def test_a_report_spares_the_files_of_others(tmp_path: Path, capsys) -> None:
+    run, other = (make_results(tmp_path / f"run{n}", n=n) for n in (4, 5))
     out = tmp_path / "out"
     out.mkdir()
     (out / "table.csv").write_text("mine")
@@ -133,14 +125,6 @@ def test_a_report_spares_the_files_of_others(run: Path, tmp_path: Path, capsys) 
     assert main(["report", str(run), "--out", str(out), "--overwrite"]) == 0
     assert (out / "table.csv").read_text() != "mine"
     assert main(["report", str(run), "--out", str(out)]) == 0  # its own
-    assert main(["report", str(run)]) == 0
-    assert main(["report", str(run)]) == 0
-
-
-def test_a_report_does_not_replace_that_of_another_run(run: Path, tmp_path: Path, capsys) -> None:
-    other = make_results(tmp_path / "other", n=5)
-    out = tmp_path / "out"
-    assert main(["report", str(run), "--out", str(out)]) == 0
     assert "'report.html'" in line(capsys, "report", other, "--out", out)
 
 
@@ -151,29 +135,20 @@ def test_a_check_of_data_spares_the_files_of_others(tmp_path: Path, capsys) -> N
     out = tmp_path / "out"
     out.mkdir()
     (out / "sheet.png").write_text("mine")
-    assert "'sheet.png'" in line(capsys, "data", "check", tmp_path / "one", "--out", out)
-    assert (out / "sheet.png").read_text() == "mine"
     words = ["data", "check", str(tmp_path / "one"), "--out", str(out)]
+    assert "'sheet.png'" in line(capsys, *words)
+    assert (out / "sheet.png").read_text() == "mine"
     assert main([*words, "--overwrite"]) == 0
     assert main(words) == 0
     assert "'sheet.png'" in line(capsys, "data", "check", tmp_path / "two", "--out", out)
-    (tmp_path / "one" / "metadata.csv").rename(tmp_path / "file")
-    assert "the file" in line(
-        capsys, "data", "check", tmp_path / "one", "--out", tmp_path / "file"
-    )
-
-
-def test_a_moved_folder_is_checked_as_before(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    faces(tmp_path / "one", count=20)
-    assert main(["data", "check", str(tmp_path / "one")]) == 0
-    (tmp_path / "one").rename(tmp_path / "two")
-    assert main(["data", "check", str(tmp_path / "two")]) == 0
+    assert "the file" in line(capsys, *words[:-1], out / "sheet.png")
+    assert main(words[:3]) == 0
+    (tmp_path / "one").rename(tmp_path / "three")  # a moved folder is checked as before
+    assert main(["data", "check", str(tmp_path / "three")]) == 0
 
 
 def test_a_bench_does_not_replace_a_file(tmp_path: Path, capsys) -> None:
     (tmp_path / "bench.csv").write_text("mine")
     said = line(capsys, "bench", "--out", tmp_path / "bench.csv", "--device", "cpu")
-    assert "does not exist yet, got" in said
     assert "--overwrite" in said
     assert "the file" in line(capsys, "bench", "--out", tmp_path / "bench.csv" / "x.csv")

@@ -100,38 +100,22 @@ def test_attributes_go_together_as_in_celeba_and_do_not_cause_each_other() -> No
     male, young, smiling = (record.attributes[name] for name in ("male", "young", "smiling"))
     assert abs(np.corrcoef(male, young)[0, 1] + 0.3) < 0.02
     assert abs(np.corrcoef(smiling, male)[0, 1]) < 0.02
-    assert all(abs(column.mean() - 0.5) < 0.02 for column in (male, young, smiling))
-
-
-def test_even_a_perfect_reader_mistakes_some() -> None:
-    record = portraits.sample(20_000, size=8)
-    for name in record.attributes:
-        assert abs(auroc(record.factors[name], record.attributes[name]) - 0.95) < 0.01
-
-
-def changed_pixels(record: portraits.Portraits, name: str) -> torch.Tensor:
-    other = portraits.counterfactual(record, {name: "flip"})
-    return (other.images - record.images).abs().amax(dim=1) > 0.05
+    for name, column in record.attributes.items():
+        assert abs(column.mean() - 0.5) < 0.02
+        assert abs(auroc(record.factors[name], column) - 0.95) < 0.01  # of a perfect reader
 
 
 def test_the_world_is_not_easy(faces) -> None:
-    """Every attribute shows, and male and young show in the same places."""
-    regions = {name: changed_pixels(faces, name) for name in faces.attributes}
-    for region in regions.values():
-        assert region.float().mean() > 0.02
-    both, either = regions["male"] & regions["young"], regions["male"] | regions["young"]
-    overlap = both.sum(dim=(1, 2)) / either.sum(dim=(1, 2))
-    assert overlap.mean() > 0.25
-
-
-def test_people_differ_more_than_their_attributes_do(faces) -> None:
-    """What makes the person dominates the picture, as in photographs."""
+    """Every attribute shows, two in the same places, and what makes the person dominates."""
     between = (faces.images - faces.images.roll(1, dims=0)).abs().mean()
+    regions: dict[str, torch.Tensor] = {}
     for name in faces.attributes:
-        within = (
-            (portraits.counterfactual(faces, {name: "flip"}).images - faces.images).abs().mean()
-        )
-        assert within < between / 4
+        change = (portraits.counterfactual(faces, {name: "flip"}).images - faces.images).abs()
+        regions[name] = change.amax(dim=1) > 0.05
+        assert regions[name].float().mean() > 0.02
+        assert change.mean() < between / 4
+    both, either = regions["male"] & regions["young"], regions["male"] | regions["young"]
+    assert (both.sum(dim=(1, 2)) / either.sum(dim=(1, 2))).mean() > 0.25
 
 
 def test_drawings_are_anti_aliased() -> None:
@@ -162,27 +146,27 @@ def test_drawings_go_straight_into_a_pipeline() -> None:
     assert np.array_equal(pair.attributes["smiling"], truth.attributes["smiling"])
 
 
-@pytest.mark.parametrize(
-    ("call", "subject", "fragments"),
-    [
-        (lambda: portraits.sample(0), "portraits, n", ["from 1"]),
-        (lambda: portraits.sample(1, seed=-1), "portraits, seed", ["from 0"]),
-        (lambda: portraits.sample(1, size=4), "portraits, size", ["from 8"]),
-        (lambda: portraits.sample(1, variant="portrait"), "variant", ["did you mean 'portraits'"]),
-        (lambda: ask({"hat": 1}), "intervention", ["'hat'"]),
-        (lambda: ask(["smiling"]), "intervention", ["a mapping"]),
-        (lambda: ask({"smiling": 2}), "intervention on 'smiling'", ["0 or 1"]),
-        (lambda: ask({"smiling": [0, 1]}), "intervention on 'smiling'", ["one value or 3"]),
-        (lambda: ask({"age": "flip"}, "portraits-causal"), "intervention on 'age'", ["flipped"]),
-    ],
-)
-def test_illegal_questions_are_refused(call, subject: str, fragments: list[str]) -> None:
-    with refused(subject, *fragments):
-        call()
-
-
 def ask(do, variant: str = "portraits") -> portraits.Portraits:
     return portraits.counterfactual(portraits.sample(3, size=8, variant=variant), do)
+
+
+@pytest.mark.parametrize(
+    ("call", "subject"),
+    [
+        (lambda: portraits.sample(0), "portraits, n"),
+        (lambda: portraits.sample(1, seed=-1), "portraits, seed"),
+        (lambda: portraits.sample(1, size=4), "portraits, size"),
+        (lambda: portraits.sample(1, variant="portrait"), "variant"),
+        (lambda: ask({"hat": 1}), "intervention"),
+        (lambda: ask(["smiling"]), "intervention"),
+        (lambda: ask({"smiling": 2}), "intervention on 'smiling'"),
+        (lambda: ask({"smiling": [0, 1]}), "intervention on 'smiling'"),
+        (lambda: ask({"age": "flip"}, "portraits-causal"), "intervention on 'age'"),
+    ],
+)
+def test_illegal_questions_are_refused(call, subject: str) -> None:
+    with refused(subject):
+        call()
 
 
 def test_faces_are_drawn_as_ever() -> None:

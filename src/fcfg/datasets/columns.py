@@ -1,13 +1,8 @@
 """Columns of a label file: parse their strings.
 
-======================= ==================================================================
-kind                    strings
-======================= ==================================================================
-binary                  ``0`` and ``1``, also ``0.0``, ``1.0``, and in any case ``false``,
-                        ``true``, ``no``, ``yes``; or the names of its two levels, exactly
-categorical             names of the levels, exactly
-continuous              numbers in the range of the attribute
-======================= ==================================================================
+A binary attribute takes ``0`` and ``1``, also ``0.0``, ``1.0``, and in any case ``false``,
+``true``, ``no``, ``yes``; or the names of its two levels. A categorical one takes the names of its
+levels, exactly; a continuous one numbers in its range.
 
 An empty string, ``nan``, ``NA``, ``N/A``, ``null`` or ``?`` is a missing value, which is never
 valid.

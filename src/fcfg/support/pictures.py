@@ -1,31 +1,17 @@
 """Pictures: from a file, or from Pillow, to bytes of a given size.
 
-A picture is turned as its EXIF entry says, made square, resized with a Lanczos filter and
-converted to grey or RGB. Pixels of more than 8 bits are resized as floats and rounded last.
+A picture is turned as its EXIF entry says, made square (``fit``: the centre is cropped, black
+padded, or the proportions stretched), resized with a Lanczos filter and converted to grey or RGB.
 
-==============  ======================================================================
-``intensity``   pixels of more than 8 bits (16-bit PNG and TIFF); 8-bit pixels stay
-==============  ======================================================================
-``full``        0 to 65535 becomes 0 to 255. For images on a common scale: exported
-                with one window, or using the whole range.
-``minmax``      Each image's own range becomes 0 to 255. For raw detector values (12
-                bits in a 16-bit file look black under ``full``); brightness between
-                images is lost, and one bright pixel darkens the rest.
-==============  ======================================================================
+Pixels of more than 8 bits are resized as floats and rounded last. ``intensity`` is ``full`` for
+images on a common scale, of which 0 to 65535 becomes 0 to 255, or ``minmax`` for raw detector
+values, of which each image's own range does; brightness between images is then lost.
 
 NaN and infinite pixels are always refused. Of several frames or pages only the first is read.
 
 DICOM files (``.dcm``, ``.dicom``) bring their own window: the modality and VOI transformations
 of the file are applied, its window (or its range, if it has none) becomes 0 to 255, and
 MONOCHROME1 is inverted, so that dense tissue is always bright.
-
-===========  ====================================================
-``fit``      how a picture becomes square
-===========  ====================================================
-``crop``     keep the centre and cut the rest
-``pad``      add black on both sides
-``stretch``  change the proportions
-===========  ====================================================
 """
 
 from __future__ import annotations
