@@ -70,6 +70,6 @@ def test_real_labels_are_listed(config: DiskData, sizes) -> None:
     if config.path is None or not config.path.exists():
         pytest.skip(f"real data are not at {config.path}")
     found = config.listing(space_of(config))
-    counts = tuple(found.splits.count(split) for split in ("train", "val", "test"))
+    counts = tuple(len(found.split(split)) for split in ("train", "val", "test"))
     assert sizes in (None, counts)
     assert sum(counts) == len(found)

@@ -8,7 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
@@ -54,91 +54,100 @@ class Examples:
 Splits: TypeAlias = dict[str, Examples]  # keys are names in SPLITS; 'test' may be missing
 
 
+@dataclass(frozen=True)
+class Case:
+    """An image with its labels, as strings of the label files."""
+
+    source: Source
+    name: str  #: unique
+    values: Mapping[str, str]  #: by name of the attribute
+    group: str | None = None  #: patient or person; no group is in two splits
+    split: str = ""  #: 'train', 'val' or 'test'; empty if it is drawn
+    reasons: Mapping[str, bool] = field(default_factory=dict)
+    """Why the protocol excludes images, and whether it excludes this one; the first counts."""
+
+    @property
+    def reason(self) -> str:
+        """Why the protocol excludes the image; empty if it does not."""
+        return next((reason for reason, holds in self.reasons.items() if holds), "")
+
+
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Images and labels of a data set, in the same order in every field.
-
-    Columns hold the strings of the label files;
-    :func:`fcfg.datasets.columns.parse_column` turns them into values.
-    """
+    """The images of a data set; :mod:`fcfg.datasets.columns` turns their labels into values."""
 
     root: Path  #: folder of the data set, and of its cache by default
-    sources: Sequence[Source] = field(repr=False)
-    names: Sequence[str] = field(repr=False)  #: unique
-    columns: Mapping[str, Sequence[str]] = field(repr=False)  #: by name of the attribute
-    splits: Sequence[str] = field(repr=False)  #: 'train', 'val' or 'test'
-    groups: Sequence[str] | None = field(default=None, repr=False)
-    """Patient or person of each image; no group is in two splits."""
+    cases: Sequence[Case] = field(repr=False)
     excluded: Mapping[str, int] = field(default_factory=dict)
     """Number of rows that the protocol excludes, by reason."""
 
     def __post_init__(self) -> None:
-        """Refuse all that is wrong with names, splits and groups."""
-        excluded = str(dict(self.excluded)) if self.excluded else "nothing"
-        check_listing(self.root, self.names, self.splits, self.groups, excluded)
+        """Refuse unknown or empty splits, and groups in several."""
+        check_splits(self.root, self.cases, self.excluded)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.cases)
 
-    def by_split(self) -> Listing:
-        """Sort by split: training, validation, test. The order within a split is kept."""
-        return self.take(sorted(range(len(self)), key=lambda row: SPLITS.index(self.splits[row])))
+    @property
+    def names(self) -> list[str]:
+        """Names of the images."""
+        return [case.name for case in self.cases]
 
-    def take(self, rows: Sequence[int]) -> Listing:
-        """Select rows, in the given order."""
-        return replace(
-            self,
-            sources=[self.sources[row] for row in rows],
-            names=[self.names[row] for row in rows],
-            columns={name: [texts[row] for row in rows] for name, texts in self.columns.items()},
-            splits=[self.splits[row] for row in rows],
-            groups=None if self.groups is None else [self.groups[row] for row in rows],
-        )
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """Labels by name of the attribute."""
+        return {name: [case.values[name] for case in self.cases] for name in self.cases[0].values}
+
+    def split(self, name: str) -> list[Case]:
+        """Images of a split."""
+        return [case for case in self.cases if case.split == name]
 
 
-def check_listing(
-    root: Path,
-    names: Sequence[str],
-    splits: Sequence[str] | None = None,
-    groups: Sequence[str] | None = None,
-    excluded: str = "nothing",
-) -> None:
-    """Refuse all that is wrong with the names, splits and groups of the images of a data set.
+def check_names(root: Path, cases: Sequence[Case]) -> None:
+    """Refuse names that leave the folder or are double, and images without a group."""
+    names, faults = [case.name for case in cases], list[InputError]()
+    if outside := [name for name in names if _OUTSIDE.search(name)]:
+        expected, do = "paths inside the folder, without '..'", "move the images into the folder"
+        faults.append(_fault(root, "names", expected, listed(outside), do))
+    if doubled := [name for name, count in Counter(names).items() if count > 1]:
+        got, do = f"{listed(doubled)} more than once", "remove the duplicate rows"
+        faults.append(_fault(root, "names", "every file once", got, do))
+    groups = [(case.name, case.group) for case in cases if case.group is not None]
+    if missing := [name for name, group in groups if is_missing(group)]:
+        got, do = f"none for {listed(missing)}", "fill it in, such as with the file name"
+        faults.append(_fault(root, "group", "a value for every image", got, do))
+    if faults:
+        raise joined(faults)
 
-    >>> check_listing(Path("pets"), ["a", "b"], ["train", "val"], ["tom", "tom"])
+
+def check_splits(root: Path, cases: Sequence[Case], excluded: Mapping[str, int]) -> None:
+    """Refuse unknown or empty splits, and groups in several.
+
+    >>> toms = [Case(Source(Path()), "a.png", {}, "tom", split) for split in ("train", "val")]
+    >>> check_splits(Path("pets"), toms, {})
     Traceback (most recent call last):
     fcfg.InputError: data in pets, split: expected every group in one split only, got 'tom' in
     several; move all images of a group into one split, or leave the split out to draw one.
     """
-    faults: list[InputError] = []
-
-    def refuse(part: str, expected: str, got: str, do: str) -> None:
-        subject = f"data in {root}, {part}"
-        faults.append(InputError(subject, expected=expected, got=got, do=do))
-
-    if outside := [name for name in names if _OUTSIDE.search(name)]:
-        expected, do = "paths inside the folder, without '..'", "move the images into the folder"
-        refuse("names", expected, listed(outside), do)
-    if doubled := [name for name, count in Counter(names).items() if count > 1]:
-        got = f"{listed(doubled)} more than once"
-        refuse("names", "every file once", got, "remove the duplicate rows")
-    if missing := [names[row] for row, group in enumerate(groups or ()) if is_missing(group)]:
-        do = "fill it in; use the file name for people with a single image"
-        refuse("group", "a value for every image", f"none for {listed(missing)}", do)
-    if splits is not None:
-        if unknown := sorted(set(splits) - set(SPLITS)):
-            do = nearest(unknown[0], SPLITS)
-            refuse("split", f"one of {quoted(SPLITS)}", listed(unknown), do)
-        if empty := [split for split in ("train", "val") if split not in splits]:
-            expected, got = "examples in 'train' and 'val'", f"none in {quoted(empty)}"
-            refuse("split", expected, got, f"check it, and what was excluded: {excluded}")
-        places = Counter(group for group, _ in set(zip(groups or (), splits, strict=False)))
-        if leaking := sorted(group for group, count in places.items() if count > 1):
-            expected, got = "every group in one split only", f"{listed(leaking)} in several"
-            do = "move all images of a group into one split, or leave the split out to draw one"
-            refuse("split", expected, got, do)
+    splits, faults = {case.split for case in cases}, list[InputError]()
+    if unknown := sorted(splits - set(SPLITS)):
+        expected, do = f"one of {quoted(SPLITS)}", nearest(unknown[0], SPLITS)
+        faults.append(_fault(root, "split", expected, listed(unknown), do))
+    if empty := [split for split in ("train", "val") if split not in splits]:
+        expected, got = "examples in 'train' and 'val'", f"none in {quoted(empty)}"
+        do = f"check it, and what was excluded: {dict(excluded) or 'nothing'}"
+        faults.append(_fault(root, "split", expected, got, do))
+    places = Counter(group for group, _ in {(case.group, case.split) for case in cases})
+    if leaking := sorted(group for group, count in places.items() if group and count > 1):
+        expected, got = "every group in one split only", f"{listed(leaking)} in several"
+        do = "move all images of a group into one split, or leave the split out to draw one"
+        faults.append(_fault(root, "split", expected, got, do))
     if faults:
         raise joined(faults)
+
+
+def _fault(root: Path, part: str, expected: str, got: str, do: str) -> InputError:
+    return InputError(f"data in {root}, {part}", expected=expected, got=got, do=do)
 
 
 class AbstractData(BaseModel, ABC, frozen=True, extra="forbid"):

@@ -46,9 +46,10 @@ from typing import Literal
 
 from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import find_file
+from fcfg.datasets.base import Case, find_file
+from fcfg.datasets.loading import AbstractDiskData
 from fcfg.datasets.pixels import Source
-from fcfg.datasets.tables import AbstractTableData, Case, LabelTable, Row
+from fcfg.datasets.tables import LabelTable, Row
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
 
@@ -64,7 +65,7 @@ _LABELS = LabelTable(("labels.csv",), _CROPS, ("file", "split", "identity"), oth
 _CELL, _ACROSS, _CELLS = 64, 40, 1000
 
 
-class AbstractCelebAData(AbstractTableData, frozen=True):
+class AbstractCelebAData(AbstractDiskData, frozen=True):
     """What both formats share."""
 
     def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
@@ -80,7 +81,7 @@ class CelebAData(AbstractCelebAData, frozen=True):
     format: Literal["celeba-hq"] = "celeba-hq"
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read the annotations and the mapping without opening an image."""
+        """Read the annotations and the mapping."""
         annotations = find_file(root, ["CelebAMask-HQ-attribute-anno.txt"], _SOURCE)
         images = find_file(root, ["CelebA-HQ-img"], _SOURCE)
         mapping = find_file(root, [_MAPPING], _SOURCE)
@@ -107,7 +108,7 @@ class MosaicData(AbstractCelebAData, frozen=True):
     format: Literal["celeba-mosaic"] = "celeba-mosaic"
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read ``labels.csv`` without opening an image."""
+        """Read ``labels.csv``."""
         for number, row in enumerate(_LABELS.rows(root)):
             mosaic, cell = divmod(number, _CELLS)
             path = find_file(root, [f"mosaic_{mosaic:02d}.jpg"], _CROPS)

@@ -19,17 +19,25 @@ import numpy as np
 from jaxtyping import UInt8
 from numpy.typing import NDArray
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous, Table
-from fcfg.datasets.base import SPLITS, OnProgress, check_listing, existing_folder
-from fcfg.datasets.columns import ParsedColumn, column_faults, parse_column
+from fcfg.causal.attributes import (
+    AbstractAttribute,
+    AttributeSpace,
+    Binary,
+    Categorical,
+    Column,
+    Continuous,
+    Table,
+)
+from fcfg.datasets.base import SPLITS, Case, OnProgress, check_names, check_splits, existing_folder
+from fcfg.datasets.columns import column_faults, parse_column
 from fcfg.datasets.folder import METADATA, FolderData, Labels, read_metadata
 from fcfg.datasets.guesses import guess_attribute
-from fcfg.datasets.pixels import Source, read_all
+from fcfg.datasets.pixels import read_all
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.fonts import font_for, missing_letters
 from fcfg.support.hashing import hex_digest
-from fcfg.support.pictures import SUFFIXES
+from fcfg.support.pictures import SUFFIXES, Pixels
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 Kinds: TypeAlias = "Counter[tuple[tuple[int, int], str]]"  # sizes and modes in the files
@@ -119,26 +127,34 @@ def check_folder(
     _find_unlisted(root, table["file_name"], findings)
     if space is None:
         space, reasons = _guess_space(config, table, findings)
-    labels, correlations = (), np.zeros((0, 0))
+    known: list[AbstractAttribute] = []
     if space is None:
         findings.add("error", f"{METADATA} has no column that looks like an attribute", table)
     else:
-        table, dropped = config.complete(table, space)
-        for reason, gone in dropped.items():
-            findings.add("warning", f"left out, since there is {reason}", gone)
-        labels, correlations = _check_attributes(config, table, space, findings)
-    names, splits, groups = table["file_name"], None, None
+        with findings.catching():
+            check_columns(METADATA, [config.column_of(name) for name in space.names], table)
+        known = [each for each in space if config.column_of(each.name) in table]
     with findings.catching():
-        groups = config.groups(table)
-        splits = config.splits(table)
+        check_columns(METADATA, config.special, table)
+    if not set(config.special) <= set(table):
+        config = config.model_copy(update={"split": None, "group": None})
+    found = list(config.labelled(root, table, known))
+    for reason in dict.fromkeys(case.reason for case in found if case.reason):
+        gone = [case.name for case in found if case.reason == reason]
+        findings.add("warning", f"left out, since there is {reason}", gone)
+    cases: Sequence[Case] = [case for case in found if not case.reason]
+    labels, correlations = _check_attributes(known, cases, findings)
     with findings.catching():
-        check_listing(root, names, splits, groups)
-    sample, kinds = _check_images(config, names, splits, findings, on_progress)
-    counts = Counter(splits or ())
+        check_names(root, cases)
+    with findings.catching():
+        cases = config.with_splits(cases)
+        check_splits(root, cases, {})
+    sample, kinds = _check_images(config.pixels, cases, findings, on_progress)
+    counts = Counter(case.split for case in cases)
     return FolderReport(
         root,
         tuple(findings),
-        images=len(names),
+        images=len(cases),
         space=space,
         splits={split: counts[split] for split in SPLITS if counts[split]},
         labels=labels,
@@ -199,22 +215,19 @@ def _guess_space(
 
 
 def _check_attributes(
-    config: FolderData, table: Labels, space: AttributeSpace, findings: _Findings
+    known: Sequence[AbstractAttribute], cases: Sequence[Case], findings: _Findings
 ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
     """Find missing, invalid, rare and constant values; return labels and correlations."""
-    columns = {each: config.column_of(each.name) for each in space}
-    with findings.catching():
-        check_columns(METADATA, columns.values(), table)
-    complete, parsed = np.ones(len(table["file_name"]), dtype=bool), dict[str, ParsedColumn]()
-    for attribute, column in columns.items():
-        if column not in table:
-            continue
-        own = parsed[attribute.name] = parse_column(attribute, table[column])
-        faults = column_faults(attribute, own, table[column], table["file_name"], METADATA)
+    names, columns = [case.name for case in cases], dict[str, Column]()
+    complete = np.ones(len(cases), dtype=bool)
+    for attribute in known:
+        texts = [case.values[attribute.name] for case in cases]
+        parsed, label = parse_column(attribute, texts), f"attribute '{attribute.name}'"
+        faults = column_faults(attribute, parsed, texts, names, METADATA)
         findings.extend(Finding("error", fault.sentence) for fault in faults)
-        invalid, label = own.missing + own.illegal, f"attribute '{attribute.name}'"
+        invalid, columns[attribute.name] = parsed.missing + parsed.illegal, parsed.column
         complete[invalid] = False
-        counts = Counter[float](np.delete(own.column, invalid).tolist())
+        counts = Counter[float](np.delete(parsed.column, invalid).tolist())
         if len(counts) == 1:
             findings.add("warning", f"{label}: always the same value", [f"{min(counts):g}"])
         elif not isinstance(attribute, Continuous):
@@ -222,13 +235,13 @@ def _check_attributes(
             levels = dict(enumerate(named or ("0", "1")))
             rare = [f"{text}: {counts[n]}" for n, text in levels.items() if counts[n] < _RARE]
             findings.add("warning", f"{label}: levels with fewer than {_RARE} images", rare)
-    if len(parsed) < len(columns) or complete.sum() < 2:
+    if complete.sum() < 2:
         return (), np.zeros((0, 0))
-    labels, matrix = _correlations(space, {n: own.column[complete] for n, own in parsed.items()})
+    columns = {name: column[complete] for name, column in columns.items()}
+    labels, matrix = _correlations(known, columns)
     shown = {label.split(":")[0] for label in labels}  # no name has a colon
-    without = [name for name in space.names if name not in shown]
     most = f"attributes without correlations: {_MOST_LABELS} numbers are shown at most"
-    findings.add("info", most, without)
+    findings.add("info", most, [name for name in columns if name not in shown])
     font = font_for(labels, 13)
     findings.add(
         "info",
@@ -239,15 +252,15 @@ def _check_attributes(
 
 
 def _correlations(
-    space: AttributeSpace, columns: Table
+    known: Sequence[AbstractAttribute], columns: Table
 ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
     """Pearson correlations of the attributes, with labels; NaN for constant variables.
 
     A categorical attribute counts as one 0-1 variable per level. Only the first attributes with at
     most 60 variables in total are included, which bounds memory and keeps the picture legible.
     """
-    fitting = np.cumsum(space.widths) <= _MOST_LABELS
-    chosen = [attribute for attribute, fits in zip(space, fitting, strict=True) if fits]
+    fitting = np.cumsum([each.width for each in known]) <= _MOST_LABELS
+    chosen = [attribute for attribute, fits in zip(known, fitting, strict=True) if fits]
     if not chosen:
         return (), np.zeros((0, 0))
     labels = [
@@ -261,30 +274,25 @@ def _correlations(
 
 
 def _check_images(
-    config: FolderData,
-    names: Sequence[str],
-    splits: Sequence[str] | None,
-    findings: _Findings,
-    on_progress: OnProgress | None,
+    pixels: Pixels, cases: Sequence[Case], findings: _Findings, on_progress: OnProgress | None
 ) -> tuple[dict[str, UInt8[np.ndarray, "example channel height width"]], Kinds]:
     """Find images that are unreadable or identical; return a sample of each split, and kinds."""
-    root = existing_folder(config.path)
     shown: dict[str, list[UInt8[np.ndarray, "channel height width"]]] = {}
-    bad, several, digests = list[str](), list[str](), dict[str, list[int]]()
+    bad, several, digests = list[str](), list[str](), dict[str, list[Case]]()
     kinds: Kinds = Counter()
     with warnings.catch_warnings(), findings.catching():  # no reader for this kind of image
         warnings.simplefilter("ignore")  # Pillow warns of what is reported here
-        results = read_all([Source(root / name) for name in names], config.pixels)
-        for row, (name, result) in enumerate(zip(names, results, strict=True)):
+        results = read_all([case.source for case in cases], pixels)
+        for done, (case, result) in enumerate(zip(cases, results, strict=True), start=1):
             if on_progress is not None:
-                on_progress("reading images", row + 1, len(names))
+                on_progress("reading images", done, len(cases))
             if isinstance(result, str):
-                bad.append(f"{name} ({result})")
+                bad.append(f"{case.name} ({result})")
                 continue
-            several += [name] if result.several_frames else []
+            several += [case.name] if result.several_frames else []
             kinds[result.stored] += 1
-            digests.setdefault(hex_digest(result.pixels.tobytes()), []).append(row)
-            sample = shown.setdefault("all" if splits is None else splits[row], [])
+            digests.setdefault(hex_digest(result.pixels.tobytes()), []).append(case)
+            sample = shown.setdefault(case.split or "all", [])
             if len(sample) < _SAMPLE:
                 sample.append(result.pixels)
     findings.add("error", "images that cannot be read", bad)
@@ -293,10 +301,10 @@ def _check_images(
         texts = [f"{w}x{h} {mode}: {count}" for ((w, h), mode), count in kinds.most_common()]
         findings.add("info", "sizes and modes, all converted to one", texts)
     within, across = list[str](), list[str]()
-    for rows in digests.values():
-        if len({names[row] for row in rows}) > 1:
-            leaks = splits is not None and len({splits[row] for row in rows}) > 1
-            (across if leaks else within).append(" = ".join(names[row] for row in rows[:3]))
+    for same in digests.values():
+        if len({case.name for case in same}) > 1:
+            leaks = len({case.split for case in same}) > 1
+            (across if leaks else within).append(" = ".join(case.name for case in same[:3]))
     findings.add("warning", "same image in more than one split", across)
     findings.add("info", "same image more than once in a split", within)
     fewest = min((len(images) for images in shown.values()), default=0)

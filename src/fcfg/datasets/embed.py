@@ -46,10 +46,11 @@ from typing import Literal
 from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.causal.codes import number
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import Channels, Fractions, Size
+from fcfg.datasets.base import Case, Channels, Fractions, Size
 from fcfg.datasets.columns import is_missing
+from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
-from fcfg.datasets.tables import AbstractDrawnTableData, Case, LabelTable
+from fcfg.datasets.tables import LabelTable
 from fcfg.support.csv_files import check_columns
 from fcfg.support.pictures import Fit, Intensity
 
@@ -72,7 +73,7 @@ _DENSITY = {1.0: "0", 2.0: "0", 3.0: "1", 4.0: "1"}
 _PNG = "images/png/1024x768"
 
 
-class EmbedData(AbstractDrawnTableData, frozen=True):
+class EmbedData(AbstractDrawnData, frozen=True):
     """Options of EMBED; ``path`` has the tables and the images."""
 
     format: Literal["embed"] = "embed"
@@ -88,7 +89,7 @@ class EmbedData(AbstractDrawnTableData, frozen=True):
         return space, CausalGraph({"density": [], "circle": []})
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read the tables without opening an image."""
+        """Read the tables."""
         check_columns("EMBED", space.names, ("density", "circle", "view"))
         images = _IMAGES.rows(root)
         densities = _densities(root)

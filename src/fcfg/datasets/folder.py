@@ -22,22 +22,16 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from fcfg.causal.attributes import AttributeSpace
-from fcfg.datasets.base import (
-    Fractions,
-    Listing,
-    check_listing,
-    existing_folder,
-    split_by_group,
-)
+from fcfg.causal.attributes import AbstractAttribute, AttributeSpace
+from fcfg.datasets.base import Case
 from fcfg.datasets.columns import parse_column
-from fcfg.datasets.loading import AbstractDiskData
+from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns, read_columns
 from fcfg.support.errors import InputError
@@ -47,15 +41,13 @@ METADATA = "metadata.csv"
 Labels: TypeAlias = Mapping[str, Sequence[str]]  # by name of the column
 
 
-class FolderData(AbstractDiskData, frozen=True):
+class FolderData(AbstractDrawnData, frozen=True):
     """Options of a folder of images."""
 
     format: Literal["folder"] = "folder"
     intensity: Intensity = "full"  #: of more than 8 bits, see :mod:`fcfg.support.pictures`
     fit: Fit = "crop"  #: how a picture becomes square
     split: str | None = None  #: column that holds 'train', 'val' or 'test'
-    fractions: Fractions = (0.8, 0.1, 0.1)  #: of groups, without such a column
-    split_seed: int = 0  #: seed for the split
     group: str | None = None  #: column with the patient or person
     missing: Literal["error", "drop"] = "error"  #: what to do about rows without a value
     rename: dict[str, str] = Field(default_factory=dict)  #: attribute: column
@@ -63,56 +55,42 @@ class FolderData(AbstractDiskData, frozen=True):
     def attributes(self) -> None:
         """A folder has no attributes of its own."""
 
+    @property
+    def special(self) -> list[str]:
+        """Columns of the split and of the groups, as far as there are some."""
+        return [name for name in (self.split, self.group) if name is not None]
+
     def column_of(self, attribute: str) -> str:
         """Name of the column that holds an attribute."""
         return self.rename.get(attribute, attribute)
 
-    def listing(self, space: AttributeSpace) -> Listing:
-        """Read ``metadata.csv`` without opening an image."""
-        root = existing_folder(self.path)
+    def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
+        """Read ``metadata.csv``."""
         space.check_known(self.rename, "data, rename")
-        columns = {name: self.column_of(name) for name in space.names}
-        table, dropped = self.complete(read_metadata(root), space)
-        check_columns(METADATA, columns.values(), table)
-        names, groups = table["file_name"], self.groups(table)
-        check_listing(root, names, groups=groups)  # before a split is drawn by them
-        return Listing(
-            root,
-            [Source(root / name) for name in names],
-            names,
-            {name: table[column] for name, column in columns.items()},
-            self.splits(table),
-            groups,
-            {reason: len(gone) for reason, gone in dropped.items()},
-        )
+        table = read_metadata(root)
+        check_columns(METADATA, [self.column_of(name) for name in space.names], table)
+        yield from self.labelled(root, table, space)
 
-    def complete(
-        self, table: Labels, space: AttributeSpace
-    ) -> tuple[Labels, dict[str, Sequence[str]]]:
-        """Leave out rows without a value, if ``missing`` is 'drop'; return their names, too."""
-        dropped: dict[str, Sequence[str]] = {}
-        for attribute in space if self.missing == "drop" else ():
-            texts = table.get(self.column_of(attribute.name), ())
-            if gone := parse_column(attribute, texts).missing:
-                dropped[f"no value for {attribute.name}"] = [table["file_name"][n] for n in gone]
-                kept = sorted(set(range(len(texts))) - set(gone))
-                table = {name: [column[n] for n in kept] for name, column in table.items()}
-        return table, dropped
-
-    def groups(self, table: Labels) -> Sequence[str] | None:
-        """Return the patient or person of every row, if a column names them."""
-        if self.group is None:
-            return None
-        check_columns(METADATA, [self.group], table)
-        return table[self.group]
-
-    def splits(self, table: Labels) -> Sequence[str]:
-        """Return the split of every row, as its column says, or drawn by group."""
-        if self.split is not None:
-            check_columns(METADATA, [self.split], table)
-            return table[self.split]
-        groups = self.groups(table) or table["file_name"]
-        return split_by_group(groups, self.fractions, self.split_seed)
+    def labelled(
+        self, root: Path, table: Labels, attributes: Iterable[AbstractAttribute]
+    ) -> Iterator[Case]:
+        """Yield the rows of a table that has the columns of some attributes."""
+        check_columns(METADATA, self.special, table)
+        columns = {each: table[self.column_of(each.name)] for each in attributes}
+        gone = {
+            f"no value for {each.name}": set(parse_column(each, texts).missing)
+            for each, texts in columns.items()
+            if self.missing == "drop"
+        }
+        for row, name in enumerate(table["file_name"]):
+            yield Case(
+                Source(root / name),
+                name,
+                {each.name: texts[row] for each, texts in columns.items()},
+                None if self.group is None else table[self.group][row],
+                "" if self.split is None else table[self.split][row] or "none",
+                {reason: row in rows for reason, rows in gone.items()},
+            )
 
 
 def read_metadata(root: Path) -> dict[str, list[str]]:

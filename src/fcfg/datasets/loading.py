@@ -1,8 +1,8 @@
 """Data sets on disk, and their images, loaded through a cache of decoded pixels.
 
-A data set on disk is a class of options with two methods: ``listing`` reads the labels and opens
-no image, and ``attributes`` returns the natural attributes and their graph. One function,
-:func:`load_listing`, turns any listing into examples.
+A data set on disk is a class of options with two methods: ``cases`` reads the labels and opens no
+image, and ``attributes`` returns the natural attributes and their graph. Excluding, splitting,
+checking and loading are the same for all.
 
 Images are decoded once, into one file that later runs map into memory. A cache is ``NAME.npy``,
 bytes of shape (image, channel, height, width) in the order of the listing, and its index
@@ -25,11 +25,11 @@ import tempfile
 import warnings
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache as memoize
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 from jaxtyping import UInt8
@@ -39,12 +39,17 @@ from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.base import (
     SPLITS,
     AbstractData,
+    Case,
     Channels,
     Examples,
+    Fractions,
     Listing,
     OnProgress,
     Size,
     Splits,
+    check_names,
+    existing_folder,
+    split_by_group,
 )
 from fcfg.datasets.columns import parse_table
 from fcfg.datasets.pixels import read_all
@@ -69,8 +74,10 @@ def load_listing(
     a warning instead of refusing all; ``on_progress`` gets 'reading images', the number of images
     read, and the total.
     """
-    listing = listing.by_split()
-    table = parse_table(space, listing.columns, listing.names, f"the labels of {listing.root}")
+    cases = [case for split in SPLITS for case in listing.split(split)]
+    listing = replace(listing, cases=cases)
+    names = listing.names
+    table = parse_table(space, listing.columns, names, f"the labels of {listing.root}")
     name = f"{pixels.size}x{pixels.size}x{pixels.channels}-{_key(listing, pixels)}"
     path = cache_folder(listing.root, cache) / f"{name}.npy"
     cached = _open(path)
@@ -80,8 +87,8 @@ def load_listing(
         assert cached is not None, "a cache that was just written opens"
     if cached.bad:
         _report_bad(listing, cached.bad, skip_bad=skip_bad)
-        rows = [row for row, name in enumerate(listing.names) if name not in cached.bad]
-        listing = listing.take(rows)
+        rows = [row for row, name in enumerate(names) if name not in cached.bad]
+        listing = replace(listing, cases=[listing.cases[row] for row in rows])
         table = {name: column[rows] for name, column in table.items()}
     if cached.several_frames:
         warnings.warn(
@@ -90,12 +97,14 @@ def load_listing(
             stacklevel=4,  # the caller of load_data
         )
     splits: Splits = {}
-    start, counts = 0, Counter(listing.splits)
+    start = 0
     for split in SPLITS:
-        rows = slice(start, start := start + counts[split])
-        if counts[split]:
+        own = listing.split(split)
+        rows = slice(start, start := start + len(own))
+        if own:
             columns = {name: column[rows] for name, column in table.items()}
-            splits[split] = Examples(cached.images[rows], columns, tuple(listing.names[rows]))
+            own_names = tuple(case.name for case in own)
+            splits[split] = Examples(cached.images[rows], columns, own_names)
     return splits
 
 
@@ -151,9 +160,10 @@ def _key(listing: Listing, pixels: Pixels) -> str:
 
     digest = hashlib.blake2b(digest_size=10)
     digest.update(json.dumps([_VERSION, asdict(pixels)]).encode())
-    for name, source in zip(listing.names, listing.sources, strict=True):
-        row = () if source.row is None else (source.row,)
-        digest.update(repr((name, stamp(source.path), source.member, source.box, *row)).encode())
+    for case in listing.cases:
+        source = case.source
+        place = (stamp(source.path), source.member, source.box, source.row)
+        digest.update(repr((case.name, *place)).encode())
     return digest.hexdigest()
 
 
@@ -176,13 +186,13 @@ def _write(path: Path, listing: Listing, pixels: Pixels, on_progress: OnProgress
     def write(file: BinaryIO) -> None:
         npy.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
         on_progress("reading images", 0, len(listing))
-        results = read_all(listing.sources, pixels)
-        for done, (name, result) in enumerate(zip(listing.names, results, strict=True), start=1):
+        results = read_all([case.source for case in listing.cases], pixels)
+        for done, (case, result) in enumerate(zip(listing.cases, results, strict=True), start=1):
             if isinstance(result, str):
-                bad[name] = result
+                bad[case.name] = result
             else:
                 file.write(result.pixels.tobytes())
-                several.extend([name] if result.several_frames else [])
+                several.extend([case.name] if result.several_frames else [])
             on_progress("reading images", done, len(listing))
         file.truncate(file.tell() + len(bad) * math.prod(shape[1:]))
 
@@ -196,6 +206,9 @@ def _write(path: Path, listing: Listing, pixels: Pixels, on_progress: OnProgress
 class AbstractDiskData(AbstractData, frozen=True):
     """Options that all data sets on disk have."""
 
+    #: Reasons that exclude an image after its patient was drawn into a split.
+    after_split: ClassVar[frozenset[str]] = frozenset()
+
     path: Path | None = None  #: folder of the data set
     size: Size = 64  #: height and width of the images
     channels: Channels = 3  #: 1 for grey, 3 for RGB
@@ -207,8 +220,21 @@ class AbstractDiskData(AbstractData, frozen=True):
         return Pixels(**self.model_dump(include={"size", "channels", "intensity", "fit"}))
 
     @abstractmethod
+    def cases(self, root: Path, space: AttributeSpace) -> Iterable[Case]:
+        """Read the labels of some attributes without opening an image."""
+
+    def with_splits(self, cases: Sequence[Case]) -> Sequence[Case]:
+        """Give each case its split: by default the labels say it."""
+        return cases
+
     def listing(self, space: AttributeSpace) -> Listing:
         """Read the labels of some attributes without opening an image."""
+        root = existing_folder(self.path)
+        found = list(self.cases(root, space))
+        early = [case for case in found if not case.reason or case.reason in self.after_split]
+        check_names(root, [case for case in early if not case.reason])
+        excluded = Counter(case.reason for case in found if case.reason)
+        return Listing(root, [c for c in self.with_splits(early) if not c.reason], excluded)
 
     def load(
         self,
@@ -223,8 +249,23 @@ class AbstractDiskData(AbstractData, frozen=True):
 
     def training_images(self, space: AttributeSpace) -> int | None:
         """Count the training images of the listing, if there is a folder."""
-        return None if self.path is None else self.listing(space).splits.count("train")
+        return None if self.path is None else len(self.listing(space).split("train"))
 
     def excluded(self, space: AttributeSpace) -> Mapping[str, int]:
         """Return the number of rows that the protocol excludes, by reason."""
         return self.listing(space).excluded
+
+
+class AbstractDrawnData(AbstractDiskData, frozen=True):
+    """Options of data sets without a split: groups are drawn into one at random."""
+
+    fractions: Fractions = (0.8, 0.1, 0.1)  #: of groups, such as patients
+    split_seed: int = 0  #: seed for the split
+
+    def with_splits(self, cases: Sequence[Case]) -> Sequence[Case]:
+        """Give each case its split: drawn by group where the labels say none."""
+        if not cases or cases[0].split:
+            return cases
+        groups = [case.name if case.group is None else case.group for case in cases]
+        splits = split_by_group(groups, self.fractions, self.split_seed)
+        return [replace(case, split=split) for case, split in zip(cases, splits, strict=True)]

@@ -46,9 +46,10 @@ from typing import ClassVar, Literal
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.codes import number
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import SPLITS, Channels, Fractions, Size, find_file
+from fcfg.datasets.base import SPLITS, Case, Channels, Fractions, Size, find_file
+from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
-from fcfg.datasets.tables import AbstractDrawnTableData, Case, LabelTable, Row
+from fcfg.datasets.tables import LabelTable, Row
 from fcfg.support.csv_files import check_columns
 from fcfg.support.pictures import Fit
 
@@ -73,7 +74,7 @@ _FINDING = {"No Finding": "0", "Pleural Effusion": "1"}
 _NEITHER = "neither effusion nor without finding"
 
 
-class MimicData(AbstractDrawnTableData, frozen=True):
+class MimicData(AbstractDrawnData, frozen=True):
     """Options of MIMIC-CXR; ``path`` has the tables and the folder 'files'."""
 
     after_split: ClassVar[frozenset[str]] = frozenset({_NEITHER})
@@ -98,7 +99,7 @@ class MimicData(AbstractDrawnTableData, frozen=True):
         return space, CausalGraph({"race": [], "sex": [], "age": [], "finding": ["age"]})
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read the tables without opening an image."""
+        """Read the tables."""
         check_columns("MIMIC-CXR", space.names, ("race", "sex", "age", "finding"))
         files = find_file(root, ["files"], _SOURCE)
         return _sampled(self.samples, files) if self.samples else _followed(root, files)

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -35,7 +36,7 @@ from pydantic import Field
 
 from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import Channels, Listing, Size, find_file, split_by_group
+from fcfg.datasets.base import Case, Channels, Size, find_file, split_by_group
 from fcfg.datasets.loading import AbstractDiskData
 from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns
@@ -67,25 +68,20 @@ class MorphoMNISTData(AbstractDiskData, frozen=True):
         )
         return space, CausalGraph({"thickness": [], "intensity": ["thickness"], "digit": []})
 
-    def listing(self, space: AttributeSpace) -> Listing:
-        """Read the labels, and the shapes of the images, without reading an image."""
-        path = find_file(self.path, [_FILE], _SOURCE)
+    def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
+        """Read the labels, and the shapes of the images."""
+        path = find_file(root, [_FILE], _SOURCE)
         check_columns(str(path), space.names, _ARRAYS)
         counts, labels = _read_labels(path)
-        rows = [(split, row) for split, count in counts.items() for row in range(count)]
-        names = tuple(f"{split}-{row:05d}" for split, row in rows)
+        own = [f"train-{row:05d}" for row in range(counts["train"])]
         fractions = (1 - self.val_fraction, self.val_fraction, 0.0)
-        own = split_by_group(names[: counts["train"]], fractions, self.split_seed)
-        return Listing(
-            path.parent,
-            tuple(Source(path, f"x_{split}", _PADDED, row) for split, row in rows),
-            names,
-            {
-                name: [str(v) for part in counts for v in labels[name, part]]
-                for name in space.names
-            },
-            (*own, *("test" for _ in range(counts["test"]))),
-        )
+        split_of = dict(zip(own, split_by_group(own, fractions, self.split_seed), strict=True))
+        for split, count in counts.items():
+            for row in range(count):
+                name = f"{split}-{row:05d}"
+                source = Source(path, f"x_{split}", _PADDED, row)
+                values = {each: str(labels[each, split][row]) for each in space.names}
+                yield Case(source, name, values, split=split_of.get(name, "test"))
 
 
 def _read_labels(path: Path) -> tuple[dict[str, int], dict[tuple[str, str], NDArray[np.generic]]]:

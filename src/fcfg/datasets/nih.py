@@ -27,16 +27,17 @@ from typing import Literal
 
 from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import Channels, find_file
+from fcfg.datasets.base import Case, Channels, find_file
+from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
-from fcfg.datasets.tables import AbstractDrawnTableData, Case, LabelTable
+from fcfg.datasets.tables import LabelTable
 
 _SOURCE = "https://nihcc.app.box.com/v/ChestXray-NIHCC (reduced to 128 by 128 pixels)"
 _LABELS = LabelTable(("labels.csv",), _SOURCE, ("image", "patient_id"))
 _CODES = {"sex": {"F": "0", "M": "1"}, "view": {"PA": "0", "AP": "1"}}
 
 
-class NIHData(AbstractDrawnTableData, frozen=True):
+class NIHData(AbstractDrawnData, frozen=True):
     """Options of NIH ChestX-ray14; ``path`` has labels.csv and nih_128_jpg.zip."""
 
     format: Literal["nih-cxr14"] = "nih-cxr14"
@@ -55,7 +56,7 @@ class NIHData(AbstractDrawnTableData, frozen=True):
         return space, CausalGraph(graph)
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read ``labels.csv`` without opening an image."""
+        """Read ``labels.csv``."""
         archive = find_file(root, ["nih_128_jpg.zip"], _SOURCE)
         for row in _LABELS.rows(root, space.names):
             name = str(Path(row["image"]).with_suffix(".jpg"))
