@@ -19,6 +19,7 @@ from fcfg.model import AnyModel
 from fcfg.studio.app import Studio, build_app
 from fcfg.studio.models import as_studio_models
 from fcfg.studio.safety import Rule
+from fcfg.studio.server import open_socket, server_of
 
 FACTUAL = {"smiling": 0, "age": 40.0, "hair": "dark"}
 
@@ -35,6 +36,20 @@ def client_of(studio: Studio, host: str = "localhost") -> Iterator[TestClient]:
         build_app(studio), base_url=f"http://{host}", raise_server_exceptions=False
     ) as client:
         yield client
+
+
+@contextmanager
+def serving(studio: Studio) -> Iterator[str]:
+    """The address of a studio, whose server runs in a thread of this process."""
+    server = server_of(studio)
+    with open_socket("127.0.0.1", 0) as opened:
+        thread = Thread(target=server.run, kwargs={"sockets": [opened]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{opened.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def png(size: int = 8, seed: int = 0) -> bytes:

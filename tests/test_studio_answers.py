@@ -194,7 +194,7 @@ def taken_along(event: dict[str, Any], out: Path) -> list[np.ndarray]:
     exec(event["python"], {})
     assert main([*shlex.split(event["command"])[1:], "--out", str(out)]) == 0
     files = Path("counterfactual.png"), out / "picture-counterfactual.png"
-    return [np.asarray(Image.open(file)).astype(int) for file in files]
+    return [np.asarray(Image.open(io.BytesIO(file.read_bytes()))).astype(int) for file in files]
 
 
 def test_the_record_and_the_trust_are_those_of_generate(

@@ -148,7 +148,8 @@ SCRIPTS = {
     "questions are phrased as the model says": (
         """(phrases) => {
             const kinds = {smiling: "binary", age: "continuous", view: "categorical"};
-            const all = Object.entries(kinds).map(([name, kind]) => ({name, kind}));
+            const ends = {low: 0, high: 90};
+            const all = Object.entries(kinds).map(([name, kind]) => ({name, kind, ...ends}));
             const own = all.map((each) => ({...each, phrases: phrases[each.name]}));
             const wanted = {smiling: 0, age: 60};
             return [questionWords(own, wanted), questionWords(all, {...wanted, view: "AP"})];
@@ -391,14 +392,14 @@ def test_an_answer_can_be_taken_along(visit: Open) -> None:
         QUICK.replace("history", "code"), permissions=["clipboard-read", "clipboard-write"]
     )
     page = here.page
-    for what, read in {
-        "answer": Image.open,
-        "record": lambda file: json.load(file.open()),
-    }.items():
+    taken: dict[str, bytes] = {}
+    for what in ("answer", "record"):
         with page.expect_download() as download:
             page.get_by_text(f"Download the {what}").click()
-        taken = read(download.value.path())
-        assert isinstance(taken, dict) or taken.size == (SIZE, SIZE)
+        taken[what] = Path(download.value.path()).read_bytes()
+    with Image.open(io.BytesIO(taken["answer"])) as answer:
+        assert answer.size == (SIZE, SIZE)
+    assert isinstance(json.loads(taken["record"]), dict)
     clipboard = "navigator.clipboard.readText()"
     page.get_by_role("button", name="Copy as Python").click()
     page.locator("#status", has_text="Copied").wait_for()

@@ -47,34 +47,40 @@ def test_every_reply_has_the_headers_of_safety(client: TestClient) -> None:
         assert "server" not in reply.headers
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        *("evil.org", "localhost.evil.org", "127.0.0.1.evil.org", "192.168.0.7", "", "[", "a b"),
-        *("[127.0.0.1]evil.com", "[::1]evil.com", "[::1", "[localhost]", "[::1%lo]", "[]:1"),
-        *("localhost:1@evil.com", "localhost:", "localhost:1:2", "localhost:x", "a@localhost"),
-        *("localhost/evil.com", "localhost#", "localhost\\.evil.com", "127.0.0.1,evil.com"),
-    ],
+#: Names that evil.org may point to 127.0.0.1 (DNS rebinding), and what looks like ours.
+HOSTS = (
+    *("evil.org", "localhost.evil.org", "127.0.0.1.evil.org", "192.168.0.7", "", "[", "a b"),
+    *("[127.0.0.1]evil.com", "[::1]evil.com", "[::1", "[localhost]", "[::1%lo]", "[]:1"),
+    *("localhost:1@evil.com", "localhost:", "localhost:1:2", "localhost:x", "a@localhost"),
+    *("localhost/evil.com", "localhost#", "localhost\\.evil.com", "127.0.0.1,evil.com"),
 )
-def test_a_foreign_name_for_this_machine_is_refused(client: TestClient, host: str) -> None:
-    """DNS rebinding: a page of evil.org whose name is pointed to 127.0.0.1."""
-    refused(client.get("/api/model", headers={"host": host}), 421)
+ORIGINS = ("http://evil.org", "http://localhost:1", "null", "http://localhost.evil.org")
+#: Paths that lead to no file but those of the page.
+PATHS = (
+    *(
+        "/static/nothing.js",
+        "/static/../../app.py",
+        "/static/%2e%2e/app.py",
+        "/static//etc/passwd",
+    ),
+    *("/static/..%2fapp.py", "/api/images/..%2f..%2fx.png", "/api/nothing%0a%ff"),
+)
+PICTURE = "/api/images/x.png"
+REFUSED = [
+    *(("GET", "/api/model", {"host": host}, 421) for host in HOSTS),
+    *(("GET", PICTURE, {"origin": origin}, 403) for origin in ORIGINS),
+    *(("POST", "/api/answer", {"origin": origin}, 403) for origin in ORIGINS),
+    *(("GET", PICTURE, {"sec-fetch-site": site}, 403) for site in ("cross-site", "same-site")),
+    *(("GET", path, {}, 404) for path in PATHS),
+    *((method, path, {}, 405) for method, path in (("GET", "/api/answer"), ("PUT", "/"))),
+]
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"origin": "http://evil.org"},
-        {"origin": "http://localhost:1"},
-        {"origin": "null"},
-        {"origin": "http://localhost.evil.org"},
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "same-site"},
-    ],
-)
-def test_pages_of_other_sites_are_refused(client: TestClient, headers: dict[str, str]) -> None:
-    refused(client.get("/api/images/x.png", headers=headers), 403)
-    refused(client.post("/api/answer", headers=headers, json={}), 403)
+@pytest.mark.parametrize(("method", "path", "headers", "status"), REFUSED)
+def test_what_is_of_elsewhere_or_leads_there_is_refused(
+    client: TestClient, method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    refused(client.request(method, path, headers=headers), status)
 
 
 @pytest.mark.parametrize(
@@ -173,29 +179,6 @@ def test_the_memory_for_rates_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [status(name) for name in "aabcd"] == [200, 429, 200, 200, 200]
     assert status("d") == 429  # still known
     assert status("a") == 200  # forgotten
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/static/nothing.js"),
-        ("GET", "/static/../../app.py"),
-        ("GET", "/static/%2e%2e/app.py"),
-        ("GET", "/static//etc/passwd"),
-        ("GET", "/static/..%2fapp.py"),
-        ("GET", "/api/images/..%2f..%2fx.png"),
-        ("DELETE", "/api/images"),
-        ("GET", "/api/answer"),
-        ("PUT", "/"),
-        ("GET", "/api/nothing%0a%ff"),
-    ],
-)
-def test_no_path_leads_to_a_file_that_is_not_of_the_page(
-    client: TestClient, method: str, path: str
-) -> None:
-    refused(
-        client.request(method, path), 404 if method == "GET" and path != "/api/answer" else 405
-    )
 
 
 @pytest.mark.parametrize(

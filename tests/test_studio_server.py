@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -24,9 +25,9 @@ from fcfg.studio.answers import Answers
 from fcfg.studio.engine import Job
 from fcfg.studio.questions import PreparedQuestion
 from fcfg.studio.safety import Rule
-from fcfg.studio.server import address_of, open_socket, rule_for, serve
+from fcfg.studio.server import address_of, open_socket, rule_for
 from refusal import check_form, refused
-from studios import FACTUAL, meanwhile, png, studio_of
+from studios import FACTUAL, meanwhile, png, serving, studio_of
 from tiny import tiny_pipeline
 
 
@@ -79,39 +80,33 @@ class Slow(Answers):
 
 def test_a_client_that_goes_away_cancels_its_question_and_the_next_one_starts(monkeypatch) -> None:
     monkeypatch.setattr("fcfg.studio.app._QUEUE", 0.02)
-    ready, opened = Event(), open_socket("127.0.0.1", 0)
-    studio = studio_of(tiny_pipeline(), answers=Slow(), ready=ready.set)
-    port = opened.getsockname()[1]
-    connections: list[http.client.HTTPConnection] = []
+    studio = studio_of(tiny_pipeline(), answers=Slow())
+    with serving(studio) as address, ExitStack() as stack:
 
-    def connect(visitor: str) -> http.client.HTTPResponse:
-        connections.append(connection := http.client.HTTPConnection("127.0.0.1", port, timeout=60))
-        image = json.loads(post(f"http://127.0.0.1:{port}", "/api/images", png()))["id"]
-        body = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}, "visitor": visitor}
-        connection.request("POST", "/api/answer", json.dumps(body))
-        return connection.getresponse()
+        def connect(visitor: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+            connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+            image = json.loads(post(address, "/api/images", png()))["id"]
+            body = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}}
+            connection.request("POST", "/api/answer", json.dumps({**body, "visitor": visitor}))
+            reply = connection.getresponse()
+            stack.callback(reply.close)
+            stack.callback(connection.close)
+            return connection, reply
 
-    def visit() -> None:
-        assert ready.wait(60)
-        first = connect("a")
+        connection, first = connect("a")
         assert json.loads(first.readline()) == {"type": "started"}
-        second = connect("b")
+        _, second = connect("b")
         assert json.loads(second.readline()) == {"type": "queued", "ahead": 1}
         time.sleep(0.3)  # long enough to look at the queue again, which has not changed
         first.close()
-        connections[0].close()
+        connection.close()
         start = time.monotonic()
         assert json.loads(second.readline()) == {"type": "started"}
         assert time.monotonic() - start < 10
-        third = connect("b")  # moves on, as a slider does
+        _, third = connect("b")  # moves on, as a slider does
         assert json.loads(second.readline()) == {"type": "cancelled"}
         assert second.readline() == b""
         assert json.loads(third.readline())["type"] in ("started", "queued")
-        for each in (second, third, *connections):
-            each.close()
-
-    with opened:
-        meanwhile(visit, lambda: serve(studio, opened))
     assert studio.engine.waiting == 0
 
 

@@ -4,39 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Thread
 from typing import Any
 
 import torch
-import uvicorn
 
 import fcfg
 from browser import Tab
 from evaluations import tiny_model
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.studio.app import Studio, build_app
+from fcfg.studio.app import Studio
 from fcfg.studio.models import StudioModel, as_studio_models
-from fcfg.studio.server import open_socket
+from studios import serving
 
 QUICK = "sampling=dpm-2m+uniform+4&tab=history"  # an answer in a moment, and no strip after it
 
 
 @contextmanager
 def running_studio(*sources: str) -> Iterator[str]:
-    """Serve a studio of some models from a thread of this process, and yield its address."""
+    """The address of a studio of some models."""
     models = as_studio_models([(source, fcfg.load(source).prepare()) for source in sources])
-    opened = open_socket("127.0.0.1", 0)
-    config = uvicorn.Config(build_app(Studio(models)), log_level="error", ws="none")
-    server = uvicorn.Server(config)
-    thread = Thread(target=server.run, kwargs={"sockets": [opened]})
-    opened.listen()
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{opened.getsockname()[1]}"
-    finally:
-        server.should_exit = server.force_exit = True
-        thread.join()
-        opened.close()
+    with serving(Studio(models)) as address:
+        yield address
 
 
 def listening_model(variant: str = "portraits") -> CounterfactualPipeline:

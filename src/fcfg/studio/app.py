@@ -136,6 +136,7 @@ class _Routes:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._models = [model.describe() for model in studio.models]
+        self._samples = [sample.to_json() for sample in studio.samples.values()]
         # Read once: no request ever names a file.
         files = sorted(STATIC.iterdir())
         self._files = {file.name: (file.read_bytes(), _TYPES[file.suffix]) for file in files}
@@ -163,7 +164,7 @@ class _Routes:
         return JSON({"models": self._models, **about})
 
     async def samples(self, _: Request) -> Response:
-        return JSON({"samples": [s.to_json() for s in self._studio.samples.values()]})
+        return JSON({"samples": self._samples})
 
     async def upload(self, request: Request) -> Response:
         async with (

@@ -80,6 +80,11 @@ class _Server(uvicorn.Server):
 
 def serve(studio: Studio, opened: socket.socket) -> None:
     """Answer requests until the process is interrupted or terminated."""
+    server_of(studio).run(sockets=[opened])
+
+
+def server_of(studio: Studio) -> uvicorn.Server:
+    """Return the server of a studio, which is ready to run."""
     door = Door(studio.rule)
     config = uvicorn.Config(
         build_app(studio),
@@ -93,4 +98,4 @@ def serve(studio: Studio, opened: socket.socket) -> None:
         backlog=studio.rule.connections // 8,  # accepted at once, before others make room
         timeout_graceful_shutdown=1,
     )
-    _Server(config, door).run(sockets=[opened])
+    return _Server(config, door)
