@@ -60,7 +60,7 @@ class Shifted(AbstractCounterfactual):
         return [2] * len(self.pixels)
 
 
-@register_kind(shift=ShiftConfig)
+@register_kind(ShiftConfig)
 class ShiftModel(CounterfactualModel[Rest, str, Shifted]):
     """A linear map of the attributes, added to what it does not explain of an image."""
 

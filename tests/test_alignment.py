@@ -262,5 +262,5 @@ def test_other_solvers_and_missing_paths_are_refused() -> None:
     with refused("guidance cfg:2.0;align=1", "solver dpm-2m", "ddim uniform 100"):
         pipeline.counterfactual(images, attributes, {"male": 1}, guidance=guided(1))
     abduction = pipeline.abduct(images, attributes, sampling=SAMPLING, anchor=False)
-    with refused("guidance cfg:2.0;align=1", "no path", "anchor=True"):
+    with refused("abduction", "cfg:2.0;align=1", "no path"):
         pipeline.predict(abduction, pipeline.act(attributes, {"male": 1}), guided(1))

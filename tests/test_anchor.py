@@ -15,7 +15,7 @@ from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.evaluation import Experiment
 from fcfg.guidance import CFG, Guidance, GuidedPredictor
 from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
-from fcfg.pipeline.defaults import PAPER_GUIDANCE
+from fcfg.pipeline.plans import PAPER_GUIDANCE
 from fcfg.sampling import (
     SOLVERS,
     Anchor,

@@ -38,7 +38,7 @@ from fcfg.judge import AttributeJudge
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import AttributeWeight, Calibration, Direction
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.sampling import PRESETS
 from fcfg.support.hashing import digest_of
 from refusal import refused

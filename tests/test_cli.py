@@ -23,7 +23,7 @@ from fcfg.__main__ import main as fcfg_command
 from fcfg.cli import _COMMANDS, main
 from fcfg.cli.streams import open_closed, usable_streams
 from fcfg.generation import Request
-from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.sampling import DRAWN_NOISE
 from fcfg.support.errors import InputError
 from tiny import GIVEN, draw, tiny_pipeline

@@ -18,7 +18,7 @@ from fcfg.cli import main
 from fcfg.evaluation.result_files import read_results
 from fcfg.evaluation.summary import summarise
 from fcfg.metrics import Bootstrap
-from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports import Comparison, compare, write_report
 from fcfg.reports.measures import Measure, measures
 from fcfg.reports.paper import dataset_of, match

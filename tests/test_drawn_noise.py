@@ -237,7 +237,7 @@ def test_an_abduction_serves_both_kinds_of_guidance(pipeline: CounterfactualPipe
 
 
 def test_what_drawn_noise_cannot_do_is_refused(pipeline: CounterfactualPipeline) -> None:
-    with refused("option drawn_noise", "anchor=true beside it"):
+    with refused("option drawn_noise", "without anchor=true"):
         Guidance.parse("cfg:2;drawn_noise=true")
     with refused("option drawn_noise", "true or false", "2"):
         Guidance.cfg(2.0).replace(anchor=True, drawn_noise=2)

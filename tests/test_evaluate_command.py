@@ -20,7 +20,7 @@ from fcfg.cli import main
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_grid, print_numbers, table_console
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
-from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.pipeline.runtime import own_gpu
 from fcfg.reports import compare
 from fcfg.sampling import as_sampling

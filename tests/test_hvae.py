@@ -14,9 +14,9 @@ from scipy.stats import norm
 from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
-from fcfg.hvae import CONFIGS, HVAE, HVAEConfig, PixelDistribution, transfer_residual
-from fcfg.hvae.blocks import Gaussian
-from fcfg.hvae.likelihood import PixelHead, log_probability
+from fcfg.rivals.hvae import CONFIGS, HVAE, HVAEConfig, PixelDistribution, transfer_residual
+from fcfg.rivals.hvae.blocks import Gaussian
+from fcfg.rivals.hvae.likelihood import PixelHead, log_probability
 from fcfg.support.images import images_from_bytes
 
 TINY = HVAEConfig(

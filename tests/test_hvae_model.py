@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fcfg.hvae import HVAE, HVAEConfig, HVAEModel, HVAESetting
+from fcfg.rivals.hvae import HVAE, HVAEConfig, HVAEModel, HVAESetting
 from fcfg.sampling import StepRecord
 from refusal import refused
 from tiny_hvae import CONFIG, SPACE, pictures, table, tiny_hvae
@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_refused() -> None:
     answers, x, values = tiny_hvae(), pictures(), table(5)
     with refused("model, network", "5 parents", "got 4"):
         HVAEModel(HVAE(HVAEConfig(**{**CONFIG.model_dump(), "parents": 4})), answers.scm)
-    with refused("model, network", "a fcfg.hvae.HVAE"):
+    with refused("model, network", "a fcfg.rivals.hvae.HVAE"):
         HVAEModel(torch.nn.Identity(), answers.scm)  # type: ignore[arg-type]
     for any_size in (False, True):
         with refused("images", "8 by 8 pixels", "16 by 16"):
@@ -160,7 +160,7 @@ def test_what_does_not_fit_is_refused() -> None:
     action = answers.act(values, {"site": "b"})
     with refused("batch_size", "an integer from 1"):
         answers.predict(abduction, action, batch_size=0)
-    with refused("setting", "a fcfg.hvae.HVAESetting"):
+    with refused("setting", "a fcfg.rivals.hvae.HVAESetting"):
         answers.predict(abduction, action, "none")
     with refused("abduction", "the result of model.abduct"):
         answers.predict(x, action)

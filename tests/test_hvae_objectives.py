@@ -15,8 +15,8 @@ from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuo
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.networks import Judge, JudgeConfig
-from fcfg.hvae import HVAE, HVAEConfig, HVAEModel, HVAESetting, transfer_residual
 from fcfg.judge import AttributeJudge
+from fcfg.rivals.hvae import HVAE, HVAEConfig, HVAEModel, HVAESetting, transfer_residual
 from fcfg.rivals.hvae_objectives import (
     ConstrainedHVAE,
     CounterfactualObjective,

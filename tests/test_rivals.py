@@ -19,9 +19,9 @@ from evaluations import SIZE, answers, asked, evaluation, tiny_model
 from fcfg.cli import main
 from fcfg.evaluation import choose_subset, find_evaluators, find_experiment
 from fcfg.evaluation.result_files import read_results
-from fcfg.hvae import HVAEModel, HVAESetting
 from fcfg.pipeline.checkpoint import load_pipeline
-from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+from fcfg.pipeline.plans import DEFAULT_GUIDANCE
+from fcfg.rivals.hvae import HVAEModel, HVAESetting
 from fcfg.training import TrainingStopped, read_config, train
 from fcfg.training.describe import describe
 from fcfg.training.workspace import Workspace
@@ -260,7 +260,7 @@ def test_a_folder_of_an_unknown_kind_is_refused(trained: dict[str, Path], tmp_pa
     fcfg.save(fcfg.load(trained["hvae"]), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"kind": "gan"}))
-    with refused(f"checkpoint {tmp_path}", "of kind diffusion or semantic or hvae", "'gan'"):
+    with refused(f"checkpoint {tmp_path}", "of kind diffusion or hvae or semantic", "'gan'"):
         fcfg.load(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config | {"kind": "semantic"}))
     with refused(f"checkpoint {tmp_path}", "a valid config.json"):

@@ -17,7 +17,7 @@ from PIL import Image
 import fcfg
 from browser import browsing, chromium
 from evaluations import SIZE
-from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.studio.bundle import one_page
 from fcfg.studio.export import gallery_table
 from visits import QUICK, Visit, listening_model, running_studio, studio_model

@@ -24,7 +24,7 @@ from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.model.thresholds import signal_ranges
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.defaults import PAPER_GUIDANCE
+from fcfg.pipeline.plans import PAPER_GUIDANCE
 from fcfg.pipeline.records import Counterfactual
 from fcfg.sampling import as_sampling
 from fcfg.support.hashing import digest_of_values

@@ -9,7 +9,7 @@ from torch import Tensor
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
-from fcfg.hvae import HVAE, HVAEConfig, HVAEModel
+from fcfg.rivals.hvae import HVAE, HVAEConfig, HVAEModel
 from fcfg.support.images import images_from_bytes
 
 CONFIG = HVAEConfig(

@@ -7,10 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from fcfg.causal.scm import StructuralCausalModel
-from fcfg.diffusion.networks import SemanticConfig, SemanticEncoder, SemanticUNet
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.diffusion.semantic import SemanticDenoiser, SemanticEmbedder
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.rivals.sadcg import (
+    SemanticConfig,
+    SemanticDenoiser,
+    SemanticEmbedder,
+    SemanticEncoder,
+    SemanticPipeline,
+    SemanticUNet,
+)
 from worlds import binary_space, roots
 
 CONFIG = SemanticConfig(
@@ -45,9 +50,9 @@ def tiny_denoiser(seed: int = 0, config: SemanticConfig = CONFIG) -> SemanticDen
     return randomised(denoiser, seed).double().eval()
 
 
-def tiny_pipeline(seed: int = 0) -> CounterfactualPipeline:
+def tiny_pipeline(seed: int = 0) -> SemanticPipeline:
     space = binary_space()
-    return CounterfactualPipeline(tiny_denoiser(seed), StructuralCausalModel(space, roots(space)))
+    return SemanticPipeline(tiny_denoiser(seed), StructuralCausalModel(space, roots(space)))
 
 
 def tiny_images(n: int = 3, seed: int = 1) -> tuple[Tensor, dict[str, np.ndarray]]:

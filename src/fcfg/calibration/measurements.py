@@ -90,7 +90,7 @@ class Request:
                     if abduction is None:
                         abduction = self._abduct(rows, progress)
                         progress.advance(1)
-                    cell = self._measure(abduction, name, weight, rows, progress)
+                    cell, abduction = self._measure(abduction, name, weight, rows, progress)
                     if path is not None:
                         path.parent.mkdir(parents=True, exist_ok=True)
                         write_atomically(path, _to_bytes(cell))
@@ -124,7 +124,7 @@ class Request:
 
     def _measure(
         self, abduction: Abduction, name: str, weight: float, rows: slice, progress: Progress
-    ) -> Cell:
+    ) -> tuple[Cell, Abduction]:
         guidance = with_weights(self.guidance, {name: weight})
         do = {name: self.targets[name][rows]}
         action = self.pipeline.act(abduction.attributes, do, seed=self.seed, keys=abduction.keys)
@@ -154,7 +154,7 @@ class Request:
         if name in self.truth:
             found = image_errors(images, self.truth[name][rows], self.images[rows].float())
             errors = np.stack([found.mae, found.missed, found.changed], axis=1)
-        return Cell(readings, errors)
+        return Cell(readings, errors), pair.abduction
 
 
 def readings_of(

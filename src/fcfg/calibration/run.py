@@ -21,7 +21,7 @@ from fcfg.guidance import Guidance
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import AttributeWeight, Calibration, with_weights
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.defaults import DEFAULT_GUIDANCE, default_sampling
+from fcfg.pipeline.plans import DEFAULT_GUIDANCE, default_sampling
 from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import stream_seed

@@ -85,7 +85,7 @@ def calibrate(
     from fcfg.model.thresholds import Thresholds
     from fcfg.pipeline.calibration import Calibration
     from fcfg.pipeline.checkpoint import load_pipeline, shipped
-    from fcfg.pipeline.defaults import DEFAULT_GUIDANCE, default_sampling
+    from fcfg.pipeline.plans import DEFAULT_GUIDANCE, default_sampling
     from fcfg.sampling import as_sampling
     from fcfg.support.outputs import Outputs, make_folder
     from fcfg.support.progress import share_bar

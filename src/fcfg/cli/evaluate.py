@@ -91,9 +91,8 @@ def evaluate(
     from fcfg.support.config_files import to_yaml
 
     if list_all:
-        known = load(model) if model else None
-        graph = None if known is None else known.graph
-        for name in experiments(graph, groups=known is None or known.traits.groups):
+        kind, graph = read_outline(model) if model else (None, None)
+        for name in experiments(graph, groups=kind is None or kind.traits.groups):
             print(f"{name:24} {find_experiment(name, graph=graph).title}")
         return
     if show and not experiment:

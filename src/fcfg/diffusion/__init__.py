@@ -13,7 +13,6 @@ from fcfg.diffusion.prediction import (
     Step,
 )
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.diffusion.semantic import SemanticDenoiser, SemanticEmbedder
 
 __all__ = [
     "AbstractEmbedder",
@@ -27,8 +26,6 @@ __all__ = [
     "NoiseSchedule",
     "Prediction",
     "Rows",
-    "SemanticDenoiser",
-    "SemanticEmbedder",
     "State",
     "Step",
 ]

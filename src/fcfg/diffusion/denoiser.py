@@ -92,6 +92,7 @@ class Denoiser(nn.Module):
         self.channels = check_integer(
             "denoiser, channels", channels, 1, 1000, do="pass the number of image channels"
         )
+        self.semantic_width = 0  #: of :meth:`semantics`
         self.stride = check_integer(
             "denoiser, stride", stride or 1, 1, 4096, do="1 allows every image size"
         )
@@ -115,6 +116,10 @@ class Denoiser(nn.Module):
         embedder = next(self.embedder.parameters()).dtype
         return torch.float64 if embedder == torch.float64 else torch.float32
 
+    def semantics(self, images: Images) -> Float[Tensor, "batch latent"]:
+        """Return what images contribute to their conditions: nothing, in most models."""
+        return images.new_zeros(len(images), 0)
+
     def condition(
         self,
         table: Mapping[str, Column],
@@ -124,8 +129,7 @@ class Denoiser(nn.Module):
 
         Args:
             table: The attributes.
-            semantics: Output of :meth:`fcfg.diffusion.semantic.SemanticDenoiser.semantics`; None
-                for any other denoiser.
+            semantics: Output of :meth:`semantics`, if it has any numbers.
         """
         values = torch.from_numpy(self.embedder.space.encode(table))
         weight = next(self.embedder.parameters())

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -64,7 +64,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
     """
 
     kind: str  #: such as 'diffusion' or 'hvae', in files and reports
-    traits: Traits = Traits()  #: what its answers have
+    traits: ClassVar[Traits] = Traits()  #: what its answers have
 
     def __init__(
         self,

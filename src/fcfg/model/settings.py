@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from fcfg.guidance import Guidance
+from fcfg.guidance.rule import RULES, UNGUIDED
 from fcfg.storage import find_setting
 
 
@@ -19,5 +20,6 @@ def parse_setting(text: str) -> Any:
     (temperature:0.5, cfg:2.0)
     """
     head = re.split("[:;]", str(text), maxsplit=1)[0].strip()
-    setting = find_setting(head)
+    known = {UNGUIDED, *RULES, *(f"f{rule}" for rule in RULES)}
+    setting = None if head in known else find_setting(head)
     return (Guidance if setting is None else setting).parse(text)

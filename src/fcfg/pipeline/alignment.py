@@ -43,22 +43,14 @@ LARGEST_SCALE = 20.0
 ENOUGH = 1e-5
 
 
-def check_alignment(guidance: Guidance, solver: AbstractSolver, *, has_path: bool) -> None:
-    """Refuse an alignment without DDIM, or without the path of the abduction.
-
-    Args:
-        guidance: The guidance.
-        solver: Solver of abduction and prediction.
-        has_path: Whether the abduction keeps its path.
-    """
-    if guidance.align and not (has_path and type(solver) is DDIM):
+def check_alignment(guidance: Guidance, solver: AbstractSolver) -> None:
+    """Refuse an alignment with another solver than DDIM."""
+    if guidance.align and type(solver) is not DDIM:
         raise InputError(
             f"guidance {guidance!r}",
-            expected="an abduction by ddim that kept its path, which align needs",
-            got=f"solver {solver}" if has_path else "no path",
-            do="choose the sampling 'ddim uniform 100', or another one of ddim"
-            if has_path
-            else "pass anchor=True to abduct",
+            expected="the solver ddim, which align needs",
+            got=f"solver {solver}",
+            do="choose the sampling 'ddim uniform 100', or another one of ddim",
         )
 
 

@@ -1,4 +1,4 @@
-"""What the folder of a diffusion pipeline holds, of either kind."""
+"""What the folder of a diffusion pipeline holds."""
 
 from __future__ import annotations
 
@@ -11,27 +11,21 @@ from torch import nn
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.networks import (
-    SemanticConfig,
-    SemanticEncoder,
-    SemanticUNet,
-    UNet,
-    UNetConfig,
-)
+from fcfg.diffusion.networks import UNet, UNetConfig
 from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
-from fcfg.diffusion.semantic import SemanticDenoiser, SemanticEmbedder
 from fcfg.model.thresholds import Thresholds
 from fcfg.pipeline.calibration import Calibration
 from fcfg.storage import ModelConfig
+from fcfg.support.errors import check_is
 
-_RECORDS = {"calibration": Calibration, "thresholds": Thresholds}
+RECORDS = {"calibration": Calibration, "thresholds": Thresholds}
 
 
 class DiffusionConfig(ModelConfig[Denoiser]):
     """A diffusion pipeline."""
 
     version: ClassVar[int] = 1  #: read by older releases, which know no kinds
-    records = _RECORDS
+    records = RECORDS
 
     kind: str = Field(default="diffusion", exclude=True)  #: not in the file
     network: UNetConfig | str  #: or the name of a user-defined class
@@ -44,14 +38,16 @@ class DiffusionConfig(ModelConfig[Denoiser]):
 
     @classmethod
     def describe(cls, image_model: Denoiser) -> dict[str, Any]:
-        """Return what the denoiser is made of."""
-        network = image_model.network
+        """Return what the denoiser is made of; refuse an embedder that cannot be built again."""
+        network, embedder = image_model.network, image_model.embedder
+        do = "save a model of your own kind, see fcfg.storage.register_kind"
+        check_is("denoiser, embedder", embedder, AttributeEmbedder, "an AttributeEmbedder", do=do)
         is_known = type(network) is UNet
-        return _noise_of(image_model) | {
+        return noise_of(image_model) | {
             "network": network.config if is_known else type(network).__qualname__,
             "channels": image_model.channels,
             "stride": image_model.stride,
-            "embedding": image_model.embedder.width,
+            "embedding": embedder.width,
         }
 
     @classmethod
@@ -76,41 +72,7 @@ class DiffusionConfig(ModelConfig[Denoiser]):
         )
 
 
-class SemanticPipelineConfig(ModelConfig[SemanticDenoiser]):
-    """A diffusion pipeline with semantic abduction (SA-DCG)."""
-
-    records = _RECORDS
-
-    network: SemanticConfig
-    parameterisation: Parameterisation
-    schedule: Kind
-    steps: int  #: number T of times
-
-    @classmethod
-    def describe(cls, image_model: SemanticDenoiser) -> dict[str, Any]:
-        """Return what the denoiser is made of."""
-        return _noise_of(image_model) | {"network": image_model.encoder.config}
-
-    @classmethod
-    def networks(cls, image_model: SemanticDenoiser) -> dict[str, nn.Module]:
-        """Return the network, the embedder and the encoder."""
-        known = {"network": image_model.network, "embedder": image_model.embedder}
-        return known | {"encoder": image_model.encoder}
-
-    def build(self, space: AttributeSpace, network: nn.Module | None) -> SemanticDenoiser:
-        """Return the denoiser, without weights."""
-        schedule = NoiseSchedule(self.schedule, self.steps)
-        with torch.device("meta"):
-            return SemanticDenoiser(
-                SemanticUNet(self.network),
-                SemanticEmbedder(space, self.network.latent),
-                schedule,
-                SemanticEncoder(self.network),
-                parameterisation=self.parameterisation,
-            )
-
-
-def _noise_of(denoiser: Denoiser) -> dict[str, Any]:
+def noise_of(denoiser: Denoiser) -> dict[str, Any]:
     """Return how images of a denoiser are noised."""
     return {
         "parameterisation": denoiser.parameterisation,

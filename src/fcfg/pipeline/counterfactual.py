@@ -7,10 +7,9 @@ Pearl's three steps are three methods: one abduction serves every intervention a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
-from functools import partial
-from typing import Any, Self
+import warnings
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,46 +20,37 @@ from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import Images
-from fcfg.diffusion.semantic import SemanticDenoiser
 from fcfg.guidance import Guidance
 from fcfg.model import Action, AttributesLike, CounterfactualModel, Plan, Traits
 from fcfg.model.inputs import read_factual
-from fcfg.pipeline.alignment import check_alignment
-from fcfg.pipeline.anchoring import find_anchor
-from fcfg.pipeline.batching import weights_of
+from fcfg.pipeline.batching import Batches
 from fcfg.pipeline.calibration import Calibration
-from fcfg.pipeline.configs import DiffusionConfig, SemanticPipelineConfig
-from fcfg.pipeline.defaults import (
-    SEMANTIC_COMPARED,
-    choose_groups,
-    choose_guidance,
-    default_sampling,
-)
-from fcfg.pipeline.drawn_noise import check_path, choose_noise
+from fcfg.pipeline.configs import DiffusionConfig
+from fcfg.pipeline.drawn_noise import check_path
 from fcfg.pipeline.inference import (
     abduct_images,
     generate_images,
+    ready,
     restore_abduction,
-    warn_of_broken,
 )
-from fcfg.pipeline.records import Abduction, Counterfactual, GuidedPlan, Needs
+from fcfg.pipeline.plans import Defaults, GuidedPlan, Needs, default_sampling
+from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, fitting_rows, prepare_denoiser
 from fcfg.sampling import (
     PRESETS,
-    AbstractSolver,
     OnStep,
     SamplingConfig,
     SamplingLike,
     as_sampling,
 )
 from fcfg.storage import register_kind
-from fcfg.support.errors import InputError, check_is
+from fcfg.support.errors import InputError, check_batch_size, check_is, short
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike, image_keys
 from fcfg.support.progress import steps_shown
 
 
-@register_kind(diffusion=DiffusionConfig, semantic=SemanticPipelineConfig)
+@register_kind(DiffusionConfig)
 class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfactual]):
     """Counterfactual images from a denoiser and a structural causal model.
 
@@ -70,6 +60,10 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         judge: Classifier that reads attributes from images.
         provenance: JSON values that describe how the model was made.
     """
+
+    kind = "diffusion"
+    traits = Traits(steps=True, groups=True, trust=True, compared=None)
+    defaults: ClassVar[Defaults] = Defaults()
 
     def __init__(
         self,
@@ -89,10 +83,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
                 do="build both from the same AttributeSpace",
             )
         self.denoiser = denoiser
-        is_semantic = isinstance(denoiser, SemanticDenoiser)
-        self.kind = "semantic" if is_semantic else "diffusion"
-        compared = SEMANTIC_COMPARED if is_semantic else None
-        self.traits = Traits(steps=True, groups=not is_semantic, trust=True, compared=compared)
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
         self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None
@@ -143,33 +133,21 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         ``partition`` has the attributes of each group, for groups other than affected and
         invariant; other arguments are those of the contract.
         """
-        guidance = self._guidance(targets, setting, anchor=anchor, sampling=sampling)
+        is_paper = as_sampling(sampling) == PRESETS["paper"]
+        given = (targets, setting, anchor)
+        guidance = self.defaults.guidance(self.calibration, *given, is_paper=is_paper)
         default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
-        chosen = as_sampling(sampling, default)
-        check_alignment(guidance, chosen.solver, has_path=True)
-        return self._planned(targets, guidance, chosen, partition)
+        return self._plan(guidance, as_sampling(sampling, default), targets, partition)
 
-    def _planned(
+    def _plan(
         self,
-        targets: Collection[str],
         guidance: Guidance,
         sampling: SamplingConfig,
+        targets: Collection[str],
         partition: Partition | None,
     ) -> GuidedPlan:
-        groups = choose_groups(self.denoiser, self.graph, guidance, targets, partition)
-        schedule = self.denoiser.schedule
-        times = sampling.times(schedule)
-        rows = guidance.table(groups, times[::-1], schedule).rows
-        return GuidedPlan(
-            setting=guidance,
-            rows=rows,
-            sampling=sampling,
-            groups={group: groups[group] for group in groups},
-            abduction=Needs(sampling, guidance.path),
-            abduction_rows=int(guidance.path != "drawn"),
-            kept_as="" if guidance.path == "drawn" else repr((sampling.solver, times)),
-            partition=groups,
-        )
+        world = (self.denoiser, self.graph)
+        return GuidedPlan.resolve(*world, guidance, sampling, targets, partition)
 
     def to(self, device: torch.device | str) -> Self:
         """Move the networks and prepare them again; the causal model stays on the CPU."""
@@ -186,7 +164,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     ) -> Self:
         """Choose how the network computes; its weights do not change.
 
-        Answers differ only by rounding, most with bf16. The sampler stays in float32.
+        Answers differ only by rounding, most with bf16. The sampler stays in float32. On a GPU,
+        torch's switches for TF32 are set, which hold for the whole process: the last call counts.
         """
         return self._prepared(Execution(precision, compile, batch_size, cuda_graphs))
 
@@ -281,8 +260,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         needs = self._needs(sampling, anchor, drawn_noise) if plan is None else plan.abduction
         assert isinstance(needs, Needs), "of another model"
         with steps_shown(on_step, progress, 1, 0) as report:
-            prepared = (self.denoiser, self._replaying, self._fingerprint)
-            return abduct_images(*prepared, x, table, keys, needs, batch_size, report)
+            batches = self._batches(batch_size, report)
+            return abduct_images(batches, x, table, keys, needs, self._fingerprint)
 
     def restore(
         self,
@@ -325,8 +304,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
                 or the paper's if the abduction kept no path. Or the result of :meth:`plan`,
                 which says all of it.
             anchor: Whether to subtract the errors of the factual path; by default as the guidance
-                says. The abduction of the answer has the factual branch: further questions cost
-                less with it.
+                says. The abduction of the answer keeps the factual branch, for the next question
+                under this guidance.
             partition: Attributes of each group, for groups other than affected and invariant.
             batch_size: Largest number of network rows per call.
             on_step: Callback invoked after every step.
@@ -334,51 +313,31 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """
         check_is("abduction", abduction, Abduction, "the result of pipeline.abduct")
         check_is("action", action, Action, "the result of pipeline.act")
-        kept = set(self.space.names) - self.graph.affected(action.targets)
-        abduction.check(action, kept, self._fingerprint)
-        plan = guidance if isinstance(guidance, Plan) else None
         if isinstance(guidance, Plan):
-            rule = guidance.setting
+            plan = guidance
         else:
-            sampling = "paper" if abduction.path is None else "default"
-            rule = self._guidance(action.targets, guidance, anchor=anchor, sampling=sampling)
-        check_alignment(rule, abduction.solver, has_path=abduction.path is not None)
-        abduction = choose_noise(self.denoiser, abduction, rule)
-        if plan is None:
-            plan = self._planned(action.targets, rule, abduction.sampling, partition)
+            given, is_paper = (action.targets, guidance, anchor), abduction.path is None
+            rule = self.defaults.guidance(self.calibration, *given, is_paper=is_paper)
+            plan = self._plan(rule, abduction.sampling, action.targets, partition)
         assert isinstance(plan, GuidedPlan), "of another model"
-        abduction.check_sampling(plan)
+        kept = set(self.space.names) - self.graph.affected(action.targets)
+        abduction.check(action, kept, plan, self._fingerprint)
+        check_batch_size(batch_size, plan.rows)
         with steps_shown(on_step, progress, 0, 1) as report:
-            return self._predict(abduction, action, plan, batch_size, report)
+            batches = self._batches(batch_size, report)
+            abduction = ready(batches, abduction, plan)
+            end = generate_images(batches, abduction, action, plan)
+        broken = (~end.x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
+        if broken:
+            warnings.warn(
+                f"counterfactual: NaN or infinity in the images {short(broken)} under "
+                f"{plan.setting}; lower its weights or take more steps",
+                stacklevel=2,
+            )
+        return Counterfactual(abduction, action, plan, end)
 
-    @property
-    def _guidance(self) -> Callable[..., Guidance]:
-        return partial(choose_guidance, self.denoiser, self.calibration)
-
-    def _predict(
-        self,
-        abduction: Abduction,
-        action: Action,
-        plan: GuidedPlan,
-        batch_size: int,
-        on_step: OnStep | None,
-    ) -> Counterfactual:
-        guidance, partition = plan.setting, plan.partition
-        weights = weights_of(self.denoiser, guidance, partition, abduction.times, batch_size)
-        branch = (self.denoiser, abduction, guidance.factual, partition, batch_size)
-        anchor = find_anchor(*branch) if guidance.anchor else None
-        end = generate_images(
-            *(self.denoiser, abduction, action, guidance, partition, weights, anchor),
-            solver=self._replaying(abduction.solver),
-            batch_size=batch_size,
-            on_step=on_step,
-        )
-        warn_of_broken(end.x, guidance)
-        abduction = abduction if anchor is None else replace(abduction, anchor=anchor)
-        return Counterfactual(abduction, action, plan, end, anchor and anchor.size)
-
-    def _replaying(self, solver: AbstractSolver) -> AbstractSolver:
-        return solver if self._recorder is None else self._recorder.replaying(solver)
+    def _batches(self, batch_size: int, on_step: OnStep) -> Batches:
+        return Batches(self.denoiser, batch_size, on_step, self._recorder)
 
     @property
     def _fingerprint(self) -> str:

@@ -1,9 +1,8 @@
-"""From images to noise and back, in chunks that fit the memory."""
+"""From images to noise, along the factual branch, and to counterfactual images."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -11,63 +10,58 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.causal.attributes import Table
-from fcfg.causal.graph import Partition
 from fcfg.causal.scm import Keys
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.prediction import ConditionalPredictor, Images
-from fcfg.diffusion.semantic import SemanticDenoiser
-from fcfg.guidance import Guidance, WeightTable
+from fcfg.diffusion.prediction import ConditionalPredictor, Images, TwoStagePredictor
 from fcfg.model import Action
 from fcfg.pipeline.alignment import AlignedPredictor, GuidedBranch, align
-from fcfg.pipeline.batching import (
-    condition_of,
-    fetch,
-    group_mask,
-    in_chunks,
-    plan_on,
-    semantics_of,
-    send,
-)
+from fcfg.pipeline.batching import Batches, fetch
 from fcfg.pipeline.drawn_noise import draw_noise
-from fcfg.pipeline.records import Abduction, Needs
-from fcfg.sampling import (
-    AbstractSolver,
-    Anchor,
-    OnStep,
-    Path,
-    PathRecorder,
-    Trajectory,
-    integrate,
-)
-from fcfg.support.errors import check_integer, short
+from fcfg.pipeline.plans import GuidedPlan, Needs
+from fcfg.pipeline.records import Abduction, FactualBranch
+from fcfg.sampling import Anchor, OnStep, Path, PathRecorder, Trajectory, anchor_path, integrate
+from fcfg.support.errors import check_integer
 
 
 def abduct_images(
-    denoiser: Denoiser,
-    replaying: Callable[[AbstractSolver], AbstractSolver],
-    model: str,
-    images: Images,
-    table: Table,
-    keys: Keys,
-    needs: Needs,
-    batch_size: int,
-    on_step: OnStep | None,
+    batches: Batches, images: Images, table: Table, keys: Keys, needs: Needs, model: str
 ) -> Abduction:
-    """Infer or draw the noise behind images, with a solver as the pipeline prepares it."""
-    check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
-    semantics = semantics_of(denoiser, images, batch_size)
-    times = needs.sampling.times(denoiser.schedule)
+    """Infer or draw the noise behind images under their attributes."""
+    check_integer("batch_size", batches.size, 1, 10**9, do="256 is the default")
+    semantics, times = batches.semantics(images), needs.sampling.times(batches.denoiser.schedule)
+    is_drawn = needs.path == "drawn"
+    if is_drawn:
+        end, path = draw_noise(batches, images, keys, times)
+    else:
+        end, path = _infer_noise(batches, images, table, semantics, times, needs)
     known = (needs.sampling, times, model)
-    if needs.path == "drawn":
-        end, path = draw_noise(denoiser, images, keys, times, on_step)
-        return Abduction(images, table, keys, end, *known, path, semantics, noise_is_drawn=True)
-    end, path = infer_noise(
-        *(denoiser, images, table, semantics, times, replaying(needs.sampling.solver)),
-        keep_path=needs.path == "inferred",
-        batch_size=batch_size,
-        on_step=on_step,
-    )
-    return Abduction(images, table, keys, end, *known, path, semantics)
+    return Abduction(images, table, keys, end, *known, path, semantics, is_drawn)
+
+
+def _infer_noise(
+    batches: Batches,
+    images: Images,
+    attributes: Table,
+    semantics: Float[Tensor, "images latent"] | None,
+    times: tuple[int, ...],
+    needs: Needs,
+) -> tuple[Trajectory, Path | None]:
+    """Return the noise and, if it is kept, the path to it: an inversion without guidance."""
+    denoiser, keeps_path = batches.denoiser, needs.path == "inferred"
+    steps, solver = batches.steps(times), batches.solver(needs.sampling.solver)
+    start = Trajectory(images.to(denoiser.state_dtype))
+
+    def work(rows: slice, report: OnStep) -> tuple[Trajectory, Path | None]:
+        condition = batches.condition(attributes, semantics, rows)
+        chunk = start.map(lambda tensor: batches.send(tensor[rows]))
+        recorder = PathRecorder(chunk.x, report)
+        on_step = recorder if keeps_path else report
+        end = integrate(ConditionalPredictor(denoiser, condition), chunk, steps, solver, on_step)
+        return end.map(fetch), recorder.path.map(fetch) if keeps_path else None
+
+    pieces = batches.work(len(images), 1, work)
+    paths = [path for _, path in pieces if path is not None]
+    return Trajectory.joined([end for end, _ in pieces]), Path.joined(paths) if paths else None
 
 
 def restore_abduction(
@@ -83,7 +77,7 @@ def restore_abduction(
     semantics, path = inferred.get("semantics"), None
     if not {"x", "evaluations"} <= inferred.keys() or inferred["x"].shape != images.shape:
         return None
-    if (semantics is None) == isinstance(denoiser, SemanticDenoiser):
+    if (semantics is None) == (denoiser.semantic_width > 0):
         return None
     if needs.path == "inferred":
         if "states" not in inferred:
@@ -106,120 +100,77 @@ def restore_abduction(
     )
 
 
-def infer_noise(
-    denoiser: Denoiser,
-    images: Images,
-    attributes: Table,
-    semantics: Float[Tensor, "images latent"] | None,
-    times: tuple[int, ...],
-    solver: AbstractSolver,
-    *,
-    keep_path: bool,
-    batch_size: int,
-    on_step: OnStep | None,
-) -> tuple[Trajectory, Path | None]:
-    """Invert images under their attributes, without guidance.
+def ready(batches: Batches, abduction: Abduction, plan: GuidedPlan) -> Abduction:
+    """Return the abduction with all that a plan needs: drawn noise, and its factual branch."""
+    if plan.setting.drawn_noise and not abduction.noise_is_drawn:
+        assert abduction.path is not None, "the abduction was checked"
+        quiet = replace(batches, on_step=None)
+        image = abduction.path.states[0]
+        end, path = draw_noise(quiet, image, abduction.keys, abduction.times)
+        abduction = replace(abduction, trajectory=end, path=path, noise_is_drawn=True, anchor=None)
+    if not plan.setting.anchor:
+        return abduction
+    factual = plan.factual
+    keep = factual.mask(batches.denoiser)
+    named = (factual.setting.rule, keep.tolist(), factual.weights.weights.tolist())
+    key = repr((*named, factual.weights.guided))
+    if abduction.anchor is not None and abduction.anchor.guidance == key:
+        return abduction
+    return replace(abduction, anchor=_measure_branch(batches, abduction, factual, key))
 
-    Args:
-        denoiser: The denoiser.
-        images: Images in [-1, 1].
-        attributes: Their attributes.
-        semantics: Output of :func:`fcfg.pipeline.batching.semantics_of`.
-        times: Ascending times.
-        solver: The solver.
-        keep_path: Whether to keep the states at all times.
-        batch_size: Largest number of network rows per call.
-        on_step: Callback invoked after every step.
 
-    Returns:
-        The noise and, if it is kept, the path to it; on the CPU.
-    """
-    plan = plan_on(denoiser, times)
-    start = Trajectory(images.to(denoiser.state_dtype))
+def _measure_branch(
+    batches: Batches, abduction: Abduction, factual: GuidedPlan, key: str
+) -> FactualBranch:
+    """Return the errors of the factual branch along the path."""
+    path, times, weights = abduction.path, factual.times[::-1], factual.weights
+    assert path is not None, "the abduction was checked"
+    keep, steps = factual.mask(batches.denoiser), batches.steps(times, weights)
 
-    def work(rows: slice, report: OnStep) -> tuple[Trajectory, Path | None]:
-        condition = condition_of(denoiser, attributes, semantics, rows)
-        predictor = ConditionalPredictor(denoiser, condition)
-        chunk = start.map(lambda tensor: send(tensor[rows], denoiser.device))
-        recorder = PathRecorder(chunk.x, report)
-        end = integrate(predictor, chunk, plan, solver, recorder if keep_path else report)
-        return end.map(fetch), recorder.path.map(fetch) if keep_path else None
+    def work(rows: slice, report: OnStep) -> Anchor:
+        condition = batches.condition(abduction.attributes, abduction.semantics, rows)
+        predictor = factual.setting.predictor(batches.denoiser, condition, condition, keep)
+        assert isinstance(predictor, TwoStagePredictor), "guidance refuses other ones"
+        start = abduction.trajectory.map(lambda tensor: batches.send(tensor[rows]))
+        here = path.map(lambda tensor: batches.send(tensor[:, rows]))
+        anchor = anchor_path(predictor, here, start, steps, abduction.solver, batches.size)
+        return Anchor(fetch(anchor.corrections), anchor.evaluations)
 
-    pieces = in_chunks(denoiser, len(images), batch_size, work, on_step)
-    paths = [path for _, path in pieces if path is not None]
-    return Trajectory.joined([end for end, _ in pieces]), Path.joined(paths) if paths else None
+    pieces = batches.work(len(abduction.trajectory.x), weights.rows, work)
+    corrections = torch.cat([piece.corrections for piece in pieces], dim=1)
+    return FactualBranch(corrections, pieces[0].evaluations, key)
 
 
 def generate_images(
-    denoiser: Denoiser,
-    abduction: Abduction,
-    action: Action,
-    guidance: Guidance,
-    partition: Partition,
-    weights: WeightTable,
-    anchor: Anchor | None,
-    *,
-    solver: AbstractSolver,
-    batch_size: int,
-    on_step: OnStep | None,
+    batches: Batches, abduction: Abduction, action: Action, plan: GuidedPlan
 ) -> Trajectory:
-    """Generate images from inferred noise under counterfactual attributes.
-
-    Args:
-        denoiser: The denoiser.
-        abduction: The noise, and the factual attributes.
-        action: The counterfactual attributes.
-        guidance: The guidance.
-        partition: Its groups.
-        weights: Its weights on the grid of the abduction.
-        anchor: Errors of the factual branch, which are subtracted.
-        solver: The solver.
-        batch_size: Largest number of network rows per call.
-        on_step: Callback invoked after every step.
-
-    Returns:
-        The images, unclamped, on the CPU.
-    """
-    plan = plan_on(denoiser, abduction.times[::-1], weights)
-    keep = group_mask(denoiser, partition, weights)
+    """Return unclamped images under counterfactual attributes, from an abduction that is ready."""
+    denoiser, guidance, weights = batches.denoiser, plan.setting, plan.weights
+    steps, keep = batches.steps(plan.times[::-1], weights), plan.mask(denoiser)
+    solver = batches.solver(abduction.solver)
+    anchor = abduction.anchor if guidance.anchor else None
 
     def work(rows: slice, report: OnStep) -> Trajectory:
-        condition = condition_of(denoiser, action.attributes, abduction.semantics, rows)
-        factual = condition_of(denoiser, abduction.attributes, abduction.semantics, rows)
-        start = abduction.trajectory.map(lambda tensor: send(tensor[rows], denoiser.device))
-        errors = None if anchor is None else send(anchor.corrections[:, rows], denoiser.device)
+        condition = batches.condition(action.attributes, abduction.semantics, rows)
+        factual = batches.condition(abduction.attributes, abduction.semantics, rows)
+        start = abduction.trajectory.map(lambda tensor: batches.send(tensor[rows]))
+        errors = None if anchor is None else batches.send(anchor.corrections[:, rows])
         predictor = guidance.predictor(denoiser, condition, factual, keep)
         if guidance.align:
             assert guidance.rule is not None, "guidance refuses other ones"
-            assert abduction.path is not None, "the caller refuses abductions without a path"
-            states = send(abduction.path.states[:, rows], denoiser.device)
+            assert abduction.path is not None, "the abduction was checked"
+            states = batches.send(abduction.path.states[:, rows])
             branch = GuidedBranch(denoiser, factual, keep, guidance.rule)
-            nulls, spent = align(branch, states, plan, guidance.align)
+            nulls, spent = align(branch, states, steps, guidance.align)
             start = replace(start, evaluations=start.evaluations + spent)
             predictor = AlignedPredictor(replace(branch, condition=condition), nulls)
-        return integrate(predictor, start, plan, solver, report, errors).map(fetch)
+        return integrate(predictor, start, steps, solver, report, errors).map(fetch)
 
-    count, size = len(abduction.trajectory.x), batch_size // weights.rows
-    end = Trajectory.joined(in_chunks(denoiser, count, size, work, on_step))
+    pieces = batches.work(len(abduction.trajectory.x), weights.rows, work)
+    end = Trajectory.joined(pieces)
     if anchor is None or abduction.path is None:
         return end
     # An image whose attributes stay as they are is exact, but for rounding.
     same, image = abduction.unchanged(action), abduction.path.states[0]
     x = torch.where(same.view(-1, 1, 1, 1), image, end.x)
     return replace(end, x=x, evaluations=end.evaluations + anchor.evaluations)
-
-
-def warn_of_broken(images: Images, guidance: Guidance) -> None:
-    """Warn of images that are not finite.
-
-    Args:
-        images: Generated images.
-        guidance: Guidance they were generated with.
-    """
-    broken = (~images.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
-    if broken:
-        warnings.warn(
-            f"counterfactual: NaN or infinity in the images {short(broken)} under {guidance}; "
-            "lower its weights or take more steps",
-            stacklevel=4,
-        )

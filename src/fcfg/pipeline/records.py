@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Self
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -12,32 +11,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from fcfg.causal.graph import Partition
-from fcfg.guidance import Guidance, PathKind
-from fcfg.model import AbstractAbduction, AbstractCounterfactual, Action, Plan, check_action
+from fcfg.guidance import Guidance
+from fcfg.model import AbstractAbduction, AbstractCounterfactual, Action, check_action
+from fcfg.pipeline.plans import GuidedPlan
 from fcfg.sampling import AbstractSolver, Anchor, Path, SamplingConfig, Trajectory
 from fcfg.support.errors import InputError
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What an abduction must be to serve a question."""
-
-    sampling: SamplingConfig  #: solver, grid and steps
-    path: PathKind  #: states of the factual image that are kept
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class GuidedPlan(Plan[Guidance]):
-    """How a pipeline answers a question, with all defaults filled in."""
-
-    abduction: Needs  #: what the abduction must be
-    partition: Partition  #: the guided groups
-
-    def shared(self) -> Self:
-        """Return the plan with an abduction that keeps its path, for any guidance."""
-        if self.abduction.path != "none":
-            return self
-        return replace(self, abduction=replace(self.abduction, path="inferred"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,31 +65,30 @@ class Abduction(AbstractAbduction):
         }
         return tensors | {name: value for name, value in optional.items() if value is not None}
 
-    def check_sampling(self, plan: GuidedPlan) -> None:
-        """Refuse the plan of a prediction with another solver, grid or number of steps."""
-        if plan.sampling != self.sampling:
-            raise InputError(
-                "plan",
-                expected=f"the sampling of the abduction, {self.sampling}",
-                got=str(plan.sampling),
-                do="pass the same plan to abduct",
-            )
-
-    def check(self, action: Action, kept: Collection[str], model: str) -> None:
-        """Refuse an action on other images, and a prediction by another model.
+    def check(self, action: Action, kept: Collection[str], plan: GuidedPlan, model: str) -> None:
+        """Refuse an action on other images, another model, and a plan that needs more than this.
 
         Args:
             action: The action.
             kept: Attributes that the action does not change.
+            plan: Plan of the prediction.
             model: Digest of the embedder of the predicting model.
         """
-        if self.model not in ("", model):
-            raise InputError(
-                "abduction",
-                expected="what abduct gave of this model",
-                got="that of another model",
-                do="abduct the images with the pipeline that predicts",
-            )
+        guidance, drawn = plan.setting, self.noise_is_drawn
+        lacks_path = plan.abduction.path != "none" and self.path is None
+        for is_wrong, expected, got in (
+            (
+                self.model not in ("", model),
+                "what abduct gave of this model",
+                "that of another model",
+            ),
+            (plan.sampling != self.sampling, f"one by {plan.sampling}", f"{self.sampling}"),
+            (drawn and not guidance.drawn_noise, f"inferred noise for {guidance}", "drawn noise"),
+            (lacks_path, f"one that kept its path, for {guidance}", "no path"),
+        ):
+            if is_wrong:
+                do = "abduct the images with the pipeline and the plan of the prediction"
+                raise InputError("abduction", expected=expected, got=got, do=do)
         check_action(action, self.attributes, kept)
 
 
@@ -122,8 +99,6 @@ class Counterfactual(AbstractCounterfactual):
     abduction: Abduction
     plan: GuidedPlan
     trajectory: Trajectory  #: at time 0, unclamped, on the CPU
-    #: Size of the anchor's corrections (RMS over pixels); None if the prediction is not anchored.
-    correction: Float[Tensor, "batch"] | None = field(default=None, repr=False)
 
     @property
     def guidance(self) -> Guidance:
@@ -134,6 +109,12 @@ class Counterfactual(AbstractCounterfactual):
     def partition(self) -> Partition:
         """The guided groups."""
         return self.plan.partition
+
+    @property
+    def correction(self) -> Float[Tensor, "batch"] | None:
+        """Size of the anchor's corrections (RMS over pixels); None unless it is anchored."""
+        anchor = self.abduction.anchor if self.plan.setting.anchor else None
+        return None if anchor is None else anchor.size
 
     @property
     def images(self) -> Float[Tensor, "batch channel height width"]:

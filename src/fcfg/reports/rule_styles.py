@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fcfg.evaluation.result_files import BASELINE, JSON
 from fcfg.evaluation.summary import Cell
-from fcfg.pipeline.defaults import DEFAULT_GUIDANCE
+from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports.wording import has_trait
 
 

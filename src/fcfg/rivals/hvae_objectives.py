@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from fcfg.causal.attributes import Continuous, Table
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.networks import evaluation_mode
-from fcfg.hvae.likelihood import transfer_residual
-from fcfg.hvae.network import HVAE
 from fcfg.judge import AttributeJudge
+from fcfg.rivals.hvae.likelihood import transfer_residual
+from fcfg.rivals.hvae.network import HVAE
 from fcfg.training.feed import Batch
 from fcfg.training.objectives import AbstractObjective, Draws, compile_mode
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fcfg.causal.scm import StructuralCausalModel
-    from fcfg.hvae import HVAE, HVAEConfig, HVAEModel
     from fcfg.judge import AttributeJudge
+    from fcfg.rivals.hvae import HVAE, HVAEConfig, HVAEModel
     from fcfg.rivals.hvae_objectives import CounterfactualObjective, FreeEnergyObjective
 
 _BOUND_IMAGES = 8192  # training images whose free energy bounds that of the fine-tuning
@@ -44,7 +44,7 @@ class FineTuning(Optimisation):
 
 @register_training("hvae")
 class HVAETraining(ModelTraining):
-    """Training of a hierarchical VAE; see :mod:`fcfg.hvae`."""
+    """Training of a hierarchical VAE; see :mod:`fcfg.rivals.hvae`."""
 
     betas: ClassVar[tuple[float, float]] = (0.9, 0.9)
 
@@ -81,7 +81,7 @@ class HVAETraining(ModelTraining):
 
     def shape(self, inputs: Inputs) -> HVAEConfig:
         """Return the shape of the network."""
-        from fcfg.hvae import HVAEConfig
+        from fcfg.rivals.hvae import HVAEConfig
 
         space = inputs.space
         space.check_known(self.dropped, "model.dropped")
@@ -94,7 +94,7 @@ class HVAETraining(ModelTraining):
 
     def build(self, inputs: Inputs) -> HVAE:
         """Return a new network."""
-        from fcfg.hvae import HVAE
+        from fcfg.rivals.hvae import HVAE
 
         with inputs.seeded():
             return HVAE(self.shape(inputs))
@@ -109,7 +109,7 @@ class HVAETraining(ModelTraining):
         self, network: HVAE, scm: StructuralCausalModel, judge: AttributeJudge | None
     ) -> HVAEModel:
         """Assemble the model."""
-        from fcfg.hvae import HVAEModel
+        from fcfg.rivals.hvae import HVAEModel
 
         return HVAEModel(network, scm, judge=judge)
 

@@ -11,9 +11,10 @@ from fcfg.training.diffusion import DenoisingNetwork, DenoisingTraining
 from fcfg.training.kinds import Inputs, register_training
 
 if TYPE_CHECKING:
+    from fcfg.causal.scm import StructuralCausalModel
     from fcfg.diffusion.denoiser import Denoiser
-    from fcfg.diffusion.networks import SemanticConfig
-    from fcfg.diffusion.semantic import SemanticDenoiser
+    from fcfg.judge import AttributeJudge
+    from fcfg.rivals.sadcg import SemanticConfig, SemanticDenoiser, SemanticPipeline
     from fcfg.training.objectives import DenoisingObjective
 
 
@@ -34,7 +35,7 @@ class SemanticTraining(DenoisingTraining):
 
     def shape(self, inputs: Inputs) -> SemanticConfig:
         """Return the shape of the U-Net and of its encoder."""
-        from fcfg.diffusion.networks import SemanticConfig
+        from fcfg.rivals.sadcg import SemanticConfig
 
         own = self.model_dump(include={"latent", "encoder_multipliers"})
         condition = self.latent + sum(inputs.space.widths)
@@ -43,8 +44,12 @@ class SemanticTraining(DenoisingTraining):
 
     def build(self, inputs: Inputs) -> SemanticDenoiser:
         """Return a new denoiser."""
-        from fcfg.diffusion.networks import SemanticEncoder, SemanticUNet
-        from fcfg.diffusion.semantic import SemanticDenoiser, SemanticEmbedder
+        from fcfg.rivals.sadcg import (
+            SemanticDenoiser,
+            SemanticEmbedder,
+            SemanticEncoder,
+            SemanticUNet,
+        )
 
         shape = self.shape(inputs)
         with inputs.seeded():
@@ -59,6 +64,14 @@ class SemanticTraining(DenoisingTraining):
                 SemanticEncoder(shape),
                 parameterisation=self.schedule.parameterisation,
             )
+
+    def model(
+        self, network: Denoiser, scm: StructuralCausalModel, judge: AttributeJudge | None
+    ) -> SemanticPipeline:
+        """Assemble the model."""
+        from fcfg.rivals.sadcg import SemanticPipeline
+
+        return SemanticPipeline(network, scm, judge=judge)
 
     def objective(self, network: Denoiser) -> DenoisingObjective:
         """Return the loss of a denoiser."""

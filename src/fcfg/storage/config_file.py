@@ -25,14 +25,10 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(config.parent.name for config in _MODELS.glob(f"*/{CONFIG}")))
 
 
-def read_outline(path: str | os.PathLike[str]) -> tuple[str, CausalGraph]:
-    """Return the kind of a model and its causal graph, without reading its weights.
-
-    Args:
-        path: Folder or name, as in :func:`fcfg.load`.
-    """
+def read_outline(path: str | os.PathLike[str]) -> tuple[type[Any], CausalGraph]:
+    """Return the class of a model and its causal graph, without reading its weights."""
     config, _ = read_config(model_folder(path))
-    return config.kind, CausalGraph(config.graph)
+    return find_kind(config.kind, f"checkpoint {path}").model, CausalGraph(config.graph)
 
 
 def replaced_files(folder: Path) -> set[str]:

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar
 
 from fcfg.storage.config import ModelConfig
 from fcfg.support.errors import InputError, short
 
-ModelT = TypeVar("ModelT")
+ModelT = TypeVar("ModelT", bound="NamedKind")
 SettingT = TypeVar("SettingT", bound="TextForm")
 
-#: Module and class of the kinds of the package; they are imported when a kind is needed.
-_SHIPPED = {
-    "diffusion": ("fcfg.pipeline.counterfactual", "CounterfactualPipeline"),
-    "semantic": ("fcfg.pipeline.counterfactual", "CounterfactualPipeline"),
-    "hvae": ("fcfg.hvae.model", "HVAEModel"),
-}
-#: Module of the settings of the package that are not a guidance, by their first word.
-_SETTINGS_SHIPPED = {"temperature": "fcfg.hvae.setting"}
+#: Modules that register kinds and settings when they are imported; their rooms may be missing.
+_MODULES = ("fcfg.pipeline.counterfactual", "fcfg.rivals.models")
+
+
+class NamedKind(Protocol):
+    """A model that says what kind it is."""
+
+    kind: str
 
 
 class TextForm(Protocol):
@@ -44,53 +45,47 @@ _KINDS: dict[str, Kind] = {}
 _SETTINGS: dict[str, type[TextForm]] = {}
 
 
-def register_kind(**configs: type[ModelConfig[Any]]) -> Callable[[type[ModelT]], type[ModelT]]:
+def register_kind(config: type[ModelConfig[Any]]) -> Callable[[type[ModelT]], type[ModelT]]:
     """Class decorator that lets models of a class be saved, and lets :func:`fcfg.load` find them.
 
-    The class is called as ``Model(image_model, scm, judge=judge, provenance=provenance)``.
+    Their kind is the class attribute ``kind``. The class is called as ``Model(image_model, scm,
+    judge=judge, provenance=provenance)``.
 
     Args:
-        **configs: Config of each ``kind`` that models of the class have.
+        config: What a folder of the kind holds.
     """
 
     def register(model: type[ModelT]) -> type[ModelT]:
-        for name, config in configs.items():
-            taken = _place(_KINDS[name].model) if name in _KINDS else _SHIPPED.get(name)
-            if taken not in (None, _place(model)):  # a notebook may define a class again
-                raise InputError(
-                    f"kind '{name}'",
-                    expected="a name that is not taken",
-                    got=f"that of {'.'.join(taken)}",
-                    do="choose another name",
-                )
-            _KINDS[name] = Kind(config, model)
+        taken = _KINDS.get(model.kind)
+        if taken is not None and _place(taken.model) != _place(model):
+            raise InputError(
+                f"kind '{model.kind}'",
+                expected="a name that is not taken",
+                got=f"that of {_place(taken.model)}",
+                do="choose another name",
+            )
+        _KINDS[model.kind] = Kind(config, model)  # a notebook may define a class again
         return model
 
     return register
 
 
-def _place(model: type[Any]) -> tuple[str, str]:
+def _place(model: type[Any]) -> str:
     """Return the module and the name of a class."""
-    return model.__module__, model.__qualname__
+    return f"{model.__module__}.{model.__qualname__}"
 
 
 def find_kind(name: object, subject: str) -> Kind:
-    """Return a kind; refuse one that is not registered.
-
-    Args:
-        name: Name of the kind.
-        subject: Subject of the refusal.
-    """
-    known = dict.fromkeys((*_SHIPPED, *_KINDS))
-    if not isinstance(name, str) or name not in known:
+    """Return a kind; refuse one that is not registered, with a subject for the message."""
+    if str(name) not in _KINDS:
+        _import_modules()
+    if not isinstance(name, str) or name not in _KINDS:
         raise InputError(
             subject,
-            expected=f"a model of kind {' or '.join(known)}",
+            expected=f"a model of kind {' or '.join(sorted(_KINDS))}",
             got=short(name),
             do="import the module that registers it with fcfg.storage.register_kind",
         )
-    if name in _SHIPPED:
-        import_module(_SHIPPED[name][0])
     return _KINDS[name]
 
 
@@ -109,11 +104,13 @@ def register_setting(*heads: str) -> Callable[[type[SettingT]], type[SettingT]]:
 
 
 def find_setting(head: str) -> type[TextForm] | None:
-    """Return the class of the settings whose text form begins with a word, if there is one.
-
-    Args:
-        head: The word.
-    """
-    if head in _SETTINGS_SHIPPED:
-        import_module(_SETTINGS_SHIPPED[head])
+    """Return the class of the settings whose text form begins with a word, if there is one."""
+    if head not in _SETTINGS:
+        _import_modules()
     return _SETTINGS.get(head)
+
+
+def _import_modules() -> None:
+    for module in _MODULES:
+        if find_spec(module.rpartition(".")[0]) is not None:
+            import_module(module)

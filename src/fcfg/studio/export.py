@@ -12,7 +12,7 @@ from typing import Any
 
 from fcfg.causal.attributes import AbstractAttribute, Binary, Categorical, Continuous
 from fcfg.generation.results import Value
-from fcfg.pipeline.defaults import PAPER_GUIDANCE
+from fcfg.pipeline.plans import PAPER_GUIDANCE
 from fcfg.studio.app import Studio
 from fcfg.studio.bundle import one_page
 from fcfg.studio.engine import Job

@@ -9,7 +9,7 @@ from torch import Tensor
 from fcfg.causal.attributes import Table
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.model.thresholds import LEVELS
-from fcfg.pipeline.batching import condition_of, fetch, in_chunks, semantics_of, send
+from fcfg.pipeline.batching import Batches, fetch
 from fcfg.sampling import OnStep
 from fcfg.support.hashing import stream_seed
 
@@ -36,7 +36,8 @@ def denoising_loss(
     generator = torch.Generator().manual_seed(stream_seed(0, "denoising loss"))
     noise = torch.randn(len(LEVELS), *images.shape[1:], generator=generator)
     schedule, device, dtype = denoiser.schedule, denoiser.device, denoiser.state_dtype
-    semantics = semantics_of(denoiser, images, batch_size)
+    batches = Batches(denoiser, batch_size)
+    semantics = batches.semantics(images)
     times = torch.arange(1, schedule.steps + 1)
     strength = schedule.noise(times) / schedule.signal(times)
     probes = [
@@ -46,8 +47,8 @@ def denoising_loss(
     ]
 
     def work(rows: slice, report: OnStep) -> Tensor:
-        x = send(images[rows].to(dtype), device)
-        condition = condition_of(denoiser, attributes, semantics, rows)
+        x = batches.send(images[rows].to(dtype))
+        condition = batches.condition(attributes, semantics, rows)
         losses: list[Tensor] = []
         for t, eps in probes:
             eps = eps.to(device, dtype)
@@ -58,4 +59,4 @@ def denoising_loss(
             losses.append((predicted - eps).square().mean(dim=(1, 2, 3)))
         return fetch(torch.stack(losses, dim=1).unflatten(1, (-1, 2)).mean(dim=2).log())
 
-    return torch.cat(in_chunks(denoiser, len(images), batch_size, work, None))
+    return torch.cat(batches.work(len(images), 1, work))

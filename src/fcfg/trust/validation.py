@@ -22,7 +22,7 @@ from fcfg.model.thresholds import (
     way_back_guidance,
 )
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.defaults import default_sampling
+from fcfg.pipeline.plans import default_sampling
 from fcfg.sampling import SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, quoted
 from fcfg.support.images import ImagesLike, read_images

@@ -2,16 +2,12 @@
 
 from fcfg.diffusion.networks.judge import Judge, JudgeConfig
 from fcfg.diffusion.networks.modes import evaluation_mode
-from fcfg.diffusion.networks.semantic import SemanticConfig, SemanticEncoder, SemanticUNet
 from fcfg.diffusion.networks.unet import PAPER, UNet, UNetConfig, repeat_for_conditions
 
 __all__ = [
     "PAPER",
     "Judge",
     "JudgeConfig",
-    "SemanticConfig",
-    "SemanticEncoder",
-    "SemanticUNet",
     "UNet",
     "UNetConfig",
     "evaluation_mode",

@@ -222,6 +222,7 @@ class StepRecorder:
 class _ReplayingSolver(AbstractSolver):
     """The steps of another solver, through a recorder."""
 
+    name = "replaying"
     solver: AbstractSolver
     recorder: StepRecorder
 

@@ -21,9 +21,9 @@ from fcfg.causal.attributes import AttributeSpace, Column
 from fcfg.causal.graph import Partition
 from fcfg.diffusion.denoiser import Corruption, Denoiser, check_pixels
 from fcfg.diffusion.embedder import AbstractEmbedder
-from fcfg.diffusion.networks import SemanticEncoder, SemanticUNet
 from fcfg.diffusion.prediction import Images
 from fcfg.diffusion.schedule import NoiseSchedule, Parameterisation
+from fcfg.rivals.sadcg.network import SemanticEncoder, SemanticUNet
 from fcfg.support.errors import InputError
 
 
@@ -142,6 +142,7 @@ class SemanticDenoiser(Denoiser):
                 do="build all of them from one SemanticConfig",
             )
         self.encoder = encoder
+        self.semantic_width = embedder.width
 
     def semantics(self, images: Images) -> Float[Tensor, "batch latent"]:
         """Infer the semantics of images: the mean of the encoder.

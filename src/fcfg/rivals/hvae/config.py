@@ -26,7 +26,7 @@ class Stage(NamedTuple):
 
 
 class HVAEConfig(BaseModel):
-    """Shape of a :class:`~fcfg.hvae.network.HVAE`."""
+    """Shape of a :class:`~fcfg.rivals.hvae.network.HVAE`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -18,10 +18,6 @@ from torch import Tensor, nn
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel, checked_keys
-from fcfg.hvae.config import HVAEConfig
-from fcfg.hvae.likelihood import Images, transfer_residual
-from fcfg.hvae.network import HVAE
-from fcfg.hvae.setting import HVAESetting
 from fcfg.model import (
     AbstractAbduction,
     AbstractCounterfactual,
@@ -33,6 +29,10 @@ from fcfg.model import (
     check_action,
 )
 from fcfg.model.inputs import read_factual
+from fcfg.rivals.hvae.config import HVAEConfig
+from fcfg.rivals.hvae.likelihood import Images, transfer_residual
+from fcfg.rivals.hvae.network import HVAE
+from fcfg.rivals.hvae.setting import HVAESetting
 from fcfg.sampling import OnStep, SamplingLike, StepRecord, Trajectory
 from fcfg.storage import ModelConfig, register_kind
 from fcfg.support.errors import InputError, check_integer, check_is
@@ -88,7 +88,7 @@ class HVAEModelConfig(ModelConfig[HVAE]):
             return HVAE(self.network)
 
 
-@register_kind(hvae=HVAEModelConfig)
+@register_kind(HVAEModelConfig)
 class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactual]):
     """Counterfactual images from a hierarchical VAE and a structural causal model.
 
@@ -110,7 +110,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         judge: nn.Module | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
-        check_is("model, network", network, HVAE, "a fcfg.hvae.HVAE")
+        check_is("model, network", network, HVAE, "a fcfg.rivals.hvae.HVAE")
         super().__init__(scm, judge=judge, provenance=provenance)
         wanted = sum(scm.space.widths)
         if network.config.parents != wanted:
@@ -169,7 +169,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
             )
         setting = HVAESetting() if setting is None else setting
         do = "call model.parse_setting(text)"
-        check_is("setting", setting, HVAESetting, "a fcfg.hvae.HVAESetting", do=do)
+        check_is("setting", setting, HVAESetting, "a fcfg.rivals.hvae.HVAESetting", do=do)
         return Plan(setting, _ROWS, None, abduction_rows=0)
 
     def counterfactual(

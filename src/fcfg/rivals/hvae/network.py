@@ -20,9 +20,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.hvae.blocks import DecoderBlock, Encoder, Gaussian
-from fcfg.hvae.config import HVAEConfig
-from fcfg.hvae.likelihood import Images, PixelDistribution, PixelHead
+from fcfg.rivals.hvae.blocks import DecoderBlock, Encoder, Gaussian
+from fcfg.rivals.hvae.config import HVAEConfig
+from fcfg.rivals.hvae.likelihood import Images, PixelDistribution, PixelHead
 
 Parents = Float[Tensor, "batch parents"]
 Latents = Sequence[Tensor]  # (batch, latent, size, size) each, from the top down

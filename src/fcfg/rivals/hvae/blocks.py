@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.hvae.config import HVAEConfig
+from fcfg.rivals.hvae.config import HVAEConfig
 
 Features = Float[Tensor, "batch _ _ _"]
 

@@ -1,0 +1,20 @@
+"""A hierarchical VAE with a causal model of the attributes, the baseline HVAE of the paper."""
+
+from fcfg.rivals.hvae.config import CONFIGS, HVAEConfig
+from fcfg.rivals.hvae.likelihood import PixelDistribution, transfer_residual
+from fcfg.rivals.hvae.model import HVAEAbduction, HVAECounterfactual, HVAEModel
+from fcfg.rivals.hvae.network import HVAE, Inference
+from fcfg.rivals.hvae.setting import HVAESetting
+
+__all__ = [
+    "CONFIGS",
+    "HVAE",
+    "HVAEAbduction",
+    "HVAEConfig",
+    "HVAECounterfactual",
+    "HVAEModel",
+    "HVAESetting",
+    "Inference",
+    "PixelDistribution",
+    "transfer_residual",
+]

@@ -1,0 +1,69 @@
+"""SA-DCG as a kind of model: a pipeline whose denoiser knows what an image shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
+from fcfg.guidance import Guidance
+from fcfg.model import Traits
+from fcfg.pipeline.configs import RECORDS, noise_of
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.plans import Defaults
+from fcfg.rivals.sadcg.denoiser import SemanticDenoiser, SemanticEmbedder
+from fcfg.rivals.sadcg.network import SemanticConfig, SemanticEncoder, SemanticUNet
+from fcfg.sampling import as_sampling
+from fcfg.storage import ModelConfig, register_kind
+
+
+class SemanticPipelineConfig(ModelConfig[SemanticDenoiser]):
+    """A diffusion pipeline with semantic abduction (SA-DCG)."""
+
+    records = RECORDS
+
+    network: SemanticConfig
+    parameterisation: Parameterisation
+    schedule: Kind
+    steps: int  #: number T of times
+
+    @classmethod
+    def describe(cls, image_model: SemanticDenoiser) -> dict[str, Any]:
+        """Return what the denoiser is made of."""
+        return noise_of(image_model) | {"network": image_model.encoder.config}
+
+    @classmethod
+    def networks(cls, image_model: SemanticDenoiser) -> dict[str, nn.Module]:
+        """Return the network, the embedder and the encoder."""
+        names = ("network", "embedder", "encoder")
+        return {name: getattr(image_model, name) for name in names}
+
+    def build(self, space: AttributeSpace, network: nn.Module | None) -> SemanticDenoiser:
+        """Return the denoiser, without weights."""
+        with torch.device("meta"):
+            return SemanticDenoiser(
+                SemanticUNet(self.network),
+                SemanticEmbedder(space, self.network.latent),
+                NoiseSchedule(self.schedule, self.steps),
+                SemanticEncoder(self.network),
+                parameterisation=self.parameterisation,
+            )
+
+
+@register_kind(SemanticPipelineConfig)
+class SemanticPipeline(CounterfactualPipeline):
+    """A pipeline that also infers the semantics of an image, and masks all attributes together."""
+
+    kind = "semantic"
+    traits = Traits(
+        steps=True,
+        trust=True,
+        compared={
+            "guidance": ("cfg:2.0", "cfg:3.0", "cfg:2.0;align=1", "cfg:2.0;anchor=true"),
+            **as_sampling("ddim uniform 50").to_json(),  # which the alignment needs
+        },
+    )
+    defaults = Defaults(own=Guidance.cfg(2.0), paper=Guidance.cfg(2.0))
