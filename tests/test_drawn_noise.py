@@ -241,7 +241,7 @@ def test_what_drawn_noise_cannot_do_is_refused(pipeline: CounterfactualPipeline)
         Guidance.parse("cfg:2;drawn_noise=true")
     with refused("option drawn_noise", "true or false", "2"):
         Guidance.cfg(2.0).replace(anchor=True, drawn_noise=2)
-    with refused("option drawn_noise", "anchor=false"):
+    with refused("option drawn_noise", "without anchor=true"):
         ask(pipeline, anchor=False)
     faces, attributes = mixture_faces(pipeline, 2)
     drawn = pipeline.abduct(faces, attributes, sampling="ddim uniform 4", drawn_noise=True)

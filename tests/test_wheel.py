@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = {
     *("bench", "calibration", "causal", "cli", "datasets", "diagnosis", "diffusion"),
     *("evaluation", "generation", "guidance", "metrics", "pipeline", "reports", "sampling"),
-    *("storage", "studio", "support", "training", "trust", "hvae", "model", "rivals"),
+    *("storage", "studio", "support", "training", "trust", "model", "rivals"),
 }
 MODULES = {
     *("__init__.py", "__main__.py", "judge.py", "sheet.py", "version.py"),
