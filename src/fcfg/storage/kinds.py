@@ -52,7 +52,7 @@ def register_kind(config: type[ModelConfig[Any]]) -> Callable[[type[ModelT]], ty
     judge=judge, provenance=provenance)``.
 
     Args:
-        config: What a folder of the kind holds.
+        config: Class that describes the folders of the kind.
     """
 
     def register(model: type[ModelT]) -> type[ModelT]:
