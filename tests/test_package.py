@@ -162,6 +162,17 @@ def test_the_first_screen_says_what_the_default_is_and_whose_idea_it_rests_on() 
     assert "Guidance.fcfg(" in code
 
 
+def test_the_columns_of_the_readme_are_words_that_are_explained_below() -> None:
+    results = (ROOT / "README.md").read_text().partition("\n## Results")[2].partition("\n## ")[0]
+    table, below = results.split("<!-- end -->")
+    heads = re.findall(r"[\w ]+", table[table.index("| do |") :].splitlines()[0])
+    terms = " ".join(re.findall(r"\*\*(.+?)\*\*", below)).lower()
+    known = {"do", "answer"}
+    for head in filter(None, map(str.strip, heads)):
+        assert head in known or head.removeprefix("error ") in terms, head
+    assert not re.search("network rows|reversal|anchored contrast", table)
+
+
 def test_the_index_shows_every_page_once_and_with_pictures() -> None:
     index = (ROOT / "docs/index.md").read_text()
     linked = sorted(re.findall(r"\]\(([\w-]+)\.md\)", index))
