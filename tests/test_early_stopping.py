@@ -113,16 +113,6 @@ def test_a_settled_image_is_asked_about_as_the_plain_model_is(guidance: Guidance
     assert found.rows.tolist() == [1, 3, 1]
 
 
-def test_no_tolerance_is_the_plain_rule_and_costs_the_same() -> None:
-    pipeline, abduction, action = asked(2, "ddim uniform 10")
-    guidance = Guidance.fcfg(affected=3.0, invariant=1.2)
-    pairs = [
-        pipeline.predict(abduction, action, g) for g in (guidance, guidance.replace(tolerance=0))
-    ]
-    assert torch.equal(pairs[0].trajectory.x, pairs[1].trajectory.x)
-    assert pairs[0].evaluations == pairs[1].evaluations == 10 + 10 * 3
-
-
 @rules
 def test_a_tolerance_and_an_interval_go_together(guidance: Guidance) -> None:
     pipeline, abduction, action = asked()

@@ -80,6 +80,7 @@ def test_spaces_and_whole_numbers_are_read() -> None:
     expected = Guidance.fcfg(affected=3.0, invariant=1.2).replace(start=0.5)
     assert Guidance.parse(" fcfg : affected = 3, invariant=1.2 ; start=0.5 ") == expected
     assert Guidance.parse(" none ") == Guidance.none()
+    assert Guidance.cfg(2).replace(tolerance=0) == Guidance.cfg(2)
 
 
 def test_a_name_makes_its_rule() -> None:

@@ -34,7 +34,8 @@ def check_options(options: Any, subject: str) -> None:
         else:
             expected = each.metadata.get("expected", "a number")
             legal = is_number(value) and (kind is float or value % 1 == 0)
-            legal = legal and each.metadata.get("is_legal", lambda _: True)(value)
+            is_legal = each.metadata.get("is_legal")
+            legal = legal and (is_legal is None or is_legal(value))
         if not legal:
             do = f"{each.default} is the default"
             raise InputError(f"{subject} {each.name}", expected=expected, got=short(value), do=do)

@@ -66,7 +66,7 @@ def _written(value: object) -> str:
     """Write a number, a boolean, or the name of a function."""
     if callable(value):
         return f"<{getattr(value, '__name__', type(value).__name__)}>"
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def parse_pairs(parts: Iterable[str], subject: str, *, example: str) -> dict[str, str]:
