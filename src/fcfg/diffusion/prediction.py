@@ -11,12 +11,14 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from fcfg.diffusion.networks import repeat_for_conditions
 
 Images: TypeAlias = Float[Tensor, "batch channel height width"]
+Condition: TypeAlias = Float[Tensor, "batch condition"]
 State: TypeAlias = tuple[Tensor, ...]
 Times: TypeAlias = Int[Tensor, "batch"]
 Evaluations: TypeAlias = Float[Tensor, "rows batch channel height width"]
@@ -106,11 +108,16 @@ class TwoStagePredictor(AbstractPredictor):
     The first stage can serve several steps at once, where the images at their times are known.
     """
 
-    @abstractmethod
-    def rows(self, *, guided: bool, known: bool) -> int:
-        """Return the network rows of a step per image; fewer if that of the condition is known."""
+    denoiser: Evaluate
 
     @abstractmethod
+    def asked(self, *, guided: bool) -> list[tuple[Condition, bool]]:
+        """Return the conditions of a step, and of each whether it is the whole condition."""
+
+    def rows(self, *, guided: bool, known: bool) -> int:
+        """Return the network rows of a step per image; fewer if that of the condition is known."""
+        return sum(not (whole and known) for _, whole in self.asked(guided=guided))
+
     def evaluate(
         self, x: Images, t: Times, *, guided: bool, noise: Images | None = None
     ) -> Evaluations:
@@ -118,6 +125,12 @@ class TwoStagePredictor(AbstractPredictor):
 
         ``noise`` is the prediction under the whole condition, if it is known.
         """
+        asked = self.asked(guided=guided)
+        new = [repeat_for_conditions(c, x) for c, whole in asked if noise is None or not whole]
+        found = iter(self.denoiser(x, t, torch.cat(new)).split(len(x)) if new else ())
+        return torch.stack(
+            [noise if noise is not None and whole else next(found) for _, whole in asked]
+        )
 
     @abstractmethod
     def combine(
@@ -134,7 +147,7 @@ class TwoStagePredictor(AbstractPredictor):
 class ConditionalPredictor(TwoStagePredictor):
     """The plain conditional model: abduction (Algorithm 1), or guidance with ω = 1."""
 
-    def __init__(self, denoiser: Evaluate, condition: Float[Tensor, "batch condition"]) -> None:
+    def __init__(self, denoiser: Evaluate, condition: Condition) -> None:
         self.denoiser = denoiser
         self.conditions = (condition,)
         self.kind = ConditionalPredictor
@@ -143,18 +156,9 @@ class ConditionalPredictor(TwoStagePredictor):
         """Return no state."""
         return ()
 
-    def rows(self, *, guided: bool, known: bool) -> int:
-        """One, unless it is known."""
-        return 0 if known else 1
-
-    def evaluate(
-        self, x: Images, t: Times, *, guided: bool, noise: Images | None = None
-    ) -> Evaluations:
-        """Evaluate one row per image under its whole condition."""
-        (condition,) = self.conditions
-        if noise is None:
-            noise = self.denoiser(x, t, repeat_for_conditions(condition, x))
-        return noise[None]
+    def asked(self, *, guided: bool) -> list[tuple[Condition, bool]]:
+        """Return the one condition."""
+        return [(self.conditions[0], True)]
 
     def combine(
         self, x: Images, step: Step, evaluations: Evaluations, state: State

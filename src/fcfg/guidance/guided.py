@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.networks import repeat_for_conditions
 from fcfg.diffusion.prediction import (
+    Condition,
     ConditionalPredictor,
     Evaluations,
     Images,
     Prediction,
     State,
     Step,
-    Times,
     TwoStagePredictor,
 )
 from fcfg.guidance.rule import AbstractRule
@@ -33,10 +32,10 @@ class GuidedPredictor(TwoStagePredictor):
     def __init__(
         self,
         denoiser: Denoiser,
-        condition: Float[Tensor, "batch condition"],
+        condition: Condition,
         keep: Bool[Tensor, "groups attributes"],
         rule: AbstractRule,
-        reference: Float[Tensor, "batch condition"] | None = None,
+        reference: Condition | None = None,
     ) -> None:
         self.denoiser = denoiser
         self.rule = rule
@@ -56,28 +55,12 @@ class GuidedPredictor(TwoStagePredictor):
     def _plain(self) -> ConditionalPredictor:
         return ConditionalPredictor(self.denoiser, self.conditions[0])
 
-    def rows(self, *, guided: bool, known: bool) -> int:
-        """One per condition, without those that are known."""
+    def asked(self, *, guided: bool) -> list[tuple[Condition, bool]]:
+        """Return the conditions of guided steps, or the whole condition."""
         if not guided:
-            return self._plain.rows(guided=False, known=known)
-        return self.groups + 1 - sum(self.is_whole) * known
-
-    def evaluate(
-        self, x: Images, t: Times, *, guided: bool, noise: Images | None = None
-    ) -> Evaluations:
-        """Evaluate all conditions of guided steps, or the whole condition."""
-        if not guided:
-            return self._plain.evaluate(x, t, guided=False, noise=noise)
-        known = [noise is not None and is_whole for is_whole in self.is_whole]
+            return self._plain.asked(guided=False)
         sets = self.conditions[1].split(len(self.conditions[0]))
-        asked = [
-            repeat_for_conditions(c, x) for c, skip in zip(sets, known, strict=True) if not skip
-        ]
-        eps = self.denoiser(x, t, torch.cat(asked)).unflatten(0, (len(asked), len(x)))
-        if noise is None:
-            return eps
-        found = iter(eps)
-        return torch.stack([noise if skip else next(found) for skip in known])
+        return list(zip(sets, self.is_whole, strict=True))
 
     def combine(
         self, x: Images, step: Step, evaluations: Evaluations, state: State

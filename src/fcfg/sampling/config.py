@@ -49,24 +49,19 @@ class SamplingConfig:
         default = PRESETS["default"] if default is None else default
         check_is("sampling", text, str, "a string", do="write it as 'ddim uniform 100'")
         words = re.sub(r"\s*:\s*", ":", text).split()
-        if len(words) == 1 and words[0].isdecimal():
-            return replace(default, steps=int(words[0]))
         if len(words) == 1:
-            name = words[0].partition(":")[0]
-            check_among("sampling", name, [*PRESETS, *SOLVERS])
-            if words[0] in PRESETS:
-                return default if words[0] == "default" else PRESETS[words[0]]
-            return replace(default, solver=as_solver(words[0]))
+            (word,) = words
+            if word.isdecimal():
+                return replace(default, steps=int(word))
+            check_among("sampling", word.partition(":")[0], [*PRESETS, *SOLVERS])
+            presets = {**PRESETS, "default": default}
+            return presets.get(word) or replace(default, solver=as_solver(word))
         if len(words) != 3 or not words[2].isdecimal():
-            solvers = [word for word in words if word.partition(":")[0] in SOLVERS]
-            grids = [word for word in words if word in GRIDS]
-            steps = [word for word in words if word.isdecimal()]
-            example = [*solvers, default.solver], [*grids, default.grid], [*steps, default.steps]
             raise InputError(
                 "sampling",
                 expected="a preset, a number of steps, a solver, or 'SOLVER GRID STEPS'",
                 got=repr(text),
-                do=f"write for example '{' '.join(str(part[0]) for part in example)}'",
+                do=f"write for example '{default}'",
             )
         return cls(as_solver(words[0]), words[1], int(words[2]))
 
