@@ -20,11 +20,11 @@ from fcfg.evaluation.summary import summarise
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports import Comparison, compare, write_report
-from fcfg.reports.measures import Measure, measures
+from fcfg.reports.measures import Measure, best, measures
 from fcfg.reports.paper import dataset_of, match
 from fcfg.reports.strips import make_strips, opening_strip, read_album, read_pictures
 from fcfg.reports.table import Number
-from fcfg.reports.tables import differences, every_table, models, numbers, overview
+from fcfg.reports.tables import differences, make_tables, models, numbers, overview, table_files
 from fcfg.reports.tradeoff import tradeoff_panels
 from refusal import refused
 
@@ -96,7 +96,8 @@ def back(comparison: Comparison, do: str) -> Measure:
 
 
 def lines(comparison: Comparison, file: str = "table.csv") -> list[dict[str, str]]:
-    return list(csv.DictReader(every_table(comparison)[file].decode().splitlines()))
+    files = table_files(comparison, make_tables(comparison))
+    return list(csv.DictReader(files[file].decode().splitlines()))
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +154,8 @@ def test_a_run_compared_with_itself_differs_in_nothing_and_has_no_winner(large: 
     for do, rows in same.rows.items():
         half = len(rows) // 2
         for own in measures(same, do):
-            assert own.best(rows) is None, own.column.title
+            values = [own.get(row) for row in rows]
+            assert best(own.column, values) is None, own.column.title
             for one, other in zip(rows[:half], rows[half:], strict=True):
                 gap = own.gap(one, other)
                 assert gap is None or gap == 0 or {gap.value, gap.low, gap.high} == {0.0}
@@ -167,9 +169,10 @@ def test_a_shifted_copy_has_the_shift(pair: Comparison) -> None:
     for one, other in zip(rows[:3], rows[3:], strict=True):
         gap = back(pair, "male").gap(other, one)
         assert [gap.value, gap.low, gap.high] == pytest.approx([0.05] * 3, abs=1e-12)
-    best = back(pair, "male").best(rows)
-    assert best is not None
-    assert best.names == ("tiny", "unguided")
+    table = numbers(pair, "male")
+    place = [own.metric for own in table.columns].index("reversal_mae")
+    marked = [row.names for row in table.rows if (cell := row.cells[place]) and cell.is_best]  # type: ignore[union-attr]
+    assert marked == [("tiny", "unguided")]
     glance = overview(pair)
     place = [own.metric for own in glance.columns].index("reversal_mae")
     first, second = (row.cells[place] for row in glance.rows)
@@ -183,11 +186,11 @@ def test_every_number_is_that_of_its_own_run(pair: Comparison, large: Path) -> N
     alone = summarise(read_results(large), resamples=200)
     for do in alone.dos:
         for row, cell in zip(pair.rows[do], alone.cells_of(do), strict=False):
-            found = back(pair, do).estimate(row)
+            found = back(pair, do).get(row)
             assert cell.reversal_mae is not None
             assert found is not None
             assert (found.value, found.low) == (cell.reversal_mae.value, cell.reversal_mae.low)
-            auroc = column(pair, do, "effectiveness", do).estimate(row)
+            auroc = column(pair, do, "effectiveness", do).get(row)
             assert auroc is not None
             assert auroc.value == cell.effectiveness[do].value
 
@@ -225,9 +228,10 @@ def test_the_best_is_marked_only_if_it_is_clear(
         ours, edited(ours, tmp_path / "a.jsonl", renamed("noisy"), noisy), resamples=200
     )
     unguided = [row for row in both.rows["smiling"] if row.cell.guidance == "none"]
-    assert (back(both, "smiling").best(unguided) is not None) == is_clear
-    change = column(both, "smiling", "change", "MAE")
-    assert change.best(both.rows["smiling"]) is None  # no value of it is best
+    change = column(both, "smiling", "change", "MAE")  # no value of it is best
+    for metric, clear in ((back(both, "smiling"), is_clear), (change, False)):
+        values = [metric.get(row) for row in unguided]
+        assert (best(metric.column, values) is not None) == clear
 
 
 def test_the_order_of_the_runs_changes_no_number(tmp_path: Path, ours: Path) -> None:
@@ -264,7 +268,7 @@ def test_runs_of_other_subsets_share_what_they_have_in_common(tmp_path: Path, ou
         for row in read_results(ours).rows
         if (row["do"], row["guidance"]) == ("male", CFG) and "0003" <= row["image"] < "0008"
     ]
-    found = back(both, "male").estimate(both.rows["male"][1])
+    found = back(both, "male").get(both.rows["male"][1])
     assert found is not None
     assert found.value == pytest.approx(np.mean(values))
     assert not {"fid", "minimality"} & {own.column.metric for own in measures(both, "male")}
@@ -301,7 +305,7 @@ def test_off_target_is_nearer_to_the_real_images_or_further(pair: Comparison) ->
     rows = {row.cell.guidance: row for row in pair.rows["male"][:3]}
     gap = off.gap(rows[CFG], rows[FCFG])
     assert gap.low > 0
-    factored = off.estimate(rows[FCFG])
+    factored = off.get(rows[FCFG])
     assert factored is not None
     assert abs(factored.value) < 1e-9  # as strong as on the real images
 
@@ -557,13 +561,15 @@ def test_a_report_of_several_has_every_model_and_every_file(
 def test_bold_numbers_are_those_that_are_best_or_differ(pair: Comparison) -> None:
     for do in pair.dos:
         rows = pair.rows[do]
-        winners = {own.column: own.best(rows) for own in measures(pair, do)}
+        winners = {
+            own.column: best(own.column, [own.get(row) for row in rows])
+            for own in measures(pair, do)
+        }
         table = numbers(pair, do)
         for k, own in enumerate(table.columns):
-            marked = [line.names for line in table.rows if (c := line.cells[k]) and c.is_best]
-            best = winners[own]
-            assert marked == ([best.names] if best else [])
-        assert any(winners.values())
+            marked = [n for n, line in enumerate(table.rows) if (c := line.cells[k]) and c.is_best]
+            assert marked == ([] if winners[own] is None else [winners[own]])
+        assert any(place is not None for place in winners.values())
         gaps = differences(pair, do)
         assert gaps is not None
         for cell in (cell for row in gaps.rows for cell in row.cells if isinstance(cell, Number)):

@@ -35,6 +35,7 @@ class Metric:
     better: Better = ""
     paper: str = ""  #: field of :class:`fcfg.reports.paper.PaperRow`, if the paper reports it
     signed: bool = False  #: whether both signs have a meaning
+    is_relative: bool = False  #: whether it is a difference from no guidance
     field: str = ""  #: field of a cell that holds it; the name of the metric by default
     continuous_digits: int | None = None  #: for continuous attributes, if they need others
 
@@ -67,13 +68,21 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("auroc", "AUROC", 1, _AUROC, None, _EFFECT, "↑", "auroc", field=_EFFECT),
         Metric("error", "error", 2, None, _OWN, _EFFECT, "↓", field=_EFFECT),
-        Metric("delta", "Δ", 1, _AUROC, _OWN, paper="delta", signed=True, continuous_digits=2),
+        Metric(
+            *("delta", "Δ", 1, _AUROC, _OWN),
+            paper="delta",
+            signed=True,
+            is_relative=True,
+            continuous_digits=2,
+        ),
         Metric(
             *("delta_real", "Δ real", 1, _AUROC, _OWN, "difference from real images", "→ 0"),
             signed=True,
             continuous_digits=2,
         ),
-        Metric("shift", "shift", 3, PROBABILITY, SD, "shift", "→ 0", signed=True),
+        Metric(
+            "shift", "shift", 3, PROBABILITY, SD, "shift", "→ 0", signed=True, is_relative=True
+        ),
         Metric("factor_error", "factor error", 2, SD, SD, "factor error", "→ 0", signed=True),
         Metric("truth_mae", "MAE", 4, _PIXELS, None, _TRUTH, "↓"),
         Metric("truth_changed", "changed pixels", 2, "of the change", None, _TRUTH, "↓"),

@@ -65,7 +65,7 @@ def axis_label(metric: Metric, own: Measure) -> str:
 
 
 def _values(own: Measure, rows: Sequence[Row]) -> list[tuple[Row, Estimate]]:
-    return [(row, value) for row in rows if (value := own.estimate(row)) is not None]
+    return [(row, value) for row in rows if isinstance(value := own.get(row), Estimate)]
 
 
 def _panel(

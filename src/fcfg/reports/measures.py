@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from fcfg.evaluation.metric_table import METRICS, Better, Metric, effectiveness
@@ -19,50 +19,59 @@ TARGET, REST = "target", "off target"
 _REACHED: dict[str, Better] = {"factor_error": "→ 0", "shift": "↑"}  # drift of a target
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Measure:
     """One kind of number of every row, and its column."""
 
     column: Column
-    get: Callable[[Row], Value] = field(repr=False)
+    metric: Metric
+    names: tuple[str, ...]  #: attributes whose mean it is; ("",) for whole images
 
-    def estimate(self, row: Row) -> Estimate | None:
-        """The number of a row, if it has an interval."""
-        value = self.get(row)
-        return value if isinstance(value, Estimate) else None
-
-    def size(self, row: Row) -> Estimate | None:
-        """What is compared between rows: the number, or its distance from 0."""
-        value = self.estimate(row)
-        return value if value is None or self.column.better != "→ 0" else distance(value)
+    def get(self, row: Row) -> Value:
+        """The number of a row; no guidance does not differ from itself."""
+        is_none = self.metric.is_relative and row.cell.guidance == BASELINE
+        return None if is_none else mean(self.metric, row, self.names)
 
     def gap(self, row: Row, other: Row) -> Value:
         """Paired difference of two rows; None if either has no number."""
-        sizes = self.size(row), self.size(other)
-        if sizes[0] is not None and sizes[1] is not None:
-            return sizes[0] - sizes[1]
-        ours, theirs = self.get(row), self.get(other)
-        if isinstance(ours, float) and isinstance(theirs, float):
-            return ours - theirs
-        return None
+        ours, theirs = (sized(self.column, self.get(one)) for one in (row, other))
+        if isinstance(ours, Estimate):
+            return ours - theirs if isinstance(theirs, Estimate) else None
+        return ours - theirs if isinstance(theirs, float) and ours is not None else None
 
-    def best(self, rows: Sequence[Row]) -> Row | None:
-        """The best row, if its difference from the next one excludes 0."""
-        sign = {"": 0, "↑": -1, "↓": 1, "→ 0": 1}[self.column.better]
-        sizes = {row: size for row in rows if sign and (size := self.size(row)) is not None}
-        ranked = sorted(sizes, key=lambda row: sign * sizes[row].value)
-        if len(ranked) < 2 or not (sizes[ranked[0]] - sizes[ranked[1]]).excludes_zero:
-            return None
-        return ranked[0]
+
+def mean(metric: Metric, row: Row, names: Iterable[str]) -> Value:
+    """Mean over those attributes that were measured; a number without an interval as it is."""
+    found = [metric.value(row.run.summary, row.cell, name) for name in names]
+    plain = next((one for one in found if isinstance(one, float)), None)
+    return average(one for one in found if isinstance(one, Estimate)) or plain
+
+
+def sized(column: Column, value: Value) -> Value:
+    """What is compared between rows: the number, or its distance from 0."""
+    if column.better == "→ 0" and isinstance(value, Estimate):
+        return distance(value)
+    return value
+
+
+def best(column: Column, values: Sequence[Value]) -> int | None:
+    """Place of the best value, if its paired difference from the next one excludes 0."""
+    sign = {"": 0, "↑": -1, "↓": 1, "→ 0": 1}[column.better]
+    every = {k: sized(column, value) for k, value in enumerate(values)}
+    sizes = {k: size for k, size in every.items() if isinstance(size, Estimate)}
+    ranked = sorted(sizes, key=lambda k: sign * sizes[k].value)
+    if not sign or len(ranked) < 2 or not (sizes[ranked[0]] - sizes[ranked[1]]).excludes_zero:
+        return None
+    return ranked[0]
 
 
 def every_number(comparison: Comparison) -> list[Measure]:
     """All metrics of all attributes and of whole images."""
     return [
-        measure(comparison, metric, name, better="")
+        replace(own, column=replace(own.column, better=""))
         for name in (*comparison.space.names, "")
         for metric in METRICS.values()
-        if metric.unit_of(comparison.space, name)
+        if (own := measure(comparison, metric, name)).column.unit or not name
     ]
 
 
@@ -79,46 +88,37 @@ def measures(comparison: Comparison, do: str) -> list[Measure]:
 
 def aims(comparison: Comparison, do: str) -> list[Measure]:
     """What a good answer reaches under an intervention, with the same columns under every one."""
+    cell, drift = comparison.rows[do][0].cell, comparison.drift
+    measured = dict.fromkeys(effectiveness(comparison.space, name) for name in cell.targets)
+    found = [own for one in measured for own in _means(comparison, one, cell.targets, TARGET)]
+    if better := _REACHED.get(drift.name):  # else effectiveness says the same
+        found += _means(comparison, drift, cell.targets, TARGET, better)
+    found += _means(comparison, drift, cell.invariant, REST)
+    found += (own for own in _of_images(comparison, do) if own.column.better)
     rows = comparison.rows[do]
-    targets, rest = rows[0].cell.targets, rows[0].cell.invariant
-    measured, drift = [effectiveness(comparison.space, n) for n in targets], comparison.drift
-    # Effectiveness is a difference from real images already.
-    better = _REACHED.get(drift.name)
-    found = [
-        *(
-            own
-            for metric in dict.fromkeys(measured)
-            for own in _means(comparison, metric, targets, TARGET, metric.better)
-        ),
-        *(_means(comparison, drift, targets, TARGET, better) if better else ()),
-        *_means(comparison, drift, rest, REST),
-        *(own for own in _of_images(comparison, do) if own.column.better),
-    ]
-    return [own for own in found if any(own.size(row) is not None for row in rows)]
+    return [own for own in found if any(isinstance(own.get(row), Estimate) for row in rows)]
 
 
 def _of_attributes(comparison: Comparison, cell: Cell) -> Iterator[Measure]:
     """Effectiveness, its difference from no guidance, and the drift of every attribute."""
-    space = comparison.space
-    for name in space.names:
-        metric, role = effectiveness(space, name), _role(cell, name)
-        yield measure(comparison, metric, name, role, metric.better if role else "")
-        yield measure(comparison, METRICS["delta"], name, role, group=metric.group, is_small=True)
-    for name in space.names:
-        role = _role(cell, name)
-        yield measure(comparison, comparison.drift, name, role, _towards(comparison, name, role))
+    delta, drift = METRICS["delta"], comparison.drift
+    for name in comparison.space.names:
+        metric, role = effectiveness(comparison.space, name), _role(cell, name)
+        better = metric.better if role else ""
+        yield measure(comparison, metric, name, role=role, better=better)
+        small = measure(comparison, delta, name, title=delta.title, role=role, group=metric.group)
+        yield replace(small, column=replace(small.column, is_small=True))
+    for name in comparison.space.names:
+        role, better = _role(cell, name), drift.better
+        if role and drift.is_relative:
+            better = "↑"
+        elif role and drift.name != "factor_error":
+            better = effectiveness(comparison.space, name).better
+        yield measure(comparison, drift, name, role=role, better=better)
 
 
 def _role(cell: Cell, name: str) -> str:
     return TARGET if name in cell.targets else "follows" if name in cell.affected else ""
-
-
-def _towards(comparison: Comparison, name: str, role: str) -> Better:
-    """Which drift is better: none, unless what should change is not compared with the truth."""
-    drift = comparison.drift.name
-    if not role or drift == "factor_error":
-        return "→ 0"
-    return "↑" if drift == "shift" else effectiveness(comparison.space, name).better
 
 
 def _of_images(comparison: Comparison, do: str) -> Iterator[Measure]:
@@ -132,16 +132,16 @@ def measure(
     comparison: Comparison,
     metric: Metric,
     name: str,
+    *,
+    title: str = "",
     role: str = "",
     better: Better = "",
-    *,
     group: str = "",
-    is_small: bool = False,
 ) -> Measure:
     """A metric of one attribute, or of whole images."""
     unit = metric.unit_of(comparison.space, name) or ""
     column = Column(
-        name if name and not is_small else metric.title,
+        title or name or metric.title,
         unit if name else "",
         metric.digits_in(unit),
         metric.signed,
@@ -150,46 +150,29 @@ def measure(
         metric.name,
         name,
         role,
-        is_small,
     )
-
-    def get(row: Row) -> Value:
-        return metric.value(row.run.summary, row.cell, name)
-
-    return Measure(column, _guided(metric, get))
+    return Measure(column, metric, (name,))
 
 
-def _guided(metric: Metric, get: Callable[[Row], Value]) -> Callable[[Row], Value]:
-    """Leave out what an answer without guidance differs from no guidance."""
-    if metric.name not in ("delta", "shift"):
-        return get
-    return lambda row: None if row.cell.guidance == BASELINE else get(row)
+def units(comparison: Comparison, metric: Metric, names: Iterable[str]) -> dict[str, list[str]]:
+    """Attributes by the unit of a metric; those that the judge cannot read are left out."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        unit = metric.unit_of(comparison.space, name)
+        if unit and name not in comparison.unread:
+            found.setdefault(unit, []).append(name)
+    return found
 
 
 def _means(
     comparison: Comparison,
     metric: Metric,
-    names: Collection[str],
+    names: Iterable[str],
     title: str,
-    better: Better = "→ 0",
+    better: Better | None = None,
 ) -> Iterator[Measure]:
-    """Means over the attributes that can be read, with a column for each unit."""
-    units: dict[str, list[str]] = {}
-    for name in names:
-        unit = metric.unit_of(comparison.space, name)
-        if unit and name not in comparison.unread:
-            units.setdefault(unit, []).append(name)
-    for unit, own in units.items():
-        digits = metric.digits_in(unit)
-        column = Column(title, unit, digits, metric.signed, better, metric.group, metric.name)
-        yield Measure(column, _guided(metric, mean_of(metric, own)))
-
-
-def mean_of(metric: Metric, names: Collection[str]) -> Callable[[Row], Estimate | None]:
-    """Mean over those attributes that were measured."""
-
-    def get(row: Row) -> Estimate | None:
-        found = [metric.value(row.run.summary, row.cell, name) for name in names]
-        return average(one for one in found if isinstance(one, Estimate))
-
-    return get
+    """Means over attributes, with a column for each unit."""
+    for unit, own in units(comparison, metric, names).items():
+        towards = metric.better if better is None else better
+        column = Column(title, unit, metric.digits_in(unit), metric.signed, towards, metric.group)
+        yield Measure(replace(column, metric=metric.name), metric, tuple(own))

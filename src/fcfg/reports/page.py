@@ -11,10 +11,9 @@ from fcfg.evaluation.metric_table import METRICS
 from fcfg.evaluation.result_files import identity
 from fcfg.reports.bars import bar_panels
 from fcfg.reports.comparison import Comparison
-from fcfg.reports.numbers import listed, named
 from fcfg.reports.strips import Strip, make_strips, opening_strip, read_album
 from fcfg.reports.svg import Panel
-from fcfg.reports.tables import differences, every_table, models, numbers, overview
+from fcfg.reports.tables import Tables, make_tables, table_files
 from fcfg.reports.template import rendered
 from fcfg.reports.tradeoff import tradeoff_panels
 from fcfg.reports.wording import in_words, made
@@ -52,11 +51,11 @@ def write_report(
             ``comparison`` for several runs.
         overwrite: Whether to replace files that are not the report of these runs.
     """
-    figures = make_figures(comparison)
+    figures, tables = make_figures(comparison), make_tables(comparison)
     contents = {
-        "report.html": build_page(comparison, figures).encode(),
+        "report.html": build_page(comparison, figures, tables).encode(),
         **{f"figures/{name}": data for name, data in figures.files.items()},
-        **every_table(comparison),
+        **table_files(comparison, tables),
     }
     source = comparison.runs[0].source
     beside = source if source.is_dir() else source.parent
@@ -101,21 +100,17 @@ def make_figures(comparison: Comparison) -> Figures:
     return Figures(opening_strip(comparison, album), panels, make_strips(comparison, album))
 
 
-def build_page(comparison: Comparison, figures: Figures) -> str:
+def build_page(comparison: Comparison, figures: Figures, tables: Tables) -> str:
     """The whole page, which needs no other file."""
-    tables = {do: numbers(comparison, do) for do in comparison.rows}
+    columns = [column for table in tables.numbers.values() for column in table.columns]
     provenance = {run.name: run.header["model"].get("provenance") for run in comparison.runs}
     return rendered(
         "page.html.jinja",
         comparison=comparison,
         header=comparison.runs[0].header,
         figures=figures,
-        overview=overview(comparison),
-        numbers=tables,
-        has_minimality=any(c.group == "minimality" for t in tables.values() for c in t.columns),
-        differences={do: differences(comparison, do) for do in comparison.dos},
-        models=models(comparison),
-        questions=listed(map(named, comparison.dos)),
+        tables=tables,
+        has_minimality=any(column.metric == "minimality" for column in columns),
         in_words={do: in_words(rows[0].run.summary, do) for do, rows in comparison.rows.items()},
         made={run.name: made(run.header) for run in comparison.runs},
         provenance={

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fcfg.evaluation.metric_table import METRICS, effectiveness
 from fcfg.metrics import Estimate
 from fcfg.reports.comparison import Comparison, Row
 from fcfg.reports.failures import FEWEST
-from fcfg.reports.measures import REST, Measure, Value, aims, every_number, measures
+from fcfg.reports.measures import REST, Measure, Value, aims, best, every_number, measures, sized
 from fcfg.reports.numbers import average, listed, named
 from fcfg.reports.paper import dataset_of, match
 from fcfg.reports.svg import mark
@@ -24,6 +24,26 @@ _PRINTED = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The tables of a page."""
+
+    glance: Table
+    numbers: dict[str, Table]  #: by intervention, the null intervention last
+    differences: dict[str, Table | None]
+    models: Table
+
+
+def make_tables(comparison: Comparison) -> Tables:
+    """Compute every table of a page."""
+    return Tables(
+        overview(comparison),
+        {do: numbers(comparison, do) for do in comparison.rows},
+        {do: differences(comparison, do) for do in comparison.dos},
+        models(comparison),
+    )
+
+
 def overview(comparison: Comparison) -> Table:
     """Means over the interventions that all models have, or of one run all settings.
 
@@ -33,25 +53,23 @@ def overview(comparison: Comparison) -> Table:
     names = list(dict.fromkeys(name for rows in chosen.values() for name in rows))
     if comparison.is_alone:
         names = [name for name in names if all(name in rows for rows in chosen.values())]
-    dos = [do for do, rows in chosen.items() if all(name in rows for name in names)]
-    if not dos:
-        return Table(_names(comparison), (), ())
+    chosen = {do: rows for do, rows in chosen.items() if all(name in rows for name in names)}
     found: dict[Column, list[tuple[str, Measure]]] = {}
-    for do in dos:
+    for do in chosen:
         for own in aims(comparison, do):
             found.setdefault(own.column, []).append((do, own))
     groups = [metric.group for metric in METRICS.values()]
-    ordered = sorted(
-        found.items(), key=lambda own: (groups.index(own[0].group), own[0].title == REST)
-    )
-    means = [_mean(comparison, column, own, chosen) for column, own in ordered]
-    rows = [chosen[dos[0]][name] for name in names]
-    table = _table(comparison, rows, means, f"Means over {listed(map(named, dos))}")
-    lines: list[Line] = []
-    for line, name in zip(table.rows, names, strict=True):
-        used = dict.fromkeys(chosen[do][name].setting.label for do in dos)
-        lines.append(replace(line, names=(*line.names[:-1], listed(used, "or"))))
-    return replace(table, rows=tuple(lines))
+    columns: dict[Column, list[Value]] = {}
+    for column in sorted(found, key=lambda one: (groups.index(one.group), one.title == REST)):
+        plain = replace(column, signed=column.signed and column.better != "→ 0")
+        columns[plain] = [
+            _average([sized(column, own.get(chosen[do][name])) for do, own in found[column]])
+            for name in names
+        ]
+    shown = [[rows[name] for rows in chosen.values()] for name in names] if chosen else []
+    labels = [listed(dict.fromkeys(row.setting.label for row in rows), "or") for rows in shown]
+    table = _table(comparison, [rows[0] for rows in shown], columns, labels)
+    return replace(table, title=f"Means over {listed(map(named, chosen))}" if chosen else "")
 
 
 def _by_name(comparison: Comparison, do: str) -> dict[str, Row]:
@@ -61,25 +79,17 @@ def _by_name(comparison: Comparison, do: str) -> dict[str, Row]:
     return {row.run.name: row for row in comparison.representative(do)}
 
 
-def _mean(
-    comparison: Comparison,
-    column: Column,
-    own: Sequence[tuple[str, Measure]],
-    chosen: Mapping[str, Mapping[str, Row]],
-) -> Measure:
-    def get(row: Row) -> Estimate | None:
-        name = row.cell.guidance if comparison.is_alone else row.run.name
-        sizes = [measure.size(chosen[do][name]) for do, measure in own]
-        known = [size for size in sizes if size is not None]
-        return average(known) if len(known) == len(own) else None
-
-    return Measure(replace(column, signed=column.signed and column.better != "→ 0"), get)
+def _average(sizes: Sequence[Value]) -> Estimate | None:
+    """Mean over interventions that all have a number."""
+    known = [size for size in sizes if isinstance(size, Estimate)]
+    return average(known) if len(known) == len(sizes) else None
 
 
 def numbers(comparison: Comparison, do: str) -> Table:
     """All rows of an intervention, with the paper's below ours, and the factual images last."""
     rows = comparison.rows[do]
-    table = _table(comparison, rows, measures(comparison, do), named(do))
+    columns = {own.column: [own.get(row) for row in rows] for own in measures(comparison, do)}
+    table = _table(comparison, rows, columns, [row.names[1] for row in rows])
     lines: list[Line] = []
     for row, line in zip(rows, table.rows, strict=True):
         lines.append(line)
@@ -88,21 +98,58 @@ def numbers(comparison: Comparison, do: str) -> Table:
     real = [_real(comparison, column) for column in table.columns]
     if any(real):
         lines.append(_pale(table, "factual images", real))
-    return replace(table, rows=tuple(lines))
+    return replace(table, rows=tuple(lines), title=named(do))
 
 
 def differences(comparison: Comparison, do: str) -> Table | None:
-    """Paired differences from the reference, if there is one under the intervention."""
+    """Paired differences from the reference, if there is one under the intervention.
+
+    Those that exclude 0 are marked.
+    """
     reference = comparison.reference(do)
     if reference is None:
         return None
-    own = [one for one in measures(comparison, do) if one.size(reference) is not None]
-    rows = [row for row in comparison.rows[do] if row.cell is not reference.cell]
-    title = f"{named(do)}, against {reference.setting.title}"
-    return _gaps(comparison, rows, own, reference, title)
+    rows = [row for row in comparison.rows[do] if row is not reference]
+    columns = {
+        replace(own.column, signed=True): [own.gap(row, reference) for row in rows]
+        for own in measures(comparison, do)
+        if isinstance(own.get(reference), Estimate)
+    }
+    table = _table(comparison, rows, columns, [row.names[1] for row in rows], is_gap=True)
+    return replace(table, title=f"{named(do)}, against {reference.setting.title}")
 
 
-def every_table(comparison: Comparison) -> dict[str, bytes]:
+def _table(
+    comparison: Comparison,
+    rows: Sequence[Row],
+    columns: Mapping[Column, Sequence[Value]],
+    labels: Sequence[str],
+    *,
+    is_gap: bool = False,
+) -> Table:
+    """Rows of numbers; the clearly best of each column is marked, unless a run says nothing."""
+    claims = comparison.n >= FEWEST and not (comparison.is_alone and comparison.failures)
+    cells: list[list[Cell]] = []
+    for column, values in columns.items():
+        first = best(column, values) if claims and not is_gap else None
+        clear = [is_gap and isinstance(v, Estimate) and v.excludes_zero for v in values]
+        marks = [clear[k] or k == first for k in range(len(values))]
+        pairs = zip(values, marks, strict=True)
+        cells.append([None if v is None else Number.of(v, is_best=m) for v, m in pairs])
+    lines = [
+        Line(
+            (label,) if comparison.is_alone else (row.run.name, label),
+            tuple(column[k] for column in cells),
+            str(mark(row.setting, 8, 8)),
+            row.setting.colour,
+        )
+        for k, (row, label) in enumerate(zip(rows, labels, strict=True))
+    ]
+    names = ("setting",) if comparison.is_alone else ("model", "setting")
+    return Table(names, tuple(columns), tuple(lines)).filled()
+
+
+def table_files(comparison: Comparison, tables: Tables) -> dict[str, bytes]:
     """Contents of the files of tables, by name."""
     own = every_number(comparison)
     rows = comparison.rows
@@ -110,7 +157,7 @@ def every_table(comparison: Comparison) -> dict[str, bytes]:
         "table.csv": _plain(own, rows, lambda one, row: one.get(row), _of_paper),
         "table.tex": "\n".join(
             replace(
-                numbers(comparison, do).only(_PRINTED).filled(),
+                tables.numbers[do].only(_PRINTED).filled(),
                 notes=(f"n = {comparison.n:,}", *(made(run.header) for run in comparison.runs)),
             ).latex()
             for do in comparison.dos
@@ -160,50 +207,6 @@ def models(comparison: Comparison) -> Table:
         )
         lines.append(Line((run.name,), cells))
     return Table(("model",), columns, tuple(lines), "Models")
-
-
-def _table(
-    comparison: Comparison, rows: Sequence[Row], own: Sequence[Measure], title: str
-) -> Table:
-    """Rows of numbers; the clearly best of each column is marked, unless a run says nothing."""
-    claims = comparison.n >= FEWEST and not (comparison.is_alone and comparison.failures)
-    best = [one.best(rows) if claims else None for one in own]
-    lines: list[Line] = []
-    for row in rows:
-        values = [one.get(row) for one in own]
-        cells = [
-            None if value is None else Number.of(value, is_best=row is first)
-            for value, first in zip(values, best, strict=True)
-        ]
-        lines.append(_line(comparison, row, cells))
-    columns = tuple(one.column for one in own)
-    return Table(_names(comparison), columns, tuple(lines), title).filled()
-
-
-def _gaps(
-    comparison: Comparison, rows: Sequence[Row], own: Sequence[Measure], base: Row, title: str
-) -> Table:
-    """Rows of paired differences, those marked that exclude 0."""
-    lines: list[Line] = []
-    for row in rows:
-        gaps = [one.gap(row, base) for one in own]
-        cells = [None if gap is None else Number.of(gap, is_best=_is_clear(gap)) for gap in gaps]
-        lines.append(_line(comparison, row, cells))
-    columns = tuple(replace(one.column, signed=True) for one in own)
-    return Table(_names(comparison), columns, tuple(lines), title).filled()
-
-
-def _names(comparison: Comparison) -> tuple[str, ...]:
-    return ("setting",) if comparison.is_alone else ("model", "setting")
-
-
-def _is_clear(gap: Estimate | float) -> bool:
-    return isinstance(gap, Estimate) and gap.excludes_zero
-
-
-def _line(comparison: Comparison, row: Row, cells: Sequence[Cell]) -> Line:
-    names = row.names[1:] if comparison.is_alone else row.names
-    return Line(names, tuple(cells), str(mark(row.setting, 8, 8)), row.setting.colour)
 
 
 def _pale(table: Table, name: str, cells: Sequence[Cell]) -> Line:

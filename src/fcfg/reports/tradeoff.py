@@ -8,11 +8,10 @@ from itertools import product
 
 from markupsafe import Markup
 
-from fcfg.causal.attributes import Continuous
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.metrics import Estimate
 from fcfg.reports.comparison import Comparison, Row
-from fcfg.reports.measures import mean_of
+from fcfg.reports.measures import mean, units
 from fcfg.reports.numbers import named, number, with_interval
 from fcfg.reports.rule_styles import STYLES, Setting
 from fcfg.reports.svg import (
@@ -50,11 +49,13 @@ class Point:
 
 def tradeoff_panels(comparison: Comparison) -> list[Panel]:
     """One drawing for each intervention and pair of units, on shared scales."""
-    units = _units(comparison)
-    pairs = list(product(units, repeat=2))
-    digits, panels = comparison.drift.digits, list[Panel]()
+    drift, panels = comparison.drift, list[Panel]()
+    kinds = units(comparison, drift, comparison.space.names)
+    if drift.name == "delta_real":  # a difference of errors has no place on an axis
+        kinds = {unit: own for unit, own in kinds.items() if unit == drift.unit}
+    pairs = list(product(kinds, repeat=2))
     points = {
-        (do, pair): points_of(comparison, do, *(units[unit] for unit in pair))
+        (do, pair): points_of(comparison, do, *(kinds[unit] for unit in pair))
         for do in comparison.dos
         for pair in pairs
     }
@@ -67,30 +68,20 @@ def tradeoff_panels(comparison: Comparison) -> list[Panel]:
         up = around([end for p in shared for end in (p.y.low, p.y.high)], _HEIGHT - _BOTTOM, _TOP)
         if own:
             name = "-".join(["tradeoff", do, *(pair if several else ())])
-            x, y = (f"{comparison.drift.title}, {unit}".replace(" x ", " × ") for unit in pair)
-            panels.append(Panel(name, _Chart(do, own, x, y, digits, across, up).svg()))
+            x, y = (f"{drift.title}, {unit}".replace(" x ", " × ") for unit in pair)
+            panels.append(Panel(name, _Chart(do, own, x, y, drift.digits, across, up).svg()))
     return panels
-
-
-def _units(comparison: Comparison) -> dict[str, list[str]]:
-    """Attributes by the unit of their drift; a difference of errors is none."""
-    drift, units = comparison.drift, dict[str, list[str]]()
-    for attribute in comparison.space:
-        unit = drift.unit_of(comparison.space, attribute.name)
-        if unit and not (drift.name == "delta_real" and isinstance(attribute, Continuous)):
-            units.setdefault(unit, []).append(attribute.name)
-    return units
 
 
 def points_of(
     comparison: Comparison, do: str, targets: Sequence[str], rest: Sequence[str]
 ) -> list[Point]:
-    """The points of one intervention, in the order of its rows."""
+    """The points of one intervention: targets give x, what should not change y."""
     points: list[Point] = []
     for row in comparison.rows[do]:
-        x = mean_of(comparison.drift, [n for n in row.cell.targets if n in targets])(row)
-        y = mean_of(comparison.drift, [n for n in row.cell.invariant if n in rest])(row)
-        if x is not None and y is not None:
+        x = mean(comparison.drift, row, [n for n in row.cell.targets if n in targets])
+        y = mean(comparison.drift, row, [n for n in row.cell.invariant if n in rest])
+        if isinstance(x, Estimate) and isinstance(y, Estimate):
             points.append(Point(row, x, y))
     return points
 
