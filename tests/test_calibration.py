@@ -20,11 +20,9 @@ from fcfg.calibration.choice import RealImages
 from fcfg.calibration.criterion import (
     Shifts,
     Side,
-    Terms,
     choose_weights,
     criterion,
     energy_distance,
-    judged,
 )
 from fcfg.calibration.measurements import Cell
 from fcfg.causal.attributes import Categorical, Continuous
@@ -34,7 +32,7 @@ from fcfg.datasets.portraits.data import VALIDATION_SEED
 from fcfg.diffusion.networks import Judge, JudgeConfig
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
-from fcfg.judge import AttributeJudge
+from fcfg.judge import AttributeJudge, judged
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import AttributeWeight, Calibration, Direction
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
@@ -109,11 +107,8 @@ def found() -> Calibration:
 
 def test_calibrated_weights_are_the_default_of_the_pipeline(found) -> None:
     pipeline = shrunk()
-    images, attributes = real_images(80)
     before = pipeline.plan(["smiling"]).setting
-    options = {"sampling": "dpm-2m karras 12", "count": 40, "guidance": CONTRAST}
-    assert fcfg.calibrate(pipeline, images, attributes, **options) is pipeline.calibration
-    assert pipeline.calibration == found
+    assert chosen(pipeline) == pipeline.calibration == found
     assert pipeline.plan(["smiling"]).setting == found.guidance(["smiling"]) != before
 
 
@@ -266,10 +261,9 @@ def test_batches_do_not_matter_and_a_resumed_calibration_is_the_same(
     options["cache"] = tmp_path
     with pytest.raises(KeyboardInterrupt):
         chosen(pipeline, **options, on_progress=stop)
-    begun = list(tmp_path.rglob("*.json"))
+    begun = list(tmp_path.rglob("*.safetensors"))
     assert 0 < len(begun) < 30
-    begun[0].write_text('{"readings": [')  # a disk that was full
-    begun[1].write_text('{"readings": [[1]], "errors": [[1]]}')
+    begun[0].write_bytes(begun[0].read_bytes()[:-9])  # a disk that was full
     shares: list[float] = []
     again = chosen(pipeline, **options, batch_size=7, on_progress=shares.append)
     assert shares == sorted(shares)
@@ -286,34 +280,28 @@ def test_batches_do_not_matter_and_a_resumed_calibration_is_the_same(
     assert 0 < network.rows - before < spent / 2  # only the new weight
 
 
-def test_no_network_is_asked_for_weights_that_are_wrong() -> None:
+@pytest.mark.parametrize(
+    ("options", "subject"),
+    [
+        ({"weights": (1.0,)}, "weights"),
+        ({"weights": (2.0, 1.0)}, "weights"),
+        ({"weights": (-1.0, 1.0)}, "guidance contrast, weight"),
+        ({"guidance": Guidance.none()}, "guidance none"),
+        ({"guidance": Guidance.fcfg(a=1, b=1)}, "guidance fcfg:a=1.0,b=1.0"),
+        ({"guidance": Guidance.cfg(lambda share: 1 + share)}, "guidance 'cfg:<"),
+        ({"guidance": "cfg:1"}, "guidance"),
+        ({"sampling": "paper"}, "sampling"),
+        ({"count": 9}, "count"),
+        ({"judge": None}, "model"),
+    ],
+)
+def test_no_network_is_asked_for_what_is_wrong(options: dict[str, Any], subject: str) -> None:
     pipeline = shrunk()
     images, attributes = real_images(8)
-
-    def run(**options: Any) -> None:
+    if "judge" in options:
+        pipeline.judge = options.pop("judge")
+    with refused(subject):
         fcfg.calibrate(pipeline, images, attributes, **options)
-
-    with refused("weights", "ascending"):
-        run(weights=(1.0,))
-    with refused("weights", "ascending"):
-        run(weights=(2.0, 1.0))
-    with refused("guidance contrast, weight", "from 0 to 1,000,000"):
-        run(weights=(-1.0, 1.0))
-    with refused("guidance none", "a rule with one weight"):
-        run(guidance=Guidance.none())
-    with refused("guidance fcfg:a=1.0,b=1.0", "a rule with one weight"):
-        run(guidance=Guidance.fcfg(a=1, b=1))
-    with refused("guidance 'cfg:<", "a number"):
-        run(guidance=Guidance.cfg(lambda share: 1 + share))
-    with refused("guidance", "Guidance.parse"):
-        run(guidance="cfg:1")
-    with refused("sampling", "never anchored"):
-        run(sampling="paper")
-    with refused("count", "from 2 to 8", "more images"):
-        run(count=9)
-    pipeline.judge = None
-    with refused("model", "one with a judge"):
-        run()
     assert pipeline.denoiser.network.rows == 0
 
 
@@ -333,7 +321,7 @@ def test_attributes_that_do_not_vary_are_left_out() -> None:
 def test_numbers_that_overflow_are_refused() -> None:
     pipeline = shrunk()
     pipeline.denoiser.network.means = pipeline.denoiser.network.means * torch.nan
-    with refused("do(smiling) under contrast:0.5", "finite"):
+    with refused("model", "finite numbers"):
         chosen(pipeline)
 
 
@@ -359,6 +347,7 @@ def sides(slopes: Iterable[float], off_target: float = 0.0, n: int = 100) -> lis
     noise -= noise.mean(axis=1, keepdims=True)
     return [
         Side(
+            weights,
             np.arange(i * n, (i + 1) * n),
             slope * weights[:, None] + noise[i],
             (Shifts(np.arange(i * n, (i + 1) * n), off_target * weights[:, None] + noise[i]),),
@@ -371,15 +360,14 @@ def sides(slopes: Iterable[float], off_target: float = 0.0, n: int = 100) -> lis
 
 
 def test_a_shift_of_other_attributes_costs_a_quarter_of_the_same_shift_of_the_target() -> None:
-    weights, counts = np.array([0.5, 1.0, 2.0, 3.0]), Bootstrap(200, resamples=50).counts
-    free, each = choose_weights(sides([0.5, 0.5]), weights, counts)
+    counts = Bootstrap(200, resamples=50).counts
+    free, each = choose_weights(sides([0.5, 0.5]), counts)
     assert [own.overlaps(free) for own in each] == [True, True]
     assert free.weight == pytest.approx(2.0, abs=0.05)
     # The minimum of (0.5 w - 1)² + w² / 4, both over √π, is at 1.
-    costly, _ = choose_weights(sides([0.5, 0.5], 1.0), weights, counts)
+    costly, _ = choose_weights(sides([0.5, 0.5], 1.0), counts)
     assert costly.weight == pytest.approx(1.0, abs=0.1)
-    parts = [Terms.of(s, weights, np.ones(1), np.ones((1, 200))) for s in sides([0.5, 0.5])]
-    shifted = criterion(parts)
+    shifted = criterion([s.terms(np.ones(1), np.ones((1, 200))) for s in sides([0.5, 0.5])])
     assert shifted[0, 0] == pytest.approx(0.5**2 / np.sqrt(np.pi), rel=0.2)
 
 
@@ -527,17 +515,6 @@ def test_a_saved_model_has_its_calibration_and_uses_it(storage: str, tmp_path: P
     assert fcfg.load(tmp_path).calibration is None
 
 
-def test_the_calibration_of_other_weights_is_ignored_with_a_warning(tmp_path: Path) -> None:
-    pipeline = tiny_model(saved=True)
-    pipeline.calibration = record(pipeline, smiling=1.25)
-    fcfg.save(pipeline, tmp_path)
-    pipeline.denoiser.network.head[-1].bias.data += 1
-    other = tmp_path / "other"
-    fcfg.save(pipeline, other)
-    with pytest.warns(UserWarning, match=r"other weights .* run 'fcfg calibrate' again"):
-        assert fcfg.load(other).calibration is None
-
-
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -562,9 +539,15 @@ def test_a_broken_calibration_is_one_line(change: Any, complaint: str, tmp_path:
         fcfg.load(tmp_path)
 
 
-def test_a_calibration_of_other_attributes_is_refused(tmp_path: Path) -> None:
+def test_a_calibration_of_other_weights_is_ignored_and_one_of_other_attributes_refused(
+    tmp_path: Path,
+) -> None:
     pipeline = tiny_model(saved=True)
+    pipeline.calibration = record(pipeline, smiling=1.25)
+    pipeline.denoiser.network.head[-1].bias.data += 1
     fcfg.save(pipeline, tmp_path)
+    with pytest.warns(UserWarning, match=r"other weights .* run 'fcfg calibrate' again"):
+        assert fcfg.load(tmp_path).calibration is None
     pipeline.calibration = record(pipeline, age=1.25)
     with refused("calibration of the model", "'age'"):
         fcfg.save(pipeline, tmp_path)
@@ -723,39 +706,29 @@ def test_a_calibration_of_others_is_kept(model: str, capsys: pytest.CaptureFixtu
     assert Calibration.read("out").seed == 1
 
 
-def test_directions_that_differ_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_no_empty_column_and_remarks_follow_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     values = {"images": 9, "real": (2.5, 1.0), "read": (2.0, 1.0)}
     apart = {
         "to 0": Direction(weight=1.0, low=0.8, high=1.2, **values),
         "to 1": Direction(weight=2.0, low=1.5, high=2.5, **values),
     }
-    found = record(tiny_model(), smiling=1.25)
-    own = found.attributes["smiling"].model_copy(update={"directions": apart})
-    print_calibration(found.model_copy(update={"attributes": {"smiling": own}}))
-    out = capsys.readouterr().out
-    assert "do(smiling): its directions differ; the weight is a compromise." in out
-    row = next(line for line in out.splitlines() if "to 1 " in line)
-    assert " ".join(row.split()) == "to 1 2 1.5–2.5 2.50 ± 1.00 2.00 ± 1.00"
-
-
-def test_no_column_is_empty_and_too_few_images_are_said(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    side = Direction(weight=1.0, low=0.8, high=1.2, images=8, real=(2.5, 1.0), read=(2.0, 1.0))
     found = record(tiny_model(), smiling=1.25, male=1.5)
-    own, few = found.attributes["smiling"], "fewer than 8 images in each direction.\n"
-    one = own.model_copy(update={"directions": {"to 1": side}})
-    all_shown = {"smiling": one, "male": one}
-    for attributes, is_read, last in (
-        (found.attributes, False, f"do(smiling), do(male): {few}"),
-        (found.attributes | {"smiling": one}, True, f"do(male): {few}"),
-        (all_shown, True, "in standard deviations.\n"),
-    ):
+    few, one = found.attributes["male"], found.attributes["smiling"]
+    one = one.model_copy(update={"directions": apart})
+
+    def printed(**attributes: AttributeWeight) -> str:
         print_calibration(found.model_copy(update={"attributes": attributes}))
-        out = capsys.readouterr().out
-        assert ("judge on" in out) == ("log-odds" in out) == is_read
-        assert last in out
-        assert ("fewer than" in out) == (attributes is not all_shown)
+        return capsys.readouterr().out
+
+    bare, both, whole = printed(male=few), printed(smiling=one, male=few), printed(smiling=one)
+    assert [text.count("judge on") for text in (bare, both, whole)] == [0, 2, 2]
+    assert "do(male): fewer than 8 images in each direction.\n" in both
+    assert "fewer than" not in whole
+    assert "do(smiling): its directions differ; the weight is a compromise." in whole
+    row = next(line for line in whole.splitlines() if "to 1 " in line)
+    assert " ".join(row.split()) == "to 1 2 1.5–2.5 2.50 ± 1.00 2.00 ± 1.00"
 
 
 def test_an_interrupted_command_says_how_to_resume(
@@ -764,7 +737,7 @@ def test_an_interrupted_command_says_how_to_resume(
     def stop(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fcfg.calibration.measurements.Request._measure", stop)
+    monkeypatch.setattr("fcfg.calibration.measurements.Measurement._measured", stop)
     assert main(["calibrate", model, *WORDS]) == 130
     assert "runs/calibrations, run the same command to resume" in capsys.readouterr().err
     assert fcfg.load(model).calibration is None

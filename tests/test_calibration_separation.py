@@ -76,16 +76,24 @@ def test_no_weight_is_above_what_a_direction_may_need() -> None:
 
 def test_the_areas_are_those_of_the_metric() -> None:
     both = [
-        Side(rows, np.stack([reading[rows]] * 2), (), rows[::-1], 2 * reading[rows[::-1]], 0.5)
+        Side(
+            np.array([1.0, 2.0]),
+            rows,
+            np.stack([reading[rows]] * 2),
+            (),
+            rows[::-1],
+            2 * reading[rows[::-1]],
+            0.5,
+        )
         for rows, reading in ((np.arange(0, N, 2), NOISE[0]), (np.arange(1, N, 2), 1 + NOISE[1]))
     ]
     bootstrap = Bootstrap(N, resamples=3)
     counts = np.concatenate([np.ones((1, N)), bootstrap.counts])
-    found = Separation.of(both, np.array([1.0, 2.0]), np.array([1.5]), counts)
+    found = Separation.of(both, np.array([1.5]), counts)
     log_odds = np.where(OWN == 1, 1 + NOISE[1], -NOISE[0])
     expected = auroc(log_odds, OWN, bootstrap).value
     assert found.answers[0, 0] == found.real[0] == pytest.approx(expected)
-    shuffled = Separation.of(both, np.array([1.0, 2.0]), np.array([1.5]), counts[:, ::-1])
+    shuffled = Separation.of(both, np.array([1.5]), counts[:, ::-1])
     assert shuffled.real[0] == found.real[0]
     assert not np.array_equal(shuffled.real[1:], found.real[1:])  # resamples count
 
@@ -170,4 +178,4 @@ def test_many_images_raise_weights_unless_told_not_to(
 
 def test_the_help_says_what_many_images_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "--help"]) == 0
-    assert f"with {RAISING} images or more" in " ".join(capsys.readouterr().out.split())
+    assert f"at least {RAISING} images" in " ".join(capsys.readouterr().out.split())

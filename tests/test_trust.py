@@ -19,7 +19,6 @@ from fcfg.cli import main
 from fcfg.datasets import portraits
 from fcfg.diffusion.networks import Judge, JudgeConfig
 from fcfg.generation import generate
-from fcfg.generation.results import Result
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.model.thresholds import signal_ranges
@@ -287,7 +286,8 @@ def test_the_way_back_is_that_of_the_guidance_in_every_turn(world) -> None:
     how: dict[str, Any] = {"sampling": "fixed-point:2 uniform 4", "guidance": PAPER_GUIDANCE}
     shares: list[float] = []
     found = trust_thresholds(world, images, attributes, on_progress=shares.append, **how)
-    assert shares == [0.25, 0.5, 0.75, 1.0]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.25, 1.0)
     assert found.guidance == ("fcfg:affected=3.0,invariant=1.2",)
     errors = []
     for i, name in enumerate(("smiling", "male")):
@@ -484,9 +484,6 @@ def test_a_resumed_run_doubts_by_what_is_known_now(model, tmp_path: Path) -> Non
     results = asked(doubting(model, **{"loss_0.1": -99.0}), files, tmp_path / "out")
     assert [result.reasons for result in results] == [("off the manifold",)] * 2
     assert results[0].signals == first.signals
-    old = json.loads((tmp_path / "out" / "record.json").read_text())["images"][0]
-    del old["signals"], old["reasons"]  # of a version before
-    assert Result.from_json(old).reasons == ()
 
 
 def test_nothing_is_measured_on_demand(model, tmp_path: Path) -> None:

@@ -17,8 +17,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Binary, Categorical, Table
+from fcfg.causal.attributes import (
+    AbstractAttribute,
+    AttributeSpace,
+    Binary,
+    Categorical,
+    Column,
+    Continuous,
+    Table,
+)
 from fcfg.diffusion.networks import Judge, evaluation_mode
+from fcfg.metrics import level_scores
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.weights import check_finite
@@ -152,3 +161,27 @@ class AttributeJudge(nn.Module):
         scales = zip(self.factors.items(), shown.unbind(dim=1), strict=True)
         factors = {name: mean + sd * column.numpy() for (name, (mean, sd)), column in scales}
         return Reading(attributes, scores, factors, features.numpy())
+
+
+def judged(
+    attribute: AbstractAttribute, scores: Column, values: Column, closest: float = 1e-9
+) -> NDArray[np.float64]:
+    """Return how clearly a judge reads given values: log-odds, or the value read minus the given.
+
+    >>> judged(Binary("male"), np.array([0.5, 0.9]), np.array([1, 0])).round(1)
+    array([ 0. , -2.2])
+
+    Args:
+        attribute: The attribute.
+        scores: Scores of the judge, see :class:`fcfg.Reading`.
+        values: Value that each image should have.
+        closest: Distance from 0 and 1 within which probabilities are not told apart.
+    """
+    if isinstance(attribute, Continuous):
+        return scores - values
+    if isinstance(attribute, Categorical):
+        share = level_scores(scores, values)
+    else:
+        share = np.where(values == 1, scores, 1 - scores)
+    share = share.clip(closest, 1 - closest)
+    return np.log(share) - np.log1p(-share)

@@ -13,11 +13,8 @@ from fcfg.calibration.criterion import (
     Counts,
     Shifts,
     Side,
-    Terms,
-    Weights,
     choose_weights,
     criterion,
-    interpolated,
     lowest,
     over_directions,
     rounded,
@@ -73,63 +70,62 @@ class RealImages:
         *,
         at_least_real: bool = False,
     ) -> AttributeWeight:
-        """Choose the weight of an attribute.
+        """Choose the weight of an attribute, which has at least one direction.
 
         Args:
-            name: Attribute intervened on, which has at least one direction.
+            name: Attribute intervened on.
             values: Value that each of the first images is set to.
             cells: Measurements under every weight.
             true_readings: Readings of the true counterfactuals, if they are known.
             at_least_real: Whether to raise the weight of a binary attribute until the judge tells
                 its values apart as well as those of real images.
         """
-        position, weights = self.space.names.index(name), np.array(list(cells))
-        read = np.stack([cell.readings[:, position] for cell in cells.values()])
-        sides: dict[str, Side] = {}
-        for label, (rows, real_rows) in self.directions(name, values).items():
-            real = self.readings[real_rows, position]
-            sd = float(real.std()) or 1.0
-            others = self._others(name, rows, cells)
-            sides[label] = Side(rows, read[:, rows] / sd, others, real_rows, real / sd, sd)
-        both = list(sides.values())
-        best, own = choose_weights(both, weights, self.counts)
+        sides = self._sides(name, values, cells)
+        both, one = list(sides.values()), np.ones((1, len(self.readings)))
+        best, own = choose_weights(both, self.counts)
         chosen, separation = best, None
-        one = np.ones((1, len(self.readings)))
         if isinstance(self.space[name], Binary) and len(both) == 2:
             if at_least_real:
-                chosen = sufficient_weight(both, weights, self.counts, best, own)
-            found = Separation.of(both, weights, np.array([chosen.weight]), one)
+                chosen = sufficient_weight(both, self.counts, best, own)
+            found = Separation.of(both, np.array([chosen.weight]), one)
             separation = float(found.real[0]), float(found.answers[0, 0])
-        terms = [Terms.of(side, weights, weights, one) for side in both]
+        weights = both[0].weights
+        terms = [side.terms(weights, one) for side in both]
         total, squares = criterion(terms), over_directions(terms, lambda term: term.off_target)
         shifts = np.sqrt(squares[:, 0].clip(0))
-        truth: dict[str, float] = {}
-        if true_readings is not None:
-            truth = _by_truth(both, true_readings, weights, cells)
         return AttributeWeight(
             **chosen.model_dump(),
             directions={
-                label: _direction(side, estimate, weights, chosen.weight)
+                label: _direction(side, estimate, chosen.weight)
                 for (label, side), estimate in zip(sides.items(), own, strict=True)
                 if min(len(side.rows), len(side.real_rows)) >= FEWEST
             },
             off_target=float(np.interp(chosen.weight, weights, shifts)),
             curve=tuple(zip(weights.tolist(), total[:, 0].tolist(), shifts.tolist(), strict=True)),
-            truth=truth,
+            truth={} if true_readings is None else _by_truth(both, true_readings, cells),
             separation=separation,
             raised_from=best.weight if chosen.weight > best.weight else None,
         )
 
-    def _others(
-        self, name: str, rows: NDArray[np.int64], cells: Mapping[float, Cell]
-    ) -> tuple[Shifts, ...]:
-        """Return the shifts of attributes that should stay, by their factual values.
+    def _sides(self, name: str, values: Column, cells: Mapping[float, Cell]) -> dict[str, Side]:
+        """Return the readings of every direction, under all weights."""
+        position, weights = self.space.names.index(name), np.array(list(cells))
+        read = np.stack([cell.readings for cell in cells.values()])
+        sides: dict[str, Side] = {}
+        for label, (rows, real_rows) in self.directions(name, values).items():
+            real = self.readings[real_rows, position]
+            sd, own = float(real.std()) or 1.0, read[:, rows, position]
+            others = self._others(name, rows, read)
+            sides[label] = Side(weights, rows, own / sd, others, real_rows, real / sd, sd)
+        return sides
 
-        Args:
-            name: Attribute intervened on.
-            rows: Numbers of the images of a direction.
-            cells: Measurements under every weight.
-        """
+    def _others(
+        self,
+        name: str,
+        rows: NDArray[np.int64],
+        read: Float[np.ndarray, "weights image attribute"],
+    ) -> tuple[Shifts, ...]:
+        """Return the shifts of attributes that should stay, by their factual values."""
         affected, found = self.graph.affected([name]), list[Shifts]()
         for position, other in enumerate(self.space):
             if other.name in affected:
@@ -138,11 +134,8 @@ class RealImages:
             parts = np.zeros(len(rows)) if isinstance(other, Continuous) else own
             for part in np.unique(parts):
                 here = rows[parts == part]
-                shifts = [
-                    cell.readings[here, position] - self.readings[here, position]
-                    for cell in cells.values()
-                ]
-                found.append(Shifts(here, np.stack(shifts) / self._spread(position)))
+                shifts = read[:, here, position] - self.readings[here, position]
+                found.append(Shifts(here, shifts / self._spread(position)))
         return tuple(found)
 
     def _spread(self, position: int) -> float:
@@ -155,9 +148,9 @@ class RealImages:
         return float(reading.std()) or 1.0
 
 
-def _direction(side: Side, estimate: WeightEstimate, weights: Weights, weight: float) -> Direction:
+def _direction(side: Side, estimate: WeightEstimate, weight: float) -> Direction:
     """Describe a direction, with its readings at the weight of the attribute."""
-    read = side.sd * interpolated(weights, side.read, np.array([weight]))
+    read = side.sd * side.read_at(np.array([weight]))
     return Direction(
         **estimate.model_dump(),
         images=len(side.rows),
@@ -167,23 +160,15 @@ def _direction(side: Side, estimate: WeightEstimate, weights: Weights, weight: f
 
 
 def _by_truth(
-    sides: Sequence[Side],
-    readings: Float[np.ndarray, "image"],
-    weights: Weights,
-    cells: Mapping[float, Cell],
+    sides: Sequence[Side], readings: Float[np.ndarray, "image"], cells: Mapping[float, Cell]
 ) -> dict[str, float]:
-    """Return the weights that the true counterfactuals would choose.
-
-    Args:
-        sides: Directions to consider.
-        readings: Readings of the true counterfactuals.
-        weights: Measured weights.
-        cells: Measurements under these weights.
-    """
+    """Return the weights that the true counterfactuals would choose, by their readings."""
     known = [replace(s, real_rows=s.rows, real=readings[s.rows] / s.sd) for s in sides]
     error, missed, changed = np.stack([cell.errors.sum(axis=0) for cell in cells.values()]).T
     errors = np.stack([error, missed / changed.clip(1e-9)], axis=1)
     return {
-        "reading": choose_weights(known, weights, np.ones((1, len(readings))))[0].weight,
-        **dict(zip(("mae", "change"), map(rounded, lowest(weights, errors)), strict=True)),
+        "reading": choose_weights(known, np.ones((1, len(readings))))[0].weight,
+        **dict(
+            zip(("mae", "change"), map(rounded, lowest(sides[0].weights, errors)), strict=True)
+        ),
     }

@@ -34,18 +34,15 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Continuous
-from fcfg.metrics import level_scores
 from fcfg.pipeline.calibration import WeightEstimate
 
 _FINE = 60  # intervals of the fine grid
 _OTHERS = 0.25  # cost of a shift of what should stay, relative to one of the target
-_CLOSEST = 1e-9  # probabilities closer to 0 or 1 than this are not told apart
 
-
-Weights: TypeAlias = Float[np.ndarray, "weights"]
-Fine: TypeAlias = Float[np.ndarray, "fine"]
-Counts: TypeAlias = Float[np.ndarray, "rows image"]
+Weights: TypeAlias = Float[np.ndarray, "weights"]  # measured, ascending
+Fine: TypeAlias = Float[np.ndarray, "fine"]  # to evaluate
+Counts: TypeAlias = Float[np.ndarray, "rows image"]  # how often an image counts, in each resample
+Values: TypeAlias = Float[np.ndarray, "fine rows"]  # of the criterion, or of a part of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +52,8 @@ class Shifts:
     rows: NDArray[np.int64]  #: numbers of these images
     values: Float[np.ndarray, "weights image"]  #: in standard deviations of the real reading
 
-    def mean_square(
-        self, weights: Weights, at: Fine, counts: Counts
-    ) -> Float[np.ndarray, "fine rows"]:
-        """Return the square of the mean shift, by products of two different images.
-
-        Args:
-            weights: Measured weights.
-            at: Weights to evaluate.
-            counts: Number of times that each image counts, a row for each square.
-        """
+    def mean_square(self, weights: Weights, at: Fine, counts: Counts) -> Values:
+        """Return the square of the mean shift, by products of two different images."""
         own, values = counts[:, self.rows], interpolated(weights, self.values, at)
         pairs = (values @ own.T) ** 2 - values**2 @ own.T
         n = own.sum(axis=1)
@@ -78,6 +67,7 @@ class Side:
     Readings are in standard deviations of those on real images.
     """
 
+    weights: Weights
     rows: NDArray[np.int64] = field(repr=False)  #: numbers of the images with counterfactuals
     read: Float[np.ndarray, "weights image"] = field(repr=False)
     others: tuple[Shifts, ...] = field(repr=False)  #: of what should stay
@@ -85,27 +75,27 @@ class Side:
     real: Float[np.ndarray, "real"] = field(repr=False)
     sd: float  #: that standard deviation, in the judge's unit
 
+    def read_at(self, at: Fine) -> Float[np.ndarray, "fine image"]:
+        """Return the readings between the measured weights."""
+        return interpolated(self.weights, self.read, at)
 
-def judged(attribute: AbstractAttribute, scores: Column, values: Column) -> NDArray[np.float64]:
-    """Return how clearly a judge reads given values: log-odds, or the value read minus the given.
+    def terms(self, at: Fine, counts: Counts) -> Terms:
+        """Evaluate the parts of the criterion at some weights."""
+        own, real = counts[:, self.rows], counts[:, self.real_rows]
+        distance = np.stack([energy_distance(x, self.real, own, real) for x in self.read_at(at)])
+        squares = [len(o.rows) * o.mean_square(self.weights, at, counts) for o in self.others]
+        size = max(1, sum(len(other.rows) for other in self.others))
+        off_target = np.sum([0 * distance, *squares], axis=0) / size
+        return Terms(len(self.rows), distance, off_target)
 
-    >>> from fcfg.causal.attributes import Binary
-    >>> judged(Binary("male"), np.array([0.5, 0.9]), np.array([1, 0])).round(1)
-    array([ 0. , -2.2])
 
-    Args:
-        attribute: The attribute.
-        scores: Scores of the judge, see :class:`fcfg.Reading`.
-        values: Value that each image should have.
-    """
-    if isinstance(attribute, Continuous):
-        return scores - values
-    if isinstance(attribute, Categorical):
-        share = level_scores(scores, values)
-    else:
-        share = np.where(values == 1, scores, 1 - scores)
-    share = share.clip(_CLOSEST, 1 - _CLOSEST)
-    return np.log(share) - np.log1p(-share)
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The parts of the criterion of one direction, for every row of counts of the images."""
+
+    images: int
+    distance: Values
+    off_target: Values  #: mean square shift of what should stay
 
 
 def energy_distance(
@@ -114,17 +104,11 @@ def energy_distance(
     x_weights: Float[np.ndarray, "rows n"],
     y_weights: Float[np.ndarray, "rows m"],
 ) -> Float[np.ndarray, "rows"]:
-    r"""Return the energy distance of samples, :math:`2 \int (F - G)^2`.
+    r"""Return the energy distance of samples, :math:`2 \int (F - G)^2`, by how often each counts.
 
     >>> one = np.ones((1, 1))
     >>> energy_distance(np.array([0.0]), np.array([3.0]), one, one)
     array([6.])
-
-    Args:
-        x: One sample.
-        y: The other one.
-        x_weights: Number of times that each x counts, a row for each distance.
-        y_weights: The same of y.
     """
     values = np.concatenate([x, y])
     order = values.argsort()
@@ -133,58 +117,24 @@ def energy_distance(
     return 2 * gaps**2 @ np.diff(values[order])
 
 
-@dataclass(frozen=True, eq=False)
-class Terms:
-    """The parts of the criterion of one direction, for every row of counts of the images."""
-
-    images: int
-    distance: Float[np.ndarray, "fine rows"]
-    off_target: Float[np.ndarray, "fine rows"]  #: mean square shift of what should stay
-
-    @classmethod
-    def of(cls, side: Side, weights: Weights, at: Fine, counts: Counts) -> Terms:
-        """Evaluate the parts at some weights.
-
-        Args:
-            side: The direction.
-            weights: Measured weights.
-            at: Weights to evaluate.
-            counts: Number of times that each image counts, such as in bootstrap resamples.
-        """
-        own, real = counts[:, side.rows], counts[:, side.real_rows]
-        read = interpolated(weights, side.read, at)
-        distance = np.stack([energy_distance(x, side.real, own, real) for x in read])
-        squares = [len(o.rows) * o.mean_square(weights, at, counts) for o in side.others]
-        size = max(1, sum(len(other.rows) for other in side.others))
-        return cls(len(side.rows), distance, np.sum([0 * distance, *squares], axis=0) / size)
-
-
-def criterion(terms: Sequence[Terms]) -> Float[np.ndarray, "fine rows"]:
+def criterion(terms: Sequence[Terms]) -> Values:
     """Return J over some directions."""
     return over_directions(terms, lambda t: t.distance + _OTHERS * t.off_target / np.sqrt(np.pi))
 
 
-def over_directions(
-    terms: Sequence[Terms], part: Callable[[Terms], Float[np.ndarray, "fine rows"]]
-) -> Float[np.ndarray, "fine rows"]:
+def over_directions(terms: Sequence[Terms], part: Callable[[Terms], Values]) -> Values:
     """Return the mean of a part over directions, weighted by their images."""
     images = sum(term.images for term in terms)
     return np.sum([term.images / images * part(term) for term in terms], axis=0)
 
 
 def choose_weights(
-    sides: Sequence[Side], weights: Weights, counts: Counts
+    sides: Sequence[Side], counts: Counts
 ) -> tuple[WeightEstimate, list[WeightEstimate]]:
-    """Return the weight with the smallest criterion over all directions, and that of each.
-
-    Args:
-        sides: The directions.
-        weights: Measured weights.
-        counts: Number of times that each image occurs in each resample.
-    """
-    fine = np.linspace(weights[0], weights[-1], _FINE + 1)
+    """Return the weight with the smallest criterion over all directions, and that of each."""
+    fine = np.linspace(sides[0].weights[0], sides[0].weights[-1], _FINE + 1)
     counts = np.concatenate([np.ones((1, counts.shape[1])), counts])
-    terms = [Terms.of(side, weights, fine, counts) for side in sides]
+    terms = [side.terms(fine, counts) for side in sides]
 
     def estimate(terms: Sequence[Terms]) -> WeightEstimate:
         found = lowest(fine, criterion(terms))
@@ -202,10 +152,6 @@ def lowest(
     >>> x = np.array([1.0, 1.5, 2.5])
     >>> lowest(x, np.stack([(x - 1.7) ** 2, -x], axis=1))
     array([1.7, 2.5])
-
-    Args:
-        weights: Weights, ascending.
-        values: Values at these weights.
     """
     best = values.argmin(axis=0)
     found = weights[best].copy()

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from torch import Tensor
 
+from fcfg.answers import Store
 from fcfg.calibration.choice import RealImages
-from fcfg.calibration.criterion import Counts, judged
-from fcfg.calibration.measurements import Cell, Request, readings_of
+from fcfg.calibration.criterion import Counts
+from fcfg.calibration.measurements import Cell, Measurement, readings_of
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.evaluation.measurements import judge_of
 from fcfg.evaluation.subset import draw_targets
 from fcfg.guidance import Guidance
+from fcfg.judge import judged
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import AttributeWeight, Calibration, with_weights
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
@@ -106,13 +108,9 @@ def calibrate(
     table, keys = space.parse(attributes, len(x)), image_keys(x)
     asked = check_integer("count", len(x) if count is None else count, 2, len(x), do=_MORE)
     raises = asked >= RAISING if at_least_real is None else at_least_real
-    real = RealImages(
-        space,
-        pipeline.graph,
-        table,
-        readings_of(space, judge.read(x, batch_size=batch_size), table),
-        _resamples(asked, len(x), seed),
-    )
+    readings = readings_of(space, judge.read(x, batch_size=batch_size), table)
+    resamples = _resamples(asked, len(x), seed)
+    real = RealImages(space, pipeline.graph, table, readings, resamples)
     drawn = draw_targets(space, table, space.names, keys, seed, "quantiles")
     targets = {name: column[:asked] for name, column in drawn.items()}
     targets = {name: column for name, column in targets.items() if real.directions(name, column)}
@@ -124,24 +122,24 @@ def calibrate(
             do=_MORE,
         )
     true = {} if truth is None else {n: truth({n: column}) for n, column in targets.items()}
-    request = Request(
-        pipeline,
-        judge,
-        rule,
-        chosen,
-        dict.fromkeys(targets, grid),
-        x[:asked],
-        {name: column[:asked] for name, column in table.items()},
-        keys[:asked],
-        targets,
-        true,
-        seed,
-        batch_size,
-    )
     true_readings = {
         name: judged(space[name], judge.read(drawing).scores[name], targets[name])
         for name, drawing in true.items()
     }
+    measurement = Measurement(
+        pipeline=pipeline,
+        judge=judge,
+        guidance=rule,
+        sampling=chosen,
+        images=x[:asked],
+        attributes={name: column[:asked] for name, column in table.items()},
+        keys=keys[:asked],
+        targets=targets,
+        truth=true,
+        seed=seed,
+        batch_size=batch_size,
+        store=None if cache is None else Store(cache),
+    )
 
     def choose(name: str, cells: Mapping[float, Cell]) -> AttributeWeight:
         truth = true_readings.get(name)
@@ -156,7 +154,7 @@ def calibrate(
         seed=seed,
         data=dict(data or {}),
         at_least_real=raises,
-        attributes=_search(request, choose, cache, on_progress),
+        attributes=_search(measurement, grid, choose, on_progress or (lambda share: None)),
     )
     if accept or not found.doubts:
         pipeline.calibration = found
@@ -170,30 +168,22 @@ def calibrate(
 
 
 def _search(
-    request: Request,
+    measurement: Measurement,
+    grid: Sequence[float],
     choose: Callable[[str, Mapping[float, Cell]], AttributeWeight],
-    cache: Path | None,
-    on_progress: OnProgress | None,
+    on_progress: OnProgress,
 ) -> dict[str, AttributeWeight]:
-    """Return the weight of every attribute, and measure beyond the end where it lies there.
-
-    Args:
-        request: The weights to measure first.
-        choose: Function that chooses the weight of an attribute from its cells.
-        cache: Folder that keeps finished cells, or None.
-        on_progress: Callback invoked with the share that is done.
-    """
-    report: OnProgress = on_progress or (lambda share: None)
-    cells: dict[str, dict[float, Cell]] = {name: {} for name in request.targets}
+    """Return the weight of every attribute, and measure beyond the end where it lies there."""
+    cells: dict[str, dict[float, Cell]] = {name: {} for name in measurement.targets}
     found: dict[str, AttributeWeight] = {}
-    start = 0.0
-    for end in _ROUNDS:
+    wanted: dict[str, Sequence[float]] = dict.fromkeys(cells, grid)
+    for start, end in pairwise((0.0, *_ROUNDS)):
 
         def report_round(share: float, low: float = start, high: float = end) -> None:
-            report(low + (high - low) * share)
+            on_progress(low + (high - low) * share)
 
         try:
-            measured = request.measure(cache, report_round)
+            measured = measurement.cells(wanted, report_round)
         except InputError:  # a weight beyond the end that the rule does not have, or that breaks
             if not found:
                 raise
@@ -202,11 +192,10 @@ def _search(
             if own:
                 cells[name] = dict(sorted((cells[name] | own).items()))
                 found[name] = choose(name, cells[name])
-        beyond = {name: _beyond(own) for name, own in found.items()}
-        if not any(beyond.values()):
+        wanted = {name: _beyond(own) for name, own in found.items()}
+        if not any(wanted.values()):
             break
-        request, start = replace(request, weights=beyond), end
-    report(1.0)
+    on_progress(1.0)
     return found
 
 
@@ -233,11 +222,7 @@ def checked_search(
 ) -> tuple[Guidance, list[float]]:
     """Return the guidance with the searched weight at 1, and the weights to measure.
 
-    Args:
-        guidance: Guidance of a calibration; a rule that cannot be searched is refused.
-        sampling: Solver, grid and steps.
-        weights: Weights to measure.
-        space: Attributes of the model.
+    A rule that cannot be searched is refused, and so are weights that it does not have.
     """
     rule = Guidance.parse(repr(guidance))  # refuses functions, which a file cannot hold
     if rule.anchor and sampling == PRESETS["paper"]:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from fcfg.calibration.criterion import Counts, Fine, Side, Weights, interpolated, rounded
+from fcfg.calibration.criterion import Counts, Fine, Side, rounded
 from fcfg.metrics import auroc_of_rows
 from fcfg.pipeline.calibration import WeightEstimate
 
@@ -29,21 +29,14 @@ class Separation:
     answers: Float[np.ndarray, "fine rows"]
 
     @classmethod
-    def of(cls, sides: Sequence[Side], weights: Weights, at: Fine, counts: Counts) -> Separation:
-        """Evaluate answers at some weights, and real images.
-
-        Args:
-            sides: The directions to 0 and to 1.
-            weights: Measured weights.
-            at: Weights to evaluate.
-            counts: Number of times that each image counts.
-        """
+    def of(cls, sides: Sequence[Side], at: Fine, counts: Counts) -> Separation:
+        """Evaluate answers at some weights, and real images, by the directions to 0 and to 1."""
         zero, one = sides
         is_real_one = np.repeat([False, True], [len(zero.real), len(one.real)])
         is_one = np.repeat([False, True], [len(zero.rows), len(one.rows)])
         # Readings are log-odds of the value that an image should have.
         real = np.concatenate([-zero.sd * zero.real, one.sd * one.real])
-        low, high = (side.sd * interpolated(weights, side.read, at) for side in (zero, one))
+        low, high = (side.sd * side.read_at(at) for side in (zero, one))
         real_counts = counts[:, np.concatenate([zero.real_rows, one.real_rows])]
         own = counts[:, np.concatenate([zero.rows, one.rows])]
         readings = np.concatenate([-low, high], axis=1)
@@ -61,26 +54,15 @@ class Separation:
 
 
 def sufficient_weight(
-    sides: Sequence[Side],
-    weights: Weights,
-    counts: Counts,
-    chosen: WeightEstimate,
-    own: Sequence[WeightEstimate],
+    sides: Sequence[Side], counts: Counts, chosen: WeightEstimate, own: Sequence[WeightEstimate]
 ) -> WeightEstimate:
     """Return the smallest weight, from the chosen one on, at which answers are clear enough.
 
-    It is at most the largest weight that a direction may need by itself.
-
-    Args:
-        sides: The directions to 0 and to 1.
-        weights: Measured weights.
-        counts: Number of times that each image occurs in each resample.
-        chosen: The chosen weight.
-        own: Those of the directions.
+    It is at most the largest weight that a direction may need by itself, by its ``own`` estimate.
     """
     most = max(chosen.weight, *(estimate.high for estimate in own))
     at = np.linspace(chosen.weight, most, 41)
     counts = np.concatenate([np.ones((1, counts.shape[1])), counts])
-    enough = Separation.of(sides, weights, at, counts).is_sufficient
+    enough = Separation.of(sides, at, counts).is_sufficient
     found = float(at[enough.argmax()]) if enough.any() else most
     return chosen.model_copy(update={"weight": rounded(found)})

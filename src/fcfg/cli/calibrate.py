@@ -114,12 +114,12 @@ def calibrate(
     with ProgressReporter() as reporter:
         found = choose_images(pipeline, count, seed=seed, data=data, on_progress=reporter.progress)
     height, width = found.images.shape[-2:]
-    make_folder(folder)
-    print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
     on_these: dict[str, Any] = {
         "data": found.data,
         "batch_size": how.rows(pipeline, (height, width)),
     }
+    make_folder(folder)
+    print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
     before = pipeline.calibration
     kept = f"what is measured is in {cache}, run the same command to resume"
     with resumable(lambda: kept) as on_progress:

@@ -59,15 +59,16 @@ def train(
         if main:
             workspace.claim()
         has_board = main and config.run.tensorboard
-        try:
-            with closing(RunLog(workspace.folder, tensorboard=has_board)) as log:
-                around = Surroundings(config.run, accelerator, log, reporter, stop)
-                splits = load_images(config, workspace, around, skip_bad=skip_bad)
+        with closing(RunLog(workspace.folder, tensorboard=has_board)) as log:
+            around = Surroundings(config.run, accelerator, log, reporter, stop)
+            splits = load_images(config, workspace, around, skip_bad=skip_bad)
+            try:
                 Session(config, workspace, splits, around).run(part)
-        except OSError as error:
-            raise TrainingStopped(
-                f"{error.filename or 'a file'} could not be written ({error.strerror or error}); "
-                "the checkpoints are whole; make room and run the same command again",
-                code=1,
-            ) from error
+            except OSError as error:
+                raise TrainingStopped(
+                    f"{error.filename or 'a file'} could not be written "
+                    f"({error.strerror or error}); the checkpoints are whole; make room and run "
+                    "the same command again",
+                    code=1,
+                ) from error
     return out

@@ -24,15 +24,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.causal.attributes import AbstractAttribute, Categorical, Continuous, Table
+from fcfg.causal.attributes import AbstractAttribute, Continuous, Table
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.judge import AttributeJudge, Reading
-from fcfg.metrics import level_scores
+from fcfg.judge import AttributeJudge, Reading, judged
 from fcfg.model import AnyModel
 from fcfg.model.thresholds import LEVELS, SURE
 from fcfg.pipeline.records import Counterfactual
@@ -105,8 +103,8 @@ def measure_trust(
         affected = pipeline.graph.affected(pair.action.targets)
         for attribute in pipeline.space:
             name = attribute.name
-            was = read_against(attribute, before, there.attributes)
-            now = read_against(attribute, after, pair.attributes)
+            was = read_of(attribute, before, there.attributes)
+            now = read_of(attribute, after, pair.attributes)
             values[f"given {name}"] = surprise(attribute, was)
             if name in affected:
                 values[f"asked {name}"] = surprise(attribute, now)
@@ -130,27 +128,14 @@ def loss_signals(
     return {f"loss {level}": column for level, column in zip(LEVELS, losses.T, strict=True)}
 
 
-def read_against(
+def read_of(
     attribute: AbstractAttribute, reading: Reading, table: Table
 ) -> Float[Tensor, "batch"]:
-    """Return the log-odds against the values of an attribute, or what is read minus the value.
-
-    Args:
-        attribute: The attribute.
-        reading: Reading of a judge.
-        table: Values that the images should have.
-    """
+    """Return how clearly the values of an attribute are read, see :func:`fcfg.judge.judged`."""
     scores, values = reading.scores[attribute.name], table[attribute.name]
-    if isinstance(attribute, Continuous):
-        return torch.from_numpy(scores - values)
-    if isinstance(attribute, Categorical):
-        share = level_scores(scores, values)
-    else:
-        share = np.where(values == 1, scores, 1 - scores)
-    share = share.clip(SURE, 1 - SURE)
-    return torch.from_numpy(np.log1p(-share) - np.log(share))
+    return torch.from_numpy(judged(attribute, scores, values, SURE))
 
 
 def surprise(attribute: AbstractAttribute, read: Float[Tensor, "batch"]) -> Float[Tensor, "batch"]:
-    """Return how little a judge reads a value, from :func:`read_against`."""
-    return read.abs() if isinstance(attribute, Continuous) else read
+    """Return how little a judge reads a value: log-odds against it, or the distance from it."""
+    return read.abs() if isinstance(attribute, Continuous) else -read

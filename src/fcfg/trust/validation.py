@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from fcfg.answers import AnswerLoop, Question
 from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Continuous, Table
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
@@ -25,10 +27,10 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import default_sampling
 from fcfg.sampling import SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_integer, quoted
-from fcfg.support.images import ImagesLike, read_images
-from fcfg.support.progress import OnProgress, Progress
+from fcfg.support.images import ImagesLike, image_keys, read_images
+from fcfg.support.progress import OnProgress
 from fcfg.support.tables import TableLike
-from fcfg.trust.signals import loss_signals, measure_trust, read_against, surprise
+from fcfg.trust.signals import loss_signals, measure_trust, read_of, surprise
 
 #: Share of ordinary images that each kind of signal may exceed: few false alarms, even together.
 SHARE = 0.01
@@ -84,7 +86,7 @@ def trust_thresholds(
     denoiser, space = pipeline.denoiser, pipeline.space
     x = read_images(images, channels=denoiser.channels, size=denoiser.size)
     check_integer("images", len(x), 2, 10**9, do="256 are enough")
-    table, progress = space.parse(attributes, len(x)), Progress(1 + len(space), on_progress)
+    table = space.parse(attributes, len(x))
     used = {
         name: pipeline.plan([name], guidance, sampling=sampling).setting for name in space.names
     }
@@ -94,25 +96,35 @@ def trust_thresholds(
     chosen = as_sampling(sampling, default)
     first, few = x[:count], {name: column[:count] for name, column in table.items()}
     losses = loss_signals(denoiser, first, few, batch_size)
-    progress.advance(1)
-    found: dict[str, list[Tensor]] = {}
-    for turn, (name, rule) in enumerate(used.items()):
-        rows = slice(turn, None, len(used))
-        own = {column: values[rows] for column, values in few.items()}
-        if len(first[rows]):  # unless there are fewer images than attributes
-            pair = pipeline.counterfactual(
-                first[rows],
-                own,
-                {name: other_values(space[name], own[name])},
-                guidance=rule,
-                sampling=chosen,
-                batch_size=batch_size,
-            )
-            values = measure_trust(pipeline, first[rows], pair, batch_size=batch_size).values
-            values[f"change {name}"] = values.pop("change")
+    report = on_progress or (lambda share: None)
+    report(start := 1 / (1 + len(space)))
+    keys, found = image_keys(first), dict[str, list[Tensor]]()
+
+    def question(turn: int, name: str) -> Question:
+        rows, column = slice(turn, None, len(used)), few[name].copy()
+        column[rows] = space[name].parse(other_values(space[name], column[rows]))
+        plan = pipeline.plan([name], used[name], sampling=chosen)
+        return Question(name, plan, partial(pipeline.act, few, {name: column}, keys=keys))
+
+    turns = range(min(len(used), len(first)))  # there may be fewer images than attributes
+    questions = [question(turn, name) for turn, name in zip(turns, used, strict=False)]
+    loop = AnswerLoop(
+        pipeline,
+        first,
+        few,
+        questions,
+        keys=keys,
+        blocks=[range(turn, len(first), len(used)) for turn in turns],
+        batch_size=batch_size,
+        on_progress=lambda share: report(start + (1 - start) * share),
+    )
+    for asked, block in zip(questions, loop, strict=True):
+        for answer in block.answers([asked]):
+            pair = answer.pair
+            values = measure_trust(pipeline, block.images, pair, batch_size=batch_size).values
+            values[f"change {asked.name}"] = values.pop("change")
             for signal, column in values.items():
                 found.setdefault(signal, []).append(column)
-        progress.advance(1)
     answers = {name: torch.cat(found[name]) for name in losses}
     limits = _loss_limits(losses, answers, share) | _reading_limits(pipeline, x, table, share)
     for signal, parts in found.items():
@@ -184,7 +196,7 @@ def _reading_limits(
     reading, share = pipeline.judge.read(images), share / len(pipeline.space)
     for attribute in pipeline.space:
         name = attribute.name
-        read = read_against(attribute, reading, table)
+        read = read_of(attribute, reading, table)
         unsure = max(0.0, upper_limit(surprise(attribute, read), share))  # even odds, at least
         limits |= {f"given {name}": unsure, f"asked {name}": unsure}
         for value in [None] if isinstance(attribute, Continuous) else np.unique(table[name]):
