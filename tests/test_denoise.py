@@ -12,8 +12,9 @@ from fcfg.causal.graph import Partition
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import UNet, UNetConfig
-from fcfg.diffusion.prediction import Prediction, Step
+from fcfg.diffusion.prediction import Prediction
 from fcfg.diffusion.schedule import NoiseSchedule, training_target
+from fcfg.sampling import steps_along
 from refusal import refused
 from worlds import binary_space, readable_embedder
 
@@ -194,26 +195,10 @@ def test_a_denoiser_compiles_whole() -> None:
     subprocess.run([sys.executable, "-c", COMPILE], check=True)
 
 
-def step(t: int, s: int) -> Step:
-    levels = {
-        f"{name}_{key}": getattr(SCHEDULE, name)(torch.tensor(time))
-        for key, time in {"t": t, "s": s}.items()
-        for name in ("signal", "noise")
-    }
-    return Step(
-        t=torch.tensor(t),
-        s=torch.tensor(s),
-        **levels,
-        weights=torch.zeros(0),
-        guided=False,
-        ascending=t < s,
-    )
-
-
 @pytest.mark.parametrize(("t", "s"), [(1000, 990), (500, 400), (10, 0), (0, 10), (400, 500)])
 def test_the_merged_noise_gives_the_same_ddim_step(t: int, s: int) -> None:
     x, clean, renoise = torch.randn(3, 2, 1, 4, 4, dtype=torch.float64)
-    here = step(t, s)
+    (here,) = steps_along(SCHEDULE, (t, s), dtype=torch.float64)
 
     def ddim(for_clean: Tensor, for_noise: Tensor) -> Tensor:
         image = (x - here.noise_t * for_clean) / here.signal_t
@@ -225,7 +210,8 @@ def test_the_merged_noise_gives_the_same_ddim_step(t: int, s: int) -> None:
 
 
 def test_a_reversed_step_goes_back() -> None:
-    there, back = step(400, 500), step(400, 500).reversed()
+    (there,) = steps_along(SCHEDULE, (400, 500))
+    back = there.reversed()
     assert (back.t, back.s) == (there.s, there.t)
     assert (back.signal_t, back.noise_s) == (there.signal_s, there.noise_t)
     assert there.ascending

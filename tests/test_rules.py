@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -15,27 +14,15 @@ from fcfg.diffusion.prediction import Prediction, Step
 from fcfg.diffusion.schedule import NoiseSchedule, clean_image
 from fcfg.guidance import APG, CFG, AbstractRule, CFGPlusPlus
 from fcfg.guidance.apg import project
+from fcfg.sampling import steps_along
 
 SCHEDULE = NoiseSchedule()
 RULES = [CFG(), CFGPlusPlus(), APG()]
-LEVELS = ("signal_t", "noise_t", "signal_s", "noise_s")
 
 
-def at(t: int, s: int, weights: Tensor) -> Step:
-    (signal_t, signal_s), (noise_t, noise_s) = (
-        level(torch.tensor([t, s])) for level in (SCHEDULE.signal, SCHEDULE.noise)
-    )
-    return Step(
-        t=torch.tensor(t),
-        s=torch.tensor(s),
-        signal_t=signal_t,
-        noise_t=noise_t,
-        signal_s=signal_s,
-        noise_s=noise_s,
-        weights=weights,
-        guided=True,
-        ascending=False,
-    )
+def at(t: int, s: int, weights: Tensor, dtype: torch.dtype = torch.float64) -> Step:
+    (step,) = steps_along(SCHEDULE, (t, s), weights=weights[None], guided=[True], dtype=dtype)
+    return step
 
 
 def draw(groups: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -135,8 +122,7 @@ def test_apg_projects_in_float64_whatever_the_precision_around_it() -> None:
     generator = torch.Generator().manual_seed(0)
     eps, small = torch.randn(2, 1, 3, 64, 64, generator=generator)
     x, null = 1e-3 * small, torch.zeros_like(small)
-    step = at(500, 400, torch.ones(1))
-    step = replace(step, **{level: getattr(step, level).float() for level in LEVELS})
+    step = at(500, 400, torch.ones(1), torch.float32)
     rule = APG(momentum=0.0, radius=math.inf)
     prediction, (momentum,) = rule.combine(
         x, step, null, eps[None], torch.ones(1), rule.init(x, 1)

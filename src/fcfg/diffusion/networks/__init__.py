@@ -2,10 +2,9 @@
 
 from fcfg.diffusion.networks.judge import Judge, JudgeConfig
 from fcfg.diffusion.networks.modes import evaluation_mode
-from fcfg.diffusion.networks.unet import PAPER, UNet, UNetConfig, repeat_for_conditions
+from fcfg.diffusion.networks.unet import UNet, UNetConfig, repeat_for_conditions
 
 __all__ = [
-    "PAPER",
     "Judge",
     "JudgeConfig",
     "UNet",

@@ -109,17 +109,6 @@ class UNetConfig(BaseModel):
         return self.attends(depth)
 
 
-PAPER = {
-    "celeba-hq": UNetConfig(dropout=0.1),  # 60.5 M parameters with its embedder
-    "embed": UNetConfig(  # 29.0 M
-        channels=1, size=192, condition=64, multipliers=(1, 1, 2, 2, 4, 4), attention=()
-    ),
-    "mimic-cxr": UNetConfig(  # 16.1 M
-        channels=1, size=192, condition=128, base=32, multipliers=(1, 2, 3, 4, 5, 6), attention=()
-    ),
-}
-
-
 class UNet(nn.Module):
     """Predicts noise (or image, or velocity) from a noisy image, its time and its condition.
 
