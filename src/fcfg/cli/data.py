@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -36,18 +36,14 @@ def _group() -> None:
 
 
 @data.command("check")
-@with_options(columns=Options("datasets.folder.FolderData", "group split"))
+@with_options(given=Options("datasets.folder.FolderData", "group split missing", changes=True))
 def check(
-    columns: dict[str, Any],
+    given: dict[str, Any],
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder with metadata.csv and images.")
     ],
     config: Annotated[
         Path | None, typer.Option(help="Training configuration with data and attributes.")
-    ] = None,
-    missing: Annotated[
-        Literal["error", "drop"] | None,
-        typer.Option(help="What to do about rows without a value: drop leaves them out."),
     ] = None,
     init: Annotated[
         Path | None, typer.Option(help="Write a first training configuration to this file.")
@@ -87,7 +83,7 @@ def check(
     subject = os.path.relpath(folder.resolve(), target.resolve())  # both may be moved together
     outputs = Outputs(target, "data check", subject, overwrite)
     outputs.check(_PICTURES)
-    options, space = _options(config, columns | {"missing": missing})
+    options, space = _options(config, given)
     console = Console(highlight=False, soft_wrap=True)
     with Console(stderr=True).status("reading images") as status:
         report = check_folder(
@@ -130,8 +126,9 @@ def example(
 
 
 def _options(
-    config: Path | None, flags: Mapping[str, str | None]
+    config: Path | None, given: Mapping[str, str]
 ) -> tuple[FolderData, AttributeSpace | None]:
+    """Return the options of a configuration, changed by those given, and its attributes."""
     from pydantic import BaseModel
 
     from fcfg.causal.attributes import AttributeSpace
@@ -148,10 +145,10 @@ def _options(
         expected, advice = "a training configuration", "write one with --init"
         values = read_yaml(config, str(config), expected=expected, do=advice)
     sections = validate(Sections, values, str(config))
-    attributes = sections.attributes
-    space = None if attributes is None else AttributeSpace.from_config(attributes)
-    given = {name: value for name, value in flags.items() if value}
-    return sections.data.model_copy(update=given), space
+    stated = sections.data.model_dump(exclude_unset=True)
+    kinds = sections.attributes
+    space = None if kinds is None else AttributeSpace.from_config(kinds)
+    return validate(FolderData, {**stated, **given}, "data"), space
 
 
 def _print(report: FolderReport, console: Console) -> None:
@@ -214,47 +211,52 @@ def _relative(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path, start)).as_posix()
 
 
+_FIRST = """\
+# A first configuration, written by fcfg data check --init.
+# Its size is the height and width of the images, and its channels are 3 for colour, 1 for grey.
+data:
+{data}
+# Kinds were guessed from the values. Remove attributes that the model should not use,
+# add levels that may occur later, and set the full range of continuous attributes.
+attributes:
+{attributes}
+# The causes of every attribute. There are no arrows yet; if age causes glasses, write
+#   glasses: [age]
+graph:
+{graph}
+# Small and short enough for a first look on a CPU. Good images need a GPU, a network
+# of base 64 with multipliers [1, 2, 4, 8], and tens of thousands of steps.
+model:
+  kind: diffusion
+  network: {network}
+  batch: 32
+  steps: 1500
+  learning_rate: 1.0e-3
+  ema: 0.99
+judge: {{width: 8, batch: 32, steps: 600}}
+"""
+
+
 def starting_config(report: FolderReport, options: FolderData, folder: Path) -> str:
     """Write a first training configuration, with comments on what to correct."""
-    space = report.space
-    assert space is not None
+    assert report.space is not None
+    own = options.model_dump(mode="json", exclude_defaults=True)
     grey = report.grey and "channels" not in options.model_fields_set
-    section = options.model_dump(mode="json", exclude_defaults=True) | {
-        "format": "folder",
-        "path": _relative(report.path, folder),
+    first = {"format": "folder", "path": _relative(report.path, folder)}
+    first |= {
         "size": proposed_size(report, options)[0],
         "channels": 1 if grey else options.channels,
     }
-    order = ("format", "path", "size", "channels", "split", "group")
-    keys = dict.fromkeys([key for key in (*order, *sorted(section)) if key in section])
-    notes = {"size": "  # height and width", "channels": "  # 3: colour, 1: grey"}
-    lines = [
-        "# A first configuration, written by fcfg data check --init.",
-        "data:",
-        *(f"  {key}: {_yaml(section[key])}{notes.get(key, '')}" for key in keys),
-        "",
-        "# Kinds were guessed from the values. Remove attributes that the model should not use,",
-        "# add levels that may occur later, and set the full range of continuous attributes.",
-        "attributes:",
-        *(f"  {_yaml(name)}: {_yaml(kind)}" for name, kind in space.to_config().items()),
-        "",
-        "# The causes of every attribute. There are no arrows yet; if age causes glasses, write",
-        "#   glasses: [age]",
-        "graph:",
-        *(f"  {_yaml(name)}: []" for name in space.names),
-        "",
-        "# Small and short enough for a first look on a CPU. Good images need a GPU, a network",
-        "# of base 64 with multipliers [1, 2, 4, 8], and tens of thousands of steps.",
-        "model:",
-        "  kind: diffusion",
-        f"  network: {_yaml({'base': 16, 'multipliers': list(_MULTIPLIERS)})}",
-        "  batch: 32",
-        "  steps: 1500",
-        "  learning_rate: 1.0e-3",
-        "  ema: 0.99",
-        "judge: {width: 8, batch: 32, steps: 600}",
-    ]
-    return "\n".join(lines) + "\n"
+    return _FIRST.format(
+        data=_lines(first | own | first),
+        attributes=_lines(report.space.to_config()),
+        graph=_lines({name: [] for name in report.space.names}),
+        network=_yaml({"base": 16, "multipliers": list(_MULTIPLIERS)}),
+    )
+
+
+def _lines(values: Mapping[str, object]) -> str:
+    return "".join(f"  {_yaml(name)}: {_yaml(value)}\n" for name, value in values.items())
 
 
 def _yaml(value: object) -> str:

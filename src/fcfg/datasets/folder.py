@@ -49,7 +49,7 @@ class FolderData(AbstractDrawnData, frozen=True):
     fit: Fit = "crop"  #: how a picture becomes square
     split: str | None = None  #: column that holds 'train', 'val' or 'test'
     group: str | None = None  #: column with the patient or person
-    missing: Literal["error", "drop"] = "error"  #: what to do about rows without a value
+    missing: Literal["error", "drop"] = "error"  #: rows without a value: drop leaves them out
     rename: dict[str, str] = Field(default_factory=dict)  #: attribute: column
 
     def attributes(self) -> None:
