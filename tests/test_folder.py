@@ -17,13 +17,11 @@ from hypothesis import strategies as st
 
 import fcfg
 from face_folder import SPACE, faces, picture
-from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.datasets.base import Splits, split_by_group
 from fcfg.datasets.folder import FolderData
-from fcfg.datasets.loading import cache_folder, load_listing
+from fcfg.datasets.loading import cache_folder
 from fcfg.datasets.registry import load_data
 from fcfg.support.csv_files import read_columns
-from fcfg.support.pictures import Pixels
 from refusal import refused
 
 
@@ -261,12 +259,6 @@ def test_what_a_small_file_becomes_is_bounded(tmp_path: Path, monkeypatch) -> No
         read_columns(path)
     with refused("bomb.csv.gz", "at most 1,000 values", "after 1,002 lines"):
         read_columns(path, ["b"])
-
-
-def test_a_listing_must_have_every_attribute(tmp_path: Path) -> None:
-    found = faces(tmp_path).listing(AttributeSpace([Binary("smiling")]))
-    with refused("the labels of", "a column 'hair'"):
-        load_listing(found, SPACE, Pixels(8, 1))
 
 
 def test_several_frames_are_said_at_every_loading(tmp_path: Path) -> None:

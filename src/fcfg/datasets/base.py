@@ -93,11 +93,6 @@ class Listing:
         """Names of the images."""
         return [case.name for case in self.cases]
 
-    @property
-    def columns(self) -> dict[str, list[str]]:
-        """Labels by name of the attribute."""
-        return {name: [case.values[name] for case in self.cases] for name in self.cases[0].values}
-
     def split(self, name: str) -> list[Case]:
         """Images of a split."""
         return [case for case in self.cases if case.split == name]

@@ -60,54 +60,6 @@ from fcfg.support.pictures import Pixels
 _VERSION = 3  # of the decoding; increase it when the same file gives other pixels
 
 
-def load_listing(
-    listing: Listing,
-    space: AttributeSpace,
-    pixels: Pixels,
-    cache: Path | None = None,
-    skip_bad: bool = False,
-    on_progress: OnProgress | None = None,
-) -> Splits:
-    """Load the splits of a listing, with images mapped from one cached file.
-
-    Labels are checked first, before any image is opened. ``skip_bad`` skips unreadable images with
-    a warning instead of refusing all; ``on_progress`` gets 'reading images', the number of images
-    read, and the total.
-    """
-    cases = [case for split in SPLITS for case in listing.split(split)]
-    listing = replace(listing, cases=cases)
-    names = listing.names
-    table = parse_table(space, listing.columns, names, f"the labels of {listing.root}")
-    name = f"{pixels.size}x{pixels.size}x{pixels.channels}-{_key(listing, pixels)}"
-    path = cache_folder(listing.root, cache) / f"{name}.npy"
-    cached = _open(path)
-    if cached is None:
-        _write(path, listing, pixels, on_progress or (lambda what, done, total: None))
-        cached = _open(path)
-        assert cached is not None, "a cache that was just written opens"
-    if cached.bad:
-        _report_bad(listing, cached.bad, skip_bad=skip_bad)
-        rows = [row for row, name in enumerate(names) if name not in cached.bad]
-        listing = replace(listing, cases=[listing.cases[row] for row in rows])
-        table = {name: column[rows] for name, column in table.items()}
-    if cached.several_frames:
-        warnings.warn(
-            f"{len(cached.several_frames)} of {len(listing)} images in {listing.root} are the "
-            f"first of several frames: {listed(cached.several_frames)}",
-            stacklevel=4,  # the caller of load_data
-        )
-    splits: Splits = {}
-    start = 0
-    for split in SPLITS:
-        own = listing.split(split)
-        rows = slice(start, start := start + len(own))
-        if own:
-            columns = {name: column[rows] for name, column in table.items()}
-            own_names = tuple(case.name for case in own)
-            splits[split] = Examples(cached.images[rows], columns, own_names)
-    return splits
-
-
 def _report_bad(listing: Listing, bad: dict[str, str], *, skip_bad: bool) -> None:
     first = f"{listed(list(bad))} (the first: {next(iter(bad.values()))})"
     if not skip_bad or len(bad) == len(listing):
@@ -118,7 +70,7 @@ def _report_bad(listing: Listing, bad: dict[str, str], *, skip_bad: bool) -> Non
             do="repair or remove them, or skip them with --skip-bad (skip_bad=True)",
         )
     what = f"{len(bad)} of {len(listing)} images in {listing.root} cannot be read and are skipped"
-    warnings.warn(f"{what}: {first}", stacklevel=5)  # the caller of load_data
+    warnings.warn(f"{what}: {first}", stacklevel=4)  # the caller of load_data
 
 
 def cache_folder(root: Path, folder: Path | None = None) -> Path:
@@ -177,29 +129,29 @@ def _open(path: Path) -> _Cached | None:
     return _Cached(images, record["bad"], tuple(record["several"]))
 
 
-def _write(path: Path, listing: Listing, pixels: Pixels, on_progress: OnProgress) -> None:
+def _write(path: Path, cases: Sequence[Case], pixels: Pixels, on_progress: OnProgress) -> None:
     """Write the readable images, padded to the number of all, then their index."""
     bad: dict[str, str] = {}
     several: list[str] = []
-    shape = (len(listing), pixels.channels, pixels.size, pixels.size)
+    shape = (len(cases), pixels.channels, pixels.size, pixels.size)
 
     def write(file: BinaryIO) -> None:
         npy.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
-        on_progress("reading images", 0, len(listing))
-        results = read_all([case.source for case in listing.cases], pixels)
-        for done, (case, result) in enumerate(zip(listing.cases, results, strict=True), start=1):
+        on_progress("reading images", 0, len(cases))
+        results = read_all([case.source for case in cases], pixels)
+        for done, (case, result) in enumerate(zip(cases, results, strict=True), start=1):
             if isinstance(result, str):
                 bad[case.name] = result
             else:
                 file.write(result.pixels.tobytes())
                 several.extend([case.name] if result.several_frames else [])
-            on_progress("reading images", done, len(listing))
+            on_progress("reading images", done, len(cases))
         file.truncate(file.tell() + len(bad) * math.prod(shape[1:]))
 
     with warnings.catch_warnings():  # Pillow warns of what is refused or harmless here
         warnings.simplefilter("ignore")
         write_atomically(path, write)
-    record = {"images": len(listing) - len(bad), "bad": bad, "several": several}
+    record = {"images": len(cases) - len(bad), "bad": bad, "several": several}
     write_atomically(path.with_suffix(".json"), json.dumps(record, indent=1).encode())
 
 
@@ -243,9 +195,40 @@ class AbstractDiskData(AbstractData, frozen=True):
         skip_bad: bool = False,
         on_progress: OnProgress | None = None,
     ) -> Splits:
-        """Load all splits of the listing."""
-        listing, cache = self.listing(space), self.cache
-        return load_listing(listing, space, self.pixels, cache, skip_bad, on_progress)
+        """Load all splits: labels first, then images, mapped from one cached file."""
+        listing, pixels = self.listing(space), self.pixels
+        cases = [case for split in SPLITS for case in listing.split(split)]
+        listing = replace(listing, cases=cases)
+        names, where = [case.name for case in cases], f"the labels of {listing.root}"
+        texts = {name: [case.values[name] for case in cases] for name in space.names}
+        table = parse_table(space, texts, names, where)
+        name = f"{pixels.size}x{pixels.size}x{pixels.channels}-{_key(listing, pixels)}"
+        path = cache_folder(listing.root, self.cache) / f"{name}.npy"
+        cached = _open(path)
+        if cached is None:
+            _write(path, cases, pixels, on_progress or (lambda what, done, total: None))
+            cached = _open(path)
+            assert cached is not None, "a cache that was just written opens"
+        if cached.bad:
+            _report_bad(listing, cached.bad, skip_bad=skip_bad)
+            rows = [row for row, name in enumerate(names) if name not in cached.bad]
+            listing = replace(listing, cases=[cases[row] for row in rows])
+            table = {name: column[rows] for name, column in table.items()}
+        if cached.several_frames:
+            warnings.warn(
+                f"{len(cached.several_frames)} of {len(listing)} images in {listing.root} are the "
+                f"first of several frames: {listed(cached.several_frames)}",
+                stacklevel=3,  # the caller of load_data
+            )
+        splits: Splits = {}
+        start = 0
+        for split in SPLITS:
+            own = tuple(case.name for case in listing.split(split))
+            rows = slice(start, start := start + len(own))
+            if own:
+                columns = {name: column[rows] for name, column in table.items()}
+                splits[split] = Examples(cached.images[rows], columns, own)
+        return splits
 
     def training_images(self, space: AttributeSpace) -> int | None:
         """Count the training images of the listing, if there is a folder."""
