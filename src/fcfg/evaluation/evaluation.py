@@ -45,21 +45,13 @@ _BLOCK = {"cpu": 32, "cuda": 1024}  # default limit on the images of a block
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """An experiment on a model and images.
+    """An experiment on a model and images."""
 
-    Args:
-        pipeline: The model, on its device.
-        experiment: Questions to ask.
-        subset: Images to ask them of.
-        evaluators: Networks to measure with.
-        out: Folder of the run.
-    """
-
-    pipeline: AnyModel
-    experiment: Experiment
-    subset: Subset
-    evaluators: Evaluators
-    out: Path
+    pipeline: AnyModel  #: on its device
+    experiment: Experiment  #: questions to ask
+    subset: Subset  #: images to ask them of
+    evaluators: Evaluators  #: networks to measure with
+    out: Path  #: folder of the run
     model: str = ""  #: name of the model in reports
     provenance: JSON | None = None  #: command, commit, environment
     shard: tuple[int, int] = (0, 1)  #: number of the shard, and how many there are

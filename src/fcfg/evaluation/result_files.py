@@ -1,21 +1,8 @@
 """Result files: what an evaluation writes, line by line, and reads back.
 
 A run is a folder with one JSONL file for each shard. The first line is the header, which describes
-the run; each further line is an entry with a ``kind``:
-
-``real``
-    What the judge reads from one factual image.
-``row``
-    One image under one intervention and one guidance: the attributes that were asked for, what the
-    judge reads from the counterfactual, its distance to the factual image, the error of the
-    reversal and, in drawn worlds, the distance to the true counterfactual. Intervention "" is the
-    null one.
-``distance``
-    A Fréchet distance between all counterfactuals of a setting and all factual images.
-``minimality``
-    The minimality of every counterfactual of a setting, which depends on all factual images.
-
-``docs/evaluate.md`` describes every field.
+the run; each further line is an entry, whose ``kind`` is one of :data:`KEYS`. ``docs/evaluate.md``
+describes every field.
 
 Files are read line by line, so that a file that is no result file, or one that unpacks to more
 than a run can write, is refused before it fills the memory. Each line ends with a ``check``, a

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -20,44 +20,43 @@ _MARGIN, _LINE, _FONT, _BAR = 12, 19, 14, 12
 _INK, _PALE = (30, 30, 30), (110, 110, 110)
 
 
-@dataclass(frozen=True, eq=False)
-class Tile:
-    """A picture with a title above and lines below."""
+def compare(
+    images: Mapping[str, Float[Tensor, "channel height width"]],
+    captions: Mapping[str, Sequence[str]],
+) -> Image.Image:
+    """Draw images side by side under their names, then the difference of the first two.
 
-    title: str
-    picture: Image.Image
-    lines: Sequence[str] = ()
-    scale: float | None = None  #: of a difference map, which gets a colour bar
+    They are enlarged by an integer factor, so that pixels stay square.
 
-
-def comparison(tiles: Sequence[Tile]) -> Image.Image:
-    """Put tiles side by side, enlarged by an integer factor so that pixels stay square."""
-    font = font_for((text for tile in tiles for text in (tile.title, *tile.lines)), _FONT)
-    width, height = tiles[0].picture.size
+    Args:
+        images: Images in [-1, 1] by name, all of one shape: factual, counterfactual, others.
+        captions: Lines below each image, by name.
+    """
+    factual, counterfactual = list(images.values())[:2]
+    scale = difference_scale(factual, counterfactual)
+    pictures = to_pictures(torch.stack(list(images.values())))
+    pictures.append(Image.fromarray(difference_map(factual, counterfactual, scale)))
+    titles = [*images, "counterfactual - factual"]
+    lines = [*(captions[name] for name in images), ()]
+    font = font_for([*titles, *chain.from_iterable(lines)], _FONT)
+    width, height = pictures[0].size
     factor = max(1, _TILE // max(width, height))
-    wide, high = factor * width, factor * height
-    texts = [
-        [wrapped for line in tile.lines for wrapped in _wrap(line, wide, font)] for tile in tiles
-    ]
-    below = max([2 if tile.scale is not None else 0 for tile in tiles] + [len(t) for t in texts])
-    top = _MARGIN + _LINE + 4
-    page = Image.new(
-        "RGB",
-        (_MARGIN + len(tiles) * (wide + _MARGIN), top + high + 8 + below * _LINE + _MARGIN),
-        "white",
-    )
+    wide, high, top = factor * width, factor * height, _MARGIN + _LINE + 4
+    texts = [[part for line in own for part in _wrap(line, wide, font)] for own in lines]
+    below = max(2, *map(len, texts))
+    size = _MARGIN + len(titles) * (wide + _MARGIN), top + high + 8 + below * _LINE + _MARGIN
+    page = Image.new("RGB", size, "white")
     pen = ImageDraw.Draw(page)
-    for column, (tile, text) in enumerate(zip(tiles, texts, strict=True)):
+    for column, (title, picture, text) in enumerate(zip(titles, pictures, texts, strict=True)):
         left = _MARGIN + column * (wide + _MARGIN)
-        pen.text((left, _MARGIN), legible(tile.title, font), fill=_INK, font=font)
-        large = tile.picture.convert("RGB").resize((wide, high), Image.Resampling.NEAREST)
+        pen.text((left, _MARGIN), legible(title, font), fill=_INK, font=font)
+        large = picture.convert("RGB").resize((wide, high), Image.Resampling.NEAREST)
         page.paste(large, (left, top))
         pen.rectangle((left - 1, top - 1, left + wide, top + high), outline=(215, 215, 215))
-        if tile.scale is not None:
-            _draw_bar(page, (left, top + high + 10), wide, tile.scale, font)
         for number, line in enumerate(text):
             corner = (left, top + high + 8 + number * _LINE)
             pen.text(corner, line, fill=_PALE, font=font)
+    _draw_bar(page, (size[0] - _MARGIN - wide, top + high + 10), wide, scale, font)
     return page
 
 
@@ -84,21 +83,3 @@ def _wrap(text: str, width: int, font: Font) -> list[str]:
         else:
             lines[-1] = longer
     return lines
-
-
-def compare(
-    images: Mapping[str, Float[Tensor, "channel height width"]],
-    captions: Mapping[str, Sequence[str]],
-) -> Image.Image:
-    """Draw images side by side under their names, then the difference of the first two.
-
-    Args:
-        images: Images in [-1, 1] by name, all of one shape: factual, counterfactual, others.
-        captions: Lines below each image, by name.
-    """
-    pictures = to_pictures(torch.stack(list(images.values())))
-    tiles = [Tile(name, p, captions[name]) for name, p in zip(images, pictures, strict=True)]
-    factual, counterfactual = list(images.values())[:2]
-    scale = difference_scale(factual, counterfactual)
-    change = Image.fromarray(difference_map(factual, counterfactual, scale))
-    return comparison([*tiles, Tile("counterfactual - factual", change, scale=scale)])
