@@ -45,9 +45,7 @@ def asked(**changes: Any) -> Experiment:
         "do": ("smiling", "smiling+male"),
         "guidance": (CFG, FCFG),
         "images": 6,
-        "steps": 2,
-        "solver": "ddim",
-        "grid": "uniform",
+        "sampling": "ddim uniform 2",
     }
     return Experiment(**(values | changes))
 

@@ -13,6 +13,7 @@ from fcfg.cli import main
 from fcfg.evaluation import Evaluation, choose_subset, find_experiment, presets, read_results
 from fcfg.pipeline.checkpoint import load
 from fcfg.reports.strips import read_pictures
+from fcfg.sampling import as_sampling
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def tiny(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
     images, steps = getattr(request, "param", (2, 2))
 
     def fewer(family) -> dict[str, object]:
-        small = {"images": images, "steps": steps, "also": {}, "do": ["smiling"]}
+        small = {"images": images, "sampling": steps, "also": {}, "do": ["smiling"]}
         demo = kinds(family)["demo"] | small
         return kinds(family) | {"demo": demo, "core": demo}
 
@@ -120,5 +121,5 @@ def test_the_demo_fits_into_its_time() -> None:
     pipeline = load("portraits")
     demo = find_experiment("portraits/demo", model=pipeline)
     each = 1 + sum(rows_of(demo, pipeline).values())
-    assert each * demo.images * demo.steps <= 4_000
+    assert each * demo.images * as_sampling(demo.sampling).steps <= 4_000
     assert demo.images >= 16

@@ -177,7 +177,7 @@ def test_what_is_shown_can_be_changed_and_read_back(
     file = tmp_path / "mine.yaml"
     file.write_text(capsys.readouterr().out)
     assert find_experiment(str(file)) == find_experiment(
-        "portraits/inv", steps=7, solver="fixed-point:5", grid="karras"
+        "portraits/inv", sampling="fixed-point:5 karras 7"
     )
 
 
@@ -186,12 +186,12 @@ def test_a_sampling_replaces_that_of_an_experiment(
     words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The experiment is none of the presets."""
-    own = find_experiment("portraits/demo", steps=16, solver="bdia", grid="karras")
+    own = find_experiment("portraits/demo", sampling="bdia karras 16")
     file = tmp_path / "own.yaml"
     file.write_text(to_yaml(own))
     assert main(["evaluate", "--show", str(file), *(["--sampling", *words] if words else [])]) == 0
     shown = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
-    changes = as_sampling(words[0]).to_json() if words else {}
+    changes = {"sampling": str(as_sampling(words[0]))} if words else {}
     assert shown == own.model_copy(update=changes)
     assert (shown == own) == (not words)
 

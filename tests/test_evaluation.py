@@ -539,7 +539,7 @@ def test_broken_features_of_another_shard_are_one_line(
 
 def test_progress_grows_and_ends_at_one(pipeline: CounterfactualPipeline, tmp_path: Path) -> None:
     shares: list[float] = []
-    run = evaluation(tmp_path, asked(steps=3), pipeline, block=4)
+    run = evaluation(tmp_path, asked(sampling="ddim uniform 3"), pipeline, block=4)
     run.run(shares.append)
     assert shares == sorted(shares)
     assert shares[0] < 0.01
@@ -612,7 +612,10 @@ def test_another_run_in_the_same_folder_is_refused_before_any_work(
     with counted_rows(pipeline) as rows:
         for run, fragments in (
             (evaluation(tmp_path, asked(images=3), pipeline), ("images",)),
-            (evaluation(tmp_path, asked(images=2, steps=3), pipeline), ("steps: 2", "steps: 3")),
+            (
+                evaluation(tmp_path, asked(images=2, sampling="ddim uniform 3"), pipeline),
+                ("steps: 2", "steps: 3"),
+            ),
             (evaluation(tmp_path, small, other), ("model", "digest")),
             (evaluation(tmp_path, small, pipeline, shard=(0, 2)), ("results-0-of-1.jsonl",)),
         ):

@@ -102,23 +102,22 @@ def test_no_guidance_comes_first_and_nothing_twice() -> None:
 def test_changes_that_are_none_change_nothing() -> None:
     assert find_experiment("portraits/core", images=None) == find_experiment("portraits/core")
     changed = find_experiment("portraits/core", images=50, reverse=False)
-    assert (changed.images, changed.reverse, changed.steps) == (50, False, 20)
+    assert (changed.images, changed.reverse) == (50, False)
 
 
 @pytest.mark.parametrize("name", experiments())
 def test_an_experiment_is_asked_as_a_user_who_sets_nothing_asks(name: str) -> None:
     """But for the demo, which is to be quick."""
-    experiment = find_experiment(name)
-    way = PRESETS["default"].to_json() | ({"steps": 10} if name == "portraits/demo" else {})
-    assert experiment.model_dump(include=set(way)) == way
+    wanted = "dpm-2m karras 10" if name == "portraits/demo" else str(PRESETS["default"])
+    assert find_experiment(name).sampling == wanted
 
 
-def test_sampling_is_one_text_and_single_keys_replace_its_parts(tmp_path: Path) -> None:
+def test_sampling_is_one_text(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("do: [smiling]\nguidance: []\nsampling: heun uniform 10\nsteps: 7")
-    assert str(find_experiment(str(file)).sampling) == "heun uniform 7"
-    paper = find_experiment("portraits/demo", sampling="paper", grid="karras")
-    assert str(paper.sampling) == "ddim karras 1000"
+    file.write_text("do: [smiling]\nguidance: []\nsampling: heun")
+    assert find_experiment(str(file)).sampling == "heun karras 20"
+    assert find_experiment(str(file), sampling=7).sampling == "dpm-2m karras 7"
+    assert find_experiment("portraits/demo", sampling="paper").sampling == "ddim uniform 1000"
 
 
 def test_an_unknown_experiment_suggests_the_nearest() -> None:
@@ -144,10 +143,9 @@ ASKED = "do: [smiling]\nguidance: []\n"
         ("do: [smiling]", "'guidance'"),
         (ASKED + "image: 3", "'image'"),
         ("do: [smiling]\nguidance: [cgf:3]", "guidance"),
-        (ASKED + "steps: 0", "'steps'"),
-        (ASKED + "solver: huen", "solver"),
+        (ASKED + "images: 0", "'images'"),
         (ASKED + "sampling: huen uniform 10", "solver"),
-        (ASKED + "grid: kerras", "grid"),
+        (ASKED + "sampling: heun kerras 10", "grid"),
         (ASKED + "also: {male: [cfg:3]}", "also"),
         (ASKED + "drawn_sampling: '9'", "drawn_sampling"),
         *((f"do: {do}\nguidance: []", "do") for do in ([], "[a, a]", "[a+]", "[a+a]")),

@@ -127,7 +127,7 @@ def test_rule_and_solver_go_through_evaluation_and_report(tmp_path: Path) -> Non
     """The report needs only their names: they need not be registered to make one."""
     own, factored = "late:2.0;power=0.5", "flate:affected=2.0,invariant=1.0"
     with registering():
-        experiment = asked(guidance=(own, factored), solver="damped:0.5")
+        experiment = asked(guidance=(own, factored), sampling="damped:0.5 uniform 2")
         evaluation(tmp_path / "run", experiment, pictures=2).run()
     assert main(["report", str(tmp_path / "run")]) == 0
     page = (tmp_path / "run/report/report.html").read_text()

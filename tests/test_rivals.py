@@ -417,7 +417,7 @@ def test_the_default_is_asked_with_its_own_sampling(
 ) -> None:
     model = fcfg.load("portraits")
     experiment = find_experiment("portraits/default", model=model)
-    assert experiment.sampling == model.plan(["male"]).sampling
+    assert experiment.sampling == str(model.plan(["male"]).sampling)
     assert experiment.sampling != find_experiment("portraits/baselines", model=model).sampling
     own = {do: repr(model.plan([do]).setting) for do in experiment.do}
     asked_of = [question for question in experiment.questions if question[1] != "none"]

@@ -180,13 +180,14 @@ def _check_default(model: str, experiment: str, options: dict[str, Any]) -> None
 def _announce(evaluation: Evaluation, device: str) -> None:
     from fcfg.metrics import MIN_IMAGES
     from fcfg.reports.wording import too_few
+    from fcfg.sampling import as_sampling
 
     experiment, subset = evaluation.experiment, evaluation.subset
     print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)
     questions, count = len(experiment.questions), len(subset)
     whole = " (the whole test split)" if subset.about.get("of") == count else ""
-    is_sampled = evaluation.pipeline.plan(()).sampling is not None
-    steps = f", {experiment.steps} steps" if is_sampled else ""
+    is_sampled = evaluation.pipeline.traits.steps
+    steps = f", {as_sampling(experiment.sampling).steps} steps" if is_sampled else ""
     images = "1 image" if count == 1 else f"{count} images"
     print(f"{images}{whole}, {questions} questions of each{steps}, on {device}")
     if count < MIN_IMAGES:

@@ -32,6 +32,7 @@ from fcfg.evaluation.run_folder import RunFolder
 from fcfg.evaluation.subset import Block, Subset, draw_targets
 from fcfg.metrics import image_mae
 from fcfg.model import Action, AnyModel, Plan
+from fcfg.sampling import as_sampling
 from fcfg.support.errors import check_integer
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import image_keys
@@ -99,6 +100,7 @@ class Evaluation:
     def header(self) -> JSON:
         """The first line of a result file."""
         pipeline, experiment = self.pipeline, self.experiment
+        sampling = as_sampling(experiment.sampling)
         return {
             "kind": "run",
             "schema": SCHEMA,
@@ -120,9 +122,9 @@ class Evaluation:
             "attributes": pipeline.space.to_config(),
             "graph": {node: list(p) for node, p in pipeline.graph.parents.items()},
             "questions": [list(question) for question in experiment.questions],
-            "steps": experiment.steps,
-            "solver": repr(experiment.sampling.solver),
-            "grid": experiment.grid,
+            "steps": sampling.steps,
+            "solver": repr(sampling.solver),
+            "grid": sampling.grid,
             **({"drawn_sampling": drawn} if (drawn := experiment.drawn_sampling) else {}),
             "seed": experiment.seed,
             "continuous": experiment.continuous,

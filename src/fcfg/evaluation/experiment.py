@@ -8,12 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.model import AnyModel, Plan, parse_setting
-from fcfg.sampling import GRIDS, PRESETS, SamplingConfig, as_sampling, as_solver
+from fcfg.sampling import PRESETS, as_sampling
 from fcfg.support.errors import InputError, check_among
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
-
-_DEFAULT = PRESETS["default"]
 
 
 class Experiment(BaseModel):
@@ -36,9 +34,7 @@ class Experiment(BaseModel):
     balance: tuple[str, ...] | None = None
     """Discrete attributes whose combinations are made equally frequent: by default all of them;
     drawn worlds are not balanced."""
-    steps: int = Field(default=_DEFAULT.steps, ge=1, le=10**6)  #: 1,000 in the paper
-    solver: str = str(_DEFAULT.solver)  #: as text; DDIM in the paper
-    grid: str = _DEFAULT.grid  #: spacing of the steps, see :mod:`fcfg.sampling.grids`
+    sampling: str = str(PRESETS["default"])  #: solver, grid and steps, see :mod:`fcfg.sampling`
     drawn_sampling: str = ""  #: solver, grid and steps of answers with drawn noise, if others
     reverse: bool = True  #: whether to reverse counterfactuals and measure the error
     composition: bool = True  #: whether to ask the null intervention, too
@@ -52,23 +48,19 @@ class Experiment(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read_short_forms(cls, values: Any) -> Any:
-        """Accept ``sampling: heun karras 10`` for the defaults of solver, grid and steps.
-
-        ``anchor: true`` or ``false`` anchors all guidances or none; otherwise their text says it.
-        """
-        if not isinstance(values, dict):
+        """Accept ``anchor: true`` or ``false``, which anchors all guidances or none."""
+        if not isinstance(values, dict) or "anchor" not in values:
             return values
-        rest = {key: value for key, value in values.items() if key not in ("sampling", "anchor")}
-        if "anchor" in values:
+        rest = {key: value for key, value in values.items() if key != "anchor"}
 
-            def anchored(texts: Any) -> Any:  # fields of another form are refused later
-                is_list = isinstance(texts, list | tuple)
-                return [_canonical(t, values["anchor"]) for t in texts] if is_list else texts
+        def anchored(texts: Any) -> Any:  # fields of another form are refused later
+            is_list = isinstance(texts, list | tuple)
+            return [_canonical(t, values["anchor"]) for t in texts] if is_list else texts
 
-            rest["guidance"], also = anchored(rest.get("guidance", ())), rest.get("also", {})
-            is_table = isinstance(also, dict)
-            rest["also"] = {k: anchored(v) for k, v in also.items()} if is_table else also
-        return as_sampling(values["sampling"]).to_json() | rest if "sampling" in values else rest
+        rest["guidance"], also = anchored(rest.get("guidance", ())), rest.get("also", {})
+        is_table = isinstance(also, dict)
+        rest["also"] = {k: anchored(v) for k, v in also.items()} if is_table else also
+        return rest
 
     @field_validator("name")
     @classmethod
@@ -100,16 +92,10 @@ class Experiment(BaseModel):
     def _check_also(cls, also: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         return {_joined(do): tuple(map(_canonical, texts)) for do, texts in also.items()}
 
-    @field_validator("solver")
+    @field_validator("sampling", mode="before")
     @classmethod
-    def _check_solver(cls, solver: str) -> str:
-        return str(as_solver(solver))
-
-    @field_validator("grid")
-    @classmethod
-    def _check_grid(cls, grid: str) -> str:
-        check_among("grid", grid, GRIDS)
-        return grid
+    def _check_sampling(cls, sampling: Any) -> str:
+        return str(as_sampling(sampling))
 
     @model_validator(mode="after")
     def _check_also_is_asked(self) -> Experiment:
@@ -127,13 +113,8 @@ class Experiment(BaseModel):
                 got="none",
                 do="leave it out, or write sampling",
             )
-        as_sampling(self.drawn_sampling or _DEFAULT)
+        as_sampling(self.drawn_sampling or self.sampling)
         return self
-
-    @property
-    def sampling(self) -> SamplingConfig:
-        """Solver, grid and steps as one configuration."""
-        return SamplingConfig(as_solver(self.solver), self.grid, self.steps)
 
     @property
     def questions(self) -> tuple[tuple[str, str], ...]:
@@ -155,7 +136,7 @@ class Experiment(BaseModel):
         for do, text in self.questions:
             setting = model.parse_setting(text)
             drawn = self.drawn_sampling if draws_noise(setting) else ""
-            sampling = as_sampling(drawn or self.sampling)
+            sampling = drawn or self.sampling
             plans[do, text] = model.plan(targets_of(do), setting, sampling=sampling)
         return plans
 

@@ -23,7 +23,6 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.evaluation.experiment import Experiment, targets_of
 from fcfg.guidance import Guidance
 from fcfg.model import AnyModel
-from fcfg.sampling import as_sampling
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import looks_like_a_file, read_yaml
 from fcfg.support.errors import InputError, quoted
@@ -135,7 +134,7 @@ def find_experiment(
         graph: Causal graph of the model, which a kind alone needs.
         model: The model, whose usual settings and default 'baselines' asks for, and 'default' and
             'demo' the latter alone; without one, those of a diffusion model, and none.
-        changes: Fields to change, or ``sampling`` as a whole; None keeps a field.
+        changes: Fields to change; None keeps a field.
     """
     if source in OWN or source in experiments():
         _check_fits(source, model, changes.get("guidance"))
@@ -149,10 +148,7 @@ def find_experiment(
     else:
         values = {"name": Path(source).stem} | _read(source)
     changes = {key: value for key, value in changes.items() if value is not None}
-    if "sampling" in changes:
-        changes = as_sampling(changes.pop("sampling")).to_json() | changes
-    values |= changes
-    return validate(Experiment, values, f"experiment {source}")
+    return validate(Experiment, values | changes, f"experiment {source}")
 
 
 def _check_fits(source: str, model: AnyModel | None, guidance: object) -> None:
@@ -176,7 +172,7 @@ def _asked(kind: str, model: AnyModel, dos: Sequence[str]) -> dict[str, Any]:
     if kind == "baselines":
         return also | ({} if compared is None else dict(compared))
     sampling = model.plan(dos[:1]).sampling  # none for models without steps
-    own = {} if sampling is None else sampling.to_json()
+    own = {} if sampling is None else {"sampling": str(sampling)}
     return also | (own if kind == "default" else {"drawn_sampling": str(sampling)})
 
 

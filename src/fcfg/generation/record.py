@@ -27,7 +27,6 @@ _REQUEST = (
     *("digest", "do", "guidance", "groups", "solver", "grid", "steps", "seed", "reverse"),
     *("device", "precision", "compiled", "shard"),
 )
-_PICTURE = ("key", "attributes_from", "factual", "counterfactual", "outputs")
 _RESULTS = TypeAdapter(list[Result])
 
 
@@ -133,13 +132,14 @@ def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
         chunk = max(1, int(record["at_once"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise already_there(folder, [path.name]) from error
-    _check_same_request(prepared, record)
+    now = json.loads(json.dumps(_describe(prepared), default=str))
+    _check_same(prepared, "", record, now, _REQUEST)
     rows = {str(prepared.pictures[row].path): row for row in prepared.own_rows}
+    others = [result.file for result in results if result.file not in rows]
+    _check_same(prepared, "", {"images": others}, {"images": []}, ["images"])
     kept: dict[int, Result] = {}
     for result in results:
-        row = rows.get(result.file)
-        if row is None:
-            raise _other_request(prepared, "images", f"'{result.file}'", "others")
+        row = rows[result.file]
         _check_same_picture(prepared, row, result)
         if all((folder / file).is_file() for file in result.outputs.values()):
             kept[row] = result
@@ -166,18 +166,6 @@ def _describe(prepared: PreparedRequest) -> dict[str, Any]:
     }
 
 
-def _check_same_request(prepared: PreparedRequest, record: Mapping[str, Any]) -> None:
-    now = json.loads(json.dumps(_describe(prepared), default=str))
-    for key in _REQUEST:
-        if record.get(key) != now.get(key):
-            if key == "digest":
-                before, after = (
-                    f"{of.get('model')}, digest {of.get(key)}" for of in (record, now)
-                )
-                raise _other_request(prepared, "model", before, after)
-            raise _other_request(prepared, key, short(record.get(key)), short(now.get(key)))
-
-
 def _check_same_picture(prepared: PreparedRequest, row: int, result: Result) -> None:
     space, factual = prepared.pipeline.space, prepared.factual
     now = {
@@ -187,17 +175,22 @@ def _check_same_picture(prepared: PreparedRequest, row: int, result: Result) -> 
         "counterfactual": values_of(space, prepared.action.attributes, row),
         "outputs": output_files(prepared.names[row]),
     }
-    for key in _PICTURE:
-        before, after = getattr(result, key), now[key]
-        if before != after:
-            subject = f"{key} of '{result.file}'"
-            raise _other_request(prepared, subject, short(before), short(after))
+    _check_same(prepared, f" of '{result.file}'", vars(result), now, list(now))
 
 
-def _other_request(prepared: PreparedRequest, key: str, before: str, now: str) -> InputError:
-    return InputError(
-        f"out {prepared.out}",
-        expected=f"the question that its record holds already ({key}: {before})",
-        got=f"another one ({key}: {now})",
-        do="choose another with --out, or replace it with --overwrite",
-    )
+def _check_same(
+    prepared: PreparedRequest,
+    of: str,
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    keys: Sequence[str],
+) -> None:
+    """Refuse a record of something else than what is asked now."""
+    for key in keys:
+        if before.get(key) != now.get(key):
+            raise InputError(
+                f"out {prepared.out}",
+                expected=f"what its record holds already ({key}{of}: {short(before.get(key))})",
+                got=f"another one ({key}{of}: {short(now.get(key))})",
+                do="choose another with --out, or replace it with --overwrite",
+            )
