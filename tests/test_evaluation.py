@@ -357,7 +357,7 @@ def test_a_finished_run_is_not_run_again(whole: Result, pipeline: Counterfactual
     with counted_rows(pipeline) as rows:
         again = evaluation(whole.folder, pipeline=pipeline, pictures=2).run(shares.append)
     assert rows == []
-    assert shares == [1.0]
+    assert shares[-1] == 1.0
     assert file_of(whole).read_bytes() == before
     assert same(again, whole)
 

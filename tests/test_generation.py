@@ -482,7 +482,9 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
     for i, result in enumerate(results):
         written = read_images(Image.open(out / result.outputs["counterfactual"]), channels=3)
         assert (written[0] - pair.images[i]).abs().max() < 1.01 / 255
-        assert result.change == pytest.approx((written[0] - images[i]).abs().mean(), abs=2e-3)
+        assert result.change == pytest.approx(
+            float((written[0] - images[i]).abs().mean()), abs=2e-3
+        )
         hair = SPACE["hair"].labels(pair.attributes["hair"])[i]
         assert result.factual == {"smiling": 0, "age": 40.0, "hair": "dark"}
         assert result.counterfactual == {"smiling": 0, "age": 90.0, "hair": hair}

@@ -51,6 +51,7 @@ class Question:
     """Returns the counterfactual attributes of all images; called for every block."""
     returns: int = 0  #: how often an answer goes back, each time from where it was
     extra: int = 0  #: network rows of the caller's own work on one answer, see `Block.phase`
+    key: Any = None  #: what the caller knows it by
 
     @property
     def rows(self) -> int:
@@ -77,7 +78,8 @@ class AnswerLoop:
         images: The images, checked and of the model's size.
         attributes: Their factual attributes.
         questions: All questions; a block may be asked some of them.
-        keys: Name of each image; a digest of its pixels by default.
+        keys: Key of each image, for its random numbers; a digest of its pixels by default.
+        names: Name of each image, for refusals; its number by default.
         blocks: Rows of the images of each block; by default, one block has all.
         batch_size: Largest number of network rows per call.
         about: Everything else that abductions depend on, such as the digest of the model; needed
@@ -97,6 +99,7 @@ class AnswerLoop:
         questions: Sequence[Question],
         *,
         keys: Keys | None = None,
+        names: Sequence[str] | None = None,
         blocks: Iterable[Sequence[int]] | None = None,
         batch_size: int = 256,
         about: str = "",
@@ -108,6 +111,7 @@ class AnswerLoop:
     ) -> None:
         self.model, self.images, self.attributes = model, images, attributes
         self.questions, self.keys = questions, image_keys(images) if keys is None else keys
+        self.names = [str(row) for row in range(len(images))] if names is None else names
         self.blocks = [range(len(images))] if blocks is None else list(blocks)
         self.batch_size, self.about, self.strict = batch_size, about, strict
         self.store, self.memory, self.on_step = store, memory, on_step
@@ -118,8 +122,8 @@ class AnswerLoop:
     def __iter__(self) -> Iterator[Block]:
         """Give one block after the other; those that were not asked everything count as done."""
         end, cost = 0, self.cost(self.questions)
-        for rows in self.blocks:
-            yield Block(self, rows)
+        for number, rows in enumerate(self.blocks):
+            yield Block(self, number, rows)
             end += len(rows) * cost
             self.progress.done = end
 
@@ -138,8 +142,9 @@ class AnswerLoop:
 class Block:
     """Some images of a loop, and what was inferred from them."""
 
-    def __init__(self, loop: AnswerLoop, rows: Sequence[int]) -> None:
-        self.rows, self._loop = list(rows), loop
+    def __init__(self, loop: AnswerLoop, number: int, rows: Sequence[int]) -> None:
+        self.number, self.rows, self._loop = number, list(rows), loop
+        self.names = [loop.names[row] for row in self.rows]
         self.images = loop.images[self.rows]
         self.attributes: Table = {n: column[self.rows] for n, column in loop.attributes.items()}
         self.keys = cast("Keys", [loop.keys[row] for row in self.rows])
@@ -294,7 +299,7 @@ class Block:
             raise InputError(
                 subject,
                 expected="images of finite numbers",
-                got=f"others for {len(broken)} of {len(images)}, such as {self.rows[broken[0]]}",
+                got=f"others for {len(broken)} of {len(images)}, such as {self.names[broken[0]]}",
                 do="lower the weights or take more steps; finished work is kept",
             )
 

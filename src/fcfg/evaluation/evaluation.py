@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from fcfg.answers import Answer, AnswerLoop, Question, Store, in_blocks
+from fcfg.answers import Answer, AnswerLoop, Block, Question, Store, in_blocks
 from fcfg.datasets import portraits
 from fcfg.evaluation.experiment import Experiment, targets_of
 from fcfg.evaluation.measurements import (
@@ -29,7 +29,7 @@ from fcfg.evaluation.provenance import without_folders
 from fcfg.evaluation.result_files import Result, ResultFile
 from fcfg.evaluation.result_schema import JSON, SCHEMA
 from fcfg.evaluation.run_folder import RunFolder
-from fcfg.evaluation.subset import Block, Subset, draw_targets
+from fcfg.evaluation.subset import Subset, draw_targets
 from fcfg.metrics import image_mae
 from fcfg.model import Action, AnyModel, Plan
 from fcfg.sampling import as_sampling
@@ -109,7 +109,7 @@ class Evaluation:
             "model": {
                 "name": self.model,
                 "kind": pipeline.kind,
-                "traits": asdict(pipeline.traits),
+                "traits": {n: v for n, v in asdict(pipeline.traits).items() if n != "compared"},
                 "digest": self.digest,
                 "provenance": without_folders(pipeline.provenance),
                 "parameters": pipeline.parameters,
@@ -169,8 +169,9 @@ class _Runner:
         self.blocks = in_blocks(evaluation.rows, header["block"])
         # The first shard keeps pictures of the first images of its first block.
         count = min(evaluation.pictures, header["block"]) if evaluation.shard[0] == 0 else 0
-        self.pictured = self.subset.block(evaluation.rows[:count])
-        self.pictures = PictureFiles(evaluation.out, self.pictured.names)
+        self.pictured = evaluation.rows[:count]
+        names = tuple(self.subset.names[row] for row in self.pictured)
+        self.pictures = PictureFiles(evaluation.out, names)
         self.read = {entry["image"] for entry in entries if entry["kind"] == "real"}
         self.done = {
             (entry["do"], entry["guidance"], entry["image"])
@@ -188,98 +189,88 @@ class _Runner:
                 plan,
                 partial(self._action, do),
                 self.experiment.returns(do),
+                key=(do, guidance),
             )
             for (do, guidance), plan in evaluation.plans.items()
         }
-        named = {asked: question for question, asked in questions.items()}
-        # Pictures that were removed from a finished block are made again, after all blocks.
-        unseen = self._without_pictures() if self.pictured.rows else []
         loop = AnswerLoop(
             self.pipeline,
             self.subset.images,
             self.subset.attributes,
             list(questions.values()),
             keys=self.keys,
-            blocks=[*self.blocks, *([self.pictured.rows] if unseen else [])],
+            names=self.subset.names,
+            blocks=[*self.blocks, *filter(None, [self.pictured])],  # whose pictures may be gone
             batch_size=evaluation.batch_size,
             about=f"{evaluation.digest} {about}",
             store=None if evaluation.cache is None else Store(evaluation.cache),
             strict=True,
             on_progress=on_progress,
         )
-        for number, part in enumerate(loop):
-            block, is_whole = self.subset.block(part.rows), number < len(self.blocks)
+        for block in loop:
+            is_whole = block.number < len(self.blocks)
             if is_whole:
-                self._measure_real(number, block)
-            pending = self._pending(number, block) if is_whole else unseen
-            for answer in part.answers([questions[question] for question in pending]):
-                question = named[answer.question]
+                self._measure_real(block)
+            pending = self._pending(block) if is_whole else self._without_pictures()
+            for answer in block.answers([questions[question] for question in pending]):
                 if is_whole:
-                    self._measure_answer(question, number, block, answer)
+                    self._measure_answer(block, answer)
                 else:
-                    self._keep_pictures(question, answer)
-        if self.pictured.rows:
+                    self._keep_pictures(answer)
+        if self.pictured:
             self._remake_drawings()
 
-    def _pending(self, number: int, block: Block) -> list[tuple[str, str]]:
+    def _pending(self, block: Block) -> list[tuple[str, str]]:
         """Return questions that a block has no answers to, or whose features are broken."""
         return [
             question
             for question in self.experiment.questions
             if any((*question, name) not in self.done for name in block.names)
-            or self.features.is_broken(question, number, block.rows)
+            or self.features.is_broken(question, block)
         ]
 
     def _without_pictures(self) -> list[tuple[str, str]]:
-        """Return questions that were answered, but lack pictures."""
-        pending = self._pending(0, self.subset.block(self.blocks[0]))
+        """Return questions whose pictures were removed."""
         return [
             (do, guidance)
             for do, guidance in self.experiment.questions
-            if do and (do, guidance) not in pending
-            if self.pictures.lack("rows", do=do, guidance=guidance)
+            if do and self.pictured and self.pictures.lack("rows", do=do, guidance=guidance)
         ]
 
-    def _measure_real(self, number: int, block: Block) -> None:
-        is_broken = self.features.is_broken((), number, block.rows)
-        if self.read.issuperset(block.names) and not is_broken:
+    def _measure_real(self, block: Block) -> None:
+        if self.read.issuperset(block.names) and not self.features.is_broken((), block):
             return
         count = len(self.subset)
         others = self.subset.images[[(row + count // 2) % count for row in block.rows]]
         unrelated = image_mae(block.images, others).tolist() if count > 1 else [None]
         reading = self.evaluators.read(block.images)
-        features = self.evaluators.features(block.images, reading)
-        self.features.write((), number, block.rows, features)
+        self.features.write((), block, self.evaluators.features(block.images, reading))
         if self._is_pictured(block):
             self.pictures.factual(block.images)
         entries = real_entries(block, reading, unrelated, self.pipeline.space)
         self.file.append(entry for entry in entries if entry["image"] not in self.read)
 
-    def _measure_answer(
-        self, question: tuple[str, str], number: int, block: Block, answer: Answer
-    ) -> None:
+    def _measure_answer(self, block: Block, answer: Answer) -> None:
+        question, images = answer.question.key, answer.pair.images.float()
         evaluators, (_, truth) = self.evaluators, self._intervention(question[0])
-        images, space = answer.pair.images.float(), self.pipeline.space
         reading = evaluators.read(images)
-        features = evaluators.features(images, reading)
-        self.features.write(question, number, block.rows, features)
+        self.features.write(question, block, evaluators.features(images, reading))
         if question[0] and self._is_pictured(block):
-            self._keep_pictures(question, answer)
-        entries = row_entries(question, block, answer, reading, truth, evaluators, space)
+            self._keep_pictures(answer)
+        entries = row_entries(block, answer, reading, truth, evaluators, self.pipeline.space)
         self.file.append(e for e in entries if (*question, e["image"]) not in self.done)
 
     def _is_pictured(self, block: Block) -> bool:
-        names = self.pictured.names
-        return block.names[: len(names)] == names != ()
+        return block.rows[: len(self.pictured)] == self.pictured != []
 
-    def _keep_pictures(self, question: tuple[str, str], answer: Answer) -> None:
+    def _keep_pictures(self, answer: Answer) -> None:
         back = None if answer.back is None else answer.back.images.float()
-        self.pictures.answer(*question, answer.pair.images.float(), back)
+        self.pictures.answer(*answer.question.key, answer.pair.images.float(), back)
 
     def _remake_drawings(self) -> None:
         """Draw factual images and true counterfactuals again that were removed."""
         if self.pictures.lack("factual"):
-            self.pictures.factual(self.pictured.images)
+            self.pictures.factual(self.subset.images[self.pictured])
         for do in self.experiment.do if self.subset.drawn is not None else ():
             if self.pictures.lack("truth", do=do):
                 self._intervention(do)  # writes its pictures
@@ -305,7 +296,7 @@ class _Runner:
         if subset.drawn is not None and do:
             drawings = portraits.counterfactual(subset.drawn, targets)
             truth = Truth(drawings, self.evaluators.read(drawings.images))
-            if self.pictured.rows:
-                self.pictures.truth(do, drawings.images[self.pictured.rows])
+            if self.pictured:
+                self.pictures.truth(do, drawings.images[self.pictured])
         self.interventions[do] = action, truth
         return action, truth

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.answers import Store
+from fcfg.answers import Block, Store
 from fcfg.evaluation.minimality import minimality_entry
 from fcfg.evaluation.result_files import Result
 from fcfg.evaluation.result_schema import JSON
@@ -38,21 +38,21 @@ class FeatureFiles:
     def write(
         self,
         question: Sequence[str],
-        block: int,
-        rows: Sequence[int],
+        block: Block,
         features: Mapping[str, Float[np.ndarray, "image feature"]],
     ) -> None:
         """Keep the features of a block of images under one question, by network."""
         tensors = {name: torch.from_numpy(values) for name, values in features.items()}
-        self.store.put(tensors | {_ROWS: torch.tensor(rows)}, *question, self.shard, block)
+        tensors[_ROWS] = torch.tensor(block.rows)
+        self.store.put(tensors, *question, self.shard, block.number)
 
-    def is_broken(self, question: Sequence[str], block: int, rows: Sequence[int]) -> bool:
+    def is_broken(self, question: Sequence[str], block: Block) -> bool:
         """Return whether there is a file that does not hold the features of these images."""
-        key = (*question, self.shard, block)
+        key = (*question, self.shard, block.number)
         if not self.store.path(*key).exists():
             return False
         entry = self._whole(*key)
-        return entry is None or entry[_ROWS].tolist() != list(rows)
+        return entry is None or entry[_ROWS].tolist() != block.rows
 
     def read(
         self, question: Sequence[str], images: int, shards: int

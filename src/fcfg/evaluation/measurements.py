@@ -15,13 +15,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.answers import Answer
+from fcfg.answers import Answer, Block
 from fcfg.causal.attributes import AttributeSpace, Continuous, Table
 from fcfg.datasets.base import Measure
 from fcfg.datasets.portraits import Portraits
 from fcfg.datasets.registry import measures_of
 from fcfg.evaluation.result_schema import JSON
-from fcfg.evaluation.subset import Block
 from fcfg.generation.results import values_of
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.metrics import (
@@ -193,7 +192,6 @@ def real_entries(
 
 
 def row_entries(
-    question: tuple[str, str],
     block: Block,
     answer: Answer,
     reading: Reading,
@@ -202,7 +200,8 @@ def row_entries(
     space: AttributeSpace,
 ) -> Iterator[JSON]:
     """Yield the rows of a block of images under one question."""
-    nothing, images = [None] * len(block.names), answer.pair.images.float()
+    (do, guidance), nothing = answer.question.key, [None] * len(block.names)
+    images = answer.pair.images.float()
     reversal = None if answer.back is None else answer.back.images.float()
     columns = zip(
         block.names,
@@ -215,11 +214,11 @@ def row_entries(
         strict=True,
     )
     for name, target, scores, change, back_error, true_error, evaluations in columns:
-        is_repeated = not question[0] and back_error is not None
+        is_repeated = not do and back_error is not None
         yield {
             "kind": "row",
-            "do": question[0],
-            "guidance": question[1],
+            "do": do,
+            "guidance": guidance,
             "image": name,
             "target": target,
             **scores,

@@ -31,16 +31,6 @@ _SPLIT = "test"
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """Some images of a subset."""
-
-    rows: list[int]  #: their numbers in the subset
-    names: tuple[str, ...]
-    images: Float[Tensor, "image channel height width"]
-    attributes: Table
-
-
-@dataclass(frozen=True, eq=False)
 class Subset:
     """Held-out images and their attributes."""
 
@@ -52,12 +42,6 @@ class Subset:
 
     def __len__(self) -> int:
         return len(self.names)
-
-    def block(self, rows: Sequence[int]) -> Block:
-        """Return the images with these numbers."""
-        rows = list(rows)
-        attributes = {name: column[rows] for name, column in self.attributes.items()}
-        return Block(rows, tuple(self.names[row] for row in rows), self.images[rows], attributes)
 
 
 def choose_subset(
