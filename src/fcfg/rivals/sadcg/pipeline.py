@@ -16,7 +16,6 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import Defaults
 from fcfg.rivals.sadcg.denoiser import SemanticDenoiser, SemanticEmbedder
 from fcfg.rivals.sadcg.network import SemanticConfig, SemanticEncoder, SemanticUNet
-from fcfg.sampling import as_sampling
 from fcfg.storage import ModelConfig, register_kind
 
 
@@ -63,7 +62,7 @@ class SemanticPipeline(CounterfactualPipeline):
         trust=True,
         compared={
             "guidance": ("cfg:2.0", "cfg:3.0", "cfg:2.0;align=1", "cfg:2.0;anchor=true"),
-            **as_sampling("ddim uniform 50").to_json(),  # which the alignment needs
+            "sampling": "ddim uniform 50",  # which the alignment needs
         },
     )
     defaults = Defaults(own=Guidance.cfg(2.0), paper=Guidance.cfg(2.0))
