@@ -11,19 +11,20 @@ import torch
 from PIL import Image
 
 from fcfg.cli.heatmap import heatmap
-from fcfg.generation.comparison import Tile, comparison
+from fcfg.generation import compare
 from fcfg.sheet import sheet
 from fcfg.support import fonts
 from fcfg.support.fonts import font_for, legible, missing_letters
 
+GREY = torch.zeros(1, 8, 8)
 NOBODY = "\U0001fbff"  # not assigned to any letter
 
 
 DRAWN: dict[str, Callable[[str], Image.Image]] = {
     "on a sheet": lambda text: sheet({text: torch.zeros(1, 1, 8, 8)}),
     "on a heat map": lambda text: heatmap([text], np.ones((1, 1))),
-    "as a title": lambda text: comparison([Tile(text, Image.new("L", (8, 8)))]),
-    "as a caption": lambda text: comparison([Tile("x", Image.new("L", (8, 8)), [text])]),
+    "as a title": lambda text: compare(dict.fromkeys((text, "b"), GREY), {text: [], "b": []}),
+    "as a caption": lambda text: compare(dict.fromkeys("ab", GREY), {"a": [text], "b": []}),
 }
 
 
