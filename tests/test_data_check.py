@@ -107,7 +107,7 @@ def test_everything_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
         "one of 'train', 'val', 'test', got 'valid'",
         "a value for every image, got none for 'more/39.png'",
         "every group in one split only, got 'p0'",
-        "got none for 'more/0.png'",
+        "got none for 1: 'more/0.png'",
         "0 or 1 (or true, false, yes, no), got '2' for '../1.png'",
     ):
         assert fragment in wrong
@@ -303,7 +303,9 @@ def test_rows_without_a_value_are_left_out_if_that_is_asked_for(tmp_path: Path) 
     config = faces(tmp_path, count=40, age=ages, smiling=["0", "1"] * 19 + ["?", "1"])
     gone = {"more/0.png", "1.png", "38.png"}
     (tmp_path / "1.png").write_bytes(b"no picture, and nobody asks for it")
-    with refused("attribute 'smiling'", "none for '38.png'", "attribute 'age'", "missing: drop"):
+    with refused(
+        "attribute 'smiling'", "none for 1: '38.png'", "none for 2: 'more", "missing: drop"
+    ):
         load_data(config, SPACE)
     assert run(tmp_path) == 1
     file = tmp_path / "first.yaml"

@@ -179,7 +179,7 @@ def test_random_splits_keep_groups_together_in_any_order(groups, seed, order) ->
             {"age": ["", "nan", *"56789567"]},
             {},
             "attribute 'age'",
-            "none for 'more/0.png', '1.png'",
+            "none for 2: 'more/0.png', '1.png'",
         ),
         ({"age": ["old", *"567895678"]}, {}, "attribute 'age'", "'old'"),
         ({"age": ["inf", *"567895678"]}, {}, "attribute 'age'", "'inf'"),

@@ -190,7 +190,7 @@ def test_what_mimic_cannot_know_is_refused(tmp_path: Path) -> None:
     write(
         tmp_path / "patients.csv.gz", [head, *([10_000_000 + n, "F", "", 2175] for n in range(15))]
     )
-    with refused("attribute 'age'", "none for 'p10/"):
+    with refused("attribute 'age'", "none for 10: 'p10/"):
         loaded(config)
     write(tmp_path / "hosp/admissions.csv", [["subject_id", "ethnic"], [1, "WHITE"]])
     with refused("admissions.csv", "'race'"):

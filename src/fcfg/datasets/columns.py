@@ -94,10 +94,11 @@ def column_faults(
     """Yield what is wrong with a column of a label file, with the files that have it."""
     subject = f"attribute '{attribute.name}' in {where}"
     if parsed.missing:
+        without = [names[row] for row in parsed.missing]
         yield InputError(
             subject,
             expected="a value for every image",
-            got=f"none for {listed([names[row] for row in parsed.missing])}",
+            got=f"none for {len(without)}: {listed(without)}",
             do="fill in the values, or leave the rows out, which a folder does with 'missing: "
             "drop' (--missing drop)",
         )
