@@ -95,43 +95,35 @@ def test_a_configuration_fits_a_schedule_unless_it_has_more_steps(preset: str, l
 # Presets --------------------------------------------------------------------------------------
 
 
-def test_the_papers_preset_is_a_thousand_steps_of_ddim(pipeline) -> None:
-    assert as_sampling("paper") == PAPER
-    faces, attributes = mixture_faces(pipeline, 1)
-    found = pipeline.abduct(faces, attributes, sampling="paper")
-    assert found.times == tuple(range(1001))
-    assert found.solver == DDIM()
-    assert found.trajectory.evaluations == 1000
-
-
 @pytest.mark.parametrize(
-    ("anchor", "sampling"), [(None, ANCHORED), (True, ANCHORED), (False, PRESETS["default"])]
+    ("options", "wanted"),
+    [
+        ({"sampling": "paper"}, PAPER),
+        ({"anchor": None}, ANCHORED),
+        ({"anchor": True}, ANCHORED),
+        ({"anchor": False}, PRESETS["default"]),
+        ({"drawn_noise": True}, DRAWN_NOISE),
+    ],
 )
-def test_the_default_depends_on_the_anchor(pipeline, anchor, sampling) -> None:
+def test_the_default_depends_on_anchor_and_noise(pipeline, options, wanted) -> None:
     """Bit by bit, as its solver, grid and steps in one text, or as an object."""
     faces, attributes = mixture_faces(pipeline, 1)
-    silent = pipeline.abduct(faces, attributes, anchor=anchor)
-    how = {"guidance": INFERRED, "anchor": anchor}
-    one = pipeline.counterfactual(faces, attributes, {"male": 1}, **how)
-    for named in (sampling, str(sampling)):
-        explicit = pipeline.abduct(faces, attributes, sampling=named, anchor=anchor)
-        assert silent.times == explicit.times
-        assert silent.solver == explicit.solver
+    silent = pipeline.abduct(faces, attributes, **options)
+    assert (silent.times, silent.solver) == (wanted.times(NoiseSchedule()), wanted.solver)
+    for named in (wanted, str(wanted)):
+        explicit = pipeline.abduct(faces, attributes, **{**options, "sampling": named})
         assert torch.equal(silent.trajectory.x, explicit.trajectory.x)
-        other = pipeline.counterfactual(faces, attributes, {"male": 1}, sampling=named, **how)
-        assert torch.equal(one.images, other.images)
+    asked = {name: value for name, value in options.items() if name != "drawn_noise"}
+    asked |= {"guidance": INFERRED} if "anchor" in options else {}
+    pair = pipeline.counterfactual(faces, attributes, {"male": 1}, **asked)
+    assert (pair.abduction.times, pair.abduction.solver) == (silent.times, silent.solver)
+    assert torch.equal(silent.trajectory.x, pair.abduction.trajectory.x)
+
+
+def test_presets_are_read_by_name() -> None:
+    assert as_sampling("paper") == PAPER
     assert as_sampling("default") == PRESETS["default"]
     assert as_sampling("default", ANCHORED) == ANCHORED
-
-
-def test_the_default_depends_on_the_noise(pipeline) -> None:
-    faces, attributes = mixture_faces(pipeline, 1)
-    wanted = DRAWN_NOISE.times(pipeline.denoiser.schedule), DRAWN_NOISE.solver
-    silent = pipeline.abduct(faces, attributes, drawn_noise=True)
-    pair = pipeline.counterfactual(faces, attributes, {"male": 1})
-    for found in (silent, pair.abduction):
-        assert (found.times, found.solver) == wanted
-    assert torch.equal(silent.trajectory.x, pair.abduction.trajectory.x)
 
 
 @pytest.mark.parametrize(
