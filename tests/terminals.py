@@ -6,8 +6,7 @@ from __future__ import annotations
 class Terminal:
     """A stream that somebody watches."""
 
-    def __init__(self) -> None:
-        self.text = ""
+    text = ""
 
     def write(self, text: str) -> int:
         self.text += text

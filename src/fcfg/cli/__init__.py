@@ -38,8 +38,10 @@ _COMMANDS = {
     "data": "Check data before training.",
 }
 _GROUPS = ("data",)  # those with sub-commands
-_ABOUT_FILES = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
-_ABOUT_FILES += (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG)
+_ABOUT_FILES = (
+    *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS),
+)
 _REFUSED, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141  # exit codes; the last two are those of a shell
 
 # Threads that spin while waiting block a machine whose cores are busy: a step of a small network

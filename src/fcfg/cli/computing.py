@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fcfg.cli.options import Options
-from fcfg.support.errors import InputError, check_among, check_integer
+from fcfg.support.errors import InputError, check_among, check_integer, together
 
 if TYPE_CHECKING:
     from fcfg.model import AnyModel
@@ -45,6 +45,13 @@ class Computing:
             return int(number), int(count)
         got = repr(self.shard)
         raise InputError("--shard", expected="I/N, such as 0/4", got=got, do="count from 0")
+
+    def check(self) -> None:
+        """Refuse all that is wrong at once, before a model is read."""
+        from fcfg.pipeline.runtime import PRECISIONS
+
+        known = ("precision", self.precision, PRECISIONS)
+        together(lambda: self.target, lambda: self.part, lambda: check_among(*known))
 
     @property
     def prints(self) -> bool:

@@ -12,7 +12,7 @@ import typer
 
 from fcfg.cli.computing import Computing, check_sampled, computing_by
 from fcfg.cli.options import SAMPLING, Model, Options, with_options
-from fcfg.support.errors import check_among, together
+from fcfg.support.errors import together
 
 if TYPE_CHECKING:  # torch is not needed for help
     from fcfg.generation import PreparedRequest, Result
@@ -71,17 +71,11 @@ def generate(
     from fcfg.cli.progress import resumable
     from fcfg.generation import Request, find_pictures, model_pixels, parse_do, prepare, run
     from fcfg.pipeline.checkpoint import load
-    from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.sampling import as_sampling
 
     guidance = request.pop("guidance", None)
-    target, *_ = together(
-        lambda: computing.target,
-        lambda: computing.part,
-        lambda: as_sampling(request["sampling"]),
-        lambda: check_among("precision", computing.precision, PRECISIONS),
-    )
-    pipeline = load(model).to(target).prepare(computing.precision)
+    together(computing.check, lambda: as_sampling(request["sampling"]))
+    pipeline = load(model).to(computing.target).prepare(computing.precision)
     chosen = {"sampling": request["sampling"]} if request["sampling"] != "default" else {}
     check_sampled(pipeline, **chosen, anchor=request.get("anchor"))
     targets, setting, _ = together(
@@ -95,7 +89,7 @@ def generate(
     prepared = prepare(pipeline, asked)
     pipeline.prepare(computing.precision, compile=computing.compile, batch_size=prepared.chunk)
     if computing.prints:
-        _announce(prepared, target)
+        _announce(prepared, computing.target)
     finished: list[Result] = []
 
     def kept() -> str:

@@ -14,21 +14,17 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-_ASCII = dict(zip("→−–±×·Δωλ", ("->", "-", "-", "+-", "x", "-", "d", "w", "l"), strict=True))
+_LETTERS = zip("→−–±×·Δωλ", ("->", "-", "-", "+-", "x", "-", "d", "w", "l"), strict=True)
+_ASCII = str.maketrans(dict(_LETTERS))
 _ERRORS = "fcfg-ascii"  # name of our error handler
 
 
 def _nearest(error: UnicodeError) -> tuple[str, int]:
-    """Return the nearest ASCII text for characters that cannot be encoded."""
+    """Return the nearest ASCII text, without accents, with a question mark where there is none."""
     failed = cast(UnicodeEncodeError, error)
-    text = failed.object[failed.start : failed.end]
-    return "".join(map(_plain, text)), failed.end
-
-
-def _plain(letter: str) -> str:
-    """Return a letter in ASCII, without accents; a question mark if there is none."""
-    parts = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
-    return _ASCII.get(letter) or parts or "?"
+    text = failed.object[failed.start : failed.end].translate(_ASCII)
+    parts = [unicodedata.normalize("NFKD", letter).encode("ascii", "ignore") for letter in text]
+    return "".join(part.decode() or "?" for part in parts), failed.end
 
 
 class _Dropping:

@@ -10,7 +10,7 @@ import typer
 
 from fcfg.cli.computing import Computing, computing_by
 from fcfg.cli.options import Model, Overwrite, with_options
-from fcfg.support.errors import InputError, check_among
+from fcfg.support.errors import InputError
 
 
 @with_options(computing=computing_by("device precision"))
@@ -70,7 +70,6 @@ def studio(
     import webbrowser
 
     from fcfg.pipeline.checkpoint import load
-    from fcfg.pipeline.runtime import PRECISIONS
     from fcfg.studio.app import Studio
     from fcfg.studio.export import export_gallery
     from fcfg.studio.models import as_studio_models
@@ -78,7 +77,7 @@ def studio(
     from fcfg.studio.threads import choose_execution
     from fcfg.support.progress import share_bar
 
-    check_among("precision", computing.precision, PRECISIONS)
+    computing.check()
     target, precision = computing.target, computing.precision
     if export is not None:
         own = model, load(model).to(target).prepare(precision)

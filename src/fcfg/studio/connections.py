@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import sys
-from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -30,18 +29,15 @@ class Door:
     def __init__(self, rule: Rule) -> None:
         self._rule, self._silent_until = rule, 0.0
         self._inside: dict[Connection, None] = {}  # the one that asked longest ago first
-        self._of_address = Counter[str]()
 
     def enter(self, new: Connection) -> None:
         """Let a connection in; if there are too many, close the one that asked longest ago."""
         self._inside[new] = None
-        self._of_address[new.address] += 1
-        most, alike = self._rule.connections, self._of_address[new.address]
-        if alike > most * 3 // 4 or len(self._inside) > most:
-            waiting = (one for one in self._inside if not one.admitted)
-            if alike > most * 3 // 4:
-                waiting = (one for one in waiting if one.address == new.address)
-            oldest = next(waiting)
+        most, inside = self._rule.connections, list(self._inside)
+        alike = [one for one in inside if one.address == new.address]
+        crowd = alike if len(alike) > most * 3 // 4 else inside if len(inside) > most else []
+        if crowd:
+            oldest = next(one for one in crowd if not one.admitted)
             self.leave(oldest)
             oldest.transport.abort()
             self._say(
@@ -57,11 +53,7 @@ class Door:
 
     def leave(self, one: Connection) -> None:
         """Note that a connection is closed."""
-        if one in self._inside:
-            del self._inside[one]
-            self._of_address[one.address] -= 1
-            if not self._of_address[one.address]:
-                del self._of_address[one.address]
+        self._inside.pop(one, None)
 
     def close_silent(self) -> None:
         """Close the connections that the server has waited for too long."""

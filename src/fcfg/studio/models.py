@@ -144,8 +144,8 @@ def as_studio_models(
         found.append(StudioModel(own, shown, model, pixels, phrases, opening))
     first = found[0]
     for other in found[1:]:
-        same = (other.model.space, other.model.graph.parents, other.pixels)
-        if same != (first.model.space, first.model.graph.parents, first.pixels):
+        shapes = [(m.model.space, m.model.graph.parents, m.pixels) for m in (first, other)]
+        if shapes[0] != shapes[1]:
             raise InputError(
                 f"model {other.source}",
                 expected=f"attributes, graph, size and channels of {first.source}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -15,6 +14,7 @@ from fcfg.model import Action, Plan
 from fcfg.studio.models import StudioModel, describe_plan
 from fcfg.studio.pictures import StudioPicture
 from fcfg.support.config_errors import validate
+from fcfg.support.config_files import parse_json
 from fcfg.support.errors import InputError, short
 from fcfg.support.images import image_keys
 
@@ -46,7 +46,9 @@ class Act(BaseModel):
 
     image: _Word  #: id of a sample or an upload
     attributes: _Values  #: factual, of every name
-    do: _Values  #: a value, or a string such as 'flip' or '+10%', for each target
+    do: Annotated[
+        _Values, Field(min_length=1)
+    ]  #: a value, or a string such as 'flip' or '+10%', for each target
     seed: int = Field(default=0, ge=0, le=2**31 - 1)  #: for discrete exogenous noise
     model: _Word | None = None  #: name of a model; the first one by default
     guidance: _Word | None = None  #: text form of a setting; that of the model by default
@@ -65,17 +67,8 @@ class Question(Act):
 
 def read_question(kind: type[_Part], body: bytes) -> _Part:
     """Read the body of a request, or raise an error of one line."""
-    try:
-        values = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            "question", expected="JSON", got=f"{len(body):,} other bytes", do="send an object"
-        ) from error
-    if not isinstance(values, dict):
-        raise InputError(
-            "question", expected="a JSON object", got=type(values).__name__, do="send an object"
-        )
-    return validate(kind, values, "question")
+    text = body.decode("utf-8", "replace")
+    return validate(kind, parse_json(text, "question", do="send an object"), "question")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +108,6 @@ class PreparedQuestion:
 
 def prepare_question(asked: Act, model: StudioModel, picture: StudioPicture) -> PreparedQuestion:
     """Check a question, and act on the attributes."""
-    if not asked.do:
-        raise InputError("do", expected="an attribute to change", got="none", do="name one")
     asks, space = model.model, model.model.space
     space.check_known(asked.do, "do")
     factual = space.parse({name: [value] for name, value in asked.attributes.items()})
@@ -130,12 +121,9 @@ def prepare_question(asked: Act, model: StudioModel, picture: StudioPicture) -> 
 
 def _check_cost(plan: Plan[Any]) -> None:
     """Refuse questions that would keep all other visitors waiting."""
-    if plan.sampling is None:
-        return
-    repeats = max(
-        getattr(plan.setting, "align", 1), getattr(plan.sampling.solver, "iterations", 1)
-    )
-    if plan.sampling.steps > MOST_STEPS or repeats > MOST_REPEATS:
+    solver, steps = getattr(plan.sampling, "solver", None), getattr(plan.sampling, "steps", 0)
+    repeats = max(getattr(plan.setting, "align", 1), getattr(solver, "iterations", 1))
+    if steps > MOST_STEPS or repeats > MOST_REPEATS:
         raise InputError(
             "sampling",
             expected=f"at most {MOST_STEPS} steps, each of at most {MOST_REPEATS} iterations",
