@@ -438,7 +438,7 @@ def test_a_folder_that_is_taken_is_refused_before_a_picture_is_read(model, faces
     assert main([*words, "--do", "age=80"]) == 0
     capsys.readouterr()
     faces[0].write_bytes(b"no picture")
-    assert "out out: expected the question" in refusal(capsys, *words, "--do", "age=81")
+    assert "out out: expected what its record holds" in refusal(capsys, *words, "--do", "age=81")
     Path("out/record.json").unlink()
     assert "'anna.png'" in refusal(capsys, *words, "--do", "age=81")
 

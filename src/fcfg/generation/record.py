@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from fcfg.generation.request import PreparedRequest
+from fcfg.generation.request import CheckedRequest, PreparedRequest
 from fcfg.generation.results import Result, intervention_json, values_of
 from fcfg.support.errors import InputError, quoted, short
 from fcfg.support.files import write_atomically
@@ -104,36 +104,39 @@ def write_record(prepared: PreparedRequest, results: Sequence[Result], chunk: in
     write_atomically(prepared.out / record_file(prepared.request.shard), text.encode())
 
 
-def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
-    """Return the results of an interrupted run of the same request, by number of picture.
+def read_record(request: CheckedRequest) -> tuple[list[Result], int]:
+    """Return the results of an interrupted run of the same request.
 
     Refuses a folder that holds the answers to another request, or files of others.
-
-    Args:
-        prepared: The request.
 
     Returns:
         The results, and the number of pictures that are finished together.
     """
-    folder = prepared.out
-    path = folder / record_file(prepared.request.shard)
-    if prepared.request.overwrite:
-        return {}, prepared.chunk
+    folder = request.out
+    path = folder / record_file(request.request.shard)
+    if request.request.overwrite:
+        return [], request.chunk
     if not os.path.lexists(path):
-        names = [prepared.names[row] for row in prepared.own_rows]
+        names = [request.names[row] for row in request.own_rows]
         files = [file for name in names for file in output_files(name).values()]
         existing = [file for file in files if os.path.lexists(folder / file)]
         if existing:
             raise already_there(folder, existing)
-        return {}, prepared.chunk
+        return [], request.chunk
     try:
         record = json.loads(path.read_bytes()) if path.is_file() else {}
         results = _RESULTS.validate_python(record["images"])
         chunk = max(1, int(record["at_once"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise already_there(folder, [path.name]) from error
-    now = json.loads(json.dumps(_describe(prepared), default=str))
-    _check_same(prepared, "", record, now, _REQUEST)
+    now = json.loads(json.dumps(_describe(request), default=str))
+    _check_same(request, "", record, now, _REQUEST)
+    return results, chunk
+
+
+def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
+    """Return what :func:`read_record` does, by number of picture, for the same pictures alone."""
+    results, chunk = read_record(prepared)
     rows = {str(prepared.pictures[row].path): row for row in prepared.own_rows}
     others = [result.file for result in results if result.file not in rows]
     _check_same(prepared, "", {"images": others}, {"images": []}, ["images"])
@@ -141,12 +144,12 @@ def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
     for result in results:
         row = rows[result.file]
         _check_same_picture(prepared, row, result)
-        if all((folder / file).is_file() for file in result.outputs.values()):
+        if all((prepared.out / file).is_file() for file in result.outputs.values()):
             kept[row] = result
     return kept, chunk
 
 
-def _describe(prepared: PreparedRequest) -> dict[str, Any]:
+def _describe(prepared: CheckedRequest) -> dict[str, Any]:
     """Everything that a record says of a request, except its pictures."""
     pipeline, request = prepared.pipeline, prepared.request
     return {
@@ -179,7 +182,7 @@ def _check_same_picture(prepared: PreparedRequest, row: int, result: Result) -> 
 
 
 def _check_same(
-    prepared: PreparedRequest,
+    prepared: CheckedRequest,
     of: str,
     before: Mapping[str, Any],
     now: Mapping[str, Any],

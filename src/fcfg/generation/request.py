@@ -62,17 +62,13 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedRequest:
-    """A request whose options, files and attributes were read and checked."""
+class CheckedRequest:
+    """A request whose options were checked, before its pictures are read."""
 
     request: Request
     pipeline: AnyModel
     plan: Plan[Any]  #: how it is answered
     names: tuple[str, ...] = field(repr=False)  #: of the outputs, one for each picture
-    pictures: tuple[Picture, ...] = field(repr=False)
-    images: Float[Tensor, "batch channel height width"] = field(repr=False)
-    factual: Factual
-    action: Action  #: counterfactual attributes of all pictures
 
     @property
     def out(self) -> Path:
@@ -93,6 +89,16 @@ class PreparedRequest:
     def digest(self) -> str:
         """Digest of the model's weights."""
         return digest_of(self.pipeline.image_model, self.pipeline.scm)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRequest(CheckedRequest):
+    """A request whose options, files and attributes were read and checked."""
+
+    pictures: tuple[Picture, ...] = field(repr=False)
+    images: Float[Tensor, "batch channel height width"] = field(repr=False)
+    factual: Factual
+    action: Action  #: counterfactual attributes of all pictures
 
     @property
     def limits(self) -> dict[str, float]:

@@ -24,10 +24,11 @@ from fcfg.generation.record import (
     finished_before,
     output_files,
     output_names,
+    read_record,
     record_file,
     write_record,
 )
-from fcfg.generation.request import PreparedRequest, Request
+from fcfg.generation.request import CheckedRequest, PreparedRequest, Request
 from fcfg.generation.results import (
     Result,
     attributes_text,
@@ -108,6 +109,8 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
     check_shard(shard, len(paths))
     own = [names[row] for row in contiguous_rows(len(names), shard)]
     check_inputs_are_kept(request.folder, own, record_file(shard), paths)
+    checked = CheckedRequest(request, pipeline, plan, tuple(names))
+    read_record(checked)  # refuses a folder that holds something else
 
     def attributes(reading: Reading | None) -> Factual:
         rename = renamed_columns(pipeline)
@@ -123,13 +126,13 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
         request=request,
         pipeline=pipeline,
         plan=plan,
-        names=tuple(names),
+        names=checked.names,
         pictures=tuple(pictures),
         images=images,
         factual=factual,
         action=pipeline.act(factual.attributes, do, seed=request.seed, keys=image_keys(images)),
     )
-    finished_before(prepared)  # refuses a folder that holds something else
+    finished_before(prepared)  # refuses other pictures
     return prepared
 
 
