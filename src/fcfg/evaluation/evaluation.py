@@ -265,7 +265,8 @@ class _Runner:
 
     def _keep_pictures(self, answer: Answer) -> None:
         back = None if answer.back is None else answer.back.images.float()
-        self.pictures.answer(*answer.question.key, answer.pair.images.float(), back)
+        do, guidance = answer.question.key
+        self.pictures.answer(do, guidance, answer.pair.images.float(), back)
 
     def _remake_drawings(self) -> None:
         """Draw factual images and true counterfactuals again that were removed."""

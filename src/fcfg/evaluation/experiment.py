@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.model import AnyModel, Plan, parse_setting
@@ -24,6 +31,8 @@ class Experiment(BaseModel):
     do: tuple[str, ...]
     """Interventions: an attribute, or several joined by +. A binary attribute is flipped, a
     categorical one set to another level; for continuous ones see ``continuous``."""
+    anchor: bool | None = Field(default=None, exclude=True)
+    """Whether to anchor all guidances, or none; by default as their text says."""
     guidance: tuple[str, ...]
     """Guidances, or settings of another kind of model, as text; 'none', the baseline, is added."""
     also: dict[str, tuple[str, ...]] = {}  #: further guidances for a single intervention
@@ -44,23 +53,6 @@ class Experiment(BaseModel):
     fid: bool = False  #: whether to measure FID if its weights are found
     seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
     """Seed for choosing images, drawing targets and sampling the causal model."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_short_forms(cls, values: Any) -> Any:
-        """Accept ``anchor: true`` or ``false``, which anchors all guidances or none."""
-        if not isinstance(values, dict) or "anchor" not in values:
-            return values
-        rest = {key: value for key, value in values.items() if key != "anchor"}
-
-        def anchored(texts: Any) -> Any:  # fields of another form are refused later
-            is_list = isinstance(texts, list | tuple)
-            return [_canonical(t, values["anchor"]) for t in texts] if is_list else texts
-
-        rest["guidance"], also = anchored(rest.get("guidance", ())), rest.get("also", {})
-        is_table = isinstance(also, dict)
-        rest["also"] = {k: anchored(v) for k, v in also.items()} if is_table else also
-        return rest
 
     @field_validator("name")
     @classmethod
@@ -84,13 +76,20 @@ class Experiment(BaseModel):
 
     @field_validator("guidance")
     @classmethod
-    def _check_guidance(cls, guidance: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys([BASELINE, *map(_canonical, guidance)]))
+    def _check_guidance(cls, guidance: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        anchor = info.data.get("anchor")
+        return tuple(dict.fromkeys([BASELINE, *(_canonical(text, anchor) for text in guidance)]))
 
     @field_validator("also")
     @classmethod
-    def _check_also(cls, also: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        return {_joined(do): tuple(map(_canonical, texts)) for do, texts in also.items()}
+    def _check_also(
+        cls, also: dict[str, tuple[str, ...]], info: ValidationInfo
+    ) -> dict[str, tuple[str, ...]]:
+        anchor = info.data.get("anchor")
+        return {
+            _joined(do): tuple(_canonical(text, anchor) for text in texts)
+            for do, texts in also.items()
+        }
 
     @field_validator("sampling", mode="before")
     @classmethod
@@ -160,7 +159,7 @@ def targets_of(do: str) -> tuple[str, ...]:
     return tuple(do.split("+")) if do else ()
 
 
-def _canonical(text: str, anchor: bool | None = None) -> str:
+def _canonical(text: str, anchor: bool | None) -> str:
     setting = parse_setting(text)
     if anchor is not None and hasattr(setting, "anchor"):
         drawn_noise = draws_noise(setting) and anchor is not False  # needs an anchor
