@@ -107,10 +107,8 @@ def anchor_path(
 ) -> Anchor:
     """Measure the error of every step back along a path.
 
-    The states are known, so that one network call evaluates as many steps as fit.
-
-    The predictor is that of the factual condition. The steps descend from the end of the
-    abduction, where the trajectory starts.
+    The states are known, so that one network call evaluates as many steps as fit. The predictor
+    is that of the factual condition; the steps descend from the end of the abduction.
     """
     states = path.states.flip(0)
     noises: list[Images | None] = [None] * len(steps)
@@ -139,8 +137,7 @@ def anchor_path(
         for i, step in enumerate(steps[here]):
             x_t, x_s = states[first + i], states[first + i + 1]
             known = _KnownPredictor(predictor, x_t, evaluations[:, i], rows)
-            here = replace(trajectory, x=x_t, evaluations=0)
-            trajectory = solver.step(known, here, step)
+            trajectory = solver.step(known, replace(trajectory, x=x_t, evaluations=0), step)
             errors.append(x_s - trajectory.x)
             spent = spent + trajectory.evaluations
     return Anchor(torch.stack(errors), int(spent))
