@@ -15,7 +15,7 @@ from fcfg.causal.attributes import Column
 from fcfg.causal.graph import Partition
 from fcfg.diffusion.embedder import AbstractEmbedder
 from fcfg.diffusion.networks import UNet, repeat_for_conditions
-from fcfg.diffusion.prediction import Evaluate, Images
+from fcfg.diffusion.prediction import Condition, Evaluate, Images
 from fcfg.diffusion.schedule import (
     NoiseSchedule,
     Parameterisation,
@@ -124,7 +124,7 @@ class Denoiser(nn.Module):
         self,
         table: Mapping[str, Column],
         semantics: Float[Tensor, "batch latent"] | None = None,
-    ) -> Float[Tensor, "batch condition"]:
+    ) -> Condition:
         """Embed parsed attributes, on the device of the weights.
 
         Args:

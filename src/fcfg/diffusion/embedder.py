@@ -10,12 +10,16 @@ Masking an attribute sets its block to zero *after* embedding; the null token is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace
+from fcfg.diffusion.prediction import Condition
+
+Keep: TypeAlias = Bool[Tensor, "#batch attributes"]  # a row per image, or one for all
 
 
 class AbstractEmbedder(nn.Module, ABC):
@@ -34,18 +38,13 @@ class AbstractEmbedder(nn.Module, ABC):
         """Embed the output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`."""
 
     @abstractmethod
-    def null_for(
-        self, condition: Float[Tensor, "batch condition"]
-    ) -> Float[Tensor, "batch condition"]:
+    def null_for(self, condition: Condition) -> Condition:
         """Return the null token in place of each condition."""
 
     @abstractmethod
     def masked(
-        self,
-        condition: Float[Tensor, "batch condition"],
-        keep: Bool[Tensor, "#batch attributes"],
-        other: Float[Tensor, "batch condition"] | None = None,
-    ) -> Float[Tensor, "batch condition"]:
+        self, condition: Condition, keep: Keep, other: Condition | None = None
+    ) -> Condition:
         """Keep some attributes; set the others to the null token, or to those of ``other``."""
 
     def check_separate(self, subject: str) -> None:
@@ -81,24 +80,19 @@ class AttributeEmbedder(AbstractEmbedder):
         """Size K·d of the condition."""
         return len(self.space) * self.width
 
-    def forward(self, values: Float[Tensor, "batch values"]) -> Float[Tensor, "batch condition"]:
+    def forward(self, values: Float[Tensor, "batch values"]) -> Condition:
         """Embed the output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`."""
         columns = values.split(self.space.widths, dim=1)
         blocks = [branch(column) for branch, column in zip(self.branches, columns, strict=True)]
         return torch.cat(blocks, dim=1)
 
-    def null_for(
-        self, condition: Float[Tensor, "batch condition"]
-    ) -> Float[Tensor, "batch condition"]:
+    def null_for(self, condition: Condition) -> Condition:
         """Return zeros."""
         return torch.zeros_like(condition)
 
     def masked(
-        self,
-        condition: Float[Tensor, "batch condition"],
-        keep: Bool[Tensor, "#batch attributes"],
-        other: Float[Tensor, "batch condition"] | None = None,
-    ) -> Float[Tensor, "batch condition"]:
+        self, condition: Condition, keep: Keep, other: Condition | None = None
+    ) -> Condition:
         r"""Keep some blocks; set the others to the null token, or to those of ``other``.
 
         .. math:: \mathbf c^{(m)} = \operatorname{concat}(

@@ -13,12 +13,12 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal, TypeAlias, Unpack
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.prediction import AbstractPredictor, ConditionalPredictor
+from fcfg.diffusion.prediction import AbstractPredictor, Condition, ConditionalPredictor
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance.apg import APG
 from fcfg.guidance.cfg import CFG
@@ -357,8 +357,8 @@ class Guidance:
     def predictor(
         self,
         denoiser: Denoiser,
-        condition: Float[Tensor, "batch condition"],
-        factual: Float[Tensor, "batch condition"],
+        condition: Condition,
+        factual: Condition,
         keep: Bool[Tensor, "groups attributes"],
     ) -> AbstractPredictor:
         """Return the predictor of this guidance.

@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, State, Step
+from fcfg.diffusion.prediction import AbstractPredictor, Condition, Images, Prediction, State, Step
 from fcfg.guidance import AbstractRule, Guidance, GuidedPredictor
 from fcfg.sampling import DDIM, AbstractSolver, Steps
 from fcfg.sampling.ddim import ddim_step
@@ -59,11 +59,11 @@ class GuidedBranch:
     """Guided steps of images under one condition, with any null condition."""
 
     denoiser: Denoiser
-    condition: Float[Tensor, "batch condition"]
+    condition: Condition
     keep: Bool[Tensor, "groups attributes"]  #: of the one group, if its weight is not 0
     rule: AbstractRule
 
-    def predictor(self, null: Float[Tensor, "batch condition"]) -> GuidedPredictor:
+    def predictor(self, null: Condition) -> GuidedPredictor:
         """Return the predictor with a null condition."""
         return GuidedPredictor(self.denoiser, self.condition, self.keep, self.rule, null)
 
@@ -71,9 +71,7 @@ class GuidedBranch:
         """Return the branch of some of the images."""
         return GuidedBranch(self.denoiser, self.condition[rows], self.keep, self.rule)
 
-    def step(
-        self, x: Images, step: Step, whole: Images, null: Float[Tensor, "batch condition"]
-    ) -> Images:
+    def step(self, x: Images, step: Step, whole: Images, null: Condition) -> Images:
         """Take a step of DDIM.
 
         Args:

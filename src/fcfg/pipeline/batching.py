@@ -13,7 +13,7 @@ from torch import Tensor
 from fcfg.causal.attributes import Table
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.networks import evaluation_mode
-from fcfg.diffusion.prediction import Images
+from fcfg.diffusion.prediction import Condition, Images
 from fcfg.guidance import WeightTable
 from fcfg.pipeline.runtime import StepRecorder
 from fcfg.sampling import AbstractSolver, OnStep, StepRecord, Steps, steps_along
@@ -91,7 +91,7 @@ class Batches:
 
     def condition(
         self, attributes: Table, semantics: Float[Tensor, "images latent"] | None, rows: slice
-    ) -> Float[Tensor, "batch condition"]:
+    ) -> Condition:
         """Return the conditions of some of the images."""
         own = None if semantics is None else self.send(semantics[rows])
         table = {name: column[rows] for name, column in attributes.items()}

@@ -20,8 +20,8 @@ from torch.nn import functional
 from fcfg.causal.attributes import AttributeSpace, Column
 from fcfg.causal.graph import Partition
 from fcfg.diffusion.denoiser import Corruption, Denoiser, check_pixels
-from fcfg.diffusion.embedder import AbstractEmbedder
-from fcfg.diffusion.prediction import Images
+from fcfg.diffusion.embedder import AbstractEmbedder, Keep
+from fcfg.diffusion.prediction import Condition, Images
 from fcfg.diffusion.schedule import NoiseSchedule, Parameterisation
 from fcfg.rivals.sadcg.network import SemanticEncoder, SemanticUNet
 from fcfg.support.errors import InputError
@@ -55,18 +55,13 @@ class SemanticEmbedder(AbstractEmbedder):
         """Return the numbers themselves."""
         return values
 
-    def null_for(
-        self, condition: Float[Tensor, "batch condition"]
-    ) -> Float[Tensor, "batch condition"]:
+    def null_for(self, condition: Condition) -> Condition:
         """Return the learned vector."""
         return self.null.to(condition).expand_as(condition)
 
     def masked(
-        self,
-        condition: Float[Tensor, "batch condition"],
-        keep: Bool[Tensor, "#batch attributes"],
-        other: Float[Tensor, "batch condition"] | None = None,
-    ) -> Float[Tensor, "batch condition"]:
+        self, condition: Condition, keep: Keep, other: Condition | None = None
+    ) -> Condition:
         """Keep conditions as a whole; replace the others by the null vector, or by ``other``.
 
         Args:
@@ -81,11 +76,8 @@ class SemanticEmbedder(AbstractEmbedder):
         return self.whole_or_null(condition, whole, other)
 
     def whole_or_null(
-        self,
-        condition: Float[Tensor, "batch condition"],
-        keep: Bool[Tensor, "#batch"],
-        other: Float[Tensor, "batch condition"] | None = None,
-    ) -> Float[Tensor, "batch condition"]:
+        self, condition: Condition, keep: Bool[Tensor, "#batch"], other: Condition | None = None
+    ) -> Condition:
         """Replace conditions that are not kept.
 
         Args:
@@ -157,7 +149,7 @@ class SemanticDenoiser(Denoiser):
         self,
         table: Mapping[str, Column],
         semantics: Float[Tensor, "batch latent"] | None = None,
-    ) -> Float[Tensor, "batch condition"]:
+    ) -> Condition:
         """Join semantics and parsed attributes, on the device of the weights.
 
         Args:
