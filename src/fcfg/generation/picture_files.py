@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from jaxtyping import Float
-from PIL import ExifTags, Image
 from torch import Tensor
 
 from fcfg.model import AnyModel, training_data
@@ -21,11 +20,9 @@ from fcfg.model.inputs import mapping_of
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.images import images_from_bytes
 from fcfg.support.pictures import (
-    DICOM,
     SUFFIXES,
     Pixels,
     UnreadableError,
-    has_several_frames,
     open_image,
     to_bytes,
 )
@@ -34,10 +31,6 @@ _FITTED = {
     "crop": "centre-cropped to a square",
     "pad": "padded with black to a square",
     "stretch": "stretched to a square",
-}
-_SCALED = {
-    "full": "more than 8 bits: 0..65535 scaled to 0..255",
-    "minmax": "more than 8 bits: its own range scaled to 0..255",
 }
 
 
@@ -122,13 +115,8 @@ def read_picture(
     file: BinaryIO, path: Path, wanted: Pixels, formats: tuple[str, ...] | None = None
 ) -> Picture:
     """Read one picture and make it fit."""
-    picture = open_image(file, path.name, wanted.intensity, 2 * wanted.size, formats).picture
-    if path.suffix.lower() in DICOM:
-        (width, height), notes = picture.size, ["window of the DICOM file applied"]
-    else:
-        file.seek(0)
-        with Image.open(file, formats=formats) as header:
-            (width, height), notes = header.size, _notes(header, wanted)
+    opened = open_image(file, path.name, wanted.intensity, 2 * wanted.size, formats)
+    picture, (width, height), notes = opened.picture, opened.stored[0], list(opened.changes)
     if (picture.mode, wanted.channels) == ("RGB", 1):
         notes.append("colours weighted to grey (ITU-R 601)")
     if picture.mode != "RGB" and wanted.channels == 3:
@@ -139,20 +127,6 @@ def read_picture(
         notes.append(f"resized to {wanted.size} x {wanted.size}")
     image = images_from_bytes(to_bytes(picture, wanted))
     return Picture(path, (height, width), image, tuple(notes))
-
-
-def _notes(header: Image.Image, wanted: Pixels) -> list[str]:
-    """Return the changes that make a picture upright, grey or RGB, of 8 bits."""
-    notes = ["the first of several frames"] if has_several_frames(header) else []
-    if header.getexif().get(ExifTags.Base.Orientation, 1) != 1:
-        notes.append("turned upright as its EXIF says")
-    if header.mode.startswith(("I", "F")):
-        notes.append(_SCALED[wanted.intensity])
-    elif header.has_transparency_data:
-        notes.append("opaque alpha channel dropped")
-    elif header.mode not in ("L", "RGB"):
-        notes.append(f"converted from mode {header.mode}")
-    return notes
 
 
 def _refusal(expected: str, got: str) -> InputError:

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 import numpy as np
 from jaxtyping import UInt8
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from fcfg.support.errors import InputError
@@ -56,6 +56,7 @@ class OpenedImage:
     picture: Image.Image  #: mode L or RGB for 8 bits, F (0 to 255) for more
     stored: tuple[tuple[int, int], str]  #: size and mode in the file
     several_frames: bool = False  #: whether the file has more frames or pages than this
+    changes: tuple[str, ...] = ()  #: what made it upright, grey or RGB, and of 8 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +88,16 @@ def open_image(
     try:
         if name.lower().endswith(DICOM):
             picture = Image.fromarray(_dicom(file))
-            return OpenedImage(picture, (picture.size, picture.mode))
+            changes = ("window of the DICOM file applied",)
+            return OpenedImage(picture, (picture.size, picture.mode), changes=changes)
         picture = Image.open(file, formats=formats)
-        stored, several = (picture.size, picture.mode), has_several_frames(picture)
+        stored, several = (picture.size, picture.mode), getattr(picture, "is_animated", False)
         if enough is not None:
             picture.draft(None, (enough, enough))
+        changes = _changes(picture, several, intensity)
         picture.load()
         ImageOps.exif_transpose(picture, in_place=True)
-        return OpenedImage(_grey_or_rgb(picture, intensity), stored, several)
+        return OpenedImage(_grey_or_rgb(picture, intensity), stored, several, changes)
     except UnreadableError:
         raise
     except Exception as error:  # Pillow and pydicom raise many kinds for broken files
@@ -107,9 +110,19 @@ def decode(file: BinaryIO, name: str, wanted: Pixels) -> DecodedImage:
     return DecodedImage(to_bytes(image.picture, wanted), image.stored, image.several_frames)
 
 
-def has_several_frames(picture: Image.Image) -> bool:
-    """Whether a picture is animated or has several pages."""
-    return bool(getattr(picture, "is_animated", False))
+def _changes(header: Image.Image, several: bool, intensity: Intensity) -> tuple[str, ...]:
+    """Return the changes that make a picture upright, grey or RGB, of 8 bits."""
+    changes = ["the first of several frames"] if several else []
+    if header.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+        changes.append("turned upright as its EXIF says")
+    if header.mode.startswith(("I", "F")):
+        scaled = "0..65535" if intensity == "full" else "its own range"
+        changes.append(f"more than 8 bits: {scaled} scaled to 0..255")
+    elif header.has_transparency_data:
+        changes.append("opaque alpha channel dropped")
+    elif header.mode not in ("L", "RGB"):
+        changes.append(f"converted from mode {header.mode}")
+    return tuple(changes)
 
 
 def fit_picture(
