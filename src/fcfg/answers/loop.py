@@ -16,6 +16,7 @@ Each step of the work reports the share of all work that is done; a callback can
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -34,6 +35,7 @@ from fcfg.causal.scm import Keys
 from fcfg.model import AbstractAbduction, AbstractCounterfactual, Action, AnyModel, Plan
 from fcfg.sampling import OnStep, StepRecord
 from fcfg.support.errors import InputError
+from fcfg.support.hashing import hex_digest
 from fcfg.support.images import image_keys, known_images
 from fcfg.support.progress import OnProgress, Progress
 
@@ -175,7 +177,7 @@ class Block:
             plan: Plan of a question.
         """
         plan = self._loop.shared(plan)
-        known = self._memory.get((repr(self._about), plan.abduction))
+        known = self._memory.get((self._digest, plan.abduction))
         return self._abduct(plan) if known is None else known
 
     def predict(self, question: Question) -> AbstractCounterfactual:
@@ -247,7 +249,7 @@ class Block:
                 on_step=on_step,
             )
         inferred = abduction.inferred
-        if loop.strict and not all(bool(value.isfinite().all()) for value in inferred.values()):
+        if loop.strict and not all(bool(value.sum().isfinite()) for value in inferred.values()):
             raise InputError(
                 "model",
                 expected="a network whose outputs are finite numbers",
@@ -261,7 +263,7 @@ class Block:
         return self._remember(plan, abduction)
 
     def _remember(self, plan: Plan[Any], abduction: AbstractAbduction) -> AbstractAbduction:
-        self._memory.put((repr(self._about), plan.abduction), abduction)
+        self._memory.put((self._digest, plan.abduction), abduction)
         return abduction
 
     def _stored(self, store: Store, plan: Plan[Any]) -> dict[str, Tensor] | None:
@@ -284,6 +286,10 @@ class Block:
             (self._loop.about, key, {name: column[row] for name, column in columns.items()})
             for row, key in enumerate(self.keys)
         ]
+
+    @cached_property
+    def _digest(self) -> str:
+        return hex_digest(json.dumps(self._about))
 
     @contextmanager
     def _quiet(self) -> Generator[None]:
