@@ -68,23 +68,10 @@ def make_results(
 ) -> Path:
     """Write a run and return its folder.
 
-    Args:
-        folder: Folder to write to.
-        n: Number of images.
-        swapped: Whether to exchange the effects of global and factored guidance.
-        effect: Factor on all effects; 0 for none.
-        settings: Guidances of every intervention.
-        dos: Interventions.
-        also: Further guidances of single interventions.
-        rename: New names of attributes.
-        mixed: Whether to use attributes of all kinds, in a world that cannot be drawn.
-        truth: Whether true counterfactuals are known.
-        reverse: Whether to add reversals.
-        lpips: Whether LPIPS was measured.
-        pictures: Number of images with pictures.
-        header: Further entries of the header.
-        noise: Whether all counterfactuals are noise, as from an untrained model.
-        unrelated: Distance between unrelated images, which older runs do not have.
+    ``swapped`` exchanges the effects of global and factored guidance, ``effect`` scales them all;
+    ``also`` has further guidances of single interventions. A ``mixed`` world has attributes of all
+    kinds, and cannot be drawn. With ``noise``, all counterfactuals are noise, as from an untrained
+    model.
     """
     rename = rename or {}
     world = _Mixed(n) if mixed else _Drawn(n, rename)
@@ -205,6 +192,14 @@ def _static(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _row(
+    do: str, guidance: str, image: str, target: Mapping[str, Any], scores: Any, **more: Any
+) -> dict[str, Any]:
+    """A row of a run; ``more`` has its factors, truth, distances and cost."""
+    row = {"kind": "row", "do": do, "guidance": guidance, "image": image}
+    return row | {"target": target, "scores": scores, "factors": {}, "truth": None} | more
+
+
 def _rounded(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The rows of columns."""
     lists = [np.round(column, 6).tolist() for column in columns.values()]
@@ -296,19 +291,9 @@ class _Drawn:
                 "factors": wanted[row],
                 "target": target,
             }
-            rows.append(
-                {
-                    "kind": "row",
-                    "do": do,
-                    "guidance": text,
-                    "image": image,
-                    "target": target,
-                    "scores": seen[row],
-                    "factors": read[row],
-                    "truth": known if truth and do else None,
-                    **_extras(push, rng, text, reverse and bool(do), lpips),
-                }
-            )
+            extras = _extras(push, rng, text, reverse and bool(do), lpips)
+            extras |= {"factors": read[row], "truth": known if truth and do else None}
+            rows.append(_row(do, text, image, target, seen[row], **extras))
         return rows
 
     def draw(
@@ -398,18 +383,15 @@ class _Mixed:
         scores = _rounded(self._scores(table, do, push, np.random.default_rng(2)))
         targets = self._values(table)
         return [
-            {
-                "kind": "row",
-                "do": do,
-                "guidance": text,
-                "image": image,
-                "target": targets[row],
-                "scores": scores[row],
-                "factors": {},
-                "truth": None,
+            _row(
+                do,
+                text,
+                image,
+                target,
+                seen,
                 **_extras(push, rng, text, reverse and bool(do), lpips),
-            }
-            for row, image in enumerate(self.images)
+            )
+            for image, target, seen in zip(self.images, targets, scores, strict=True)
         ]
 
     def draw(self, *_: object) -> None:
@@ -533,55 +515,36 @@ def _known_lines(
     for do, guidance in asked:
         show = {name: strength(do, guidance, name) for name in attributes}
         if fid is not None and do:
-            found.append(
-                {
-                    "kind": "distance",
-                    "do": do,
-                    "guidance": guidance,
-                    "metric": "FID",
-                    "value": fid,
-                    "n": n,
-                    "reference": n,
-                    "about": {},
-                }
-            )
+            about = {"metric": "FID", "value": fid, "n": n, "reference": n, "about": {}}
+            found.append({"kind": "distance", "do": do, "guidance": guidance} | about)
         for k in range(n):
             target = {
                 name: 1 - value if name in do.split("+") else value
                 for name, value in factual[k].items()
             }
-            back = None if reversal is None else reversal.get(guidance, 0.2) + 0.02 * jitter[k]
             drift = {
                 name: float(noise[name][k]) + (2 * target[name] - 1) * (show[name] - 1)
                 for name in attributes
             }
+            own = {name: float(noise[name][k]) for name in attributes}
+            known = {"mae": 0.02, "missed": 0.5, "changed": 1.0, "factors": own}
+            back = None if reversal is None else reversal.get(guidance, 0.2) + 0.02 * jitter[k]
             found.append(
-                {
-                    "kind": "row",
-                    "do": do,
-                    "guidance": guidance,
-                    "image": images[k],
-                    "target": valued(target),
-                    "scores": seen(k, target, show),
-                    "factors": drift if truth else {},
-                    "change": {"mae": 0.1, "lpips": 0.05 if lpips else None},
-                    "reversal": None
-                    if back is None
-                    else {"mae": back, "lpips": back / 2 if lpips else None},
-                    "truth": {
-                        "mae": 0.02,
-                        "missed": 0.5,
-                        "changed": 1.0,
-                        "factors": {name: float(noise[name][k]) for name in attributes},
-                        "target": valued(target),
-                    }
-                    if truth
-                    else None,
-                    "evaluations": 60,
-                    "seconds": 0.5,
-                }
+                _row(
+                    *(do, guidance, images[k], valued(target), seen(k, target, show)),
+                    factors=drift if truth else {},
+                    truth=known | {"target": valued(target)} if truth else None,
+                    change=_apart(0.1, lpips),
+                    reversal=None if back is None else _apart(back, lpips),
+                    evaluations=60,
+                    seconds=0.5,
+                )
             )
     return found
+
+
+def _apart(error: float, lpips: bool) -> dict[str, float | None]:
+    return {"mae": error, "lpips": error / 2 if lpips else None}
 
 
 def _sigmoid(size: float) -> float:

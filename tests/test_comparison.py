@@ -21,7 +21,6 @@ from fcfg.metrics import Bootstrap
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports import Comparison, compare, write_report
 from fcfg.reports.measures import Measure, best, measures
-from fcfg.reports.paper import dataset_of, match
 from fcfg.reports.strips import make_strips, opening_strip, read_album, read_pictures
 from fcfg.reports.table import Number
 from fcfg.reports.tables import differences, make_tables, models, numbers, overview, table_files
@@ -515,6 +514,7 @@ def test_a_rival_that_is_better_is_marked(drawn: tuple[Path, Path]) -> None:
         ("portraits", "FCFG 3.0 / 1.2"),
         ("vae", "temperature 0.1"),
     ]
+    assert len({row.colour for row in table.rows}) == 2
     best = {
         (own.metric, own.title): [row.cells[k].is_best for row in table.rows]  # type: ignore[union-attr]
         for k, own in enumerate(table.columns)
@@ -584,11 +584,6 @@ def test_a_legend_shortens_a_long_name_and_keeps_the_setting(tmp_path: Path, our
         assert "ever long FCFG 3.0 / 1.2" in panel.file
 
 
-def test_a_model_has_one_colour(pair: Comparison) -> None:
-    colours = {(row.run.name, row.setting.colour) for row in pair.rows["male"]}
-    assert len(colours) == len({colour for _, colour in colours}) == 2
-
-
 def test_pictures_of_all_models_show_the_same_images(drawn: tuple[Path, Path]) -> None:
     both = compare(*drawn, resamples=2)
     album = read_album(both)
@@ -656,12 +651,3 @@ def test_the_command_prints_the_table_at_a_glance(
     assert said[-1] == f"Written to {page}, with 5 other files: figures and tables"
     assert [line for line in said if "temperature 0.1" in line]
     assert "against far unguided" in page.read_text("utf-8")
-
-
-def test_models_without_groups_have_no_numbers_in_the_paper() -> None:
-    model = {"data": {"format": "celeba-hq"}, "model": {"traits": {"steps": True}}}
-    assert dataset_of(model) is None
-    for model in ({}, {"traits": {"groups": True}}):
-        assert dataset_of({"data": {"format": "celeba-hq"}, "model": model}) == "celeba-hq"
-    assert match("celeba-hq", "smiling", "cfg:3.0") is not None
-    assert match("celeba-hq", "smiling", "cfg:3.0;unheard=1") is None

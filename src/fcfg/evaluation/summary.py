@@ -170,15 +170,11 @@ def check_whole(result: Result) -> None:
     if result.missing or len(result.real) < len(header["images"]):
         raise InputError(
             f"results of '{header['experiment']}'",
-            expected=f"{rows_text(result)} rows, and {len(header['images']):,} real images",
+            expected=f"{len(result.rows) + result.missing:,} rows, and "
+            f"{len(header['images']):,} real images",
             got=f"{len(result.rows):,} and {len(result.real):,}",
             do="run the same 'fcfg evaluate' again, or the shards that are missing",
         )
-
-
-def rows_text(result: Result) -> str:
-    """Number of rows of a whole run."""
-    return f"{len(result.rows) + result.missing:,}"
 
 
 class _Builder:

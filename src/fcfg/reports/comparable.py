@@ -6,7 +6,6 @@ What cannot be compared is refused; what is left out, or not quite the same, is 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,17 +62,11 @@ def read_comparable(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Sourc
 
 def _names(files: Sequence[Path], results: Sequence[Result]) -> list[str]:
     """Names of models; the folder or the file in brackets, and a number, where that is needed."""
-    models = [str(result.header["model"]["name"]) for result in results]
-    folders = [file.name if file.is_dir() else file.name.split(".jsonl")[0] for file in files]
-    counts = Counter(models)
-    names = [
-        f"{model} ({folder})" if counts[model] > 1 else model
-        for model, folder in zip(models, folders, strict=True)
-    ]
-    counts, seen = Counter(names), Counter[str]()
-    for k, name in enumerate(names):
-        seen[name] += 1
-        names[k] = f"{name} #{seen[name]}" if counts[name] > 1 else name
+    names = [str(result.header["model"]["name"]) for result in results]
+    folders = [f" ({f.name if f.is_dir() else f.name.split('.jsonl')[0]})" for f in files]
+    for suffixes in (folders, [f" #{k + 1}" for k in range(len(files))]):
+        pairs = zip(names, suffixes, strict=True)
+        names = [f"{name}{suffix * (names.count(name) > 1)}" for name, suffix in pairs]
     return names
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.evaluation.metric_table import METRICS, Metric
-from fcfg.evaluation.result_files import JSON, Result
+from fcfg.evaluation.result_files import JSON
 from fcfg.evaluation.summary import Cell, Summary, summarise
 from fcfg.metrics import MIN_IMAGES
-from fcfg.reports.comparable import read_comparable
+from fcfg.reports.comparable import Source, read_comparable
 from fcfg.reports.failures import failures, unread
 from fcfg.reports.numbers import named
 from fcfg.reports.rule_styles import Setting, is_default, settings_of, strongest
@@ -28,12 +27,9 @@ _TINTS = ("fcfg", "cfg", "fapg", "apg", "cfg++", "fcfg++", "fown", "own")
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """One run of one model."""
+class Run(Source):
+    """One run of one model, over the common images."""
 
-    name: str  #: of its model, unique on the page
-    source: Path  #: folder or file that it was read from
-    result: Result = field(repr=False)  #: of the common images
     summary: Summary = field(repr=False)
 
     @property
@@ -164,7 +160,7 @@ def compare(
     """
     sources, notes = read_comparable(paths)
     runs = tuple(
-        Run(own.name, own.path, own.result, summarise(own.result, resamples=resamples))
+        Run(own.path, own.name, own.result, summarise(own.result, resamples=resamples))
         for own in sources
     )
     dos, alone = _shared_interventions(runs)

@@ -57,7 +57,7 @@ def write_report(
         **{f"figures/{name}": data for name, data in figures.files.items()},
         **table_files(comparison, tables),
     }
-    source = comparison.runs[0].source
+    source = comparison.runs[0].path
     beside = source if source.is_dir() else source.parent
     folder = Path(out or beside / ("report" if comparison.is_alone else "comparison"))
     subject = hex_digest(" ".join(identity(run.header) for run in comparison.runs))
