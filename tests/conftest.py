@@ -6,6 +6,7 @@ import fcntl
 import os
 import signal
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from itertools import compress
 from operator import not_
 from pathlib import Path
@@ -21,6 +22,12 @@ import typecheck
 from exercised import Exercised
 
 typecheck.install()
+
+#: Tests of rivals, which go with their room.
+collect_ignore_glob = [f"{name}*" for name in ("test_rivals", "tiny_rivals", "test_alignment")]
+collect_ignore_glob += [f"*_{name}*" for name in ("hvae", "semantic")]
+if find_spec("fcfg.rivals") is not None:
+    collect_ignore_glob.clear()
 
 Shared = Callable[[str, Callable[[Path], object]], Path]
 

@@ -1,4 +1,4 @@
-"""A kind of models defined here, and kept in folders without a change to the package."""
+"""A kind of models defined here: asked and kept without a change to the package."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace, Table
-from fcfg.model import (
-    AbstractAbduction,
-    AbstractCounterfactual,
-    CounterfactualModel,
-    Plan,
-)
-from fcfg.storage import ModelConfig, StoredRecord, register_kind
+from fcfg.model import AbstractAbduction, AbstractCounterfactual, CounterfactualModel, Plan
+from fcfg.model.inputs import read_factual
+from fcfg.storage import ModelConfig, StoredRecord, register_kind, register_setting
+from fcfg.support.errors import InputError, check_is
 from fcfg.support.images import image_keys
 
 
@@ -29,7 +26,7 @@ class Note(StoredRecord):
 class ShiftConfig(ModelConfig[nn.Linear]):
     records: ClassVar = {"note": Note}
 
-    network: int  #: pixels of an image
+    network: int  #: numbers of an image
     attributes_count: int
 
     @classmethod
@@ -41,12 +38,31 @@ class ShiftConfig(ModelConfig[nn.Linear]):
         return nn.Linear(self.attributes_count, self.network)
 
 
+@register_setting("shift")
+@dataclass(frozen=True, repr=False)
+class Shift:
+    """Share of the shift that an answer has."""
+
+    share: float = 1.0
+
+    @classmethod
+    def parse(cls, text: str) -> Shift:
+        head, _, share = text.replace("none", "shift:0").partition(":")
+        if head != "shift" or not share:
+            expected, do = "'shift:' and a number", "write for example shift:0.5"
+            raise InputError(f"setting '{text}'", expected=expected, got=text, do=do)
+        return cls(float(share))
+
+    def __repr__(self) -> str:
+        return f"shift:{self.share}" if self.share else "none"
+
+
 @dataclass(frozen=True, eq=False)
 class Rest(AbstractAbduction):
     pixels: Tensor  #: what the attributes do not explain
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Shifted(AbstractCounterfactual):
     abduction: Rest
     pixels: Tensor
@@ -61,11 +77,11 @@ class Shifted(AbstractCounterfactual):
 
 
 @register_kind(ShiftConfig)
-class ShiftModel(CounterfactualModel[Rest, str, Shifted]):
+class ShiftModel(CounterfactualModel[Rest, Shift, Shifted]):
     """A linear map of the attributes, added to what it does not explain of an image."""
 
     kind = "shift"
-    channels, size = 1, None
+    channels, size = 3, 8
 
     def __init__(self, network, scm, **about: Any) -> None:
         super().__init__(scm, **about)
@@ -75,20 +91,28 @@ class ShiftModel(CounterfactualModel[Rest, str, Shifted]):
     def image_model(self) -> nn.Module:
         return self.network
 
-    def parse_setting(self, text) -> str:
-        return text
+    def parse_setting(self, text) -> Shift:
+        return Shift.parse(text)
 
-    def plan(self, targets, setting=None, **options: Any) -> Plan[str]:
-        return Plan(setting or "plain", 2, None)
+    def plan(self, targets, setting=None, *, anchor=None, sampling="default") -> Plan[Shift]:
+        setting = Shift() if setting is None else setting
+        check_is("setting", setting, Shift, "a Shift", do="call model.parse_setting(text)")
+        return Plan(setting, 2, None)
 
     def abduct(self, images, attributes, *, plan=None, keys=None, **options: Any) -> Rest:
-        table = self.space.parse(attributes)
-        keys = image_keys(images) if keys is None else keys
-        return Rest(images, table, keys, images - self._explained(table, images))
+        fit = {name: options.get(name, False) for name in ("any_size", "resize")}
+        x, table = read_factual(self, images, attributes, **fit)
+        keys = image_keys(x) if keys is None else keys
+        return Rest(x, table, keys, x - self._explained(table, x))
 
-    def predict(self, abduction, action, plan=None, **options: Any) -> Shifted:
+    def predict(self, abduction, action, plan=None, /, **options: Any) -> Shifted:
+        check_is("abduction", abduction, Rest, "the result of model.abduct")
         plan = plan if isinstance(plan, Plan) else self.plan(action.targets, plan)
-        pixels = abduction.pixels + self._explained(action.attributes, abduction.pixels)
+        there, here = (
+            self._explained(table, abduction.pixels)
+            for table in (action.attributes, abduction.attributes)
+        )
+        pixels = abduction.pixels + here + plan.setting.share * (there - here)
         return Shifted(abduction, action, plan, pixels)
 
     def _explained(self, table: Table, images: Tensor) -> Tensor:

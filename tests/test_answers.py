@@ -17,11 +17,11 @@ from safetensors.torch import save as to_bytes
 
 from evaluations import SIZE, counted_rows, tiny_model
 from fcfg.answers import Answer, AnswerLoop, Memory, Question, Store, in_blocks, size_of
-from fcfg.causal.scm import StructuralCausalModel
 from fcfg.datasets import portraits
 from fcfg.guidance import Guidance
 from fcfg.model import AnyModel
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from laws import shift as shift_model
 from own_kind import ShiftModel
 from refusal import refused
 
@@ -33,15 +33,6 @@ DRAWN_NOISE = "contrast:1.5;anchor=true;drawn_noise=true"
 @pytest.fixture(scope="module")
 def model() -> CounterfactualPipeline:
     return tiny_model()
-
-
-def shift_model() -> ShiftModel:
-    space, graph = portraits.space(), portraits.graph()
-    torch.manual_seed(0)
-    network = torch.nn.Linear(sum(space.widths), 3 * SIZE * SIZE)
-    model = ShiftModel(network, StructuralCausalModel(space, graph))
-    model.channels = 3
-    return model
 
 
 def question(model: AnyModel, setting: str, do: str = "smiling", **more: Any) -> Question:
@@ -66,7 +57,9 @@ def answered(model: AnyModel, *questions: Question, **more: Any) -> Iterator[Ans
 def test_answers_are_those_of_the_model(make: Any) -> None:
     """Several questions share their abduction, and the answers are those of one at a time."""
     model = make()
-    settings = ("a", "b") if isinstance(model, ShiftModel) else (ANCHORED, PLAIN, DRAWN_NOISE)
+    settings = (
+        ("shift:1", "none") if isinstance(model, ShiftModel) else (ANCHORED, PLAIN, DRAWN_NOISE)
+    )
     asked = [question(model, setting, returns=1) for setting in settings]
     for answer in answered(model, *asked):
         flip = {"smiling": 1 - DRAWN.attributes["smiling"]}

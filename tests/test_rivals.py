@@ -12,15 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 
 import fcfg
-from evaluations import SIZE, answers, asked, evaluation, tiny_model
+from evaluations import answers, asked, evaluation, tiny_model
 from fcfg.cli import main
 from fcfg.evaluation import choose_subset, find_evaluators, find_experiment
-from fcfg.evaluation.result_files import read_results
-from fcfg.pipeline.checkpoint import load_pipeline
-from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.rivals.hvae import HVAEModel, HVAESetting
 from fcfg.training import TrainingStopped, read_config, train
 from fcfg.training.describe import describe
@@ -234,59 +230,12 @@ def test_a_vae_can_be_described_without_training_it() -> None:
 # Files
 
 
-def test_load_gives_whichever_model_a_folder_holds(
-    trained: dict[str, Path], tmp_path: Path
-) -> None:
-    for kind, folder in trained.items():
-        model = fcfg.load(folder)
-        assert model.kind == kind
-        fcfg.save(model, tmp_path / kind)
-        again = fcfg.load(tmp_path / kind)
-        assert type(again) is type(model)
-        assert same(again, model)
-        drawn = fcfg.datasets.portraits.sample(3, size=SIZE)
-        first, second = (
-            m.counterfactual(drawn.images, drawn.attributes, {"smiling": "flip"})
-            for m in (model, again)
-        )
-        assert torch.equal(first.images, second.images)
-        fcfg.save(model, tmp_path / f"{kind}-half", "float16")
-        half = fcfg.load(tmp_path / f"{kind}-half")
-        rough = half.counterfactual(drawn.images, drawn.attributes, {"smiling": "flip"})
-        assert (rough.images - first.images).abs().max() < 0.02
-
-
-def test_a_folder_of_an_unknown_kind_is_refused(trained: dict[str, Path], tmp_path: Path) -> None:
-    fcfg.save(fcfg.load(trained["hvae"]), tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"kind": "gan"}))
-    with refused(f"checkpoint {tmp_path}", "of kind diffusion or hvae or semantic", "'gan'"):
-        fcfg.load(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps(config | {"kind": "semantic"}))
-    with refused(f"checkpoint {tmp_path}", "a valid config.json"):
-        fcfg.load(tmp_path)
-
-
 def test_older_releases_can_read_what_they_know(trained: dict[str, Path]) -> None:
     formats = {
         kind: json.loads((folder / "config.json").read_text())["format"]
         for kind, folder in trained.items()
     }
     assert formats == {"diffusion": 1, "semantic": 2, "hvae": 2}
-
-
-def test_what_is_about_guidance_refuses_other_models(trained: dict[str, Path], capsys) -> None:
-    with refused("model", "a diffusion model", "of kind 'hvae'"):
-        load_pipeline(trained["hvae"], "fcfg calibrate")
-    assert load_pipeline(trained["semantic"], "fcfg calibrate").kind == "semantic"
-    for command in ("calibrate", "diagnose"):
-        assert main([command, str(trained["hvae"])]) == 2
-        message = capsys.readouterr().err
-        assert f"since fcfg {command} is about guidance" in message
-        assert "a model of kind 'hvae', which has none" in message
-        assert f"compare its settings with 'fcfg evaluate {trained['hvae']} baselines'" in message
-    with refused("model", "a fcfg.CounterfactualPipeline or", "'nothing'"):
-        fcfg.save("nothing", trained["hvae"])  # pyright: ignore[reportArgumentType]
 
 
 # Questions
@@ -302,108 +251,6 @@ def test_a_vae_has_no_path_to_anchor_and_knows_its_settings(trained: dict[str, P
     with refused("setting", "'temperature:' and a number", "'cfg'"):
         model.parse_setting("cfg:3")
     assert model.prepare("bf16") is model
-
-
-def test_pictures_of_every_model_are_made_by_one_command(
-    trained: dict[str, Path], tmp_path: Path, capsys
-) -> None:
-    picture = tmp_path / "face.png"
-    Image.new("RGB", (SIZE, SIZE), (200, 120, 40)).save(picture)
-    settings = {"hvae": "temperature:0.5", "semantic": "cfg:2;align=1"}
-    for kind, setting in settings.items():
-        out = tmp_path / kind
-        words = ["generate", str(trained[kind]), str(picture), "--do", "smiling=flip"]
-        words += ["--guidance", setting, "--out", str(out)]
-        words += ["--sampling", "ddim uniform 2"] * (kind != "hvae")
-        assert main(words) == 0
-        record = json.loads((out / "record.json").read_text())
-        assert record["finished"] == 1
-        assert record["guidance"].startswith(setting.split(";")[0].split(":")[0])
-        assert ("solver" in record) == (kind == "semantic")
-        assert main(words) == 0  # finished already
-        assert "finished already" in capsys.readouterr().out
-    words = ["generate", str(trained["hvae"]), str(picture), "--do", "smiling=1"]
-    assert main([*words, "--out", str(tmp_path / "default")]) == 0
-    assert "1 picture, temperature:0.1, on cpu" in capsys.readouterr().out
-    assert main([*words, "--guidance", "cfg:3", "--out", str(tmp_path / "no")]) == 2
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        *(["--sampling", "paper"], ["--sampling", "7"], ["--anchor"], ["--no-anchor"]),
-    ],
-)
-def test_a_model_without_steps_refuses_options_of_sampling(
-    option: list[str], trained: dict[str, Path], tmp_path: Path, capsys
-) -> None:
-    model, out = str(trained["hvae"]), ["--out", str(tmp_path / "no")]
-    picture = tmp_path / "face.png"
-    Image.new("RGB", (SIZE, SIZE)).save(picture)
-    for words in (
-        ["evaluate", model, "portraits/baselines", *out],
-        ["evaluate", model, "baselines", "--show"],
-        ["generate", model, str(picture), "--do", "smiling=1", *out],
-    ):
-        assert main([*words, *option]) == 2
-        name = "--anchor" if "anchor" in option[0] else option[0]
-        line = capsys.readouterr().err
-        assert f"{words[0]}: {name}: expected none with a model of kind hvae, which has no" in line
-        assert line.endswith("; leave it out.\n")
-    assert not (tmp_path / "no").exists()
-
-
-def test_the_list_of_a_model_without_groups_has_what_it_can_do(
-    trained: dict[str, Path], capsys
-) -> None:
-    for kind in ("hvae", "semantic"):
-        assert main(["evaluate", "--list", str(trained[kind])]) == 0
-        names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-        data = ("celeba-hq", "portraits")
-        assert names == [
-            *("baselines", "default"),
-            *(f"{name}/{asked}" for name in data for asked in ("baselines", "default")),
-        ]
-
-
-@pytest.mark.parametrize("name", ["portraits/cost", "core"])
-def test_experiments_of_other_models_are_refused_with_those_that_fit(
-    trained: dict[str, Path], name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["evaluate", str(trained["hvae"]), name]) == 2
-    said = capsys.readouterr().err
-    fitting = name.replace("cost", "baselines").replace("core", "baselines")
-    assert f"evaluate '{fitting}'" in said
-    assert said.count("\n") == 1
-
-
-def test_every_model_answers_its_baselines_and_they_make_one_page(
-    trained: dict[str, Path], tmp_path: Path, capsys
-) -> None:
-    folders: list[str] = []
-    for kind, folder in trained.items():
-        out = tmp_path / f"{kind}-run"
-        words = ["evaluate", str(folder), "portraits/baselines", "--images", "3"]
-        words += ["--sampling", "ddim uniform 2"] * (kind != "hvae")
-        words += ["--judge", str(trained["diffusion"]), "--no-report", "--device", "cpu"]
-        assert main([*words, "--cache", str(tmp_path / "cache"), "--out", str(out)]) == 0
-        assert (" 2 steps, on cpu" in capsys.readouterr().out) == (kind != "hvae")
-        result = read_results(out)
-        assert result.header["model"]["kind"] == kind
-        asked_of = {guidance for do, guidance in result.header["questions"] if do == "male"}
-        assert asked_of >= {
-            "hvae": {"temperature:0.1;residual=0.1"},
-            "semantic": {"cfg:2.0;align=1"},
-        }.get(kind, {"fcfg:affected=3.0,invariant=1.2", repr(DEFAULT_GUIDANCE)})
-        null = [row for row in result.rows if row["do"] == ""]
-        assert len(null) == 3
-        if kind == "hvae":  # composition is exact: the residual is abducted
-            assert max(row["change"]["mae"] for row in null) < 1e-6
-        folders.append(str(out))
-    capsys.readouterr()
-    assert main(["report", *folders, "--out", str(tmp_path / "page")]) == 0
-    page = (tmp_path / "page/report.html").read_text()
-    assert all(f"{name}" in page for name in trained)
 
 
 def test_baselines_without_a_model_are_those_of_a_diffusion_model() -> None:

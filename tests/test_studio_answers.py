@@ -32,12 +32,10 @@ from fcfg.studio.questions import Question, prepare_question
 from fcfg.studio.threads import choose_execution, fastest, seconds_of_work
 from fcfg.studio.uploads import read_upload
 from fcfg.support.images import images_from_bytes, images_to_bytes
+from laws import shift
 from refusal import refused
 from studios import FACTUAL, ask, client_of, of, picture_in, png, studio_of, upload
 from tiny import tiny_pipeline
-from tiny_hvae import tiny_hvae
-
-SICK = {"sick": 0, "site": "a", "age": 50.0}
 
 
 @pytest.fixture(scope="module")
@@ -218,15 +216,15 @@ def test_the_record_and_the_trust_are_those_of_generate(
     assert trust["trusted"] is (not entry["reasons"])
 
 
-@pytest.mark.parametrize("kind", ["tiny", "vae"])
+@pytest.mark.parametrize("kind", ["tiny", "shift"])
 def test_an_upload_is_answered_as_by_the_python_and_the_command(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    fcfg.save({"tiny": tiny_pipeline, "vae": tiny_hvae}[kind](), kind)
+    fcfg.save({"tiny": tiny_pipeline, "shift": shift}[kind](), kind)
     asked = {"do": {"age": 60, "hair": "red"}, "guidance": "fcfg:affected=2,invariant=1"}
-    if kind == "vae":
-        asked = {"do": {"age": 70.0}, "attributes": SICK}
+    if kind == "shift":
+        asked = {"do": {"male": 0}, "attributes": {"smiling": 0, "male": 1, "young": 1}}
     with client_of(studio_of_named((kind, fcfg.load(kind).prepare()))) as client:
         (about,) = client.get("/api/model").json()["models"]
         image = upload(client, seed=5)
@@ -234,9 +232,9 @@ def test_an_upload_is_answered_as_by_the_python_and_the_command(
         Path("picture.png").write_bytes(client.get(f"/api/images/{image}.png").content)
     for taken in taken_along(events[-1], tmp_path / "out"):
         assert np.abs(taken - picture_in(of(events, "answer")[0]["image"])).max() <= 1
-    if kind == "vae":
-        assert (about["kind"], about["rules"], about["trust"]) == ("hvae", [], False)
-        assert about["defaults"]["age"]["sampling"] is None
+    if kind == "shift":
+        assert (about["kind"], about["rules"], about["trust"]) == ("shift", [], False)
+        assert about["defaults"]["male"]["sampling"] is None
         kinds = [event["type"] for event in events if event["type"] != "progress"]
         assert kinds == ["started", "answer", "reversal", "done"]
         assert "--sampling" not in events[-1]["command"]
@@ -393,7 +391,7 @@ def test_models_are_compared_on_the_same_picture() -> None:
 
 def test_models_of_other_data_are_refused_and_equal_names_told_apart() -> None:
     with refused("model b", "attributes, graph, size and channels of a"):
-        as_studio_models([("a", tiny_pipeline()), ("b", tiny_hvae())])
+        as_studio_models([("a", tiny_pipeline()), ("b", shift())])
     with refused("model b", "attributes, graph, size and channels of a"):
         as_studio_models([("a", tiny_pipeline(3)), ("b", tiny_pipeline(1))])
     models = as_studio_models([("a/x", tiny_pipeline()), ("b/x", tiny_pipeline())], public=True)
@@ -434,4 +432,4 @@ def test_the_measured_work_is_a_whole_question() -> None:
     rows = rows_of(model)
     assert 0 < seconds_of_work(model) < 10
     assert len(rows) >= 4
-    assert seconds_of_work(tiny_hvae()) > 0
+    assert seconds_of_work(shift()) > 0

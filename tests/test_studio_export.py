@@ -20,8 +20,8 @@ from fcfg.studio.export import export_gallery, guidances, other_values, question
 from fcfg.studio.models import StudioModel, as_studio_models
 from fcfg.studio.pictures import StudioPicture, find_samples
 from fcfg.studio.questions import Question
+from laws import shift
 from refusal import refused
-from tiny_hvae import tiny_hvae
 from visits import listening_model
 
 
@@ -52,10 +52,12 @@ def test_every_other_value_of_an_attribute_is_asked_for() -> None:
 def test_a_model_of_another_kind_is_asked_at_its_own_setting_and_has_no_gallery(
     tmp_path: Path,
 ) -> None:
-    (vae,) = as_studio_models([("vae", tiny_hvae())])
-    assert guidances(vae, "sick") == ["temperature:0.1"]
-    with refused("model vae"):
-        export_gallery(vae, tmp_path)
+    model = shift()
+    model.provenance = {}
+    (own,) = as_studio_models([("own", model)])
+    assert guidances(own, "male") == ["shift:1.0"]
+    with refused("model own"):
+        export_gallery(own, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

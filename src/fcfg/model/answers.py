@@ -86,7 +86,7 @@ class Traits:
     steps: bool = False  #: images are sampled in steps, so a plan has a sampling
     groups: bool = False  #: groups of attributes can have weights of their own
     trust: bool = False  #: signals of trust can be measured: the image model is a denoiser
-    compared: Mapping[str, Any] | None = field(default_factory=lambda: {"guidance": ()})
+    compared: Mapping[str, Any] | None = field(default_factory=lambda: {"guidance": []})
     """Fields of an experiment that compares the default with other settings; None where these are
     the rules that all models with groups are compared by."""
 

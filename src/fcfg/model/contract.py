@@ -104,7 +104,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
 
     @abstractmethod
     def parse_setting(self, text: str) -> SettingT:
-        """Read the text form of a setting; refuse one that this model does not have."""
+        """Read the text form of a setting; every model knows 'none', the baseline."""
 
     @abstractmethod
     def plan(

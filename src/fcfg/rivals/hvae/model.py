@@ -100,7 +100,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
     """
 
     kind = "hvae"
-    traits = Traits(compared={"guidance": ("temperature:0.1", "temperature:0.1;residual=0.1")})
+    traits = Traits(compared={"guidance": ["temperature:0.1", "temperature:0.1;residual=0.1"]})
 
     def __init__(
         self,

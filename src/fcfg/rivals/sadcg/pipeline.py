@@ -61,7 +61,7 @@ class SemanticPipeline(CounterfactualPipeline):
         steps=True,
         trust=True,
         compared={
-            "guidance": ("cfg:2.0", "cfg:3.0", "cfg:2.0;align=1", "cfg:2.0;anchor=true"),
+            "guidance": ["cfg:2.0", "cfg:3.0", "cfg:2.0;align=1", "cfg:2.0;anchor=true"],
             "sampling": "ddim uniform 50",  # which the alignment needs
         },
     )
