@@ -214,13 +214,13 @@ def test_a_run_shows_its_table_and_writes_its_report(
     assert main(["evaluate", model, mine]) == 0
     out = capsys.readouterr().out
     folder = Path("runs/evaluate/tiny/mine")
-    assert out.startswith("mine: Ours\n2 images, 3 questions of each, 2 steps, on cpu\n")
+    assert out.startswith("mine: Ours\n2 images, 3 questions of each, on cpu\n  2 steps of ")
     assert f"results: {folder}" in out
     assert "lpips: no LPIPS: it takes images of at least 32 by 32" in out
     assert "do(smiling)" in out
     assert "CFG 3.0" in out
     assert "factor error" in out
-    assert out.endswith(f"Report: {folder / 'report' / 'report.html'}\n")
+    assert out.endswith(f"Look at {folder / 'report' / 'report.html'}\n")
     assert (folder / "report" / "report.html").exists()
     assert len(list(Path("runs/abductions").rglob("*.safetensors"))) == 2
     result = read_results(folder)

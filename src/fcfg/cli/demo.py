@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fcfg.cli.computing import Computing, computing_by
+from fcfg.cli.evaluate import run_and_show
 from fcfg.cli.options import Out, Overwrite, with_options
-
-if TYPE_CHECKING:
-    from fcfg.evaluation import Evaluation
 
 _MODEL = "portraits"
 
@@ -38,12 +36,9 @@ def demo(
       fcfg demo
       fcfg demo --full --device cuda
     """
-    from fcfg.cli.progress import resumable
-    from fcfg.cli.tables import print_numbers
     from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
     from fcfg.evaluation.provenance import collect_provenance
     from fcfg.pipeline.checkpoint import load_pipeline
-    from fcfg.reports import compare, write_report
 
     target = computing.target
     pipeline = load_pipeline(_MODEL, "fcfg demo").to(target).prepare()
@@ -61,23 +56,4 @@ def demo(
         evaluation.discard()
     if evaluation.is_finished():
         print(f"{evaluation.out} holds a finished run; --overwrite starts it again.")
-    _announce(evaluation, target)
-    with resumable(
-        lambda: "finished rows are kept, run the same command to resume"
-    ) as on_progress:
-        evaluation.run(on_progress)
-    comparison = compare(evaluation.out)
-    print_numbers(comparison)
-    print(f"Look at {write_report(comparison, overwrite=overwrite).page}")
-
-
-def _announce(evaluation: Evaluation, device: str) -> None:
-    from fcfg.reports.wording import steps_text
-
-    names = ", ".join(f"do({do})" for do in evaluation.experiment.do)
-    print(
-        f"{len(evaluation.subset)} drawn faces that the model has never seen: {names};\n"
-        f"{evaluation.experiment.title}.\n"
-        f"{steps_text(evaluation.header)}; on {device}. Results go to {evaluation.out}.",
-        flush=True,
-    )
+    run_and_show(evaluation, target, overwrite=overwrite)

@@ -13,7 +13,6 @@ from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
     from fcfg.evaluation.evaluation import Evaluation
-    from fcfg.evaluation.result_files import Result
 
 
 @with_options(
@@ -116,7 +115,7 @@ def evaluate(
     if own is None or show:  # a run has a model
         print(to_yaml(chosen), end="")
         return
-    from fcfg.cli.progress import ProgressReporter, resumable
+    from fcfg.cli.progress import ProgressReporter
     from fcfg.evaluation.evaluation import Evaluation
     from fcfg.evaluation.measurements import find_evaluators, judge_of
     from fcfg.evaluation.provenance import collect_provenance
@@ -150,12 +149,7 @@ def evaluate(
     pipeline.prepare(
         computing.precision, compile=computing.compile, batch_size=evaluation.block_size
     )
-    if computing.prints:
-        _announce(evaluation, target)
-    kept = f"finished rows are in {evaluation.out}, run the same command to resume"
-    with resumable(lambda: kept, quiet=not computing.prints) as on_progress:
-        result = evaluation.run(on_progress)
-    _show(result, evaluation.out, report=report)
+    run_and_show(evaluation, target, quiet=not computing.prints, report=report)
 
 
 def _check_default(model: str, experiment: str, options: dict[str, Any]) -> None:
@@ -177,35 +171,48 @@ def _check_default(model: str, experiment: str, options: dict[str, Any]) -> None
         )
 
 
-def _announce(evaluation: Evaluation, device: str) -> None:
-    from fcfg.metrics import MIN_IMAGES
-    from fcfg.reports.wording import too_few
-    from fcfg.sampling import as_sampling
+def run_and_show(
+    evaluation: Evaluation,
+    device: str,
+    *,
+    quiet: bool = False,
+    report: bool = True,
+    overwrite: bool = False,
+) -> None:
+    """Say what will be done, do it, and print the table and the place of the report."""
+    from fcfg.cli.progress import resumable
 
-    experiment, subset = evaluation.experiment, evaluation.subset
-    print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)
-    questions, count = len(experiment.questions), len(subset)
-    whole = " (the whole test split)" if subset.about.get("of") == count else ""
-    is_sampled = evaluation.pipeline.traits.steps
-    steps = f", {as_sampling(experiment.sampling).steps} steps" if is_sampled else ""
-    images = "1 image" if count == 1 else f"{count} images"
-    print(f"{images}{whole}, {questions} questions of each{steps}, on {device}")
-    if count < MIN_IMAGES:
-        print(f"  {too_few(count)}")
-    for name, about in evaluation.evaluators.about.items():
-        if "missing" in about:
-            print(f"  {name}: {about['missing']}")
-    print(f"  results: {evaluation.out}", flush=True)
-
-
-def _show(result: Result, out: Path, *, report: bool) -> None:
+    if not quiet:
+        _announce(evaluation, device)
+    kept = f"finished rows are in {evaluation.out}, run the same command to resume"
+    with resumable(lambda: kept, quiet=quiet) as on_progress:
+        result = evaluation.run(on_progress)
     if result.missing:
         print(f"{len(result.rows):,} rows are there, {result.missing:,} are still to come")
         return
     from fcfg.cli.tables import print_numbers
     from fcfg.reports import compare, write_report
 
-    comparison = compare(out)
+    comparison = compare(evaluation.out)
     print_numbers(comparison)
     if report:
-        print(f"Report: {write_report(comparison).page}")
+        print(f"Look at {write_report(comparison, overwrite=overwrite).page}")
+
+
+def _announce(evaluation: Evaluation, device: str) -> None:
+    from fcfg.metrics import MIN_IMAGES
+    from fcfg.reports.wording import steps_text, too_few
+
+    experiment, subset = evaluation.experiment, evaluation.subset
+    print(f"{experiment.name}: {experiment.title}" if experiment.title else experiment.name)
+    questions, count = len(experiment.questions), len(subset)
+    whole = " (the whole test split)" if subset.about.get("of") == count else ""
+    images = "1 image" if count == 1 else f"{count} images"
+    print(f"{images}{whole}, {questions} questions of each, on {device}")
+    print(f"  {steps_text(evaluation.header)}")
+    if count < MIN_IMAGES:
+        print(f"  {too_few(count)}")
+    for name, about in evaluation.evaluators.about.items():
+        if "missing" in about:
+            print(f"  {name}: {about['missing']}")
+    print(f"  results: {evaluation.out}", flush=True)
