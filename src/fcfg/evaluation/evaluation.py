@@ -200,7 +200,7 @@ class _Runner:
             list(questions.values()),
             keys=self.keys,
             names=self.subset.names,
-            blocks=[*self.blocks, *filter(None, [self.pictured])],  # whose pictures may be gone
+            blocks=[*self.blocks, *filter(None, [self._to_remake()])],
             batch_size=evaluation.batch_size,
             about=f"{evaluation.digest} {about}",
             store=None if evaluation.cache is None else Store(evaluation.cache),
@@ -228,6 +228,13 @@ class _Runner:
             if any((*question, name) not in self.done for name in block.names)
             or self.features.is_broken(question, block)
         ]
+
+    def _to_remake(self) -> list[int]:
+        """Return the images whose pictures were removed after their rows were written."""
+        names = [self.subset.names[row] for row in self.pictured]
+        lost = self._without_pictures()
+        is_done = any(all((*question, name) in self.done for name in names) for question in lost)
+        return self.pictured if is_done else []
 
     def _without_pictures(self) -> list[tuple[str, str]]:
         """Return questions whose pictures were removed."""
