@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-import fcfg.causal
 import reference
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
@@ -340,9 +339,3 @@ def test_other_illegal_input_is_refused(fitted) -> None:
     }
     for subject, calls in wrong.items():
         all_refused(subject, *calls)
-
-
-def test_the_causal_room_imports_its_model_on_first_use() -> None:
-    assert fcfg.causal.StructuralCausalModel is StructuralCausalModel
-    with pytest.raises(AttributeError, match=r"'fcfg\.causal' has no attribute 'smile'"):
-        _ = fcfg.causal.smile
