@@ -108,10 +108,9 @@ def sick_objective(*, soft: bool) -> CounterfactualObjective:
 def test_the_loss_is_likelihood_and_weighted_divergence() -> None:
     objective = FreeEnergyObjective(network(parents=5), beta=3.0)
     batch, draws = sick_batch(), draws_of(FreeEnergyObjective(network(), beta=3.0), 6)
-    nll, kl = objective.network.free_energy(batch.images, batch.values, draws)
+    nll, kl = objective.subject.free_energy(batch.images, batch.values, draws)
     assert torch.allclose(objective(batch, draws), (nll + 3 * kl).mean())
-    assert objective.subject is objective.network
-    assert torch.equal(objective.over(objective.network)(batch, draws), objective(batch, draws))
+    assert torch.equal(objective.over(objective.subject)(batch, draws), objective(batch, draws))
     assert objective.variants(draws) == {"validation_loss": draws}
     assert objective.advice({"validation_loss": 1.0}) is None
 

@@ -173,17 +173,17 @@ def test_weight_zero_is_the_loss_without_the_term_and_asks_for_nothing_more() ->
         one.draw((8, 3, 8, 8), generator)
         for one, generator in zip((objective, with_term), generators, strict=True)
     )
-    plain = objective.denoiser.draw((8, 3, 8, 8), torch.Generator().manual_seed(3))
+    plain = objective.subject.draw((8, 3, 8, 8), torch.Generator().manual_seed(3))
     assert len(draws) == 3
     assert all(torch.equal(*pair) for pair in zip(draws, more, strict=False))  # the term is last
     assert torch.equal(draws[2], plain.keep)
-    reference = objective.denoiser.loss(batch.images, batch.values, plain)
+    reference = objective.subject.loss(batch.images, batch.values, plain)
     rows: list[int] = []
-    objective.denoiser.network.register_forward_hook(lambda m, x, y: rows.append(len(y)))
+    objective.subject.network.register_forward_hook(lambda m, x, y: rows.append(len(y)))
     assert torch.equal(objective(batch, draws), reference)
     assert rows == [8]
     after = torch.Generator().manual_seed(3)
-    objective.denoiser.draw((8, 3, 8, 8), after)
+    objective.subject.draw((8, 3, 8, 8), after)
     assert torch.equal(generators[0].get_state(), after.get_state())
 
 
@@ -198,7 +198,7 @@ def test_the_term_leaves_all_other_draws_as_they_are() -> None:
 
 def test_the_loss_is_the_sum_of_both_terms_and_every_term_has_a_gradient() -> None:
     batch, objective = batch_of(), objective_of(WEIGHT)
-    denoiser = objective.denoiser
+    denoiser = objective.subject
     draws = objective.draw((8, 3, 8, 8), torch.Generator().manual_seed(3))
     corruption = Corruption(*draws[:3])
     parts = (

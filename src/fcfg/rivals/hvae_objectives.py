@@ -15,9 +15,9 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -29,14 +29,13 @@ from fcfg.diffusion.networks import evaluation_mode
 from fcfg.judge import AttributeJudge
 from fcfg.rivals.hvae.likelihood import transfer_residual
 from fcfg.rivals.hvae.network import HVAE
-from fcfg.training.feed import Batch
-from fcfg.training.objectives import AbstractObjective, Draws, compile_mode
+from fcfg.training.objectives import AbstractObjective, Draws
 
 _LARGEST_KEY = 2**62
 _MARGIN = 0.05  # share of the bound that held-out images may be above it
 
 
-class FreeEnergyObjective(AbstractObjective):
+class FreeEnergyObjective(AbstractObjective[HVAE]):
     """The free energy of images: negative log-likelihood, and divergence from the prior.
 
     Args:
@@ -45,44 +44,31 @@ class FreeEnergyObjective(AbstractObjective):
     """
 
     def __init__(self, network: HVAE, beta: float) -> None:
-        super().__init__()
-        self.network = network
+        super().__init__(network)
         self._beta = beta
-        self._loss: Callable[..., Tensor] = self.loss_of
-
-    @property
-    def subject(self) -> HVAE:
-        """The network."""
-        return self.network
 
     def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
         """Draw the noise of the latents; then the path that is not told some attributes."""
-        noise = _latent_noise(self.network, shape[0], generator)
-        if not self.network.config.dropped:
+        noise = _latent_noise(self.subject, shape[0], generator)
+        if not self.subject.config.dropped:
             return noise
         return *noise, _integers(3, 1, generator).expand(shape[0])
 
-    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
+    def loss_of(
+        self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
+    ) -> Float[Tensor, ""]:
         """Return the mean free energy, in nats per dimension."""
-        return self._loss(batch.images, batch.values, *draws)
+        count = len(self.subject.noise_shapes(0))
+        nll, kl = self.subject.free_energy(images, values, draws[:count], *draws[count:])
+        return (nll + self._beta * kl).mean()
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return the draws without hidden attributes."""
-        return {"validation_loss": draws[: len(self.network.noise_shapes(0))]}
+        return {"validation_loss": draws[: len(self.subject.noise_shapes(0))]}
 
-    def over(self, subject: nn.Module) -> FreeEnergyObjective:
+    def over(self, subject: HVAE) -> FreeEnergyObjective:
         """Return the objective of another network."""
-        return FreeEnergyObjective(cast(HVAE, subject), self._beta)
-
-    def fuse(self, *, cuda_graphs: bool) -> None:
-        """Compile encoder, decoder and free energy as one function."""
-        self._loss = torch.compile(self.loss_of, mode=compile_mode(cuda_graphs))
-
-    def loss_of(self, images: Tensor, values: Tensor, *draws: Tensor) -> Float[Tensor, ""]:
-        """Return the loss as a function of tensors only, which can be compiled."""
-        count = len(self.network.noise_shapes(0))
-        nll, kl = self.network.free_energy(images, values, draws[:count], *draws[count:])
-        return (nll + self._beta * kl).mean()
+        return FreeEnergyObjective(subject, self._beta)
 
 
 class Lagrangian(nn.Module):
@@ -171,7 +157,7 @@ class TrainingInterventions:
         return torch.tensor(soft).repeat_interleave(widths)
 
 
-class CounterfactualObjective(AbstractObjective):
+class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
     """A judge's loss on counterfactual images, under the constraint on the free energy.
 
     Args:
@@ -194,15 +180,9 @@ class CounterfactualObjective(AbstractObjective):
         soft: bool,
         multiplier_rate: float = 1.0,
     ) -> None:
-        super().__init__()
-        self.constrained, self._multiplier_rate = subject, multiplier_rate
-        self.judge = judge.requires_grad_(False)
+        super().__init__(subject)
+        self.judge, self._multiplier_rate = judge.requires_grad_(False), multiplier_rate
         self._interventions, self._beta, self._soft = interventions, beta, soft
-
-    @property
-    def subject(self) -> ConstrainedHVAE:
-        """The network and its constraint."""
-        return self.constrained
 
     def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
         """Draw an attribute, training images, keys of exogenous noise, and latent noise.
@@ -215,15 +195,17 @@ class CounterfactualObjective(AbstractObjective):
             _integers(len(table), 1, generator).expand(batch),
             _integers(images, batch, generator),
             _integers(_LARGEST_KEY, batch, generator),
-            *_latent_noise(self.constrained.network, batch, generator),
+            *_latent_noise(self.subject.network, batch, generator),
         )
 
-    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
+    def loss_of(
+        self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
+    ) -> Float[Tensor, ""]:
         """Return the loss of the judge, and what the constraint adds to it.
 
         Without an intervention among the draws, return the free energy alone.
         """
-        network, images, factual = self.constrained.network, batch.images, batch.values
+        network, factual = self.subject.network, values
         count = len(network.noise_shapes(0))
         inference = network.infer(images, factual, draws[-count:])
         energy = (inference.pixels.nll(images) + self._beta * inference.kl).mean()
@@ -239,16 +221,16 @@ class CounterfactualObjective(AbstractObjective):
                 soft = self._interventions.softened(target).to(wanted.device)
                 wanted = torch.where(soft, self._reading(images), wanted)
             loss = self.judge.attribute_loss(self.judge(answer).float(), wanted)
-        return loss + self.constrained.lagrangian(energy)
+        return loss + self.subject.lagrangian(energy)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return the draws of the whole loss, and those of the free energy alone."""
-        count = len(self.constrained.network.noise_shapes(0))
+        count = len(self.subject.network.noise_shapes(0))
         return {"validation_loss": draws, "validation_free_energy": draws[-count:]}
 
     def advice(self, losses: Mapping[str, float]) -> str | None:
         """Warn if the free energy is far above its bound."""
-        energy, bound = losses["validation_free_energy"], float(self.constrained.lagrangian.bound)
+        energy, bound = losses["validation_free_energy"], float(self.subject.lagrangian.bound)
         if energy - bound < _MARGIN * abs(bound):
             return None
         return (
@@ -256,10 +238,10 @@ class CounterfactualObjective(AbstractObjective):
             f"images before, {bound:.4g}: fine-tune longer, or raise finetuning.damping"
         )
 
-    def over(self, subject: nn.Module) -> CounterfactualObjective:
+    def over(self, subject: ConstrainedHVAE) -> CounterfactualObjective:
         """Return the objective of another network with its constraint."""
         return CounterfactualObjective(
-            cast(ConstrainedHVAE, subject),
+            subject,
             self.judge,
             self._interventions,
             beta=self._beta,
@@ -271,20 +253,20 @@ class CounterfactualObjective(AbstractObjective):
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the network, whose loss descends, and the multiplier, whose loss ascends."""
-        multiplier = {"params": [self.constrained.lagrangian.multiplier], "weight_decay": 0.0}
+        multiplier = {"params": [self.subject.lagrangian.multiplier], "weight_decay": 0.0}
         ascending = {"factor": self._multiplier_rate, "maximize": True}
         return [
-            {"params": list(self.constrained.network.parameters())},
+            {"params": list(self.subject.network.parameters())},
             multiplier | ascending,
         ]
 
     def after_step(self) -> None:
         """Keep the multiplier from being negative."""
-        self.constrained.lagrangian.clamp()
+        self.subject.lagrangian.clamp()
 
     def log_values(self) -> dict[str, float]:
         """Return the multiplier and the bound."""
-        lagrangian = self.constrained.lagrangian
+        lagrangian = self.subject.lagrangian
         return {"multiplier": lagrangian.multiplier.item(), "bound": lagrangian.bound.item()}
 
     @torch.no_grad()

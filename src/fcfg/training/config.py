@@ -180,16 +180,16 @@ def _extended(values: dict[str, Any], subject: str) -> dict[str, Any]:
     return _merged(_read_values(base)[0], values)
 
 
-def _merged(base: dict[str, Any], values: dict[str, Any], *, deep: bool = True) -> dict[str, Any]:
-    """Replace values in sections, and in those of a model unless it is of another kind."""
+def _merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace values in sections, unless a section is of another kind."""
     merged = dict(base)
     for key, value in values.items():
         before = base.get(key)
-        if deep and isinstance(value, dict) and isinstance(before, dict):
+        if isinstance(value, dict) and isinstance(before, dict):
             is_same = value.get("kind", before.get("kind")) == before.get("kind")
-            is_model = key == "model"
-            value = _merged(before, value, deep=is_model) if is_same else value
-        merged[key] = value
+            merged[key] = _merged(before, value) if is_same else value
+        else:
+            merged[key] = value
     return merged
 
 

@@ -15,7 +15,7 @@ from fcfg.support.progress import in_words
 from fcfg.training.config import TrainingConfig
 from fcfg.training.feed import Batch, first_batch, scales_of
 from fcfg.training.kinds import Part
-from fcfg.training.objectives import AbstractObjective
+from fcfg.training.objectives import AnyObjective
 from fcfg.training.preflight import check_batches, loss_on_meta
 
 # Bytes per parameter: weights, gradients, two moments and the moving average in float32.
@@ -102,13 +102,7 @@ def describe(config: TrainingConfig) -> Description:
 
 
 def expected_time(config: TrainingConfig, examples: Examples, left: Mapping[str, int]) -> str:
-    """Say how long training takes on this machine, from a small step of each network.
-
-    Args:
-        config: Configuration of the run.
-        examples: Training images.
-        left: Number of steps to take of each network.
-    """
+    """Say how long the steps that are left take here, from a small step of each network."""
     inputs = replace(config.inputs, factors=scales_of(examples))
     batch = first_batch(examples, _PROBED, inputs.space, inputs.factors, torch.device("cpu"))
     parts, seconds = {name: config.networks[name] for name in left}, 0.0
@@ -126,7 +120,7 @@ def expected_time(config: TrainingConfig, examples: Examples, left: Mapping[str,
     return f"{text}; for a first look in {in_words(_LOOK)}: {sets}"
 
 
-def _row_seconds(objective: AbstractObjective, batch: Batch) -> float:
+def _row_seconds(objective: AnyObjective, batch: Batch) -> float:
     """Time the second of two steps, forward and backward, and divide by its images."""
     count, channels, height, width = batch.images.shape
     draws, start = objective.draw((count, channels, height, width), torch.Generator()), 0.0

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fcfg.diffusion.networks import JudgeConfig
     from fcfg.judge import AttributeJudge
     from fcfg.model import AnyModel
-    from fcfg.training.objectives import AbstractObjective, ReadingObjective
+    from fcfg.training.objectives import AnyObjective, ReadingObjective
 
 #: Mean and standard deviation of each factor behind the attributes.
 Scales: TypeAlias = Mapping[str, tuple[float, float]]
@@ -78,7 +78,7 @@ class NetworkTraining(Optimisation, ABC):
         """Return a new network, whose weights follow from the seed."""
 
     @abstractmethod
-    def objective(self, network: Any) -> AbstractObjective:
+    def objective(self, network: Any) -> AnyObjective:
         """Return the loss of a network."""
 
 
@@ -125,7 +125,7 @@ class Part:
     settings: Optimisation
     trained: NetworkTraining  #: whose network it trains
 
-    def new_objective(self, inputs: Inputs) -> AbstractObjective:
+    def new_objective(self, inputs: Inputs) -> AnyObjective:
         """Return the loss of a new network."""
         return self.trained.objective(self.trained.build(inputs))
 
@@ -138,7 +138,7 @@ class Ground:
     judge: AttributeJudge
     scm: StructuralCausalModel
     table: Table  #: attributes of the training images
-    first_loss: Callable[[AbstractObjective, int, int], float]
+    first_loss: Callable[[AnyObjective, int, int], float]
     """Loss on the first training images: of an objective, so many images, in batches."""
 
 
@@ -169,7 +169,7 @@ class ModelTraining(NetworkTraining, ABC):
         """Return the weights of the network; those of the first part by default."""
         return weights(self.parts[0].name)
 
-    def later_objective(self, part: str, ground: Ground) -> AbstractObjective:
+    def later_objective(self, part: str, ground: Ground) -> AnyObjective:
         """Return the loss of a part after the first; by default there is none."""
         raise NotImplementedError(part)
 

@@ -26,7 +26,7 @@ from fcfg.support.progress import Reporter
 from fcfg.training.feed import Batch, Feed
 from fcfg.training.log import RunLog
 from fcfg.training.moving_average import MovingAverage
-from fcfg.training.objectives import AbstractObjective
+from fcfg.training.objectives import AnyObjective
 from fcfg.training.sections import Optimisation, Run
 from fcfg.training.state import (
     Checkpoint,
@@ -48,7 +48,7 @@ class TrainingStopped(Exception):
         code: Exit code of the command: 128 + the signal, or 1 after a failure.
     """
 
-    def __init__(self, message: str, code: int) -> None:
+    def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
         self.code = code
 
@@ -118,7 +118,7 @@ class Surroundings:
         return self.accelerator.is_main_process
 
 
-def optimiser_for(objective: AbstractObjective, settings: Optimisation) -> torch.optim.AdamW:
+def optimiser_for(objective: AnyObjective, settings: Optimisation) -> torch.optim.AdamW:
     """Return Adam with decoupled weight decay, fused on a GPU.
 
     The paper says Adam with a weight decay of 1e-4. In the gradient of the loss, which is a mean
@@ -136,21 +136,12 @@ def optimiser_for(objective: AbstractObjective, settings: Optimisation) -> torch
 
 
 class Loop:
-    """The training of one module.
-
-    Args:
-        course: Length and optimisation.
-        objective: Module to train, and its loss.
-        feed: Training images.
-        validation: Validation images, in batches.
-        checkpoints: Checkpoints of this part.
-        surroundings: The run.
-    """
+    """The training of one module: from the images of a feed, with those of validation beside."""
 
     def __init__(
         self,
         course: Course,
-        objective: AbstractObjective,
+        objective: AnyObjective,
         feed: Feed,
         validation: list[Batch],
         checkpoints: Checkpoints,
@@ -159,12 +150,9 @@ class Loop:
         self.course, self.objective, self.feed = course, objective, feed
         self.validation, self.checkpoints = validation, checkpoints
         self.accelerator, self.run_settings = surroundings.accelerator, surroundings.settings
-        self.log, self.reporter, self.stop = (
-            surroundings.log,
-            surroundings.reporter,
-            surroundings.stop,
-        )
-        accelerator, self.optimiser = self.accelerator, optimiser_for(objective, course.settings)
+        self.log, self.reporter = surroundings.log, surroundings.reporter
+        accelerator, self.stop = self.accelerator, surroundings.stop
+        self.optimiser = optimiser_for(objective, course.settings)
         # Before the average, which follows the weights where they are then: this may move them.
         self._wrapped: nn.Module = accelerator.prepare(objective)
         ema = course.settings.ema
@@ -288,13 +276,16 @@ class Loop:
         return value
 
     def _diverged(self, value: str) -> TrainingStopped:
-        kept = self.checkpoints.steps()
         return TrainingStopped(
             f"{self.course.part}: the loss became {value} at or before step {self.step}; "
-            + (f"the checkpoint of step {kept[-1]} is whole" if kept else "nothing was kept")
-            + "; lower the learning rate, set clip: 1.0, or use run.precision=float32",
-            code=1,
+            f"{self._kept}; lower the learning rate, set clip: 1.0, or use run.precision=float32"
         )
+
+    @property
+    def _kept(self) -> str:
+        """Say which checkpoint can be relied on."""
+        kept = self.checkpoints.steps()
+        return f"the checkpoint of step {kept[-1]} is whole" if kept else "nothing was kept"
 
     def _log(self, **values: float) -> None:
         """Write a line to the log, with what the objective has to say."""
@@ -337,21 +328,17 @@ class Loop:
         try:
             self.checkpoints.write(Checkpoint(self.step, tensors, {"best": self.best}), best)
         except OSError as error:
-            kept = self.checkpoints.steps()
             raise TrainingStopped(
                 f"{self.course.part}: the checkpoint of step {self.step} could not be written to "
-                f"{self.checkpoints.folder} ({error.strerror}); "
-                + (f"that of step {kept[-1]} is whole" if kept else "there is none before it")
-                + "; make room and run the same command again",
-                code=1,
+                f"{self.checkpoints.folder} ({error.strerror}); {self._kept}; make room and run "
+                "the same command again"
             ) from error
         try:
             on_checkpoint()
         except InputError as error:
             raise TrainingStopped(
                 f"{self.course.part}: step {self.step} is kept, but the pipeline could not be "
-                f"saved ({str(error).rstrip('.')}); see to it and run the same command again",
-                code=1,
+                f"saved ({str(error).rstrip('.')}); see to it and run the same command again"
             ) from error
 
     def _end_early(self, on_checkpoint: Callable[[], None]) -> None:

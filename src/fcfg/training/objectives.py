@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -23,33 +23,43 @@ from fcfg.training.feed import Batch
 Draws = tuple[Tensor, ...]
 
 
-class AbstractObjective(nn.Module, ABC):
-    """A trainable module and its loss."""
+SubjectT = TypeVar("SubjectT", bound=nn.Module)
 
-    @property
-    @abstractmethod
-    def subject(self) -> nn.Module:
-        """The module that is trained."""
+
+class AbstractObjective(nn.Module, ABC, Generic[SubjectT]):
+    """A module that is trained, the subject, and its loss."""
+
+    def __init__(self, subject: SubjectT) -> None:
+        super().__init__()
+        self.subject = subject
+        self._loss: Callable[..., Tensor] = self.loss_of
 
     @abstractmethod
     def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
         """Draw the random numbers of the loss of a whole batch, one row per image."""
 
     @abstractmethod
-    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
-        """Return the loss."""
+    def loss_of(
+        self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
+    ) -> Float[Tensor, ""]:
+        """Return the loss as a function of tensors only, which can be compiled."""
 
     @abstractmethod
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return the draws of each validation loss, by its name in the log."""
 
     @abstractmethod
-    def over(self, subject: nn.Module) -> AbstractObjective:
+    def over(self, subject: SubjectT) -> AbstractObjective[SubjectT]:
         """Return the same objective, not compiled, for another module."""
 
-    @abstractmethod
+    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
+        """Return the loss."""
+        return self._loss(batch.images, batch.values, batch.factors, *draws)
+
     def fuse(self, *, cuda_graphs: bool) -> None:
         """Compile the loss; a CUDA graph replays a step without the overhead of its launches."""
+        mode = "reduce-overhead" if cuda_graphs else "default"
+        self._loss = torch.compile(self.loss_of, mode=mode)
 
     @property
     def passes(self) -> int:
@@ -91,7 +101,10 @@ class AbstractObjective(nn.Module, ABC):
         return losses
 
 
-class DenoisingObjective(AbstractObjective):
+AnyObjective: TypeAlias = AbstractObjective[Any]
+
+
+class DenoisingObjective(AbstractObjective[Denoiser]):
     """Prediction of the noise in an image, given its condition or the null token.
 
     Args:
@@ -112,16 +125,9 @@ class DenoisingObjective(AbstractObjective):
         independence: float = 0.0,
         **weights: float,
     ) -> None:
-        super().__init__()
-        self.denoiser = denoiser
+        super().__init__(denoiser)
         self._p_null, self._p_group = p_null, p_group
         self._independence, self._weights = independence, weights
-        self._loss: Callable[..., Tensor] = self.loss_of
-
-    @property
-    def subject(self) -> Denoiser:
-        """The denoiser."""
-        return self.denoiser
 
     @property
     def passes(self) -> int:
@@ -134,17 +140,13 @@ class DenoisingObjective(AbstractObjective):
         Groups do not advance the generator, so that later draws are those without the term, and
         validation losses can be compared.
         """
-        drawn = self.denoiser.draw(shape, generator, p_null=self._p_null, p_group=self._p_group)
+        drawn = self.subject.draw(shape, generator, p_null=self._p_null, p_group=self._p_group)
         draws = drawn.t, drawn.noise, drawn.keep
         draws += () if drawn.latent is None else (drawn.latent,)
         if self._independence == 0:
             return draws
         copy = torch.Generator(generator.device).set_state(generator.get_state())
-        return *draws, self.denoiser.draw_groups(shape[0], copy)
-
-    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
-        """Return the squared error of the prediction, and the interaction if groups are drawn."""
-        return self._loss(batch.images, batch.values, *draws)
+        return *draws, self.subject.draw_groups(shape[0], copy)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return the draws as in training, with the whole condition, and without it."""
@@ -171,10 +173,10 @@ class DenoisingObjective(AbstractObjective):
             "no effect: train longer, or check that the attributes are visible in the images"
         )
 
-    def over(self, subject: nn.Module) -> DenoisingObjective:
+    def over(self, subject: Denoiser) -> DenoisingObjective:
         """Return the objective of another denoiser."""
         return DenoisingObjective(
-            cast(Denoiser, subject),
+            subject,
             p_null=self._p_null,
             p_group=self._p_group,
             independence=self._independence,
@@ -183,58 +185,40 @@ class DenoisingObjective(AbstractObjective):
 
     def fuse(self, *, cuda_graphs: bool) -> None:
         """Compile noising, network and error as one function."""
-        schedule = self.denoiser.schedule  # filling its cache now avoids a second compilation
-        schedule.signal(torch.ones(1, dtype=torch.int64, device=self.denoiser.device))
-        self._loss = torch.compile(self.loss_of, mode=compile_mode(cuda_graphs))
+        schedule = self.subject.schedule  # filling its cache now avoids a second compilation
+        schedule.signal(torch.ones(1, dtype=torch.int64, device=self.subject.device))
+        super().fuse(cuda_graphs=cuda_graphs)
 
-    def loss_of(self, images: Tensor, values: Tensor, *draws: Tensor) -> Float[Tensor, ""]:
-        """Return the loss as a function of tensors only, which can be compiled."""
+    def loss_of(
+        self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
+    ) -> Float[Tensor, ""]:
+        """Return the squared error of the prediction, and the interaction if groups are drawn."""
         noising = draws[:-1] if self._independence else draws
         corruption = Corruption(*noising)
-        loss = self.denoiser.loss(images, values, corruption, **self._weights)
+        loss = self.subject.loss(images, values, corruption, **self._weights)
         if not self._independence or not len(draws[-1]):
             return loss
-        interaction = self.denoiser.interaction(images, values, corruption, draws[-1])
+        interaction = self.subject.interaction(images, values, corruption, draws[-1])
         return loss + self._independence * interaction
 
 
-class ReadingObjective(AbstractObjective):
+class ReadingObjective(AbstractObjective[AttributeJudge]):
     """Prediction of the attributes of an image, and of its factors if they are known."""
-
-    def __init__(self, judge: AttributeJudge) -> None:
-        super().__init__()
-        self.judge = judge
-        self._outputs: Callable[[Tensor], Tensor] = self._eager
-
-    @property
-    def subject(self) -> AttributeJudge:
-        """The judge."""
-        return self.judge
 
     def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
         """Draw nothing."""
         return ()
 
-    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
+    def loss_of(
+        self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
+    ) -> Float[Tensor, ""]:
         """Return the sum of cross-entropies and squared errors."""
-        return self.judge.loss(self._outputs(batch.images).float(), batch.values, batch.factors)
+        return self.subject.loss(self.subject(images).float(), values, factors)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return one variant, since nothing is drawn."""
         return {"validation_loss": draws}
 
-    def over(self, subject: nn.Module) -> ReadingObjective:
+    def over(self, subject: AttributeJudge) -> ReadingObjective:
         """Return the objective of another judge."""
-        return ReadingObjective(cast(AttributeJudge, subject))
-
-    def fuse(self, *, cuda_graphs: bool) -> None:
-        """Compile the network."""
-        self._outputs = torch.compile(self._eager, mode=compile_mode(cuda_graphs))
-
-    def _eager(self, images: Tensor) -> Tensor:
-        return self.judge(images)
-
-
-def compile_mode(cuda_graphs: bool) -> str:
-    """Return the mode of torch.compile."""
-    return "reduce-overhead" if cuda_graphs else "default"
+        return ReadingObjective(subject)

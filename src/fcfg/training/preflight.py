@@ -15,7 +15,7 @@ from fcfg.support.errors import InputError
 from fcfg.training.config import TrainingConfig
 from fcfg.training.feed import Batch
 from fcfg.training.kinds import Inputs
-from fcfg.training.objectives import AbstractObjective
+from fcfg.training.objectives import AnyObjective
 from fcfg.training.sections import Run
 
 
@@ -72,7 +72,7 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
             ) from error
 
 
-def loss_on_meta(objective: AbstractObjective, inputs: Inputs, rows: int) -> Tensor:
+def loss_on_meta(objective: AnyObjective, inputs: Inputs, rows: int) -> Tensor:
     """Compute a loss on meta tensors, which have a shape and no memory."""
     shape = (inputs.channels, inputs.size, inputs.size)
     with torch.device("meta"):

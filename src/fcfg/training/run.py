@@ -68,7 +68,6 @@ def train(
                 raise TrainingStopped(
                     f"{error.filename or 'a file'} could not be written "
                     f"({error.strerror or error}); the checkpoints are whole; make room and run "
-                    "the same command again",
-                    code=1,
+                    "the same command again"
                 ) from error
     return out

@@ -23,7 +23,7 @@ from fcfg.training.describe import expected_time
 from fcfg.training.feed import Batch, Feed, first_batch, scales_of
 from fcfg.training.kinds import Ground, Inputs, Part
 from fcfg.training.loop import Course, Loop, Surroundings, share_of
-from fcfg.training.objectives import AbstractObjective
+from fcfg.training.objectives import AnyObjective
 from fcfg.training.state import Checkpoint
 from fcfg.training.workspace import Workspace
 from fcfg.trust.validation import other_values
@@ -128,7 +128,7 @@ class Session:
         checkpoints.write(Checkpoint(total, dict(scm.state_dict()), facts))
         self._publish()
 
-    def _run(self, part: Part, objective: AbstractObjective) -> None:
+    def _run(self, part: Part, objective: AnyObjective) -> None:
         """Take the steps of a network that are left."""
         around, accelerator, settings = self.around, self.around.accelerator, part.settings
         run, inputs, objective = self.config.run, self.inputs, objective.to(self.device)
@@ -179,7 +179,7 @@ class Session:
         inputs, examples = self.inputs, self.splits[split]
         return first_batch(examples, most, inputs.space, inputs.factors, self.device).split(size)
 
-    def _first_loss(self, objective: AbstractObjective, images: int, size: int) -> float:
+    def _first_loss(self, objective: AnyObjective, images: int, size: int) -> float:
         """Return the loss on the first training images, computed as in a step."""
         seed = stream_seed(self.config.seed, "bound")
         generator = torch.Generator(self.device).manual_seed(seed)

@@ -35,16 +35,10 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one part of a run.
-
-    Args:
-        folder: Folder of the checkpoints, made with the first of them.
-        keep: Number of latest checkpoints to keep, in addition to the best.
-    """
+    """The checkpoints of one part of a run: so many latest ones, and the best."""
 
     def __init__(self, folder: Path, keep: int) -> None:
-        self.folder = folder
-        self.keep = keep
+        self.folder, self.keep = folder, keep
 
     def steps(self) -> list[int]:
         """Return the steps that have a checkpoint, in order."""
@@ -56,13 +50,9 @@ class Checkpoints:
         return self.folder / f"step-{step:09d}.safetensors"
 
     def write(self, checkpoint: Checkpoint, best: int | None = None) -> None:
-        """Write a checkpoint, then delete old ones.
+        """Write a checkpoint, then delete old ones, but never that of the best step.
 
         If the disk is full, all but the latest and the best are deleted before a second attempt.
-
-        Args:
-            checkpoint: Checkpoint to write.
-            best: Step of the best checkpoint, which is never deleted.
         """
         facts = {"step": checkpoint.step, **checkpoint.facts}
         tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}

@@ -88,8 +88,7 @@ class Workspace:
     def publish(self, steps: dict[str, int]) -> None:
         """Save the model from the latest checkpoints, once its networks have one.
 
-        Args:
-            steps: Total number of steps of each part, for the provenance.
+        The provenance names the total number of ``steps`` of each part.
         """
         if not any(self.checkpoints(part.name).steps() for part in self.config.model.parts):
             return

@@ -22,12 +22,7 @@ _KINDS = {
 
 
 def unchecked(thresholds: Thresholds | None, plan: Plan[Any]) -> str | None:
-    """Return a sentence about what trust in an answer does not cover; None if all is checked.
-
-    Args:
-        thresholds: Thresholds of the model, if it has some.
-        plan: Plan of the answer.
-    """
+    """Return a sentence about what trust in an answer does not cover; None if all is checked."""
     if plan.sampling is None:
         return None
     if thresholds is None:

@@ -159,10 +159,6 @@ def upper_limit(values: Float[Tensor, "batch"], share: float) -> float:
 
     >>> upper_limit(torch.arange(1.0, 100.0), 0.05)
     95.0
-
-    Args:
-        values: Values of the same distribution.
-        share: The probability; with too few values for it, the limit is the largest of them.
     """
     rank = math.ceil((len(values) + 1) * (1 - share) - 1e-9)
     return values.sort().values[min(rank, len(values)) - 1].item()
@@ -171,13 +167,7 @@ def upper_limit(values: Float[Tensor, "batch"], share: float) -> float:
 def _loss_limits(
     losses: Mapping[str, Tensor], answers: Mapping[str, Tensor], share: float
 ) -> dict[str, float]:
-    """Return limits that lie equally many standard deviations above the means of real images.
-
-    Args:
-        losses: Losses of real images.
-        answers: Losses of counterfactuals of them.
-        share: Share of real images that may exceed a limit.
-    """
+    """Return limits that lie equally many standard deviations above the means of real images."""
     real, other = (torch.stack([*own.values()], dim=1) for own in (losses, answers))
     mean, sd = real.mean(dim=0), real.std(dim=0).clamp(min=1e-9)  # of untrained networks
     most = max(
@@ -211,10 +201,6 @@ def other_values(attribute: AbstractAttribute, column: Column) -> ArrayLike:
 
     >>> other_values(Continuous("age", 0, 100), np.arange(101.0))[[0, 100]]
     array([90., 10.])
-
-    Args:
-        attribute: The attribute.
-        column: Its factual values.
     """
     if isinstance(attribute, Continuous):
         low, high = np.quantile(column, [0.1, 0.9])
