@@ -656,22 +656,17 @@ def test_a_calibrated_model_uses_its_weights(
     assert again != found
 
 
-@pytest.mark.parametrize("is_calibrated", [False, True])
 def test_the_command_keeps_the_default_where_a_calibration_is_in_doubt(
-    model: str, is_calibrated: bool, capsys: pytest.CaptureFixture[str]
+    model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if is_calibrated:
-        pipeline = fcfg.load(model)
-        pipeline.calibration = record(pipeline, smiling=1.25, male=2.0)
-        fcfg.save(pipeline, model)
     before = fcfg.load(model)
+    before.calibration = record(before, smiling=1.25, male=2.0)
+    fcfg.save(before, model)
     words = ["calibrate", model, *WORDS[:2], "--images", "8", "--weights", "1,2"]
     assert main(words) == 0
     out = capsys.readouterr().out
     assert "fewer than 8 images in each direction.\n" in out
-    kept = "contrast:1.7;anchor=true;drawn_noise=true"
-    if is_calibrated:
-        kept = " and ".join(f"contrast:{weight};anchor=true" for weight in (1.25, 2.0, 1.625))
+    kept = " and ".join(f"contrast:{weight};anchor=true" for weight in (1.25, 2.0, 1.625))
     assert f"The model keeps its default, {kept}, with thresholds of trust.\n" in out
     assert out.endswith("add --accept; what is measured is kept in runs/calibrations.\n")
     after = fcfg.load(model)
@@ -731,15 +726,19 @@ def test_the_table_has_no_empty_column_and_remarks_follow_it(
     assert " ".join(row.split()) == "to 1 2 1.5–2.5 2.50 ± 1.00 2.00 ± 1.00"
 
 
-def test_an_interrupted_command_says_how_to_resume(
+def test_an_interrupted_command_says_how_to_resume_and_leaves_a_shipped_model_as_it_is(
     model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fcfg.calibration.measurements.Measurement._measured", stop)
-    assert main(["calibrate", model, *WORDS]) == 130
+    monkeypatch.setattr("fcfg.storage.config_file._MODELS", Path.cwd())
+    with monkeypatch.context() as patch:
+        patch.setattr("fcfg.calibration.measurements.Measurement._measured", stop)
+        assert main(["calibrate", model, *WORDS]) == 130
     assert "runs/calibrations, run the same command to resume" in capsys.readouterr().err
+    assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
+    assert "runs/calibrate/tiny/calibration.json, and thresholds" in capsys.readouterr().out
     assert fcfg.load(model).calibration is None
 
 
@@ -768,12 +767,3 @@ def test_what_is_wrong_is_one_line(
     assert line.startswith("fcfg calibrate: ")
     assert line.count("\n") == 1
     assert complaint in line
-
-
-def test_a_shipped_model_is_not_written_to(
-    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("fcfg.storage.config_file._MODELS", Path.cwd())
-    assert main(["calibrate", model, *WORDS, "--weights", "1,2"]) == 0
-    assert "runs/calibrate/tiny/calibration.json, and thresholds" in capsys.readouterr().out
-    assert fcfg.load(model).calibration is None

@@ -114,19 +114,6 @@ def test_only_binary_attributes_with_both_directions_are_compared() -> None:
 # The command ------------------------------------------------------------------------------------
 
 
-def calibration(own: AttributeWeight) -> Calibration:
-    return Calibration(
-        model="0",
-        rule="contrast:1.0",
-        sampling="ddim uniform 2",
-        images=N,
-        references=N,
-        seed=0,
-        data={},
-        attributes={"smiling": own},
-    )
-
-
 @pytest.mark.parametrize(
     ("at_least_real", "spread", "end"),
     [
@@ -140,7 +127,9 @@ def test_the_command_says_how_well_values_are_told_apart(
     at_least_real: bool, spread: float, end: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = weight(spread, at_least_real=at_least_real)
-    print_calibration(calibration(found))
+    about = {"rule": "contrast:1.0", "sampling": "ddim uniform 2", "data": {}, "seed": 0}
+    whole = {"model": "0", "images": N, "references": N, "attributes": {"smiling": found}}
+    print_calibration(Calibration(**about, **whole))
     (line,) = (x for x in capsys.readouterr().out.splitlines() if "AUROC" in x)
     assert f"on real images, at weight {found.weight:g}{end or '.'}" in line
 
@@ -157,7 +146,8 @@ def test_the_option_is_kept_with_the_model(
     assert main([*words, "--at-least-real"]) == 2  # another calibration than the one there
     assert main([*words, "--at-least-real", "--overwrite"]) == 0
     assert Calibration.read("out").at_least_real is True
-    capsys.readouterr()
+    assert main(["calibrate", "--help"]) == 0
+    assert f"at least {RAISING} images" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(("given", "raises"), [(None, True), (False, False), (True, True)])
@@ -174,8 +164,3 @@ def test_many_images_raise_weights_unless_told_not_to(
     assert many.at_least_real is raises
     few = fcfg.calibrate(pipeline, drawings.images, columns, count=23, **options)
     assert few.at_least_real is (given or False)
-
-
-def test_the_help_says_what_many_images_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["calibrate", "--help"]) == 0
-    assert f"at least {RAISING} images" in " ".join(capsys.readouterr().out.split())

@@ -45,15 +45,15 @@ def examples(count: int = 10) -> Examples:
     )
 
 
-def feed(share: slice = slice(None), resident: bool | None = None) -> Feed:
-    data = examples()
+def feed(data: Examples, share: slice = slice(None), resident: bool | None = None) -> Feed:
     options = {"device": torch.device("cpu"), "seed": 3, "batch": 4, "share": share}
     return Feed(data, SPACE, scales_of(data), resident=resident, **options)
 
 
 @pytest.mark.parametrize("resident", [True, False])
 def test_a_batch_holds_the_rows_of_its_step_in_any_order_of_asking(resident: bool) -> None:
-    data, batches = examples(), feed(resident=resident)
+    data = examples()
+    batches = feed(data, resident=resident)
     (mean, sd) = scales_of(data)["smiling"]
     for step in (5, 6, 7, 2, 3, 30):
         rows, batch = rows_of_step(3, step, 4, 10), batches.at(step)
@@ -67,27 +67,20 @@ def test_a_batch_holds_the_rows_of_its_step_in_any_order_of_asking(resident: boo
 
 
 def test_shares_of_processes_make_the_batch() -> None:
-    whole = feed().at(1)
-    parts = [feed(slice(start, start + 2)).at(1) for start in (0, 2)]
+    whole = feed(examples()).at(1)
+    parts = [feed(examples(), slice(start, start + 2)).at(1) for start in (0, 2)]
     assert torch.equal(torch.cat([part.images for part in parts]), whole.images)
     assert torch.equal(torch.cat([part.values for part in parts]), whole.values)
 
 
-def test_bytes_become_the_whole_range() -> None:
-    extremes = Examples(
-        np.array([0, 255], dtype=np.uint8).reshape(2, 1, 1, 1),
-        {"smiling": np.array([0, 1])},
-        ("a", "b"),
-    )
-    options = {"device": torch.device("cpu"), "seed": 0, "batch": 2, "share": slice(None)}
-    batch = Feed(extremes, SPACE, {}, **options).at(0)
-    assert sorted(batch.images.flatten().tolist()) == [-1.0, 1.0]
-    assert batch.factors.shape == (2, 0)
+def test_bytes_become_the_whole_range_and_without_factors_there_are_none() -> None:
+    images = np.array([0, 255], dtype=np.uint8).reshape(2, 1, 1, 1)
+    batch = feed(Examples(images, {"smiling": np.array([0, 1])}, ("a", "b"))).at(0)
+    assert sorted(set(batch.images.flatten().tolist())) == [-1.0, 1.0]
+    assert batch.factors.shape == (4, 0)
 
 
 def test_a_factor_that_never_changes_is_nought_and_no_division_by_nought() -> None:
     data = replace(examples(), factors={"smiling": np.full(10, 7.0)})
-    scales = scales_of(data)
-    assert scales == {"smiling": (7.0, 1.0)}
-    options = {"device": torch.device("cpu"), "seed": 0, "batch": 4, "share": slice(None)}
-    assert Feed(data, SPACE, scales, **options).at(0).factors.tolist() == [[0.0]] * 4
+    assert scales_of(data) == {"smiling": (7.0, 1.0)}
+    assert feed(data).at(0).factors.tolist() == [[0.0]] * 4

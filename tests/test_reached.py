@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import fcfg
-from fcfg.cli import main
 from fcfg.datasets import portraits
 from fcfg.generation import generate
 from fcfg.judge import AttributeJudge, Reading
@@ -67,21 +66,17 @@ def test_a_number_is_reached_half_way_or_within_the_error_on_the_picture() -> No
     assert missed("age", asked, asked, before, [29.0] * 4) == [{}] * 4
 
 
-def test_only_what_was_intervened_on_can_be_missed_and_only_by_a_judge() -> None:
-    model, one = tiny_pipeline(), reading("smiling", [0.0] * 4)
-    table = {name: np.ones(COUNT) for name in model.space.names}
-    assert not_reached(model, table, Action(table, (), 0), one, one) == [{}] * 4
-    assert not_reached(model, table, Action(table, ("smiling",), 0), None, None) == [{}] * 4
-
-
 def test_a_model_may_have_words_of_its_own(tmp_path: Path) -> None:
     fcfg.save(tiny_pipeline(), tmp_path)
     (tmp_path / WORDS).write_text(json.dumps({"smiling": ["grave", "merry"]}))
-    one, table = reading("smiling", [0.2, 0.9, 0.0, 0.0]), {"smiling": np.array([1, 0, 0, 0])}
-    asked = Action({**table, "age": table["smiling"], "hair": table["smiling"]}, ("smiling",), 0)
-    first, second, *_ = not_reached(fcfg.load(tmp_path), table, asked, one, one)
+    model, one = fcfg.load(tmp_path), reading("smiling", [0.2, 0.9, 0.0, 0.0])
+    table = {name: np.array([1, 0, 0, 0]) for name in model.space.names}
+    first, second, *_ = not_reached(model, table, Action(table, ("smiling",), 0), one, one)
     assert first == {"smiling": "reads 20 % merry, asked merry"}
     assert second == {"smiling": "reads 90 % merry, asked grave"}
+    # Only what was intervened on can be missed, and only by a judge.
+    assert not_reached(model, table, Action(table, (), 0), one, one) == [{}] * 4
+    assert not_reached(model, table, Action(table, ("smiling",), 0), None, None) == [{}] * 4
 
 
 def test_a_judge_tells_what_was_done_from_what_was_not() -> None:
@@ -146,25 +141,6 @@ def test_it_is_not_said_twice(model: CounterfactualPipeline, tmp_path: Path) -> 
     assert result.doubted({"asked smiling": -9.0}).reasons == (
         "the judge does not read smiling=0",
     )
-
-
-def test_the_command_says_it_first(
-    model, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    fcfg.save(model, "tiny")
-    names = ["anna.png", "ben.png", "carl.png", "dora.png", "emil.png", "fay.png"]
-    draw(tmp_path / "faces", names)
-    words = ["--attributes", GIVEN, "--sampling", "2", "--guidance", "cfg:40"]
-    assert main(["generate", "tiny", "faces/anna.png", *words, "--do", "smiling=1"]) == 0
-    out = capsys.readouterr().out
-    assert "\nNot reached: smiling reads 10 %, asked yes\n" in out
-    assert out.index("Not reached") < out.index("Do not trust")
-    assert main(["generate", "tiny", "faces", *words, "--do", "smiling=1", "--out", "all"]) == 0
-    named = ", ".join(f"{name} (smiling reads 10 %, asked yes)" for name in names[:5])
-    assert f"\nNot reached by 6 of 6: {named} and 1 more\n" in capsys.readouterr().out
-    assert main(["generate", "tiny", "faces", *words, "--do", "smiling=0", "--out", "no"]) == 0
-    assert "Not reached" not in capsys.readouterr().out
 
 
 def test_the_studio_tells_its_page(model: CounterfactualPipeline) -> None:

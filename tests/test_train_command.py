@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from PIL import Image
 
 import fcfg
+from evaluations import write_table
 from fcfg.cli import main
 from fcfg.datasets.registry import load_data
 from fcfg.evaluation import Experiment, choose_subset
@@ -58,34 +58,26 @@ def everything(folder: Path) -> set[Path]:
 
 def strangers_folder(folder: Path, bad: tuple[int, ...] = (), **columns: list[object]) -> Path:
     """Twenty-four pictures, bright or dark, with a table of two attributes, and a YAML file."""
-    rng, count = np.random.default_rng(0), 24
-    (folder / "faces").mkdir()
+    rng, count, faces = np.random.default_rng(0), 24, folder / "faces"
+    faces.mkdir()
     bright = [number % 2 for number in range(count)]
-    table = {
-        "file_name": [f"{number:02}.png" for number in range(count)],
-        "bright": bright,
-        "age": [20 + 2 * number for number in range(count)],
-    } | columns
-    for number, name in enumerate(table["file_name"]):
+    names = [f"{number:02}.png" for number in range(count)]
+    ages = [20 + 2 * number for number in range(count)]
+    for number, name in enumerate(names):
         pixels = rng.integers(0, 100, (12, 10, 3)) + 150 * bright[number]
-        Image.fromarray(pixels.astype(np.uint8)).save(folder / "faces" / name)
+        Image.fromarray(pixels.astype(np.uint8)).save(faces / name)
     for number in bad:
-        (folder / "faces" / f"{number:02}.png").write_bytes(b"no picture")
-    rows = [",".join(map(str, row)) for row in zip(*table.values(), strict=True)]
-    (folder / "faces" / "metadata.csv").write_text("\n".join([",".join(table), *rows]))
-    values = {
-        "data": {"format": "folder", "path": "faces", "size": 8},
-        "attributes": {
-            "bright": {"kind": "binary"},
-            "age": {"kind": "continuous", "low": 0, "high": 100},
-        },
-        "graph": {"age": None, "bright": ["age"]},
-        "model": {"network": {"base": 8, "multipliers": [1]}, "batch": 4, "steps": 3},
-        "judge": {"width": 4, "batch": 4, "steps": 2},
-        "scm": {"steps": 2},
-        "run": {"sheets": 1},
-    }
-    (folder / "faces.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+        (faces / names[number]).write_bytes(b"no picture")
+    write_table(faces, {"file_name": names, "bright": bright, "age": ages} | columns)
+    (folder / "faces.yaml").write_text("""
+data: {format: folder, path: faces, size: 8}
+attributes: {bright: {kind: binary}, age: {kind: continuous, low: 0, high: 100}}
+graph: {age: null, bright: [age]}
+model: {network: {base: 8, multipliers: [1]}, batch: 4, steps: 3}
+judge: {width: 4, batch: 4, steps: 2}
+scm: {steps: 2}
+run: {sheets: 1}
+""")
     return folder / "faces.yaml"
 
 
@@ -203,15 +195,6 @@ def test_tensorboard_can_be_asked_for(elsewhere: Path) -> None:
     assert events.stat().st_size > 0
 
 
-def test_another_run_in_the_folder_is_one_line(elsewhere: Path, capsys) -> None:
-    file = str(tiny_file(elsewhere))
-    assert main(["train", file, "--part", "scm"]) == 0
-    capsys.readouterr()
-    line = refusal(capsys, file, "--part", "scm", "--set", "seed=3")
-    assert "seed: 0" in line
-    assert "another --out" in line
-
-
 # A stranger's own data
 
 
@@ -302,29 +285,18 @@ def test_what_has_learned_nothing_has_no_data_and_a_digest_may_be_deleted(
     assert digests.read_text() == whole
 
 
-def test_a_picture_that_cannot_be_read_is_refused_or_left_out(elsewhere: Path, capsys) -> None:
-    strangers_folder(elsewhere, bad=(5,))
-    assert main(["train", "faces.yaml", "--part", "scm"]) == 2
-    assert "1 that cannot: '05.png'" in capsys.readouterr().err.splitlines()[-1]
+def test_pictures_that_cannot_be_read_are_refused_or_left_out(elsewhere: Path, capsys) -> None:
+    split = ["val", "val", *["train"] * 22]
+    strangers_folder(elsewhere, bad=(0,), part=split)
+    words = ["train", "faces.yaml", "--part", "scm", "--set", "data.split=part"]
+    assert "1 that cannot: '00.png'" in refused_at_last(capsys, *words[1:])
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        assert main(["train", "faces.yaml", "--part", "scm", "--skip-bad"]) == 0
-    err = capsys.readouterr().err
-    assert "fcfg: warning: 1 of 24 images in " in err
-    assert "cannot be read and are skipped: '05.png'" in err
-    assert "images: 19 train, 2 val, 2 test\n" in err
-
-
-def test_a_split_of_which_nothing_can_be_read_is_refused(elsewhere: Path, capsys) -> None:
-    strangers_folder(elsewhere, bad=(0, 1), part=["val", "val", *["train"] * 22])
-    words = ["train", "faces.yaml", "--set", "data.split=part", "--skip-bad"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        assert main(words) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
+        assert main([*words, "--skip-bad"]) == 0
+        err = capsys.readouterr().err
+        assert "fcfg: warning: 1 of 24 images in " in err
+        assert "cannot be read and are skipped: '00.png'" in err
+        assert "images: 22 train, 1 val\n" in err
+        (elsewhere / "faces/01.png").write_bytes(b"no picture")
+        line = refused_at_last(capsys, *words[1:], "--skip-bad")
     assert "expected examples in 'train' and 'val', got none in 'val'" in line
-
-
-def test_a_configuration_is_what_the_run_keeps(elsewhere: Path) -> None:
-    assert main(["train", str(tiny_file(elsewhere)), "--part", "scm", "--set", "seed=4"]) == 0
-    assert read_config("runs/tiny/training/config.yaml") == tiny(seed=4)
