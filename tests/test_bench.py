@@ -72,20 +72,6 @@ def test_all_implementations_give_the_same_images(model: fcfg.CounterfactualPipe
     assert (images - work.images).abs().max() > 100 * ROUNDED  # or it would mean nothing
 
 
-def test_groups_and_weights_matter_to_the_plain_loop(
-    model: fcfg.CounterfactualPipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work = Workload.of(model, 2, STEPS)
-    images = plain_loop(work)
-    groups = work.groups
-    (first, ours), (second, others) = groups
-    for changed in ([(second, ours), (first, others)], groups[:1], groups[1:]):
-        monkeypatch.setattr(Workload, "groups", changed)
-        assert (plain_loop(work) - images).abs().max() > 10 * ROUNDED
-    monkeypatch.undo()
-    assert (plain_loop(replace(work, do={})) - images).abs().max() > 10 * ROUNDED
-
-
 @pytest.mark.parametrize("loop", [plain_loop, diffusers_loop, bench.compute])
 def test_rows_are_counted_as_the_network_sees_them(
     model: fcfg.CounterfactualPipeline, loop: Callable[[Workload], object]
