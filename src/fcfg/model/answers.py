@@ -34,13 +34,7 @@ class Action:
 
 
 def check_action(action: Action, factual: Table, kept: Collection[str]) -> None:
-    """Refuse an action on other images than those of an abduction.
-
-    Args:
-        action: The action.
-        factual: Attributes of the images of the abduction.
-        kept: Attributes that the action does not change.
-    """
+    """Refuse an action on other images than those of an abduction."""
     count, own = (len(next(iter(table.values()))) for table in (action.attributes, factual))
     if count != own or not all(
         np.array_equal(action.attributes[name], factual[name]) for name in kept
@@ -54,24 +48,13 @@ def check_action(action: Action, factual: Table, kept: Collection[str]) -> None:
 
 
 def check_do(space: AttributeSpace, do: Mapping[str, Intervention]) -> None:
-    """Refuse an intervention on what is no attribute.
-
-    Args:
-        space: The attributes.
-        do: Intervention, as in :meth:`CounterfactualModel.act`.
-    """
+    """Refuse an intervention on what is no attribute."""
     check_is("do", do, Mapping, "a mapping from names to values")
     space.check_known(do, "intervention")
 
 
 def keys_back(keys: BackKeys, there: Keys, images: Tensor) -> Keys:
-    """Return the keys of a way back.
-
-    Args:
-        keys: Keys that were asked for.
-        there: Keys of the way there.
-        images: Images that go back.
-    """
+    """Return the keys of a way back."""
     if isinstance(keys, str) and keys == "same":
         return there
     keys = image_keys(images) if keys is None else keys

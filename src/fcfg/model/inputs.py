@@ -3,28 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
+from typing import Any, Protocol, TypeAlias, cast, get_args
 
 from torch import Tensor
 
-from fcfg.causal.attributes import Table
+from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.intervention import Intervention
+from fcfg.judge import Reading
 from fcfg.model.answers import check_do
 from fcfg.support.errors import InputError, check_among, short, together
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.pictures import Fit, Intensity, Pixels
 from fcfg.support.tables import TableLike, check_lengths
 
-if TYPE_CHECKING:
-    from fcfg.model.contract import AnyModel
-
 AUTO = "auto"
 #: A table of attributes, or 'auto': the model's judge reads them.
 AttributesLike: TypeAlias = TableLike | str
 
 
+class Described(Protocol):
+    """What images and attributes have to fit, of a model."""
+
+    provenance: dict[str, Any]
+
+    @property
+    def channels(self) -> int:
+        """Number of image channels."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """Height and width of the training images, if known."""
+        ...
+
+    @property
+    def stride(self) -> int:
+        """Number that height and width must be divisible by."""
+        ...
+
+    @property
+    def space(self) -> AttributeSpace:
+        """The attributes."""
+        ...
+
+    def read(self, images: ImagesLike) -> Reading | None:
+        """Read attributes of images, if there is a judge."""
+        ...
+
+
 def read_factual(
-    model: AnyModel,
+    model: Described,
     images: ImagesLike,
     attributes: AttributesLike,
     do: Mapping[str, Intervention] | None = None,
@@ -32,16 +60,7 @@ def read_factual(
     any_size: bool = False,
     resize: bool = False,
 ) -> tuple[Tensor, Table]:
-    """Read images and attributes that fit a model, and each other.
-
-    Args:
-        model: The model.
-        images: Images, see :mod:`fcfg.support.images`.
-        attributes: Their attributes, or 'auto'.
-        do: Intervention to check with them.
-        any_size: Whether to accept other sizes than that of the model.
-        resize: Whether to make pictures fit as in the training of the model.
-    """
+    """Read images and attributes that fit a model, and each other."""
     fit = model_pixels(model) if resize else None
     size, shape = None if any_size else model.size, (model.channels, model.stride)
     x, table, _ = together(
@@ -63,7 +82,7 @@ def read_factual(
     return x, reading.attributes
 
 
-def model_pixels(pipeline: AnyModel) -> Pixels:
+def model_pixels(pipeline: Described) -> Pixels:
     """Return how the pictures of a model were brought to one shape in its training.
 
     Size and channels are those of its network; how pictures became square, and the range of deep
@@ -85,7 +104,7 @@ def model_pixels(pipeline: AnyModel) -> Pixels:
     return Pixels(size, channels, intensity, fit)
 
 
-def training_data(pipeline: AnyModel) -> Mapping[str, Any]:
+def training_data(pipeline: Described) -> Mapping[str, Any]:
     """Return the options of a model's training data, if its provenance has any."""
     return mapping_of(mapping_of(pipeline.provenance.get("training")).get("data"))
 

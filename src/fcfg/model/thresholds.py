@@ -26,11 +26,7 @@ _ROUNDING = 1.001  # signals may be as much larger than is possible
 
 
 def signal_ranges(space: AttributeSpace) -> dict[str, tuple[float, float]]:
-    """Return the smallest and the largest value of every signal that can have a limit.
-
-    Args:
-        space: Attributes of the model.
-    """
+    """Return the smallest and the largest value of every signal that can have a limit."""
     image = 2 * _ROUNDING  # the distance of images in [-1, 1]
     ranges = {f"loss {level}": (-104.0, 89.0) for level in LEVELS}  # logarithms of a float32
     ranges |= dict(zip(WAY_BACK, [(0, _LARGEST), (0, _LARGEST), (0, image)], strict=True))

@@ -72,14 +72,7 @@ class GuidedBranch:
         return GuidedBranch(self.denoiser, self.condition[rows], self.keep, self.rule)
 
     def step(self, x: Images, step: Step, whole: Images, null: Condition) -> Images:
-        """Take a step of DDIM.
-
-        Args:
-            x: Images at time t.
-            step: The step.
-            whole: Prediction under the whole condition.
-            null: Null condition.
-        """
+        """Take a step of DDIM."""
         guided = self.predictor(null)
         t = step.t.expand(len(x))
         evaluations = guided.evaluate(x, t, guided=step.guided, noise=whole)
@@ -93,14 +86,7 @@ def align(
     plan: Steps,
     inner: int,
 ) -> tuple[Float[Tensor, "steps batch condition"], Int[Tensor, "batch"]]:
-    """Return the null conditions of all steps, and the network rows they took per image.
-
-    Args:
-        branch: The images under their factual conditions.
-        states: States of the abduction at ascending times.
-        plan: Descending steps.
-        inner: Number of optimisation steps at each time.
-    """
+    """Return the null conditions of all steps, and the network rows they took per image."""
     denoiser, x = branch.denoiser, states[-1]
     null = denoiser.embedder.null_for(branch.condition)
     nulls: list[Tensor] = []
@@ -150,12 +136,7 @@ def _optimise(
 
 
 class AlignedPredictor(AbstractPredictor):
-    """Predicts with a null condition for each step; its state counts the steps.
-
-    Args:
-        branch: The images under their counterfactual conditions.
-        nulls: Null conditions, one after the other.
-    """
+    """Predicts with a null condition for each step; its state counts the steps."""
 
     def __init__(
         self, branch: GuidedBranch, nulls: Float[Tensor, "steps batch condition"]

@@ -37,11 +37,6 @@ class Batches:
         """Return what a function gives for chunks of images, on the device and without dropout.
 
         If memory runs out, a chunk restarts at half its size; finished chunks are kept.
-
-        Args:
-            count: Number of images.
-            rows: Network rows of an image in one call.
-            function: Function of a slice of the images, and of a callback for its steps.
         """
         done, pieces, size = 0, list[Piece](), max(1, self.size // rows)
 

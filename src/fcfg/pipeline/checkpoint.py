@@ -46,12 +46,7 @@ def load(path: str | os.PathLike[str], *, network: nn.Module | None = None) -> A
 
 
 def load_pipeline(path: str | os.PathLike[str], purpose: str) -> CounterfactualPipeline:
-    """Read a diffusion pipeline; refuse other models.
-
-    Args:
-        path: Folder or name, as in :func:`load`.
-        purpose: Name of the work that needs it, such as 'fcfg calibrate'.
-    """
+    """Read a diffusion pipeline; refuse other models."""
     model = load(path)
     if isinstance(model, CounterfactualPipeline):
         return model

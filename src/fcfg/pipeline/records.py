@@ -66,14 +66,7 @@ class Abduction(AbstractAbduction):
         return tensors | {name: value for name, value in optional.items() if value is not None}
 
     def check(self, action: Action, kept: Collection[str], plan: GuidedPlan, model: str) -> None:
-        """Refuse an action on other images, another model, and a plan that needs more than this.
-
-        Args:
-            action: The action.
-            kept: Attributes that the action does not change.
-            plan: Plan of the prediction.
-            model: Digest of the embedder of the predicting model.
-        """
+        """Refuse other images, another model, and a plan that needs more than is here."""
         guidance, drawn = plan.setting, self.noise_is_drawn
         lacks_path = plan.abduction.path != "none" and self.path is None
         for is_wrong, expected, got in (

@@ -21,13 +21,7 @@ class _Words(RootModel[dict[str, tuple[str, str]]]):
 
 
 def read_beside(folder: Path | None, file: str, kind: type[_Kind]) -> _Kind | None:
-    """Read a JSON file in the folder of a model; None if there is none.
-
-    Args:
-        folder: The folder; None for a model that was not loaded.
-        file: Name of the file.
-        kind: Class of its content.
-    """
+    """Read a JSON file in the folder of a model; None if there is none."""
     if folder is None or not (folder / file).exists():
         return None
     subject = f"file {folder / file}"
@@ -36,12 +30,7 @@ def read_beside(folder: Path | None, file: str, kind: type[_Kind]) -> _Kind | No
 
 
 def read_words(folder: Path | None, space: AttributeSpace) -> dict[str, list[str]]:
-    """Return words for no and yes of binary attributes: of a file, or the names of their values.
-
-    Args:
-        folder: The folder; None for a model that was not loaded.
-        space: Attributes of the model; words for others are refused.
-    """
+    """Return words for no and yes of binary attributes: of a file, or names of values."""
     found = read_beside(folder, WORDS, _Words)
     words = {} if found is None else found.root
     space.check_known(words, WORDS)

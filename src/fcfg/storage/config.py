@@ -50,26 +50,13 @@ class ModelConfig(BaseModel, Generic[ImageModelT]):
     @classmethod
     @abstractmethod
     def describe(cls, image_model: ImageModelT) -> dict[str, Any]:
-        """Return ``network`` and the fields that only this kind has.
-
-        Args:
-            image_model: Image model of a model.
-        """
+        """Return ``network`` and the fields that only this kind has."""
 
     @abstractmethod
     def build(self, space: AttributeSpace, network: nn.Module | None) -> ImageModelT:
-        """Return the image model that the fields describe; its weights are read later.
-
-        Args:
-            space: The attributes.
-            network: Network of a user-defined class, if ``network`` names one.
-        """
+        """Return the image model that the fields describe; its weights are read later."""
 
     @classmethod
     def networks(cls, image_model: ImageModelT) -> dict[str, nn.Module]:
-        """Return the modules that have a file of weights, by the name of the part.
-
-        Args:
-            image_model: The image model; by default, it is the only one.
-        """
+        """Return the modules that have a file of weights, by the name of the part."""
         return {"network": image_model}

@@ -61,13 +61,7 @@ class StorableModel(Protocol):
 
 
 def save_model(model: StorableModel, path: str | os.PathLike[str], storage: Storage) -> None:
-    """Write a model to a folder, atomically.
-
-    Args:
-        model: The model.
-        path: The folder, which is created if missing; an older model in it is replaced.
-        storage: Precision of the weights.
-    """
+    """Write a model to a folder, atomically."""
     kind = find_kind(model.kind, "model")
     check_is("model", model, kind.model, f"a {kind.model.__name__}, which has its kind")
     folder, scm, judge = as_folder(path), model.scm, model.judge
@@ -128,12 +122,7 @@ def save_model(model: StorableModel, path: str | os.PathLike[str], storage: Stor
 
 
 def load_model(path: str | os.PathLike[str], network: nn.Module | None) -> Any:
-    """Return the model of a folder, of whichever kind, on the CPU.
-
-    Args:
-        path: A folder, or the name of a model that comes with the package.
-        network: Network of a user-defined class, if the folder has none that fcfg knows.
-    """
+    """Return the model of a folder, of whichever kind, on the CPU."""
     folder = model_folder(path)
     config, values = read_config(folder)
     if config.digest not in (None, digest_of_values(values)):
@@ -169,13 +158,7 @@ def load_model(path: str | os.PathLike[str], network: nn.Module | None) -> Any:
 
 
 def _build(folder: Path, config: ModelConfig[Any], network: nn.Module | None) -> Any:
-    """Return a model with its weights.
-
-    Args:
-        folder: The folder, with files of weights.
-        config: Its config.
-        network: Network of a user-defined class.
-    """
+    """Return a model with its weights."""
     space = AttributeSpace.from_config(config.attributes)
     scm = StructuralCausalModel(space, CausalGraph(config.graph))
     for node, parents in config.mechanisms.items():

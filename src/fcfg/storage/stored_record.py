@@ -51,11 +51,7 @@ class StoredRecord(Record):
         return json.dumps(values, indent=1, ensure_ascii=False).encode()
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the file to a folder, which is made if missing.
-
-        Args:
-            folder: The folder, such as that of the model.
-        """
+        """Write the file to a folder, which is made if missing."""
         path = Path(folder) / self.file
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, self.to_bytes())
@@ -63,11 +59,7 @@ class StoredRecord(Record):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote.
-
-        Args:
-            path: The file, or its folder.
-        """
+        """Read what :meth:`save` wrote."""
         file = Path(path) / cls.file if Path(path).is_dir() else Path(path)
         subject = f"{cls.noun} {file}"
         text = read_text(file, subject, expected="a file that 'fcfg calibrate' wrote")
@@ -82,24 +74,13 @@ class StoredRecord(Record):
         return record
 
     def check(self, space: AttributeSpace, subject: str) -> None:
-        """Refuse values that a model with some attributes cannot have; by default none.
-
-        Args:
-            space: The attributes.
-            subject: Name of the record in messages.
-        """
+        """Refuse values that a model with some attributes cannot have; by default none."""
 
     @classmethod
     def of_model(
         cls, folder: Path, image_model: nn.Module, judge: nn.Module | None
     ) -> Self | None:
-        """Return the record of a model, if it has one; ignore that of other weights.
-
-        Args:
-            folder: The folder of the model.
-            image_model: Its image model.
-            judge: Its judge, if it has one.
-        """
+        """Return the record of a model, if it has one; ignore that of other weights."""
         if not (folder / cls.file).exists():
             return None
         found = cls.read(folder)

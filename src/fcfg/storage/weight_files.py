@@ -22,14 +22,7 @@ _HEADER = 4096  # bytes that a file of weights may have for each tensor, beside 
 
 
 def fill(module: nn.Module, folder: Path, files: Mapping[str, str], part: str) -> None:
-    """Load the weights of one part, and check that they are the ones that were saved.
-
-    Args:
-        module: Module to load them into; on the meta device, it gets them as they are.
-        folder: Folder of the model.
-        files: Name of the file of each part.
-        part: The part.
-    """
+    """Load the weights of one part, and check that they are the ones that were saved."""
     name = Path(files.get(part, "missing")).name
     tensors: Mapping[str, Tensor] = module.state_dict()
     most = _HEADER + sum(_HEADER + 8 * tensor.numel() for tensor in tensors.values())
@@ -55,12 +48,7 @@ def fill(module: nn.Module, folder: Path, files: Mapping[str, str], part: str) -
 
 
 def stored_tensors(module: nn.Module, storage: Storage) -> dict[str, Tensor]:
-    """Return the weights of a module in the precision of the file.
-
-    Args:
-        module: The module.
-        storage: The precision.
-    """
+    """Return the weights of a module in the precision of the file."""
     target = getattr(torch, storage)
     stored: dict[str, Tensor] = {}
     for key, tensor in exact_tensors(module).items():

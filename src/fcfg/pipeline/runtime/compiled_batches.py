@@ -47,11 +47,6 @@ class CompiledRows:
     """A network compiled for a few batch sizes, each when it is first needed.
 
     Not a module, so that the network is saved, moved and counted only once.
-
-    Args:
-        network: Network in evaluation mode.
-        most: Largest batch size.
-        graphs: Whether to launch the kernels of small calls as one CUDA graph.
     """
 
     def __init__(self, network: nn.Module, most: int, graphs: bool = False) -> None:

@@ -48,11 +48,7 @@ def as_recording() -> Generator[None]:
 
 
 class WeightWatch:
-    """Detects weights that were written to or replaced.
-
-    Args:
-        network: Network whose modules stay the same; their weights may change.
-    """
+    """Detects weights that were written to or replaced."""
 
     def __init__(self, network: nn.Module) -> None:
         # Collected once: there are hundreds, and finding them takes as long as a small step.
@@ -72,15 +68,7 @@ class WeightWatch:
 
 
 class RecordedStep:
-    """A step with all tensors that it reads and writes, on one GPU.
-
-    Args:
-        solver: The solver.
-        predictor: The predictor.
-        inputs: Example inputs; later ones have the same :func:`structure`.
-        stream: Stream to record on.
-        pool: Memory pool shared with other recordings; None for one of its own.
-    """
+    """A step with all tensors that it reads and writes, on one GPU."""
 
     def __init__(
         self,
@@ -145,9 +133,6 @@ class StepRecorder:
     """Recorded steps of a denoiser, one for every kind of step and question, and every shape.
 
     Threads and streams take turns, since all recordings share their memory.
-
-    Args:
-        denoiser: Prepared denoiser on its GPU.
     """
 
     def __init__(self, denoiser: Denoiser) -> None:
@@ -172,12 +157,7 @@ class StepRecorder:
                 self._steps.clear()
 
     def records(self, predictor: AbstractPredictor, trajectory: Trajectory) -> bool:
-        """Return whether a step can be recorded, and is small enough to gain from it.
-
-        Args:
-            predictor: The predictor.
-            trajectory: Trajectory at the beginning of the step.
-        """
+        """Return whether a step can be recorded, and is small enough to gain from it."""
         if predictor.kind is None or trajectory.x.device != self._device:
             return False
         rows = max((len(condition) for condition in predictor.conditions), default=0)
@@ -187,13 +167,7 @@ class StepRecorder:
     def replay(
         self, solver: AbstractSolver, predictor: AbstractPredictor, inputs: Inputs
     ) -> Trajectory:
-        """Take a step for which :meth:`records` is true, recording the first of its kind.
-
-        Args:
-            solver: The solver.
-            predictor: The predictor.
-            inputs: Inputs of the step.
-        """
+        """Take a step for which :meth:`records` is true, recording the first of its kind."""
         with self._lock, torch.cuda.device(self._device):
             recorded = self._recorded(solver, predictor, inputs)
             self._finished.wait()

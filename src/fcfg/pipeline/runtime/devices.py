@@ -39,10 +39,6 @@ def fitting_rows(denoiser: Denoiser, size: tuple[int, int]) -> int:
     """Return the number of network rows that fill most of a GPU's memory; 256 on a CPU.
 
     Measure before compilation: a compiled network needs no more.
-
-    Args:
-        denoiser: Denoiser on its device, in its precision.
-        size: Height and width of the images.
     """
     on_gpu = denoiser.device.type == "cuda"
     return rows_within(*_measured(denoiser, size)) if on_gpu else _CPU

@@ -53,10 +53,6 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> StepRecorder |
     Its network keeps its exact weights, so that it can be saved, or prepared again, at any time;
     bf16 uses a copy. On a GPU it sets torch's switches for TF32, those of the whole process.
 
-    Args:
-        denoiser: Denoiser on its device.
-        execution: Precision, compilation and CUDA graphs.
-
     Returns:
         The recorder of steps, on a GPU. Only steps of a UNet are recorded: the computation of
         other networks may depend on numbers.
@@ -78,13 +74,7 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> StepRecorder |
 
 
 class _Rounded:
-    """Evaluates a bf16 copy of a float32 network. Not a module, so that the copy is not saved.
-
-    Args:
-        network: The original; when its weights change, the copy follows.
-        copy: The copy in bf16.
-        evaluate: The copy, or the compiled copy.
-    """
+    """Evaluates a bf16 copy of a float32 network. Not a module, so that the copy is not saved."""
 
     def __init__(self, network: nn.Module, copy: nn.Module, evaluate: Evaluate) -> None:
         self._network, self._copy, self._evaluate = network, copy, evaluate

@@ -43,14 +43,7 @@ class Gaussian:
 
 
 class Bottleneck(nn.Module):
-    """Four convolutions, each after a GELU; the two in the middle have few channels.
-
-    Args:
-        width: Channels of the input.
-        middle: Channels in the middle.
-        out: Channels of the output.
-        kernel: Size of the kernels in the middle.
-    """
+    """Four convolutions, each after a GELU; the two in the middle have few channels."""
 
     def __init__(self, width: int, middle: int, out: int, kernel: int) -> None:
         super().__init__()
@@ -73,14 +66,7 @@ class Bottleneck(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """A bottleneck added to its input, which is projected if the width changes; then pooling.
-
-    Args:
-        width: Channels of the input.
-        out: Channels of the output.
-        kernel: Size of the kernels.
-        pool: Factor by which height and width shrink.
-    """
+    """A bottleneck added to its input, which is projected if the width changes; then pooling."""
 
     def __init__(self, width: int, out: int, kernel: int = 3, pool: int = 1) -> None:
         super().__init__()
@@ -94,11 +80,7 @@ class ResidualBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The bottom-up path: features of an image at every size.
-
-    Args:
-        config: Shape of the network.
-    """
+    """The bottom-up path: features of an image at every size."""
 
     def __init__(self, config: HVAEConfig) -> None:
         super().__init__()
@@ -128,15 +110,7 @@ class Encoder(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """The distributions of one latent, and what the latent adds to the image.
-
-    Args:
-        config: Shape of the network.
-        size: Height and width of its features.
-        width: Channels of its features.
-        out: Channels of the next block; None for the last block.
-        share: Factor of the initial weights that add to the features.
-    """
+    """The distributions of one latent, and what the latent adds to the image."""
 
     def __init__(
         self, config: HVAEConfig, size: int, width: int, out: int | None, share: float

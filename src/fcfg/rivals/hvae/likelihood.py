@@ -31,13 +31,7 @@ def normal_cdf(a: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 
 def log_probability(x: Images, loc: Images, log_scale: Images) -> Images:
-    """Return the log-probability of every pixel.
-
-    Args:
-        x: Images in [-1, 1], at the levels of bytes.
-        loc: Locations of the Gaussians.
-        log_scale: Logarithms of their scales.
-    """
+    """Return the log-probability of every pixel."""
     inverse = torch.exp(-log_scale)
     below = normal_cdf(inverse * (x - loc - 1 / 255))
     above = normal_cdf(inverse * (x - loc + 1 / 255))
@@ -115,10 +109,6 @@ class PixelHead(nn.Module):
     """The last layer: from features of the decoder to the distribution of images.
 
     It is computed in float32 or better, since a rounded location can be off by a whole level.
-
-    Args:
-        width: Number of features.
-        channels: Number of image channels.
     """
 
     def __init__(self, width: int, channels: int) -> None:

@@ -152,14 +152,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         anchor: bool | None = None,
         sampling: SamplingLike = "default",
     ) -> Plan[HVAESetting]:
-        """Return the plan of a question: one inference, and one decoding.
-
-        Args:
-            targets: Attributes intervened on.
-            setting: Temperature of the latents, and share of the residual.
-            anchor: None, since a VAE has no path to anchor.
-            sampling: Any, since there are no steps.
-        """
+        """Return the plan of a question: one inference, and one decoding."""
         if anchor is not None:
             raise InputError(
                 "anchor",
@@ -182,16 +175,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         plan: Plan[HVAESetting] | Mapping[str, Any] | None = None,
         **options: Any,
     ) -> HVAECounterfactual:
-        """What would these images look like had the attributes been different?
-
-        Args:
-            images: Floats in [-1, 1], or pictures, paths or bytes, see :mod:`fcfg.support.images`.
-            attributes: Columns by name, a data frame, rows, or 'auto': the judge reads them.
-            do: Intervention, as in :meth:`act`.
-            setting: Temperature of the latents, and share of the residual.
-            plan: Result of :meth:`plan`, instead of a setting.
-            **options: As in :meth:`fcfg.CounterfactualModel.counterfactual`.
-        """
+        """What would these images look like had the attributes been different?"""
         plan = {"setting": setting} if plan is None else plan
         return super().counterfactual(images, attributes, do, plan=plan, **options)
 
@@ -208,19 +192,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         on_step: OnStep | None = None,
         progress: bool = True,
     ) -> HVAEAbduction:
-        """Read images and attributes, of the size of the network. Latents follow in predictions.
-
-        Args:
-            images: Images, as in :meth:`counterfactual`.
-            attributes: Factual attributes.
-            plan: Any plan: all of them share an abduction.
-            keys: Name or number of each image; a digest of its pixels by default.
-            any_size: Not for this network, which has one size.
-            resize: Whether to make pictures fit as in training, like ``fcfg generate``.
-            batch_size: Any, since no network is evaluated.
-            on_step: A callback for steps, of which there are none.
-            progress: Whether to show a bar, for steps.
-        """
+        """Read images and attributes, of the network's size. Latents follow in predictions."""
         x, table = read_factual(self, images, attributes, resize=resize)
         keys = image_keys(x) if keys is None else keys
         checked_keys(keys, len(x))
@@ -238,17 +210,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         on_step: OnStep | None = None,
         progress: bool = True,
     ) -> HVAECounterfactual:
-        """Infer latents under factual attributes, and decode them under counterfactual ones.
-
-        Args:
-            abduction: Result of :meth:`abduct`, which can be reused for every question.
-            action: Result of :meth:`act`; its seed and the keys of the images determine the noise
-                of the latents.
-            plan: Result of :meth:`plan`, or temperature of the latents and share of the residual.
-            batch_size: Largest number of network rows per call.
-            on_step: Callback invoked after every batch.
-            progress: Whether to show a bar.
-        """
+        """Infer latents under factual attributes, and decode them under counterfactual ones."""
         check_is("abduction", abduction, HVAEAbduction, "the result of model.abduct")
         check_is("action", action, Action, "the result of model.act")
         plan = plan if isinstance(plan, Plan) else self.plan(action.targets, plan)

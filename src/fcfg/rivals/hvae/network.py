@@ -120,12 +120,7 @@ class HVAE(nn.Module):
         return Inference(tuple(latents), kl, pixels)
 
     def decode(self, latents: Latents, parents: Parents) -> PixelDistribution:
-        """Return the distribution of images with given latents and attributes.
-
-        Args:
-            latents: Latents, from the top down.
-            parents: Encoded attributes.
-        """
+        """Return the distribution of images with given latents and attributes."""
         given = iter(latents)
 
         def choose(*_: object) -> Tensor:
@@ -141,12 +136,6 @@ class HVAE(nn.Module):
         dropped: Int[Tensor, "batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch"], Float[Tensor, "batch"]]:
         """Return the two parts of the free energy of each image, in nats per dimension.
-
-        Args:
-            images: Images in [-1, 1].
-            parents: Encoded attributes.
-            noise: Standard normal noise of each latent.
-            dropped: Path from which attributes are hidden, see :meth:`infer`.
 
         Returns:
             The negative log-likelihood, and the divergence of posterior from prior.

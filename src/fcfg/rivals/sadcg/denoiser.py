@@ -62,14 +62,7 @@ class SemanticEmbedder(AbstractEmbedder):
     def masked(
         self, condition: Condition, keep: Keep, other: Condition | None = None
     ) -> Condition:
-        """Keep conditions as a whole; replace the others by the null vector, or by ``other``.
-
-        Args:
-            condition: Semantics and attributes.
-            keep: True where a condition is kept, for all of its attributes or for none; a row per
-                image, or one row for all.
-            other: Conditions in place of those that are not kept.
-        """
+        """Keep conditions as a whole; replace the others by the null vector, or by ``other``."""
         whole = keep.all(dim=1)
         if not torch.equal(whole, keep.any(dim=1)):
             self.check_separate("mask")
@@ -78,22 +71,12 @@ class SemanticEmbedder(AbstractEmbedder):
     def whole_or_null(
         self, condition: Condition, keep: Bool[Tensor, "#batch"], other: Condition | None = None
     ) -> Condition:
-        """Replace conditions that are not kept.
-
-        Args:
-            condition: Semantics and attributes.
-            keep: True where a condition is kept; one for each image, or one for all.
-            other: Conditions in place of those that are not kept; the null vector by default.
-        """
+        """Replace conditions that are not kept."""
         rest = self.null_for(condition) if other is None else other
         return torch.where(keep[:, None], condition, rest)
 
     def check_separate(self, subject: str) -> None:
-        """Refuse what masks single attributes.
-
-        Args:
-            subject: Name of what is refused.
-        """
+        """Refuse what masks single attributes."""
         raise InputError(
             subject,
             expected="one group of attributes, since SA-DCG masks all attributes together",
@@ -137,11 +120,7 @@ class SemanticDenoiser(Denoiser):
         self.semantic_width = embedder.width
 
     def semantics(self, images: Images) -> Float[Tensor, "batch latent"]:
-        """Infer the semantics of images: the mean of the encoder.
-
-        Args:
-            images: Clean images in [-1, 1].
-        """
+        """Infer the semantics of images: the mean of the encoder."""
         weight = next(self.encoder.parameters())
         return self.encoder(images.to(weight.dtype))[0].to(self.state_dtype)
 
@@ -150,12 +129,7 @@ class SemanticDenoiser(Denoiser):
         table: Mapping[str, Column],
         semantics: Float[Tensor, "batch latent"] | None = None,
     ) -> Condition:
-        """Join semantics and parsed attributes, on the device of the weights.
-
-        Args:
-            table: The attributes.
-            semantics: Output of :meth:`semantics`.
-        """
+        """Join semantics and parsed attributes, on the device of the weights."""
         if semantics is None:
             raise InputError(
                 "condition of SA-DCG",
@@ -174,15 +148,7 @@ class SemanticDenoiser(Denoiser):
         p_group: float = 0.0,
         groups: Partition | None = None,
     ) -> Corruption:
-        """Draw the random choices of a training step, on the device of the generator.
-
-        Args:
-            shape: Shape of the batch of images.
-            generator: Source of all randomness.
-            p_null: Probability of dropping the whole condition, semantics included.
-            p_group: 0, since attributes are not dropped one by one.
-            groups: No groups either.
-        """
+        """Draw the random choices of a training step, on the device of the generator."""
         if p_group:
             self.embedder.check_separate("p_group")
         drawn = super().draw(shape, generator, p_null=p_null, groups=groups)
@@ -202,12 +168,6 @@ class SemanticDenoiser(Denoiser):
 
         .. math:: \lVert \epsilon - \epsilon_\theta(x_t, t, [z, y]) \rVert^2
             + w\, \mathrm{KL}(q(z \mid x) \,\Vert\, \mathcal N(0, I)), \qquad z \sim q(z \mid x)
-
-        Args:
-            images: Clean images in [-1, 1].
-            values: Output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`.
-            corruption: Output of :meth:`draw`.
-            kl_weight: Weight w of the divergence.
         """
         check_pixels(images)
         assert corruption.latent is not None, "draw gives the noise of the semantics"

@@ -143,11 +143,7 @@ class SemanticEncoder(nn.Module):
     def forward(
         self, images: Float[Tensor, "batch channel height width"]
     ) -> tuple[Float[Tensor, "batch latent"], Float[Tensor, "batch latent"]]:
-        """Return mean and logarithm of the variance.
-
-        Args:
-            images: Clean images in [-1, 1].
-        """
+        """Return mean and logarithm of the variance."""
         h = self.stem(images)
         for module in self.down:
             h = module(h)
