@@ -1,0 +1,1 @@
+"""Other people's libraries; each module needs its own extra."""
