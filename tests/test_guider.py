@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -12,20 +12,20 @@ from torch import Tensor
 
 from refusal import refused
 
-diffusers = pytest.importorskip("diffusers")
+pytest.importorskip("transformers", reason="blocks of diffusers import it")
 
-from diffusers import (  # noqa: E402
+from diffusers import (
     ClassifierFreeGuidance,
     FlowMatchEulerDiscreteScheduler,
     SD3Transformer2DModel,
     WanTransformer3DModel,
 )
-from diffusers.modular_pipelines.stable_diffusion_3.denoise import (  # noqa: E402
+from diffusers.modular_pipelines.stable_diffusion_3.denoise import (
     StableDiffusion3DenoiseStep,
 )
-from diffusers.modular_pipelines.wan.denoise import WanDenoiseStep  # noqa: E402
+from diffusers.modular_pipelines.wan.denoise import WanDenoiseStep
 
-from fcfg.integrations.guider import FactoredGuidance  # noqa: E402
+from fcfg.integrations.guider import FactoredGuidance
 
 STEPS = 4
 Conditions = dict[str, dict[str, Tensor]]  # of every field, by name: 'cond', 'null', and groups
@@ -95,12 +95,12 @@ class Block:
             for field, values in self.conditions.items()
         }
 
-    arguments: dict[str, str]
+    arguments: ClassVar[dict[str, str]]
     inputs: Callable[[], dict[str, Any]]
 
 
 class SD3(Block):
-    arguments = {
+    arguments: ClassVar = {
         "encoder_hidden_states": "encoder_hidden_states",
         "text_embeds": "pooled_projections",
     }
@@ -137,7 +137,7 @@ class SD3(Block):
 
 
 class Wan(Block):
-    arguments = {"encoder_hidden_states": "encoder_hidden_states"}
+    arguments: ClassVar = {"encoder_hidden_states": "encoder_hidden_states"}
 
     def __init__(self) -> None:
         network = WanTransformer3DModel(

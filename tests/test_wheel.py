@@ -13,7 +13,17 @@ ROOT = Path(__file__).parents[1]
 ROOMS = {
     *("bench", "calibration", "causal", "cli", "datasets", "diagnosis", "diffusion"),
     *("evaluation", "generation", "guidance", "metrics", "pipeline", "reports", "sampling"),
-    *("storage", "studio", "support", "training", "trust", "model", "rivals"),
+    *(
+        "storage",
+        "studio",
+        "support",
+        "training",
+        "trust",
+        "model",
+        "rivals",
+        "integrations",
+        "answers",
+    ),
 }
 MODULES = {
     *("__init__.py", "__main__.py", "judge.py", "sheet.py", "version.py"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from diffusers.configuration_utils import register_to_config
@@ -20,12 +20,14 @@ from torch import Tensor
 
 from fcfg.support.errors import InputError, quoted
 
+__all__ = ["FactoredGuidance"]
+
 _CONDITION, _NULL = 0, 1  # places in the pairs of a block
 _AS_IS, _NULL_PASS = "pred_cond", "pred_uncond"  # names of passes, as in ClassifierFreeGuidance
 
 
 class FactoredGuidance(BaseGuidance):
-    """Gives each group of conditions its own weight; with one group it is classifier-free guidance.
+    """Gives each group of conditions its own weight; one group is classifier-free guidance.
 
     .. code-block:: python
 
@@ -45,7 +47,7 @@ class FactoredGuidance(BaseGuidance):
         enabled: Whether to guide at all.
     """
 
-    _input_predictions = [_AS_IS, _NULL_PASS]
+    _input_predictions: ClassVar = [_AS_IS, _NULL_PASS]
 
     @register_to_config
     def __init__(
