@@ -11,13 +11,12 @@ from fcfg.diagnosis.additivity import Gap
 from fcfg.diagnosis.diagnosis import Diagnosis, percent
 from fcfg.diagnosis.entanglement import Association
 from fcfg.reports.numbers import named, number
-from fcfg.reports.rule_styles import variable
+from fcfg.reports.rule_styles import TINTS, variable
 from fcfg.reports.svg import INK, PALE, RULE, Scale, described, drawing, stroke, tag, write
 from fcfg.reports.template import rendered
 
 _WIDTH, _HEIGHT, _LINE = 480.0, 300.0, 20.0  # of a chart, and of a line of its legend
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 468.0, 14.0, 254.0  # of the plot
-_COLOURS = ("fcfg", "cfg", "fapg", "apg", "cfg++", "fcfg++", "fown", "own")
 _LABELS = 12  # times below an axis
 
 
@@ -42,7 +41,7 @@ def diagnosis_page(diagnosis: Diagnosis, model: str, about: Mapping[str, object]
         about=about,
         charts={
             "Groups": _chart(diagnosis, groupings(diagnosis)),
-            "Pairs of attributes": _chart(diagnosis, largest_pairs(diagnosis, len(_COLOURS))),
+            "Pairs of attributes": _chart(diagnosis, largest_pairs(diagnosis, len(TINTS))),
         },
         gaps=cells | {(b, a): cell for (a, b), cell in cells.items()},
         variables=list(dict.fromkeys(a for a, _ in diagnosis.associations)),
@@ -106,8 +105,8 @@ def _chart(diagnosis: Diagnosis, gaps: Mapping[str, Gap]) -> Markup:
     parts.append(stroke(_LEFT, up(limit), _RIGHT, up(limit), INK, stroke_dasharray="5 4"))
     parts.append(write(_LEFT + 4, up(limit) - 5, f"limit {100 * limit:.0f} %", INK, size=10.5))
     for row, (name, gap) in enumerate(gaps.items()):
-        colour, y = variable(_COLOURS[row % len(_COLOURS)]), _HEIGHT + _LINE * row + 4
-        dash = "6 3" if row >= len(_COLOURS) else None
+        colour, y = variable(TINTS[row % len(TINTS)]), _HEIGHT + _LINE * row + 4
+        dash = "6 3" if row >= len(TINTS) else None
         look = {"stroke": colour, "stroke_width": 1.8, "stroke_dasharray": dash}
         parts.append(_line(name, gap, times, look, across, up))
         parts.append(tag("line", x1=_LEFT, y1=y, x2=_LEFT + 22, y2=y, **look))

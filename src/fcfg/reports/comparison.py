@@ -18,12 +18,9 @@ from fcfg.metrics import MIN_IMAGES
 from fcfg.reports.comparable import Source, read_comparable
 from fcfg.reports.failures import failures, unread
 from fcfg.reports.numbers import named
-from fcfg.reports.rule_styles import Setting, is_default, settings_of, strongest
+from fcfg.reports.rule_styles import TINTS, Setting, is_default, settings_of, strongest
 from fcfg.reports.wording import missing, too_few
 from fcfg.support.errors import InputError, check_among, quoted
-
-#: Colours of several models, in order, by the rule that has them elsewhere.
-_TINTS = ("fcfg", "cfg", "fapg", "apg", "cfg++", "fcfg++", "fown", "own")
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +183,7 @@ def _rows(runs: Sequence[Run], do: str) -> tuple[Row, ...]:
     ]
     settings = settings_of([(cell, run.header) for run, cell in cells])
     if len(runs) > 1:
-        tints = {run: _TINTS[k % len(_TINTS)] for k, run in enumerate(runs)}
+        tints = {run: TINTS[k % len(TINTS)] for k, run in enumerate(runs)}
         settings = [
             replace(own, model=run.name, tint=tints[run])
             for own, (run, _) in zip(settings, cells, strict=True)

@@ -9,17 +9,13 @@ import numpy as np
 from fcfg.metrics import Estimate
 
 
-def number(value: float, digits: int, *, signed: bool = False, ascii_only: bool = False) -> str:
+def number(value: float, digits: int, *, signed: bool = False) -> str:
     """A number with a true minus sign, and no sign at zero.
 
     >>> number(-0.126, 2), number(0.5, 1, signed=True), number(-0.001, 2, signed=True)
     ('−0.13', '+0.5', '0.00')
-    >>> number(-0.126, 2, ascii_only=True), number(0, 1, signed=True, ascii_only=True)
-    ('-0.13', '+0.0')
     """
     text = f"{value:{'+' if signed else ''}z.{digits}f}"
-    if ascii_only:
-        return text
     return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")
 
 

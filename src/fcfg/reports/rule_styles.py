@@ -43,6 +43,8 @@ STYLES: dict[str, Style] = {
     "own": Style("", "#74530f", "#d8b36a", "wedge"),  # any other rule
     "fown": Style("", "#5b3fa8", "#b9a2f2", "wedge"),  # any other rule, factored
 }
+#: Colours of models and of groups, in order, by the rule that has them elsewhere.
+TINTS = ("fcfg", "cfg", "fapg", "apg", "cfg++", "fcfg++", "fown", "own")
 #: Colours of the page on light and on dark paper; "focus" is behind a target.
 PAPER: dict[str, tuple[str, str]] = {
     "paper": ("#ffffff", "#14171a"),

@@ -88,7 +88,7 @@ class Column:
             self.heading if self.is_small else ", ".join(filter(None, (self.group, self.heading)))
         )
 
-    def text(self, value: float, *, ascii_only: bool = False) -> str:
+    def text(self, value: float) -> str:
         """A number with the digits of the column.
 
         >>> Column("shift", signed=True).text(-0.256), Column("s", digits=None).text(0.12345)
@@ -96,7 +96,7 @@ class Column:
         """
         if self.digits is None:
             return f"{value:.3g}"
-        return number(value, self.digits, signed=self.signed, ascii_only=ascii_only)
+        return number(value, self.digits, signed=self.signed)
 
     def interval(self, found: Number) -> str:
         """The interval in brackets; "" if there is none."""
@@ -231,7 +231,7 @@ _Write: TypeAlias = Callable[[Column, Number | str], str]
 def _markdown(column: Column, cell: Number | str) -> str:
     if isinstance(cell, str):
         return cell
-    text, margin = column.text(cell.value, ascii_only=True), column.margin(cell)
+    text, margin = column.text(cell.value), column.margin(cell)
     text = f"**{text}**" if cell.is_best else text
     return f"{text} ± {margin}" if margin else text
 
