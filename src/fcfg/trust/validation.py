@@ -96,7 +96,7 @@ def trust_thresholds(
     chosen = as_sampling(sampling, default)
     first, few = x[:count], {name: column[:count] for name, column in table.items()}
     losses = loss_signals(denoiser, first, few, batch_size)
-    report = on_progress or (lambda share: None)
+    report: OnProgress = on_progress or (lambda share: None)
     report(start := 1 / (1 + len(space)))
     keys, found = image_keys(first), dict[str, list[Tensor]]()
 
