@@ -21,7 +21,6 @@ from fcfg.datasets.check import FolderReport, check_folder
 from fcfg.datasets.columns import parse_column
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.guesses import guess_attribute
-from fcfg.datasets.registry import load_data
 from fcfg.evaluation.result_files import read_results
 from fcfg.generation import find_pictures
 from fcfg.metrics import find_lpips
@@ -260,7 +259,7 @@ def test_a_wide_table_shows_some_correlations_and_says_so(tmp_path: Path) -> Non
     hair = Categorical("hair", ("dark", "fair", *map(str, range(99))))
     assert check_folder(tmp_path, space=AttributeSpace([hair])).labels == ()
     assert heatmap(report.labels, report.correlations).width < 4000
-    loaded = load_data(config, SPACE)  # a column without a name is no group
+    loaded = config.load(SPACE)  # a column without a name is no group
     assert report.splits == {split: len(examples) for split, examples in loaded.items()}
 
 
@@ -306,7 +305,7 @@ def test_rows_without_a_value_are_left_out_if_that_is_asked_for(tmp_path: Path) 
     with refused(
         "attribute 'smiling'", "none for 1: '38.png'", "none for 2: 'more", "missing: drop"
     ):
-        load_data(config, SPACE)
+        config.load(SPACE)
     assert run(tmp_path) == 1
     file = tmp_path / "first.yaml"
     assert run(tmp_path, "--missing", "drop", "--init", file) == 0
@@ -314,7 +313,7 @@ def test_rows_without_a_value_are_left_out_if_that_is_asked_for(tmp_path: Path) 
     report = check_folder(tmp_path, written.data, written.space)
     assert (report.images, report.splits) == (37, {"train": 29, "val": 4, "test": 4})
     assert {name for finding in report.findings for name in finding.names} == gone
-    splits = load_data(written.data, written.space)
+    splits = written.data.load(written.space)
     names = {name for examples in splits.values() for name in examples.names}
     assert len(names) == 37
     assert not names & gone
@@ -327,7 +326,7 @@ def test_two_texts_are_binary_and_keep_their_names(tmp_path: Path) -> None:
     (sex,) = [a for a in check_folder(tmp_path).space or () if a.name == "sex"]
     assert sex == Binary("sex", ["F", "M"])
     assert AttributeSpace.from_config(AttributeSpace([sex]).to_config()) == AttributeSpace([sex])
-    for examples in load_data(config, AttributeSpace([sex])).values():
+    for examples in config.load(AttributeSpace([sex])).values():
         numbers = [int(Path(name).stem) % 2 for name in examples.names]
         assert examples.attributes["sex"].tolist() == numbers
     parsed = parse_column(sex, ["F", "M", "0", "f"])
@@ -348,7 +347,7 @@ def test_two_texts_are_binary_and_keep_their_names(tmp_path: Path) -> None:
     "read",
     [
         lambda path: fcfg.load(path),
-        lambda path: load_data(FolderData(path=path), SPACE),
+        lambda path: FolderData(path=path).load(SPACE),
         lambda path: read_config(f"{path}.yaml"),
         lambda path: read_columns(path),
         lambda path: read_results(path),
@@ -439,7 +438,7 @@ def test_the_first_configuration_loads_what_was_looked_at(tmp_path: Path) -> Non
     space = AttributeSpace.from_config(written["attributes"])
     assert space.names == ("smiling", "hair", "age", "digit")
     assert set(CausalGraph(written["graph"]).nodes) == set(space.names)
-    assert len(load_data(config, space)["train"]) == 48
+    assert len(config.load(space)["train"]) == 48
     assert run(data, "--config", file) == 0
     file.write_text("corrected by hand")
     assert run(data, "--group", "person", "--init", file, "--overwrite") == 0

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits.data import VALIDATION_SEED, PortraitsData
-from fcfg.datasets.registry import load_data
 from fcfg.support.images import to_pictures
 from refusal import refused
 
@@ -19,7 +18,7 @@ def test_data_are_the_drawings_rounded_as_files_would_round_them(variant) -> Non
     config = PortraitsData(format=variant, size=8, count=1030, val=3, seed=4)
     told: list[tuple[str, int, int]] = []
     space = portraits.space(variant)
-    splits = load_data(config, space, on_progress=lambda *record: told.append(record))
+    splits = config.load(space, on_progress=lambda *record: told.append(record))
     assert told[0] == ("drawing portraits", 0, 1033)
     assert told[-1] == ("drawing portraits", 1033, 1033)
     for split, seed in (("train", 4), ("val", VALIDATION_SEED)):
@@ -47,10 +46,10 @@ def test_nothing_is_trained_or_validated_on_what_is_for_evaluation() -> None:
 def test_some_attributes_suffice_and_they_must_be_those_of_the_world() -> None:
     config = PortraitsData(format="portraits-causal", size=8, count=5, val=2)
     some = AttributeSpace([Continuous("age", 20, 80)])
-    assert list(load_data(config, some)["train"].attributes) == ["age"]
+    assert list(config.load(some)["train"].attributes) == ["age"]
     with refused("attributes of 'portraits-causal'", "did you mean 'hair'"):
-        load_data(config, AttributeSpace([Binary("hairs")]))
+        config.load(AttributeSpace([Binary("hairs")]))
     with refused("attribute 'age' of", "20", "as the world does"):
-        load_data(config, AttributeSpace([Continuous("age", 0, 100)]))
+        config.load(AttributeSpace([Continuous("age", 0, 100)]))
     with refused("data, count", "fit into the memory"):  # before the first is drawn
-        load_data(PortraitsData(count=10**8, size=1024), portraits.space())
+        PortraitsData(count=10**8, size=1024).load(portraits.space())

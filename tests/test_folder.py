@@ -20,13 +20,12 @@ from face_folder import SPACE, faces, picture
 from fcfg.datasets.base import Splits, split_by_group
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.loading import cache_folder
-from fcfg.datasets.registry import load_data
 from fcfg.support.csv_files import read_columns
 from refusal import refused
 
 
 def load(config: FolderData, **options: Any) -> Splits:
-    return load_data(config, SPACE, **options)
+    return config.load(SPACE, **options)
 
 
 def with_(config: FolderData, **changes: Any) -> FolderData:

@@ -17,7 +17,6 @@ from fcfg.bench.workload import random_table
 from fcfg.causal.attributes import Categorical
 from fcfg.datasets.base import Examples
 from fcfg.datasets.folder import FolderData
-from fcfg.datasets.registry import load_data
 from fcfg.evaluation import choose_subset
 from fcfg.evaluation.subset import draw_targets
 from fcfg.generation import generate
@@ -63,7 +62,7 @@ def model(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Counterfact
 
 @pytest.fixture(scope="module")
 def examples(model: CounterfactualPipeline, folder: Path) -> Examples:
-    return load_data(FolderData(path=folder, size=8, split="part"), model.space)["test"]
+    return FolderData(path=folder, size=8, split="part").load(model.space)["test"]
 
 
 def test_digits_of_a_table_are_read_by_their_names(examples: Examples) -> None:

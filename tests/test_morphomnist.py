@@ -15,7 +15,6 @@ from evaluations import asked, evaluation
 from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.datasets.morphomnist import MorphoMNISTData
-from fcfg.datasets.registry import load_data
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
@@ -45,7 +44,7 @@ SHARED = Path(__file__).parents[2] / "shared" / "data" / "morphomnist"
 def test_images_are_padded_and_keep_their_labels_and_the_published_test_split(tmp_path) -> None:
     config = morphomnist(tmp_path)
     arrays = np.load(tmp_path / "morphomnist.npz")
-    splits = load_data(config, space_of(config))
+    splits = config.load(space_of(config))
     assert [len(splits[split]) for split in ("train", "val", "test")] == [9, 1, 6]
     for examples in splits.values():
         assert examples.images.shape[1:] == (1, 32, 32)
@@ -94,7 +93,7 @@ def test_broken_bytes_and_unknown_attributes_are_refused(tmp_path: Path) -> None
     data[1000] ^= 255  # a pixel of the first array, which is not compressed
     path.write_bytes(data)
     with refused("images in", "16 that cannot", "CRC"):
-        load_data(config, space_of(config))
+        config.load(space_of(config))
     path.write_bytes(b"no archive")
     with refused("morphomnist.npz", "not a zip file"):
         config.listing(space_of(config))
@@ -218,7 +217,7 @@ def model(config: MorphoMNISTData) -> CounterfactualPipeline:
     )
     denoiser = Denoiser(UNet(shape), AttributeEmbedder(space, width=4), NoiseSchedule())
     scm = StructuralCausalModel(space, graph)
-    scm.fit(load_data(config, space)["train"].attributes, steps=2)
+    scm.fit(config.load(space)["train"].attributes, steps=2)
     network = Judge(JudgeConfig(channels=1, outputs=sum(space.widths), width=4))
     provenance = {"training": {"data": config.model_dump(mode="json")}}
     judge = AttributeJudge(network, space).eval()

@@ -17,7 +17,6 @@ from PIL import Image
 import fcfg
 from evaluations import write_table
 from fcfg.cli import main
-from fcfg.datasets.registry import load_data
 from fcfg.evaluation import Experiment, choose_subset
 from fcfg.training import presets, read_config
 from fcfg.training.config import TrainingConfig
@@ -138,7 +137,7 @@ def test_what_is_set_and_which_part_are_what_is_trained(elsewhere: Path, capsys)
 
 def test_the_expected_time_follows_from_what_is_left() -> None:
     def said(config: TrainingConfig, **left: int) -> str:
-        examples, before = load_data(config.data, config.space)["train"], torch.get_rng_state()
+        examples, before = config.data.load(config.space)["train"], torch.get_rng_state()
         text = expected_time(config, examples, left)
         assert torch.equal(torch.get_rng_state(), before)
         return text

@@ -20,7 +20,6 @@ from fcfg.datasets.nih import NIHData
 from fcfg.datasets.registry import (
     DiskData,
     default_attributes,
-    load_data,
 )
 
 META = ["empi_anon", "acc_anon", "anon_dicom_path", "FinalImageType", "ViewPosition", "spot_mag"]
@@ -48,7 +47,7 @@ def loaded(config: DiskData) -> dict[str, dict[str, object]]:
     return {
         name: {"split": split, "pixel": int(examples.images[row, 0, 0, 0])}
         | {key: column[row].item() for key, column in examples.attributes.items()}
-        for split, examples in load_data(config, space_of(config)).items()
+        for split, examples in config.load(space_of(config)).items()
         for row, name in enumerate(examples.names)
     }
 

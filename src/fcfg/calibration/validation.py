@@ -17,7 +17,6 @@ from fcfg.datasets import portraits
 from fcfg.datasets.base import Examples, OnProgress
 from fcfg.datasets.portraits import Portraits
 from fcfg.datasets.portraits.data import VALIDATION_SEED, PortraitsData
-from fcfg.datasets.registry import load_data
 from fcfg.evaluation.result_schema import JSON
 from fcfg.evaluation.subset import balanced_rows, find_data
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
@@ -68,7 +67,7 @@ def choose_images(
         names = tuple(f"{VALIDATION_SEED}-{number:08d}.png" for number in range(_DRAWN))
         examples = Examples(images_to_bytes(drawn.images).numpy(), columns, names)
     else:
-        examples = load_data(config, space, on_progress=on_progress)["val"]
+        examples = config.load(space, on_progress=on_progress)["val"]
     rows, first, balanced = _balanced(space, examples, count, seed)
     return ValidationImages(
         images_from_bytes(examples.images[rows]),

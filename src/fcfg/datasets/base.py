@@ -164,7 +164,13 @@ class AbstractData(BaseModel, ABC, frozen=True, extra="forbid"):
         skip_bad: bool = False,
         on_progress: OnProgress | None = None,
     ) -> Splits:
-        """Load all splits, with some attributes; see :func:`fcfg.datasets.registry.load_data`."""
+        """Load all splits.
+
+        Args:
+            space: Attributes to load.
+            skip_bad: Whether to skip unreadable images with a warning instead of refusing all.
+            on_progress: Callback with the name of the work, the images done, and their number.
+        """
 
     @abstractmethod
     def training_images(self, space: AttributeSpace) -> int | None:

@@ -70,7 +70,7 @@ def _report_bad(listing: Listing, bad: dict[str, str], *, skip_bad: bool) -> Non
             do="repair or remove them, or skip them with --skip-bad (skip_bad=True)",
         )
     what = f"{len(bad)} of {len(listing)} images in {listing.root} cannot be read and are skipped"
-    warnings.warn(f"{what}: {first}", stacklevel=4)  # the caller of load_data
+    warnings.warn(f"{what}: {first}", stacklevel=3)  # the caller of load
 
 
 def cache_folder(root: Path, folder: Path | None = None) -> Path:
@@ -218,7 +218,7 @@ class AbstractDiskData(AbstractData, frozen=True):
             warnings.warn(
                 f"{len(cached.several_frames)} of {len(listing)} images in {listing.root} are the "
                 f"first of several frames: {listed(cached.several_frames)}",
-                stacklevel=3,  # the caller of load_data
+                stacklevel=2,
             )
         splits: Splits = {}
         start = 0

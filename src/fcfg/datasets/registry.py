@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import Measure, OnProgress, Splits
+from fcfg.datasets.base import Measure
 from fcfg.datasets.celeba import CelebAData, MosaicData
 from fcfg.datasets.embed import EmbedData
 from fcfg.datasets.folder import FolderData
@@ -31,24 +31,6 @@ _CLASSES = {
 }
 #: Names of all data sets.
 FORMATS = tuple(_CLASSES)
-
-
-def load_data(
-    config: DataConfig,
-    space: AttributeSpace,
-    *,
-    skip_bad: bool = False,
-    on_progress: OnProgress | None = None,
-) -> Splits:
-    """Load a data set; see :mod:`fcfg.datasets.loading` for the cache of decoded images.
-
-    Args:
-        config: Options of the data set.
-        space: Attributes to load.
-        skip_bad: Whether to skip unreadable images with a warning instead of refusing all.
-        on_progress: Callback with the name of the work, the number of images done, and the total.
-    """
-    return config.load(space, skip_bad=skip_bad, on_progress=on_progress)
 
 
 def default_attributes(format: str) -> tuple[AttributeSpace, CausalGraph] | None:

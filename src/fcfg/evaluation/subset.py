@@ -18,7 +18,7 @@ from fcfg.datasets import portraits
 from fcfg.datasets.base import Examples, OnProgress
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
 from fcfg.datasets.portraits.data import PortraitsData
-from fcfg.datasets.registry import DataConfig, load_data
+from fcfg.datasets.registry import DataConfig
 from fcfg.evaluation.experiment import Experiment
 from fcfg.evaluation.result_schema import JSON
 from fcfg.model import AnyModel
@@ -65,7 +65,7 @@ def choose_subset(
     if isinstance(config, PortraitsData):
         return _drawn(space, experiment, config)
     balance = _balanced(space, experiment)
-    splits = load_data(config, space, on_progress=on_progress)
+    splits = config.load(space, on_progress=on_progress)
     if _SPLIT not in splits:
         raise InputError(
             f"data {config.path}",
