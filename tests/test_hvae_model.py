@@ -73,17 +73,6 @@ def test_without_temperature_nothing_is_drawn() -> None:
     assert torch.equal(first.images, second.images)
 
 
-def test_the_three_steps_are_one_call() -> None:
-    answers, x, values = tiny_hvae(), pictures(), table(5)
-    whole = answers.counterfactual(x, values, {"age": "+5%"}, seed=3)
-    abduction = answers.abduct(x, values)
-    action = answers.act(values, {"age": "+5%"}, seed=3, keys=abduction.keys)
-    steps = answers.predict(abduction, action)
-    assert torch.equal(whole.images, steps.images)
-    assert whole.setting == HVAESetting(temperature=0.1, residual=1.0)
-    assert np.array_equal(whole.attributes["sick"], steps.attributes["sick"])
-
-
 def test_the_way_back_infers_the_clamped_images_anew() -> None:
     answers, x, values = tiny_hvae(), pictures(), table(5)
     pair = answers.counterfactual(x, values, {"site": "b"}, seed=3)

@@ -24,7 +24,6 @@ from fcfg.rivals.sadcg import (
     SemanticDenoiser,
     SemanticEmbedder,
     SemanticEncoder,
-    SemanticPipeline,
     SemanticUNet,
 )
 from fcfg.training.feed import Batch
@@ -264,25 +263,6 @@ def test_what_does_not_fit_together_is_refused(denoiser: SemanticDenoiser) -> No
 
 
 # Pipeline
-
-
-def test_weights_in_new_networks_give_the_same_counterfactual_bit_by_bit(
-    pipeline: CounterfactualPipeline,
-) -> None:
-    old = pipeline.denoiser
-    with torch.device("meta"):
-        network, encoder = SemanticUNet(CONFIG), SemanticEncoder(CONFIG)
-        embedder = SemanticEmbedder(binary_space(), CONFIG.latent)
-    for new, was in ((network, old.network), (encoder, old.encoder), (embedder, old.embedder)):
-        new.load_state_dict(was.state_dict(), assign=True)
-    denoiser = SemanticDenoiser(network, embedder, NoiseSchedule(), encoder)
-    images, attributes = tiny_images()
-    first, second = (
-        model.counterfactual(images, attributes, {"male": 1}, sampling=SAMPLING)
-        for model in (pipeline, SemanticPipeline(denoiser, pipeline.scm))
-    )
-    assert torch.equal(first.images, second.images)
-    assert first.abduction.model == second.abduction.model
 
 
 def test_an_abduction_keeps_the_semantics_and_a_prediction_uses_them(

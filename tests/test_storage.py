@@ -114,6 +114,14 @@ def test_a_causal_model_that_is_not_finite_is_not_written(tmp_path: Path) -> Non
     assert not (tmp_path / "model").exists()
 
 
+def test_an_embedder_that_could_not_come_back_is_not_written(tmp_path: Path) -> None:
+    model = tiny_model(saved=True)
+    model.denoiser.embedder = torch.nn.Identity()
+    with refused("denoiser, embedder", "an AttributeEmbedder"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 def test_a_class_loads_its_own_models_and_no_others(models: Models, tmp_path: Path) -> None:
     models["shift"].save(tmp_path)
     with refused(f"model {tmp_path}", "a CounterfactualPipeline", "a ShiftModel", "fcfg.load"):

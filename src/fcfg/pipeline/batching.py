@@ -56,8 +56,7 @@ class Batches:
                 size = (chunk.stop - chunk.start + 1) // 2
             else:
                 done = chunk.stop
-        if self.denoiser.device.type == "cuda":
-            torch.cuda.synchronize(self.denoiser.device)
+        _synchronise(self.denoiser.device)
         return pieces
 
     def steps(self, times: Sequence[int], weights: WeightTable | None = None) -> Steps:
@@ -97,6 +96,10 @@ class Batches:
         device = self.denoiser.device
         pinned = device.type == "cuda" and not tensor.is_cuda
         return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=True)
+
+
+def _synchronise(device: torch.device) -> None:
+    return torch.cuda.synchronize(device) if device.type == "cuda" else None
 
 
 def fetch(tensor: Tensor) -> Tensor:

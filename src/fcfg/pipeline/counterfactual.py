@@ -164,8 +164,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     ) -> Self:
         """Choose how the network computes; its weights do not change.
 
-        Answers differ only by rounding, most with bf16. The sampler stays in float32. On a GPU,
-        torch's switches for TF32 are set, which hold for the whole process: the last call counts.
+        Answers differ only by rounding, most with bf16. The sampler stays in float32. Torch's
+        switches for TF32 are set, which hold for the whole process: the last call counts.
         """
         return self._prepared(Execution(precision, compile, batch_size, cuda_graphs))
 

@@ -51,16 +51,15 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> StepRecorder |
     """Change how a denoiser computes, on its device; the last call counts.
 
     Its network keeps its exact weights, so that it can be saved, or prepared again, at any time;
-    bf16 uses a copy. On a GPU it sets torch's switches for TF32, those of the whole process.
+    bf16 uses a copy. It sets torch's switches for TF32, those of the whole process.
 
     Returns:
         The recorder of steps, on a GPU. Only steps of a UNet are recorded: the computation of
         other networks may depend on numbers.
     """
     execution = execution.on(denoiser.device)
-    if denoiser.device.type == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = execution.precision == "tf32"
-        torch.backends.cudnn.allow_tf32 = execution.precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = execution.precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = execution.precision == "tf32"
     network = denoiser.network
     network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] # torch's overloads omit it
     if isinstance(network, UNet):
