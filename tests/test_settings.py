@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fcfg.training.describe import describe
 from refusal import refused
 from runs import NO_FOLDERS, tiny
 
-RIVALS = ("hvae", "hvae-soft", "sadcg")
+RIVALS = () if find_spec("fcfg.rivals") is None else ("hvae", "hvae-soft", "sadcg")
 
 
 def test_there_is_a_preset_for_every_model_of_the_paper_and_of_ours() -> None:
