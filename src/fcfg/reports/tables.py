@@ -113,7 +113,7 @@ def differences(comparison: Comparison, do: str) -> Table | None:
     columns = {
         replace(own.column, signed=True): [own.gap(row, reference) for row in rows]
         for own in measures(comparison, do)
-        if isinstance(own.get(reference), Estimate)
+        if isinstance(own.get(reference), Estimate) and not own.column.is_small
     }
     table = _table(comparison, rows, columns, [row.names[1] for row in rows], is_gap=True)
     return replace(table, title=f"{named(do)}, against {reference.setting.title}")
