@@ -357,7 +357,7 @@ def test_a_finished_run_is_not_run_again(whole: Result, pipeline: Counterfactual
     with counted_rows(pipeline) as rows:
         again = evaluation(whole.folder, pipeline=pipeline, pictures=2).run(shares.append)
     assert rows == []
-    assert shares[-1] == 1.0
+    assert shares == [1.0]
     assert file_of(whole).read_bytes() == before
     assert same(again, whole)
 
@@ -476,7 +476,7 @@ def test_only_pictures_that_are_gone_are_made_again(
     run = tmp_path / "run"
     index = json.loads((run / "pictures/index.json").read_text())
     gone = next(e for e in index["rows"] if (e["do"], e["guidance"]) == ("smiling", CFG))
-    for path in (gone["reversed"][1], index["factual"][0], index["truth"][0]["counterfactual"][1]):
+    for path in (gone["reversed"][1], index["factual"][0], index["truth"][1]["counterfactual"][1]):
         (run / path).unlink()
     with counted_rows(pipeline) as rows:
         evaluation(run, pipeline=pipeline, pictures=2).run()
@@ -703,6 +703,9 @@ def test_a_run_is_discarded_whole_and_nothing_else(
     run.discard()
     assert [path.name for path in tmp_path.rglob("[!.]*")] == ["features", "own.safetensors"]
     assert len(run.run().distances) == 6  # of its own features alone
+    (tmp_path / "features" / "own.safetensors").unlink()
+    run.discard()
+    assert not list(tmp_path.rglob("[!.]*"))
 
 
 # The page of the documentation ------------------------------------------------------------------

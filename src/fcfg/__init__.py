@@ -58,8 +58,8 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 # Rooms that can be used after a plain import, such as fcfg.datasets.
 _ROOMS = (
-    *("bench", "calibration", "causal", "datasets", "diagnosis", "diffusion", "evaluation"),
-    *("generation", "guidance", "judge", "metrics", "model", "pipeline", "reports"),
+    *("answers", "bench", "calibration", "causal", "datasets", "diagnosis", "diffusion"),
+    *("evaluation", "generation", "guidance", "judge", "metrics", "model", "pipeline", "reports"),
     *("sampling", "sheet", "storage", "studio", "support", "training", "trust"),
 )
 

@@ -193,6 +193,8 @@ class _Runner:
             )
             for (do, guidance), plan in evaluation.plans.items()
         }
+        # Pictures that were removed from finished images are made again, after all blocks.
+        unseen = self._without_pictures() if self.pictured else []
         loop = AnswerLoop(
             self.pipeline,
             self.subset.images,
@@ -200,7 +202,7 @@ class _Runner:
             list(questions.values()),
             keys=self.keys,
             names=self.subset.names,
-            blocks=[*self.blocks, *filter(None, [self._to_remake()])],
+            blocks=[*self.blocks, *([self.pictured] if unseen else [])],
             batch_size=evaluation.batch_size,
             about=f"{evaluation.digest} {about}",
             store=None if evaluation.cache is None else Store(evaluation.cache),
@@ -211,7 +213,7 @@ class _Runner:
             is_whole = block.number < len(self.blocks)
             if is_whole:
                 self._measure_real(block)
-            pending = self._pending(block) if is_whole else self._without_pictures()
+            pending = self._pending(block) if is_whole else unseen
             for answer in block.answers([questions[question] for question in pending]):
                 if is_whole:
                     self._measure_answer(block, answer)
@@ -229,19 +231,13 @@ class _Runner:
             or self.features.is_broken(question, block)
         ]
 
-    def _to_remake(self) -> list[int]:
-        """Return the images whose pictures were removed after their rows were written."""
-        names = [self.subset.names[row] for row in self.pictured]
-        lost = self._without_pictures()
-        is_done = any(all((*question, name) in self.done for name in names) for question in lost)
-        return self.pictured if is_done else []
-
     def _without_pictures(self) -> list[tuple[str, str]]:
-        """Return questions whose pictures were removed."""
+        """Return questions that were answered, but lack pictures."""
         return [
             (do, guidance)
             for do, guidance in self.experiment.questions
-            if do and self.pictured and self.pictures.lack("rows", do=do, guidance=guidance)
+            if do and all((do, guidance, name) in self.done for name in self.pictures.names)
+            if self.pictures.lack("rows", do=do, guidance=guidance)
         ]
 
     def _measure_real(self, block: Block) -> None:
