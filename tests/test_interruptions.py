@@ -144,7 +144,7 @@ def test_a_full_disk_stops_the_run_with_what_was_whole(begun: Path, tmp_path: Pa
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2**13, before[1]))
-        with pytest.raises(TrainingStopped, match=r"that of step 4 is whole; make room") as caught:
+        with pytest.raises(TrainingStopped, match=r"of step 4 is whole; make room") as caught:
             train(tiny(), out)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

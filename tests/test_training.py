@@ -105,6 +105,10 @@ def test_parts_can_be_trained_one_by_one(finished: Path, tmp_path: Path) -> None
     assert same(out, finished)
     with refused("part", "'judge'", "'jugde'"):
         train(tiny(), out, "jugde")
+    with pytest.raises(
+        NotImplementedError, match="tuning"
+    ):  # a kind with such a part has its loss
+        tiny().model.later_objective("tuning", None)
 
 
 def test_a_graph_with_arrows_gets_its_mechanisms_fitted(tmp_path: Path) -> None:
