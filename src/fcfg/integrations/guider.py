@@ -67,6 +67,7 @@ class FactoredGuidance(BaseGuidance):
                 got=f"the reserved names {quoted(reserved)}" if reserved else weights,
                 do="write {'affected': 3.0, 'invariant': 1.2}",
             )
+        self._groups = tuple(weights)
         # In the order of a saved file, so that the sum of a loaded guider is rounded alike.
         self.weights = {name: weight for name, weight in sorted(weights.items()) if weight}
         if guidance_rescale and len(self.weights) != 1:
@@ -87,10 +88,10 @@ class FactoredGuidance(BaseGuidance):
                 as ``encoder_hidden_states``, its value for every group.
         """
         for field, values in fields.items():
-            if set(values) != set(self.config.weights):
+            if set(values) != set(self._groups):
                 raise InputError(
                     f"bind, {field}",
-                    expected=f"a condition for each group: {quoted(self.config.weights)}",
+                    expected=f"a condition for each group: {quoted(self._groups)}",
                     got=quoted(values),
                     do="name the groups as in weights",
                 )
@@ -107,7 +108,9 @@ class FactoredGuidance(BaseGuidance):
         """Whether the pass that was prepared last has a condition."""
         return self._passes[max(self._count_prepared, 1) - 1] != _NULL_PASS
 
-    def prepare_inputs(self, data: dict[str, Any]) -> list[BlockState]:
+    def prepare_inputs(  # pyright: ignore[reportIncompatibleMethodOverride]  # so do stock guiders
+        self, data: dict[str, Any]
+    ) -> list[BlockState]:
         """Return the inputs of every pass.
 
         Args:
@@ -167,12 +170,13 @@ class FactoredGuidance(BaseGuidance):
     @property
     def _passes(self) -> list[str]:
         """Names of the passes of this step, in their order."""
-        steps, guided = self._num_inference_steps, self._enabled
-        if steps is not None:
+        guided = self._enabled
+        if vars(self)["_step"] is not None:  # None before the first step
+            steps = self._num_inference_steps
             guided &= int(self._start * steps) <= self._step < int(self._stop * steps)
         if not guided:
             return [_AS_IS]
-        alone = len(self.weights) == 1 and math.isclose(*self.weights.values(), 1.0)
+        alone = len(self.weights) == 1 and math.isclose(next(iter(self.weights.values())), 1.0)
         return [*self.weights] if alone else [*self.weights, _NULL_PASS]
 
     def _check(self, data: Mapping[str, Any]) -> None:
@@ -187,7 +191,7 @@ class FactoredGuidance(BaseGuidance):
             )
         differing = [name for name, value in data.items() if _differ(value)]
         unbound = [name for name in differing if name not in self._bound]
-        if len(self.config.weights) > 1 and (unbound or not self._bound):
+        if len(self._groups) > 1 and (unbound or not self._bound):
             raise InputError(
                 "bind",
                 expected="conditions of every group, for all inputs that differ from the null",
