@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -24,6 +25,7 @@ from fcfg.diagnosis.entanglement import measure_associations
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.metrics import Bootstrap, Estimate, mean
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.reports.rule_styles import TINTS
 from place import DEVICE
 from refusal import all_refused, refused_line
 from worlds import (
@@ -331,6 +333,16 @@ def test_the_page_needs_no_other_file_and_escapes_names() -> None:
     assert "suggested groups: 0 % [0, 0]" in page
     assert "<b>58 %</b><small>[58, 58]</small>" in page
     assert "fcfg.Partition({&#39;smiling-young&#39;: [&#39;smiling&#39;, &#39;young&#39;]" in page
+
+
+def test_no_two_lines_of_a_chart_look_alike() -> None:
+    found = heard(diagnose(interacting(_02=1.0), FACES, ONES))
+    many = {f"x{number}": found.by_attribute for number in range(len(TINTS))}
+    page = diagnosis_page(replace(found, by_intervention=many), "faces", {})
+    looks = re.findall(
+        r'<line x1="48"[^>]*x2="70" y2="[^"]*"([^>]*)>', page.partition("</svg>")[0]
+    )
+    assert len(looks) == len(set(looks)) > len(TINTS)
 
 
 @browsing
