@@ -244,6 +244,7 @@ def test_what_is_wrong_is_one_line(
         "no-such-model": "no-such-model",
         "portraits --preset celeba-hq": "MODEL",
         "--preset celeba": "--preset",
+        "--preset hvae-portraits": "--preset",
         "--device gpu": "device",
         "--steps 0": "steps",
         "--images 0": "--images",

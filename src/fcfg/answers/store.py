@@ -112,6 +112,7 @@ class Memory:
 def size_of(value: object) -> int:
     """Return the bytes of all arrays and texts in a value, at any depth.
 
+    >>> import numpy as np
     >>> size_of({"a": ["four", np.zeros(2)]})
     24
     """
