@@ -131,6 +131,14 @@ def test_progress_ends_at_one_whatever_is_left_out(
     assert {phase for phase, _ in phases} == (names if left_out < 2 else set())
 
 
+def test_what_is_left_out_counts_as_done_once(model: CounterfactualPipeline) -> None:
+    asked = [question(model, ANCHORED), question(model, PLAIN)]
+    whole = loop(model, *asked)
+    for block in whole:
+        list(block.answers(asked[:1]))
+        assert whole.progress.done == len(block.rows) * whole.cost(asked)
+
+
 def test_a_callback_cancels_and_what_was_inferred_stays(
     model: CounterfactualPipeline, tmp_path: Path
 ) -> None:
