@@ -332,6 +332,10 @@ def test_the_page_needs_no_other_file_and_escapes_names() -> None:
     assert page.count("<svg") == 2
     assert "suggested groups: 0 % [0, 0]" in page
     assert "<b>58 %</b><small>[58, 58]</small>" in page
+    strengths = {
+        text: int(n) for n, text in re.findall(r" (\d+)%,transparent\)\"><\w+>([^<]+)", page)
+    }
+    assert (strengths["58 %"], strengths["0 %"], max(strengths.values())) == (60, 0, 60)
     assert "fcfg.Partition({&#39;smiling-young&#39;: [&#39;smiling&#39;, &#39;young&#39;]" in page
 
 
