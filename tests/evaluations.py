@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
+from face_folder import write_table
 from fcfg.answers import Question
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.datasets import portraits
@@ -31,6 +32,7 @@ from fcfg.evaluation import (
 from fcfg.evaluation.result_files import JSON
 from fcfg.judge import AttributeJudge
 from fcfg.model import Action, AnyModel, Plan
+from fcfg.pipeline.calibration import AttributeWeight, Calibration
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from kills import kill_again_and_again
 
@@ -88,6 +90,19 @@ def tiny_model(variant: str = "portraits", *, saved: bool = False) -> Counterfac
     judge = AttributeJudge(Judge(config), space, factors).eval()
     provenance = {"training": {"data": {"format": variant, "size": SIZE}}}
     return CounterfactualPipeline(denoiser, scm, judge=judge, provenance=provenance)
+
+
+def calibration_of(pipeline: CounterfactualPipeline, **weights: float) -> Calibration:
+    """A calibration of a model, as if it had been measured."""
+    own: dict[str, Any] = {"off_target": 0.0, "curve": ((0.5, 1.0, 0.0), (3.0, 1.0, 0.0))}
+    attributes = {
+        name: AttributeWeight(weight=w, low=w, high=w, directions={}, **own)
+        for name, w in weights.items()
+    }
+    about: dict[str, Any] = {"images": 2, "references": 2, "seed": 0, "data": {}}
+    about |= {"rule": "contrast:1;anchor=true", "sampling": "ddim uniform 2"}
+    digest = Calibration.digest(pipeline.denoiser)
+    return Calibration(model=digest, attributes=attributes, **about)
 
 
 def evaluation(
@@ -168,13 +183,6 @@ def folder_model(folder: Path, count: int = 40) -> CounterfactualPipeline:
     options = {"format": "folder", "path": str(folder), "size": SIZE, "split": "part"}
     pipeline.provenance = {"training": {"data": options}}
     return pipeline
-
-
-def write_table(folder: Path, table: Mapping[str, Iterable[object]]) -> None:
-    """A folder's metadata."""
-    rows = [table, *zip(*table.values(), strict=True)]
-    lines = [",".join(map(str, row)) for row in rows]
-    (folder / "metadata.csv").write_text("\n".join(lines) + "\n")
 
 
 def killed_evaluation(out: Path, kills: int, seed: int) -> None:

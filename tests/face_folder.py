@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +34,13 @@ def faces(folder: Path, count: int = 10, **columns: list[str]) -> FolderData:
     (folder / "more").mkdir(parents=True, exist_ok=True)
     for number, name in enumerate(names):
         picture(number).save(folder / name)
-    write_table(folder / "metadata.csv", table)
+    write_table(folder, table)
     return FolderData(path=folder, size=16)
 
 
-def write_table(path: Path, table: dict[str, list[str]]) -> None:
-    with path.open("w", newline="") as file:
+def write_table(folder: Path, table: Mapping[str, Iterable[object]]) -> None:
+    """Write the table of a folder."""
+    with (folder / "metadata.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(table)
         writer.writerows(zip(*table.values(), strict=True))

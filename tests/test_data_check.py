@@ -139,7 +139,7 @@ def test_everything_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
 def test_however_little_there_is_nothing_is_raised(tmp_path, table, options, fragment) -> None:
     (tmp_path / "a.png").write_bytes(b"no picture")
     if table is not None:
-        write_table(tmp_path / "metadata.csv", table)
+        write_table(tmp_path, table)
     report = check_folder(tmp_path, FolderData(**options))
     assert fragment in errors(report)
     size, why = proposed_size(report, FolderData())

@@ -20,7 +20,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from evaluations import CFG, FCFG, SIZE, asked, folder_model, tiny_model, write_table
+from evaluations import CFG, FCFG, SIZE, asked, folder_model, tiny_model
+from face_folder import write_table
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits

@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 import fcfg
-from evaluations import asked, evaluation, write_table
+from evaluations import asked, evaluation
+from face_folder import write_table
 from fcfg.bench.workload import random_table
 from fcfg.causal.attributes import Categorical
 from fcfg.datasets.base import Examples

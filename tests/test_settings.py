@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -144,25 +142,18 @@ def test_in_a_graph_nothing_means_no_parents() -> None:
         ("model=2", "'model'", ("dictionary",)),
         ("data.cuont=5", "'data.cuont'", ("did you mean 'count'?",)),
         ("promise.sorce=mine", "'promise.sorce'", ("did you mean 'source'?",)),
+        ("model.steps=null", "model", ("exactly one of 'steps' and 'epochs'",)),
+        ("model={steps: 1, epochs: 3}", "model", ("exactly one of 'steps' and 'epochs'",)),
+        ("model.learning_rate=.nan", "model, 'learning_rate'", ("finite",)),
         ("model.batch=0", "model, 'batch'", ("greater than 0", "int 0")),
         ("model.batch=many", "model, 'batch'", ("integer", "'many'")),
         ("data.format=folders", "'data.format'", ("'embed'", "did you mean 'folder'?")),
         ("data={path: faces}", "'data.format'", ("one of 'folder', ", "got none", "add this key")),
         ("data.format=null", "'data.format'", ("'embed'", "None")),
         ("model.network.attention=[5]", "model.network", ("not among the sizes",)),
-        *(
-            (
-                f"model.network.base={base}",
-                "model.network",
-                (f"base must be even, and {base} is not",),
-            )
-            for base in (1, 7, 33)
-        ),
-        (
-            "model.network.base=1000000",
-            "model.network, 'base'",
-            ("less than or equal to", "1000000"),
-        ),
+        ("model.network.base=1", "model.network", ("base must be even, and 1 is not",)),
+        ("model.network.base=33", "model.network", ("base must be even, and 33 is not",)),
+        ("model.network.base=1000000", "model.network, 'base'", ("equal to", "1000000")),
         ("model.network.head_channels=3", "model.network", ("head_channels 3", "128 channels")),
         ("model.network.multipliers=[]", "model.network", ("multipliers",)),
         ("model.network.embedding=1000000", "model.network, 'condition'", ("3000000",)),
@@ -199,14 +190,8 @@ def test_what_no_network_can_take_is_refused_before_anything_is_done(tmp_path: P
         describe(tiny(judge={"batch": 1}))
     with refused("network", "size 8 with 4 levels"):
         tiny(model={"network": {"base": 8, "multipliers": [1, 2, 2, 2], "blocks": 1}})
-
-
-def test_epochs_that_are_too_many_steps_are_refused_before_the_judge_is_trained(
-    tmp_path: Path,
-) -> None:
-    config = tiny(model={"steps": None, "epochs": 900_000_000})
     with refused("epochs, steps", "to 999999999", "5400000000"):
-        train(config, tmp_path / "run")
+        train(tiny(model={"steps": None, "epochs": 900_000_000}), tmp_path / "run")
     assert not (tmp_path / "run/training/state").exists()
 
 
@@ -215,32 +200,9 @@ def test_a_source_that_is_neither_preset_nor_file_is_refused(tmp_path: Path) -> 
         read_config("portrait")
     with refused("missing.yaml", "No such file", "check the path"):
         read_config(str(tmp_path / "missing.yaml"))
-    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\xff")
-    with refused("bytes.yaml", "no text"):
-        read_config(str(tmp_path / "bytes.yaml"))
-    (tmp_path / "list.yaml").write_text("- 1")
-    with refused("list.yaml", "a mapping"):
-        read_config(str(tmp_path / "list.yaml"))
-    (tmp_path / "broken.yaml").write_text("a: [")
-    with refused("broken.yaml", "expected YAML"):
-        read_config(str(tmp_path / "broken.yaml"))
 
 
-@pytest.mark.parametrize(
-    ("values", "subject", "fragment"),
-    [
-        ({"data": None}, "'data'", "add this key"),
-        ({"model": None}, "'model'", "add this key"),
-        ({"model": {"epochs": 3}}, "model", "exactly one of 'steps' and 'epochs'"),
-        ({"model": {"steps": None}}, "model", "exactly one of 'steps' and 'epochs'"),
-        ({"model": {"learning_rate": math.nan}}, "model, 'learning_rate'", "finite"),
-    ],
-)
-def test_values_that_are_missing_or_no_numbers_are_refused(
-    values: dict[str, Any], subject: str, fragment: str
-) -> None:
-    missing = {key for key, value in values.items() if value is None}
-    with refused(subject, fragment):
-        if missing:
-            validate(TrainingConfig, tiny().model_dump(exclude=missing), "configuration")
-        tiny(**values)
+@pytest.mark.parametrize("section", ["data", "model"])
+def test_a_section_that_is_missing_is_to_be_added(section: str) -> None:
+    with refused(f"'{section}'", "add this key"):
+        validate(TrainingConfig, tiny().model_dump(exclude={section}), "configuration")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ import fcfg
 from fcfg.cli import main
 from fcfg.datasets import portraits
 from fcfg.diffusion.networks import Judge, JudgeConfig
-from fcfg.generation import generate
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.model.thresholds import signal_ranges
@@ -26,11 +24,10 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import PAPER_GUIDANCE
 from fcfg.pipeline.records import Counterfactual
 from fcfg.sampling import as_sampling
-from fcfg.support.hashing import digest_of_values
 from fcfg.trust import LEVELS, Thresholds, denoising_loss, measure_trust, reasons, trust_thresholds
 from fcfg.trust.validation import upper_limit
 from refusal import refused
-from tiny import GIVEN, draw, tiny_pipeline
+from tiny import GIVEN, ask, draw, tiny_pipeline
 from worlds import MixtureNetwork, mixture_faces, mixture_pipeline
 
 SAMPLING = "dpm-2m karras 8"
@@ -323,10 +320,8 @@ def test_other_kinds_of_attributes_and_no_judge() -> None:
 def test_a_model_whose_numbers_overflow_has_no_thresholds() -> None:
     pipeline = tiny_pipeline()
     pipeline.denoiser.network.head[-1].bias.data += float("inf")
-    images, table = (
-        torch.zeros(2, 3, 8, 8),
-        {"smiling": [0, 1], "age": [1, 2], "hair": ["dark", "red"]},
-    )
+    images = torch.zeros(2, 3, 8, 8)
+    table = {"smiling": [0, 1], "age": [1, 2], "hair": ["dark", "red"]}
     with refused("thresholds of trust", "NaN or infinity for 'loss 0.1'"):
         trust_thresholds(pipeline, images, table, sampling=2)
 
@@ -369,7 +364,7 @@ def test_a_picture_that_is_not_reproduced(composition, change, limit, doubt: boo
     assert found == (["the picture itself is not reproduced"] if doubt else [])
 
 
-# Files ------------------------------------------------------------------------------------------
+# Generation -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -384,67 +379,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def model(stored: Path, tmp_path: Path) -> CounterfactualPipeline:
-    """The same, in a folder of one's own."""
-    return fcfg.load(copytree(stored, tmp_path / "tiny"))
-
-
-def test_thresholds_are_kept_with_the_model(model, tmp_path: Path) -> None:
-    folder = tmp_path / "tiny"
-    assert model.thresholds == Thresholds.read(folder)
-    for storage in ("float32", "float16"):
-        fcfg.save(model, tmp_path / storage, storage)
-        assert fcfg.load(tmp_path / storage).thresholds == model.thresholds
-    model.thresholds = None
-    fcfg.save(model, folder)
-    assert not (folder / "trust.json").exists()
-    assert fcfg.load(folder).thresholds is None
-
-
-@pytest.mark.parametrize("part", ["denoiser", "judge"])
-def test_thresholds_of_other_weights_are_ignored(model, tmp_path: Path, part: str) -> None:
-    next(getattr(model, part).parameters()).data += 1
-    fcfg.save(model, tmp_path / "tiny")
-    with pytest.warns(UserWarning, match=r"trust\.json: made for other weights"):
-        assert fcfg.load(tmp_path / "tiny").thresholds is None
-
-
-@pytest.mark.parametrize(
-    ("change", "fragment"),
-    [
-        ({"limits": {}}, "limits"),
-        ({"limits": {"loss 0.1": float("nan")}}, "limits"),
-        ({"limits": {"nonsense": 1}}, "names of signals, such as 'loss 0.1', "),
-        ({"limits": {"change": 1e308}}, "got 'change': 1e+308; remove the file"),
-        ({"limits": {"change smiling": 1e308}}, "expected 'change smiling' from 0 to 2.002, got"),
-        ({"limits": {"change smiling": -0.1}}, "'change smiling': -0.1"),
-        ({"limits": {"loss 0.6": 90}}, "'loss 0.6' from -104 to 89"),
-        ({"limits": {"correction": 1e39}}, "'correction' from 0 to 3.4e+38"),
-        ({"limits": {"asked hair": 7}}, "'asked hair' from 0 to 6.9"),
-        ({"limits": {"moved hair": 14}}, "'moved hair' from 0 to 13.8"),
-        ({"limits": {"moved age": 1e3}}, "'moved age' from 0 to "),
-        ({"format": 2}, "format"),
-        ({"more": 1}, "more"),
-    ],
-)
-def test_a_file_that_makes_no_sense_is_refused(model, tmp_path: Path, change, fragment) -> None:
-    file = tmp_path / "tiny" / "trust.json"
-    values = json.loads(file.read_text()) | change
-    values["digest"] = digest_of_values(values)
-    file.write_text(json.dumps(values))
-    with refused(f"thresholds {file}", fragment):
-        fcfg.load(tmp_path / "tiny")
-
-
-def test_limits_that_no_signal_reaches_are_not_written(model, tmp_path: Path) -> None:
-    limits = model.thresholds.limits | {"asked smiling": 7.0}
-    model.thresholds = model.thresholds.model_copy(update={"limits": limits})
-    with refused("thresholds of the model", "'asked smiling' from 0 to 6.9", "7"):
-        fcfg.save(model, tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-
-
-# Generation -------------------------------------------------------------------------------------
+def model(stored: Path) -> CounterfactualPipeline:
+    """One's own."""
+    return fcfg.load(stored)
 
 
 def doubting(pipeline: CounterfactualPipeline, **limits: float) -> CounterfactualPipeline:
@@ -457,8 +394,7 @@ def doubting(pipeline: CounterfactualPipeline, **limits: float) -> Counterfactua
 
 
 def asked(pipeline: CounterfactualPipeline, files: list[Path], out: Path, **how: Any) -> Any:
-    how = {"do": {"age": 90}, "attributes": GIVEN, "sampling": 2, "reverse": False} | how
-    return generate(pipeline, files, out=out, **how)
+    return ask(pipeline, files, out, **{"sampling": 2, "reverse": False} | how)
 
 
 def test_results_have_signals_and_reasons_and_so_has_the_record(model, tmp_path: Path) -> None:
@@ -490,16 +426,6 @@ def test_nothing_is_measured_on_demand(model, tmp_path: Path) -> None:
     (result,) = asked(model, draw(tmp_path, ["anna.png"]), tmp_path / "out", trust=False)
     assert (result.signals, result.reasons) == ({}, ())
     assert list(result.network_rows) == ["counterfactual"]
-
-
-def test_progress_with_a_plain_prediction_grows_to_the_whole(model, tmp_path: Path) -> None:
-    shares: list[float] = []
-    how = {"guidance": Guidance.cfg(2.0), "on_progress": shares.append, "reverse": True}
-    (result,) = asked(model, draw(tmp_path, ["anna.png"]), tmp_path / "out", **how)
-    assert shares == sorted(shares)
-    assert shares[-1] == pytest.approx(1)
-    assert "composition" in result.signals
-    assert result.network_rows["trust"] == 2 * len(LEVELS) + 4
 
 
 def test_the_command_says_in_one_line_what_not_to_trust(
