@@ -16,13 +16,12 @@ import torch
 from fake_results import CFG, FCFG, known_results, make_results
 from fcfg.cli import main
 from fcfg.evaluation.result_files import read_results
-from fcfg.evaluation.summary import summarise
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports import Comparison, compare, write_report
 from fcfg.reports.measures import Measure, best, measures
 from fcfg.reports.strips import make_strips, opening_strip, read_album, read_pictures
-from fcfg.reports.table import Number
+from fcfg.reports.table import Number, Table
 from fcfg.reports.tables import differences, make_tables, models, numbers, overview, table_files
 from fcfg.reports.tradeoff import tradeoff_panels
 from refusal import refused
@@ -92,6 +91,19 @@ def column(comparison: Comparison, do: str, group: str, title: str) -> Measure:
 
 def back(comparison: Comparison, do: str) -> Measure:
     return column(comparison, do, "after reversal", "MAE")
+
+
+def cells(table: Table, metric: str) -> list[Any]:
+    """A column of a table."""
+    place = [own.metric for own in table.columns].index(metric)
+    return [row.cells[place] for row in table.rows]
+
+
+def reversals(file: Path) -> np.ndarray:
+    """The error of every image after reversal, as the file has it."""
+    rows = read_results(file).rows
+    asked = [row for row in rows if (row["do"], row["guidance"]) == ("male", CFG)]
+    return np.array([row["reversal"]["mae"] for row in asked])
 
 
 def lines(comparison: Comparison, file: str = "table.csv") -> list[dict[str, str]]:
@@ -168,30 +180,9 @@ def test_a_shifted_copy_has_the_shift(pair: Comparison) -> None:
     for one, other in zip(rows[:3], rows[3:], strict=True):
         gap = back(pair, "male").gap(other, one)
         assert [gap.value, gap.low, gap.high] == pytest.approx([0.05] * 3, abs=1e-12)
-    table = numbers(pair, "male")
-    place = [own.metric for own in table.columns].index("reversal_mae")
-    marked = [row.names for row in table.rows if (cell := row.cells[place]) and cell.is_best]  # type: ignore[union-attr]
-    assert marked == [("tiny", "unguided")]
-    glance = overview(pair)
-    place = [own.metric for own in glance.columns].index("reversal_mae")
-    first, second = (row.cells[place] for row in glance.rows)
-    assert isinstance(first, Number)
-    assert isinstance(second, Number)
+    first, second = cells(overview(pair), "reversal_mae")
     assert second.value - first.value == pytest.approx(0.05)
     assert (first.is_best, second.is_best) == (True, False)
-
-
-def test_every_number_is_that_of_its_own_run(pair: Comparison, large: Path) -> None:
-    alone = summarise(read_results(large), resamples=200)
-    for do in alone.dos:
-        for row, cell in zip(pair.rows[do], alone.cells_of(do), strict=False):
-            found = back(pair, do).get(row)
-            assert cell.reversal_mae is not None
-            assert found is not None
-            assert (found.value, found.low) == (cell.reversal_mae.value, cell.reversal_mae.low)
-            auroc = column(pair, do, "effectiveness", do).get(row)
-            assert auroc is not None
-            assert auroc.value == cell.effectiveness[do].value
 
 
 def test_differences_are_paired_over_the_same_resamples(tmp_path: Path, ours: Path) -> None:
@@ -200,16 +191,7 @@ def test_differences_are_paired_over_the_same_resamples(tmp_path: Path, ours: Pa
     jitter = returned(lambda: float(rng.uniform(0.1, 0.5)))
     files = [ours, edited(ours, tmp_path / "other.jsonl", renamed("other"), jitter)]
     both = compare(*files, resamples=200)
-    one, other = (
-        np.array(
-            [
-                row["reversal"]["mae"]
-                for row in read_results(file).rows
-                if (row["do"], row["guidance"]) == ("male", CFG)
-            ]
-        )
-        for file in files
-    )
+    one, other = map(reversals, files)
     counts = Bootstrap(FEW, resamples=200).counts
     low, high = np.quantile(counts @ (other - one) / FEW, [0.025, 0.975])
     rows = [row for row in both.rows["male"] if row.cell.guidance == CFG]
@@ -262,14 +244,9 @@ def test_runs_of_other_subsets_share_what_they_have_in_common(tmp_path: Path, ou
     both = compare(*files, resamples=50)
     assert both.n == 5
     assert "low has 8 and up has 9" in both.notes[0]
-    values = [
-        row["reversal"]["mae"]
-        for row in read_results(ours).rows
-        if (row["do"], row["guidance"]) == ("male", CFG) and "0003" <= row["image"] < "0008"
-    ]
     found = back(both, "male").get(both.rows["male"][1])
     assert found is not None
-    assert found.value == pytest.approx(np.mean(values))
+    assert found.value == pytest.approx(np.mean(reversals(ours)[3:8]))
     assert not {"fid", "minimality"} & {own.column.metric for own in measures(both, "male")}
 
 
@@ -456,9 +433,21 @@ def test_one_image_other_attributes_and_no_run_are_refused(tmp_path: Path, ours:
         compare()
 
 
-def test_a_judge_that_was_rounded_may_read_and_is_named(tmp_path: Path, ours: Path) -> None:
-    other = edited(ours, tmp_path / "other.jsonl", renamed("other"), judge(0.99))
-    assert "they read the same within 3 %" in compare(ours, other, resamples=2).notes[0]
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (judge(0.99), "they read the same within 3 %"),
+        (
+            header(environment={"device": "abacus"}),
+            "and other on abacus in float32.",
+        ),
+    ],
+)
+def test_a_rounded_judge_and_other_hardware_are_noted(
+    tmp_path: Path, ours: Path, change: Change, said: str
+) -> None:
+    other = edited(ours, tmp_path / "other.jsonl", renamed("other"), change)
+    assert said in compare(ours, other, resamples=2).notes[0]
 
 
 def test_a_network_that_one_run_lacks_is_no_other_network(tmp_path: Path, ours: Path) -> None:
@@ -466,9 +455,7 @@ def test_a_network_that_one_run_lacks_is_no_other_network(tmp_path: Path, ours: 
     both = compare(ours, edited(lacking, lacking, renamed("lacking")), resamples=2)
     lpips = column(both, "male", "after reversal", "LPIPS")
     assert [lpips.get(row) is None for row in both.rows["male"]] == [False] * 3 + [True] * 3
-    table = overview(both)
-    place = [own.metric for own in table.columns].index("reversal_lpips")
-    assert table.rows[1].cells[place] is None
+    assert cells(overview(both), "reversal_lpips")[1] is None
     found = lines(replace(both, against=("lacking", "")), "differences.csv")
     assert found
     assert "reversal_lpips" not in {line["metric"] for line in found}
@@ -497,13 +484,6 @@ def test_what_follows_may_differ_and_is_said(tmp_path: Path) -> None:
     assert {panel.name for panel in tradeoff_panels(both)} == {"tradeoff-sex"}
 
 
-def test_seconds_of_other_hardware_are_said_to_be_so(tmp_path: Path, ours: Path) -> None:
-    slow = header(environment={"device": "abacus"})
-    other = edited(ours, tmp_path / "slow.jsonl", renamed("slow"), slow)
-    note = compare(ours, other, resamples=2).notes[0]
-    assert note.endswith("tiny on CPU in float32 and slow on abacus in float32.")
-
-
 # What is shown of several models ----------------------------------------------------------------
 
 
@@ -515,14 +495,11 @@ def test_a_rival_that_is_better_is_marked(drawn: tuple[Path, Path]) -> None:
         ("vae", "temperature 0.1"),
     ]
     assert len({row.colour for row in table.rows}) == 2
-    best = {
-        (own.metric, own.title): [row.cells[k].is_best for row in table.rows]  # type: ignore[union-attr]
-        for k, own in enumerate(table.columns)
-    }
-    assert best["reversal_mae", "MAE"] == [False, True]
-    assert best["truth_mae", "MAE"] == [True, False]
-    assert set(best) >= {("factor_error", "target"), ("factor_error", "off target")}
-    assert not [metric for metric, _ in best if metric == "delta_real"]  # the truth is known
+    assert [cell.is_best for cell in cells(table, "reversal_mae")] == [False, True]
+    assert [cell.is_best for cell in cells(table, "truth_mae")] == [True, False]
+    kinds = {(own.metric, own.title) for own in table.columns}
+    assert kinds >= {("factor_error", "target"), ("factor_error", "off target")}
+    assert "delta_real" not in {metric for metric, _ in kinds}  # the truth is known
 
 
 def test_a_model_that_fails_is_named(tmp_path: Path, drawn: tuple[Path, Path]) -> None:
@@ -538,12 +515,9 @@ def test_a_report_of_several_has_every_model_and_every_file(
     tmp_path: Path, drawn: tuple[Path, Path]
 ) -> None:
     written = write_report(compare(*drawn), tmp_path)
-    text = written.page.read_text("utf-8")
-    for said in ("portraits FCFG 3.0 / 1.2", "portraits unguided", "vae temperature 0.1"):
-        assert said in text
-    cells = {row.names[0]: row.cells for row in models(written.comparison).rows}
-    assert cells["portraits"][:2] == ("4.4 M", "100 steps of DDIM")
-    assert cells["vae"][:2] == ("8.0 M", "one pass")
+    about = {row.names[0]: row.cells for row in models(written.comparison).rows}
+    assert about["portraits"][:2] == ("4.4 M", "100 steps of DDIM")
+    assert about["vae"][:2] == ("8.0 M", "one pass")
     names = {path.relative_to(tmp_path).as_posix() for path in written.paths}
     kinds = ("counterfactuals", "truth", "reversal")
     assert names == {

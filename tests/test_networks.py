@@ -245,27 +245,10 @@ def test_the_unet_is_the_one_written_out_by_hand() -> None:
     assert torch.allclose(network(x, t, c), expected, rtol=1e-5, atol=1e-5)
 
 
-@anywhere
-def test_time_and_condition_matter_and_rows_do_not_mix() -> None:
-    network = awake(UNet(TINY))
-    x, t, c = inputs()
-    out = network(x, t, c)
-    assert not torch.allclose(out, network(x, t.flip(0), c))
-    assert not torch.allclose(out, network(x, t, c.flip(0)))
-    for row in range(3):
-        alone = network(x[row : row + 1], t[row : row + 1], c[row : row + 1])
-        assert torch.allclose(alone, out[row : row + 1], rtol=1e-4, atol=1e-4)
-
-
 def test_any_size_divisible_by_the_stride_will_do() -> None:
     assert TINY.stride == 4
-    network = awake(UNet(TINY))
-    assert network(torch.zeros(1, 3, 20, 12), torch.tensor([1]), torch.zeros(1, 12)).shape == (
-        1,
-        3,
-        20,
-        12,
-    )
+    x = torch.zeros(1, 3, 20, 12)
+    assert awake(UNet(TINY))(x, torch.tensor([1]), torch.zeros(1, 12)).shape == x.shape
 
 
 def test_gradient_checkpointing_recomputes_and_changes_no_gradient() -> None:
@@ -295,13 +278,6 @@ def test_dropout_acts_in_training_only() -> None:
     assert not torch.equal(network(*inputs()), network(*inputs()))
     network.eval()
     assert torch.equal(network(*inputs()), network(*inputs()))
-
-
-def test_attention_lies_where_the_config_says() -> None:
-    with_attention, without = UNet(TINY), UNet(TINY.model_copy(update={"attention": ()}))
-    names = [name for name, _ in with_attention.named_modules() if name.endswith("attention")]
-    assert len(names) == 2 + 3 + 1  # two blocks down, three up, one in the middle
-    assert sum(name.endswith("attention") for name, _ in without.named_modules()) == 1
 
 
 def test_configs_are_frozen_and_refuse_unknown_keys() -> None:

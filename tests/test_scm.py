@@ -62,7 +62,11 @@ def fitted() -> StructuralCausalModel:
 
 def ask(scm: StructuralCausalModel, table: dict, do: dict, **options: object) -> dict:
     columns = scm.space.parse(table)
-    return scm.act(columns, do, scm.abduct(columns, **options))
+    before = {name: column.copy() for name, column in columns.items()}
+    result = scm.act(columns, do, scm.abduct(columns, **options))
+    for name, column in before.items():
+        assert np.array_equal(columns[name], column)  # whatever a function of a question does
+    return result
 
 
 @given(
@@ -101,10 +105,15 @@ def test_the_factual_value_gives_the_factual_descendants(fitted, targets: list[s
         assert np.array_equal(result[name], factual[name])
 
 
+def flipped_in_place(sex: np.ndarray) -> np.ndarray:
+    sex[:] = 1 - sex
+    return sex
+
+
 def test_a_flow_learns_the_counterfactual_of_a_linear_world(fitted) -> None:
     factual = population(500, seed=3)
     older = np.clip(factual["age"] + 15, 20, 80)
-    result = ask(fitted, factual, {"age": older, "sex": lambda sex: 1 - sex})
+    result = ask(fitted, factual, {"age": older, "sex": flipped_in_place})
     truth = factual["volume"] - 2 * (older - factual["age"]) / 30 + 1 - 2 * factual["sex"]
     change = np.abs(truth - factual["volume"]).mean()
     assert np.abs(result["volume"] - truth).mean() < 0.1 * change
@@ -129,14 +138,17 @@ def test_monotone_logits_never_undo_a_finding_by_raising_its_cause(fitted) -> No
 
 def test_abduction_returns_the_observed_class_in_every_one_of_100000_draws() -> None:
     generator = torch.Generator().manual_seed(0)
-    for logits in ([1.0, -1.0], [0.0, 0.0, 0.0], [30.0, -30.0, 5.0], [-1.2, -0.36]):
+    for logits in ([1.0, -1.0], [0.0, 0.0, 0.0], [40.0, -40.0, 5.0], [-1.2, -0.36]):
         rows = torch.tensor(logits, dtype=torch.float64).repeat(100_000, 1)
         for observed in range(len(logits)):
             k = torch.full((100_000,), observed)
             uniform = torch.rand(
                 100_000, len(logits) + 1, generator=generator, dtype=torch.float64
             )
+            most = 1 - 2**-53  # the largest a generator gives
+            uniform[0], uniform[1], uniform[2], uniform[3, 0] = 0, most, most, 0
             noise = gumbel_posterior(rows, k, uniform)
+            assert torch.isfinite(noise).all()
             assert ((rows + noise).argmax(dim=1) == observed).all()
 
 
@@ -163,15 +175,6 @@ def test_the_posterior_agrees_with_the_reference_in_distribution(observed: int) 
     got = gumbel_posterior(rows, torch.full((4000,), observed), uniform).numpy()
     for level in range(2):
         assert stats.ks_2samp(got[:, level], wanted[:, level]).pvalue > 0.01
-
-
-def test_extreme_uniform_numbers_are_survived() -> None:
-    logits = torch.tensor([[40.0, -40.0]] * 3, dtype=torch.float64)
-    most = 1 - 2**-53  # the largest a generator gives
-    uniform = torch.tensor([[0.0] * 3, [most] * 3, [0.0, most, most]], dtype=torch.float64)
-    noise = gumbel_posterior(logits, torch.ones(3, dtype=torch.long), uniform)
-    assert torch.isfinite(noise).all()
-    assert ((logits + noise).argmax(dim=1) == 1).all()
 
 
 def test_a_row_depends_on_its_key_and_the_seed_and_not_on_its_neighbours(fitted) -> None:
@@ -203,7 +206,7 @@ def test_fitting_is_reproducible_and_improves_the_likelihood() -> None:
     def record(node: str, step: int, loss: float) -> None:
         losses.setdefault(node, []).append(loss)
 
-    table = population(300)
+    table, state = population(300), torch.random.get_rng_state()
     models = [StructuralCausalModel(SPACE, GRAPH) for _ in range(2)]
     likelihoods = [m.fit(table, steps=30, batch_size=100, on_step=record) for m in models]
     assert likelihoods[0] == likelihoods[1]
@@ -212,6 +215,7 @@ def test_fitting_is_reproducible_and_improves_the_likelihood() -> None:
     for node, curve in losses.items():
         assert likelihoods[0][node] < curve[0]
     assert list(losses) == ["finding", "hair", "volume"]
+    assert torch.equal(torch.random.get_rng_state(), state)  # of the process
     assert StructuralCausalModel(SPACE, GRAPH).fit(table, steps=30, seed=1) != likelihoods[0]
 
 
@@ -221,12 +225,6 @@ def test_small_batches_see_every_row() -> None:
     scm = StructuralCausalModel(space, CausalGraph({"cause": [], "effect": ["cause"]}))
     table = {"cause": [0, 1], "effect": [1, 0]}
     assert scm.fit(table, steps=100, batch_size=1)["effect"] < 0.1
-
-
-def test_fitting_leaves_the_global_random_state_alone() -> None:
-    before = torch.random.get_rng_state()
-    StructuralCausalModel(SPACE, GRAPH).fit(population(100), steps=2)
-    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_counterfactual_values_end_in_their_range(fitted) -> None:
@@ -265,33 +263,24 @@ def test_the_reported_likelihood_is_that_of_the_values_in_their_own_unit() -> No
 
 
 def test_an_interrupted_fit_is_no_fit() -> None:
-    scm = StructuralCausalModel(SPACE, GRAPH)
+    """Nor is that of another graph; a child that is set needs none."""
+    scm, table = StructuralCausalModel(SPACE, GRAPH), SPACE.parse(population(50))
 
     def interrupt(node: str, step: int, loss: float) -> None:
         if node == "hair":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        scm.fit(population(50), steps=3, on_step=interrupt)
+        scm.fit(table, steps=3, on_step=interrupt)
     assert set(scm.fitted_parents) == {"finding"}
     with refused("mechanism of 'hair'", "got none", "fit"):
-        scm.abduct(population(5), ["hair"])
-
-
-def test_a_child_that_is_set_needs_no_mechanism() -> None:
-    scm = StructuralCausalModel(SPACE, GRAPH)
-    table = SPACE.parse(population(5))
-    noise = scm.abduct(table, nodes=[])
-    assert (scm.act(table, {"volume": 3.0}, noise)["volume"] == 3).all()
-
-
-def test_a_graph_changed_after_fitting_is_refused(fitted) -> None:
-    scm = StructuralCausalModel(SPACE, GRAPH)
-    scm.fit(population(100), steps=2)
+        scm.abduct(table, ["hair"])
+    assert (scm.act(table, {"volume": 3.0}, scm.abduct(table, nodes=[]))["volume"] == 3).all()
+    scm.fit(table, steps=2)
+    noise = scm.abduct(table)
     scm.graph = CausalGraph(GRAPH.parents | {"volume": ("age",)})
-    table = SPACE.parse(population(5))
     with refused("mechanism of 'volume'", "['age']", "fitted on ['sex', 'age']"):
-        scm.act(table, {"age": 30}, fitted.abduct(table))
+        scm.act(table, {"age": 30}, noise)
 
 
 def test_illegal_interventions_are_refused(fitted) -> None:
@@ -305,18 +294,6 @@ def test_illegal_interventions_are_refused(fitted) -> None:
                 ask(fitted, population(5), {name: value})
     with refused("intervention", "'hat'"):
         ask(fitted, population(5), {"hat": 1})
-
-
-def test_callables_get_a_copy(fitted) -> None:
-    table = SPACE.parse(population(5))
-
-    def spoil(age: np.ndarray) -> np.ndarray:
-        age[:] = 30
-        return age
-
-    before = table["age"].copy()
-    ask(fitted, table, {"age": spoil})
-    assert np.array_equal(table["age"], before)
 
 
 def test_other_illegal_input_is_refused(fitted) -> None:

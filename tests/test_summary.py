@@ -51,6 +51,11 @@ def column(result: Result, do: str, guidance: str, get: Callable[[JSON], object]
     return np.array([get(rows[(do, guidance, image)]) for image in result.header["images"]])
 
 
+def real(result: Result, part: str, name: str) -> np.ndarray:
+    """A number of every factual image."""
+    return np.array([result.real[image][part][name] for image in result.header["images"]])
+
+
 # Numbers ----------------------------------------------------------------------------------------
 
 
@@ -65,25 +70,48 @@ def test_effectiveness_is_that_of_scikit_learn(drawn: tuple[Result, Summary]) ->
             plain = summary.cells[(do, "none")].effectiveness[name].value
             assert cell.delta[name].value == pytest.approx(area - plain)
             assert cell.delta_real[name].value == pytest.approx(area - summary.real[name].value)
-    labels = [result.real[image]["attributes"]["male"] for image in result.header["images"]]
-    scores = [result.real[image]["scores"]["male"] for image in result.header["images"]]
+    labels, scores = (real(result, part, "male") for part in ("attributes", "scores"))
     assert summary.real["male"].value == pytest.approx(100 * roc_auc_score(labels, scores))
 
 
-def test_shift_is_the_mean_toward_the_value_asked_for(drawn: tuple[Result, Summary]) -> None:
-    result, summary = drawn
+def gain(
+    result: Result, do: str, guidance: str, name: str, before: np.ndarray, start: Callable
+) -> float:
+    """Mean way of the judge's readings, in sd, from others towards the value asked for."""
+    about = result.header["attributes"][name]
+    seen, wanted = (
+        column(result, do, guidance, lambda row: row[key][name])  # noqa: B023
+        for key in ("scores", "target")
+    )
+    if "levels" in about:
+        places = np.arange(len(wanted)), [about["levels"].index(value) for value in wanted]
+        return (seen[places] - before[places]).mean()
+    if about["kind"] == "binary":
+        return ((2 * wanted - 1) * (seen - before)).mean()
+    factual = real(result, "attributes", name)
+    return (np.sign(wanted - start(factual)) * (seen - before)).mean() / factual.std()
+
+
+@pytest.mark.parametrize("world", ["drawn", "mixed"])
+def test_attributes_shift_from_no_guidance_and_targets_move_from_the_factual_image(
+    world: str, request: pytest.FixtureRequest
+) -> None:
+    result, summary = request.getfixturevalue(world)
     for (do, guidance), cell in summary.cells.items():
-        for name in ("smiling", "male", "young"):
-            seen, before = (
-                column(result, do, text, lambda row: row["scores"][name])  # noqa: B023
-                for text in (guidance, "none")
-            )
-            wanted = column(result, do, guidance, lambda row: row["target"][name])  # noqa: B023
-            shift = ((2 * wanted - 1) * (seen - before)).mean()
-            assert cell.shift[name].value == pytest.approx(shift, abs=1e-12)
+        for name in summary.space.names:
+            before = column(result, do, "none", lambda row: row["scores"][name])  # noqa: B023
+            expected = gain(result, do, guidance, name, before, np.mean)
+            assert cell.shift[name].value == pytest.approx(expected, abs=1e-12)
             if guidance == "none":
-                assert (cell.shift[name].value, cell.delta[name].value) == (0, 0)
                 assert (cell.shift[name].low, cell.shift[name].high) == (0, 0)
+        assert set(cell.moved) == set(cell.values) == set(cell.targets)
+        for name in cell.targets:
+            factual = real(result, "scores", name)
+            expected = gain(result, do, guidance, name, factual, lambda values: values)
+            assert cell.moved[name].value == pytest.approx(expected)
+            wanted = column(result, do, guidance, lambda row: row["target"][name])  # noqa: B023
+            assert cell.values[name] == tuple(sorted(set(wanted.tolist())))
+        assert guidance != "none" or world == "mixed" or cell.moved[do].low > 0.3
 
 
 def test_factor_error_is_in_standard_deviations_of_the_factual_factor(
@@ -91,7 +119,7 @@ def test_factor_error_is_in_standard_deviations_of_the_factual_factor(
 ) -> None:
     result, summary = drawn
     cell = summary.cells[("smiling", CFG)]
-    factual = [result.real[image]["factors"]["male"] for image in result.header["images"]]
+    factual = real(result, "factors", "male")
     read, true, wanted = (
         column(result, "smiling", CFG, get)
         for get in (
@@ -141,67 +169,15 @@ def test_attributes_of_other_kinds(mixed: tuple[Result, Summary]) -> None:
     result, summary = mixed
     levels = result.header["attributes"]["race"]["levels"]
     cell = summary.cells[("race", CFG)]
-    scores, before = (
-        column(result, "race", text, lambda row: row["scores"]["race"]) for text in (CFG, "none")
-    )
+    scores = column(result, "race", CFG, lambda row: row["scores"]["race"])
     wanted = column(result, "race", CFG, lambda row: levels.index(row["target"]["race"]))
     areas = [roc_auc_score(wanted == k, scores[:, k]) for k in range(3)]
     assert cell.effectiveness["race"].value == pytest.approx(100 * np.mean(areas))
-    rows = np.arange(len(wanted))
-    shift = (scores[rows, wanted] - before[rows, wanted]).mean()
-    assert cell.shift["race"].value == pytest.approx(shift)
     ages = column(result, "race", CFG, lambda row: row["scores"]["age"])
     asked_for = column(result, "race", CFG, lambda row: row["target"]["age"])
     assert cell.effectiveness["age"].value == pytest.approx(mean_absolute_error(asked_for, ages))
     assert (cell.factor_error, cell.truth_mae, cell.truth_changed) == ({}, None, None)
     assert cell.drift is cell.shift
-
-
-def test_the_shift_of_a_continuous_attribute_is_in_its_standard_deviations(
-    mixed: tuple[Result, Summary],
-) -> None:
-    result, summary = mixed
-    factual = np.array(
-        [result.real[image]["attributes"]["age"] for image in result.header["images"]]
-    )
-    seen, before = (
-        column(result, "age", text, lambda row: row["scores"]["age"]) for text in (CFG, "none")
-    )
-    wanted = column(result, "age", CFG, lambda row: row["target"]["age"])
-    expected = (np.sign(wanted - factual.mean()) * (seen - before)).mean() / factual.std()
-    assert summary.cells[("age", CFG)].shift["age"].value == pytest.approx(expected)
-
-
-def test_targets_move_from_what_the_judge_reads_in_the_factual_image(
-    mixed: tuple[Result, Summary], drawn: tuple[Result, Summary]
-) -> None:
-    result, summary = mixed
-    images = result.header["images"]
-    wanted, seen = (
-        column(result, "age", CFG, lambda row: row[key]["age"])  # noqa: B023
-        for key in ("target", "scores")
-    )
-    factual, before = (
-        np.array([result.real[image][key]["age"] for image in images])
-        for key in ("attributes", "scores")
-    )
-    cell = summary.cells[("age", CFG)]
-    toward = (np.sign(wanted - factual) * (seen - before)).mean() / factual.std()
-    assert cell.moved["age"].value == pytest.approx(toward)
-    assert cell.values["age"] == tuple(sorted(set(wanted)))
-    race = summary.cells[("race", CFG)]
-    levels = result.header["attributes"]["race"]["levels"]
-    asked_for = column(result, "race", CFG, lambda row: levels.index(row["target"]["race"]))
-    after = column(result, "race", CFG, lambda row: row["scores"]["race"])
-    first = np.array([result.real[image]["scores"]["race"] for image in images])
-    rows = np.arange(len(images))
-    gain = (after[rows, asked_for] - first[rows, asked_for]).mean()
-    assert race.moved["race"].value == pytest.approx(gain)
-    assert race.values == {"race": ("asian", "black", "white")}
-    assert set(race.moved) == {"race"}
-    smiling = drawn[1].cells[("smiling", "none")]
-    assert smiling.moved["smiling"].low > 0.3
-    assert smiling.values == {"smiling": (0, 1)}
 
 
 def test_what_the_judge_reads_goes_with_what_was_asked_for(
@@ -283,25 +259,23 @@ def test_one_image_can_be_summarised(tmp_path: Path) -> None:
 # Refusals ---------------------------------------------------------------------------------------
 
 
-def edited(folder: Path, edit: Callable[[list[JSON]], list[JSON]]) -> Path:
-    """A small run whose lines were edited."""
-    make_results(folder, 4, pictures=0, dos=("smiling",), settings=("none", CFG))
-    file = folder / "results-0-of-1.jsonl"
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (lambda lines: lines[:1], ("an empty run", "fcfg evaluate")),
+        (
+            lambda lines: [one for k, one in enumerate(lines) if k % 3 or one["kind"] != "row"],
+            ("12 rows", "the shards that are missing"),
+        ),
+        (lambda lines: [lines[0], *lines[2:]], ("4 real images", "12 and 3")),
+    ],
+)
+def test_runs_without_all_their_rows_are_refused(
+    tmp_path: Path, kept: Callable[[list[JSON]], list[JSON]], said: tuple[str, ...]
+) -> None:
+    make_results(tmp_path, 4, pictures=0, dos=("smiling",), settings=("none", CFG))
+    file = tmp_path / "results-0-of-1.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    file.write_text("".join(json.dumps(line) + "\n" for line in edit(lines)))
-    return folder
-
-
-def test_runs_without_all_their_rows_are_refused(tmp_path: Path) -> None:
-    empty = edited(tmp_path / "empty", lambda lines: lines[:1])
-    with refused("results of 'portraits/core'", "an empty run", "fcfg evaluate"):
-        summarise(read_results(empty))
-    half = edited(
-        tmp_path / "half",
-        lambda lines: [line for i, line in enumerate(lines) if i % 3 or line["kind"] != "row"],
-    )
-    with refused("results of 'portraits/core'", "12 rows", "the shards that are missing"):
-        summarise(read_results(half))
-    blind = edited(tmp_path / "blind", lambda lines: [lines[0], *lines[2:]])
-    with refused("results of 'portraits/core'", "4 real images", "12 and 3"):
-        summarise(read_results(blind))
+    file.write_text("".join(json.dumps(line) + "\n" for line in kept(lines)))
+    with refused("results of 'portraits/core'", *said):
+        summarise(read_results(tmp_path))

@@ -133,10 +133,7 @@ def _common_images(sources: Sequence[Source]) -> list[str]:
 
 
 def _restricted(result: Result, images: list[str], *, is_whole: bool) -> Result:
-    """The same run over some of its images, in a given order.
-
-    Distances and minimality depend on all images of a run, and are left out unless it is whole.
-    """
+    """The same run over some images, in a given order, without what depends on all of them."""
     kept, places = set(images), {name: k for k, name in enumerate(result.header["images"])}
     minimality = {
         key: entry | {"values": [entry["values"][places[image]] for image in images]}
@@ -153,11 +150,7 @@ def _restricted(result: Result, images: list[str], *, is_whole: bool) -> Result:
 
 
 def _check_questions(sources: Sequence[Source]) -> list[str]:
-    """Refuse images that were asked for other values, or that are others by the same name.
-
-    Values that follow from an intervention may differ, since every model has a causal model of its
-    own; the notes say where.
-    """
+    """Refuse other questions and images; note where values differ that follow from a question."""
     real: dict[str, tuple[Path, JSON]] = {}
     asked: dict[tuple[str, str], tuple[Path, JSON]] = {}
     apart: dict[tuple[str, str], set[str]] = {}

@@ -56,11 +56,7 @@ def _no_target_read(summary: Summary) -> Iterator[str]:
 
 
 def _unfaithful(summary: Summary) -> Iterator[str]:
-    """Images that should be the same are too far apart.
-
-    The distance from counterfactual to factual image is no failure: an intervention may change
-    more than the distance between two images of the run.
-    """
+    """Images that should be the same are too far apart; an answer may be far from its image."""
     apart = summary.unrelated
     limit = FARTHEST if apart is None else SHARE * apart.value
     beside = f"trained models stay below {limit:g}"

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.guidance import Guidance
-from fcfg.reports.rule_styles import setting
 from fcfg.reports.wording import has_trait
 from fcfg.support.errors import InputError
 
@@ -60,11 +59,6 @@ def paper_rows(dataset: str) -> tuple[PaperRow, ...]:
     return tuple(row for row in _rows() if row.dataset == dataset)
 
 
-def paper_tables() -> dict[str, str]:
-    """Contents of each table, by its label."""
-    return dict(_read()["tables"])
-
-
 def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
     """The row of the paper for a setting, or None.
 
@@ -75,11 +69,9 @@ def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
     setting, the first one is taken; its note says how the others differ. The FID comes from a
     table of its own.
     """
-    if dataset is None or setting(guidance).family not in _families():
-        return None  # the rule need not be registered here
     try:
         wanted = meaning(guidance)
-    except InputError:  # with an option that only another kind of model has
+    except InputError:  # of a rule or with an option that is not of this package
         return None
     found = _by_setting().get((dataset, frozenset(do.split("+")), wanted), ())
     if not found:
@@ -110,23 +102,14 @@ def meaning(text: str) -> Guidance:
 
 
 @cache
-def _read() -> dict[str, Any]:
-    return json.loads(Path(__file__).with_name("paper.json").read_text("utf-8"))
-
-
-@cache
 def _rows() -> tuple[PaperRow, ...]:
-    return tuple(PaperRow(**row) for row in _read()["rows"])
+    found = json.loads(Path(__file__).with_name("paper.json").read_text("utf-8"))
+    return tuple(PaperRow(**row) for row in found["rows"])
 
 
 @cache
-def _families() -> frozenset[str]:
-    return frozenset(setting(row.guidance).family for row in _rows() if row.guidance is not None)
-
-
-@cache
-def _by_setting() -> dict[tuple[str, frozenset[str], Guidance], tuple[PaperRow, ...]]:
-    found: dict[tuple[str, frozenset[str], Guidance], tuple[PaperRow, ...]] = {}
+def _by_setting() -> dict[tuple[str | None, frozenset[str], Guidance], tuple[PaperRow, ...]]:
+    found: dict[tuple[str | None, frozenset[str], Guidance], tuple[PaperRow, ...]] = {}
     for row in _rows():
         if row.guidance is not None:
             key = (row.dataset, frozenset(row.do.split("+")), meaning(row.guidance))

@@ -149,10 +149,7 @@ def setting(text: str) -> Setting:
 
 
 def settings_of(rows: Sequence[tuple[Cell, JSON]]) -> list[Setting]:
-    """Return the settings of the rows of a table; beside calibrated weights, plain ones say so.
-
-    Anchored weights may be of another calibration, so nothing is said of them.
-    """
+    """Return the settings of the rows of a table; beside calibrated weights, plain ones say so."""
     untuned = repr(DEFAULT_GUIDANCE)  # of a model without a calibration
     found = [setting(cell.guidance) for cell, _ in rows]
     tuned = any(
@@ -205,12 +202,7 @@ def palette_css() -> str:
 
 
 def strongest(settings: Sequence[Setting]) -> tuple[Setting | None, Setting | None]:
-    """The strongest global setting and the factored setting to compare it with.
-
-    Both are of the first rule that was run globally and factored, or else of the first one that
-    was run globally. Of its factored settings with the same largest weight, the first in the order
-    of the run is taken; if there is none, the strongest.
-    """
+    """The strongest global setting, and the first factored one of the rule that is as strong."""
     families: dict[str, list[Setting]] = {}
     for chosen in settings:
         if chosen.family != BASELINE:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -26,15 +28,23 @@ _MANY, _FEW = 6, 3  # images in a strip of counterfactuals, and in one with diff
 _INDEX = "pictures/index.json"
 
 
+Key = TypeVar("Key")
+
+
 @dataclass(frozen=True, eq=False)
-class Pictures:
-    """The pictures of a run: every tensor holds the same images, in [-1, 1]."""
+class Pictures(Generic[Key]):
+    """Pictures of the same images, in [-1, 1]: of one run, or by row of all that kept some."""
 
     names: tuple[str, ...]  #: of the images
     factual: Tensor = field(repr=False)
-    answers: dict[tuple[str, str], Tensor] = field(repr=False)  #: by intervention and guidance
-    reversed: dict[tuple[str, str], Tensor] = field(repr=False)
     truth: dict[str, Tensor] = field(repr=False)  #: by intervention
+    answers: dict[Key, Tensor] = field(repr=False)  #: by intervention and guidance, or by row
+    reversed: dict[Key, Tensor] = field(repr=False)
+
+    def known(self, do: str, rows: slice) -> list[Group]:
+        """The factual images, and the truth."""
+        shown = {"factual": self.factual} | ({"truth": self.truth[do]} if do in self.truth else {})
+        return [Group(title, {"": images[rows]}) for title, images in shown.items()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +56,9 @@ class Group:
     setting: Setting | None = None
 
     @classmethod
-    def of(cls, row: Row, **columns: Tensor) -> Group:
-        """The pictures of a row, by heading; "answer" has none where it stands alone."""
-        only = columns.get("answer") if len(columns) == 1 else None
-        return cls(row.setting.title, columns if only is None else {"": only}, row.setting)
+    def of(cls, row: Row, columns: dict[str, Tensor]) -> Group:
+        """The pictures of a row, by heading."""
+        return cls(row.setting.title, columns, row.setting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +90,7 @@ def encoded(picture: Image.Image) -> bytes:
     return file.getvalue()
 
 
-def read_pictures(result: Result) -> Pictures | None:
+def read_pictures(result: Result) -> Pictures[tuple[str, str]] | None:
     """Read the pictures that an evaluation kept; None if it kept none."""
     if result.folder is None or not (result.folder / _INDEX).exists():
         return None
@@ -89,19 +98,15 @@ def read_pictures(result: Result) -> Pictures | None:
         index = read_index(result.folder)
     except (OSError, ValueError) as error:
         raise _refusal(result.folder, f"something else ({error})") from error
-    folder = result.folder.resolve()
+    read = partial(_read, result.folder.resolve())
     try:
-        answers = {(row["do"], row["guidance"]): row for row in index["rows"]}
+        rows = {(row["do"], row["guidance"]): row for row in index["rows"]}
         return Pictures(
             tuple(index["images"]),
-            _read(folder, index["factual"]),
-            {key: _read(folder, row["counterfactual"]) for key, row in answers.items()},
-            {
-                key: _read(folder, row["reversed"])
-                for key, row in answers.items()
-                if row["reversed"]
-            },
-            {row["do"]: _read(folder, row["counterfactual"]) for row in index["truth"]},
+            read(index["factual"]),
+            {row["do"]: read(row["counterfactual"]) for row in index["truth"]},
+            {key: read(row["counterfactual"]) for key, row in rows.items()},
+            {key: read(row["reversed"]) for key, row in rows.items() if row["reversed"]},
         )
     except (KeyError, TypeError) as error:
         raise _refusal(result.folder, f"no {error}") from error
@@ -137,25 +142,7 @@ def _open(folder: Path, path: str) -> Image.Image:
         raise _refusal(folder, f"a picture that cannot be read, '{path}'") from error
 
 
-@dataclass(frozen=True, eq=False)
-class Album:
-    """Pictures of the same images, from all runs that kept some."""
-
-    names: tuple[str, ...]  #: of the images
-    factual: Tensor = field(repr=False)
-    truth: dict[str, Tensor] = field(repr=False)  #: by intervention
-    there: dict[Row, Tensor] = field(repr=False)  #: counterfactuals
-    back: dict[Row, Tensor] = field(repr=False)  #: reversals
-
-    def known(self, do: str, rows: slice) -> list[Group]:
-        """The factual images, and the truth."""
-        groups = [Group("factual", {"": self.factual[rows]})]
-        if do in self.truth:
-            groups.append(Group("truth", {"": self.truth[do][rows]}))
-        return groups
-
-
-def read_album(comparison: Comparison) -> Album | None:
+def read_album(comparison: Comparison) -> Pictures[Row] | None:
     """Read the pictures of the images that all runs with pictures have; None if there are none."""
     found = {run: own for run in comparison.runs if (own := read_pictures(run.result))}
     every = [own.names for own in found.values()]
@@ -164,88 +151,77 @@ def read_album(comparison: Comparison) -> Album | None:
         return None
     factual: list[Tensor] = []
     truth: dict[str, Tensor] = {}
-    there, back = dict[Row, Tensor](), dict[Row, Tensor]()
+    answers, back = dict[Row, Tensor](), dict[Row, Tensor]()
     for run, own in found.items():
         places = [own.names.index(name) for name in names]
         factual.append(own.factual[places])
         truth = {do: images[places] for do, images in own.truth.items()} | truth
         for row in (row for rows in comparison.rows.values() for row in rows if row.run is run):
             key = row.cell.do, row.cell.guidance
-            for kept, images in ((there, own.answers), (back, own.reversed)):
+            for kept, images in ((answers, own.answers), (back, own.reversed)):
                 if key in images:
                     kept[row] = images[key][places]
-    return Album(tuple(names), factual[0], truth, there, back)
+    return Pictures(tuple(names), factual[0], truth, answers, back)
 
 
-def make_strips(comparison: Comparison, album: Album) -> dict[str, list[Strip]]:
-    """Strips of each kind, with one strip for each intervention that has pictures of it.
-
-    ``counterfactuals`` have every setting of one run, or the one that represents each of several
-    models. ``truth`` and ``reversal`` have the settings that are picked, and of one run the
-    unguided one, with maps of differences.
-    """
+def make_strips(comparison: Comparison, album: Pictures[Row]) -> dict[str, list[Strip]]:
+    """Strips of each kind, by intervention: of every setting of one run, and of those picked."""
     strips: dict[str, list[Strip]] = {"counterfactuals": [], "truth": [], "reversal": []}
     for do in comparison.dos:
         picked = comparison.picked(do)
         rows = comparison.rows[do] if comparison.is_alone else picked
-        rows = [row for row in rows if row in album.there]
+        rows = [row for row in rows if row in album.answers]
         plain = [row for row in rows if comparison.is_alone and row.cell.guidance == BASELINE]
         few = [row for row in dict.fromkeys([*plain, *picked]) if row in rows]
         if rows:
-            groups = [Group.of(row, answer=album.there[row][:_MANY]) for row in rows]
+            groups = [Group.of(row, {"": album.answers[row][:_MANY]}) for row in rows]
             known = album.known(do, slice(_MANY))
             strips["counterfactuals"].append(Strip(f"counterfactuals-{do}", do, (*known, *groups)))
         if few and do in album.truth:
             strips["truth"].append(_truth_strip(album, do, few))
-        if few := [row for row in few if row in album.back]:
+        if few := [row for row in few if row in album.reversed]:
             strips["reversal"].append(_reversal_strip(album, do, few))
     return strips
 
 
-def _truth_strip(album: Album, do: str, rows: Sequence[Row]) -> Strip:
+def _truth_strip(album: Pictures[Row], do: str, rows: Sequence[Row]) -> Strip:
     """Counterfactuals, and their differences from the truth."""
-    truth, answers = album.truth[do][:_FEW], {row: album.there[row][:_FEW] for row in rows}
+    truth, answers = album.truth[do][:_FEW], {row: album.answers[row][:_FEW] for row in rows}
     scale = _scale(truth, *answers.values())
     groups = [
-        Group.of(row, answer=answer, error=_maps(truth, answer, scale))
+        Group.of(row, {"answer": answer, "error": _maps(truth, answer, scale)})
         for row, answer in answers.items()
     ]
     return Strip(f"truth-{do}", do, (*album.known(do, slice(_FEW)), *groups), scale)
 
 
-def _reversal_strip(album: Album, do: str, rows: Sequence[Row]) -> Strip:
+def _reversal_strip(album: Pictures[Row], do: str, rows: Sequence[Row]) -> Strip:
     """Counterfactuals and their changes, reversals and their losses."""
     factual = album.factual[:_FEW]
-    ways = {row: (album.there[row][:_FEW], album.back[row][:_FEW]) for row in rows}
+    ways = {row: (album.answers[row][:_FEW], album.reversed[row][:_FEW]) for row in rows}
     scale = _scale(factual, *(images for way in ways.values() for images in way))
-    nothing = torch.zeros_like(factual)
-    groups = [
-        Group.of(
-            row,
-            there=there,
-            change=_maps(factual, there, scale),
-            back=back,
-            loss=_maps(nothing, (back - factual).abs(), scale),
-        )
-        for row, (there, back) in ways.items()
-    ]
-    return Strip(f"reversal-{do}", do, (Group("factual", {"": factual}), *groups), scale)
+    groups = [Group("factual", {"": factual})]
+    for row, (there, back) in ways.items():
+        change, lost = _maps(factual, there, scale), (back - factual).abs()
+        loss = _maps(torch.zeros_like(factual), lost, scale)
+        columns = {"there": there, "change": change, "back": back, "loss": loss}
+        groups.append(Group.of(row, columns))
+    return Strip(f"reversal-{do}", do, tuple(groups), scale)
 
 
-def opening_strip(comparison: Comparison, album: Album) -> Strip | None:
+def opening_strip(comparison: Comparison, album: Pictures[Row]) -> Strip | None:
     """The first intervention that has pictures, on the image that it changes most.
 
-    The change is measured on the truth; if that is not known, on the unguided counterfactual, or
-    else on the first one there is. The settings that are shown do not take part in the choice.
+    The truth says which, else the unguided answer, else the first there is.
     """
     for do in comparison.dos:
-        picked = [row for row in comparison.picked(do) if row in album.there]
+        picked = [row for row in comparison.picked(do) if row in album.answers]
         if not picked:
             continue
-        changed = {picked[0].setting.title: album.there[picked[0]]}
+        changed = {picked[0].setting.title: album.answers[picked[0]]}
         for row in comparison.rows[do]:
-            if row.cell.guidance == BASELINE and row in album.there:
-                changed["the unguided counterfactual"] = album.there[row]
+            if row.cell.guidance == BASELINE and row in album.answers:
+                changed["the unguided counterfactual"] = album.answers[row]
         if do in album.truth:
             changed["the truth"] = album.truth[do]
         source, images = list(changed.items())[-1]
@@ -256,7 +232,7 @@ def opening_strip(comparison: Comparison, album: Album) -> Strip | None:
             f"{_values(picked[0], album.names[place])} Of the {len(album.names)} images with "
             f"pictures, this is the one that {source} changes most."
         )
-        groups = [Group.of(row, answer=album.there[row][only]) for row in picked]
+        groups = [Group.of(row, {"": album.answers[row][only]}) for row in picked]
         return Strip(f"opening-{do}", do, (*album.known(do, only), *groups), words=words)
     return None
 

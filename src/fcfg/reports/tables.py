@@ -45,10 +45,7 @@ def make_tables(comparison: Comparison) -> Tables:
 
 
 def overview(comparison: Comparison) -> Table:
-    """Means over the interventions that all models have, or of one run all settings.
-
-    Distances from 0 are averaged, so that opposite errors do not cancel.
-    """
+    """Means, of distances from 0, over the interventions that all models or settings have."""
     chosen = {do: _by_name(comparison, do) for do in comparison.dos}
     names = list(dict.fromkeys(name for rows in chosen.values() for name in rows))
     if comparison.is_alone:
@@ -102,10 +99,7 @@ def numbers(comparison: Comparison, do: str) -> Table:
 
 
 def differences(comparison: Comparison, do: str) -> Table | None:
-    """Paired differences from the reference, if there is one under the intervention.
-
-    Those that exclude 0 are marked.
-    """
+    """Paired differences from the reference, if there is one; those that exclude 0 are marked."""
     reference = comparison.reference(do)
     if reference is None:
         return None
