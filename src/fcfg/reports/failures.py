@@ -5,7 +5,7 @@ A comparison of settings is meaningful only if the model works without guidance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.evaluation.summary import Cell, Summary
@@ -68,12 +68,12 @@ def _unfaithful(summary: Summary) -> Iterator[str]:
         ("Without guidance or change, the model returns images", null, "factual"),
         (
             "There and back without guidance, the model returns images",
-            _mean(cell.reversal_mae for cell in plain),
+            average(cell.reversal_mae for cell in plain),
             "factual",
         ),
         (
             "Without guidance, the model makes counterfactuals",
-            _mean(cell.truth_mae for cell in plain),
+            average(cell.truth_mae for cell in plain),
             "true",
         ),
     ):
@@ -86,10 +86,6 @@ def _unfaithful(summary: Summary) -> Iterator[str]:
 
 def _unguided(summary: Summary) -> list[Cell]:
     return [cell for cell in summary.cells.values() if cell.guidance == BASELINE]
-
-
-def _mean(estimates: Iterable[Estimate | None]) -> Estimate | None:
-    return average(estimate for estimate in estimates if estimate is not None)
 
 
 def _illegible(summary: Summary) -> Iterator[str]:

@@ -31,9 +31,9 @@ def with_interval(estimate: Estimate, digits: int, *, signed: bool = False) -> s
     return f"{value} {interval(estimate.low, estimate.high, digits, signed=signed)}"
 
 
-def average(estimates: Iterable[Estimate]) -> Estimate | None:
-    """Mean of estimates on the same images; None if there are none."""
-    given = list(estimates)
+def average(estimates: Iterable[Estimate | None]) -> Estimate | None:
+    """Mean of those estimates there are, on the same images; None if there are none."""
+    given = [estimate for estimate in estimates if estimate is not None]
     if not given:
         return None
     value = float(np.mean([estimate.value for estimate in given]))

@@ -18,6 +18,7 @@ INK, PALE, RULE, FOCUS, GROUND = (
 )
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 _STEPS = (1, 2, 2.5, 5, 10)
+_MARK = 4.5  # half the size of a mark
 _CORNERS = {
     "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
     "triangle": ((0, -1.25), (1.15, 0.85), (-1.15, 0.85)),
@@ -142,19 +143,15 @@ def stroke(x1: float, y1: float, x2: float, y2: float, colour: str, **more: obje
     return tag("line", **ends, stroke=colour, **more)
 
 
-def mark(setting: Setting, x: float, y: float, size: float = 4.5) -> Markup:
+def mark(setting: Setting, x: float, y: float) -> Markup:
     """The mark of a setting: hollow for a global rule, filled for a factored one."""
     colour, is_filled = setting.colour, setting.factored or setting.family == BASELINE
     look = {"fill": colour if is_filled else GROUND, "stroke": colour, "stroke_width": 1.8}
-    return symbol(setting.style.mark, x, y, size, **look)
-
-
-def symbol(kind: str, x: float, y: float, size: float, **look: object) -> Markup:
-    """A small shape around a point: circle, square, triangle, wedge, star, bar or diamond."""
+    kind = setting.style.mark
     if kind == "circle":
-        return tag("circle", cx=float(x), cy=float(y), r=size, **look)
-    shrunk = size * 0.9
-    points = [f"{x + dx * shrunk:.1f} {y + dy * shrunk:.1f}" for dx, dy in _CORNERS[kind]]
+        return tag("circle", cx=float(x), cy=float(y), r=_MARK, **look)
+    side = 0.9 * _MARK
+    points = [f"{x + dx * side:.1f} {y + dy * side:.1f}" for dx, dy in _CORNERS[kind]]
     return tag("path", d=f"M{' L'.join(points)}Z", **look)
 
 
