@@ -20,6 +20,7 @@ from evaluations import SIZE
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.studio.bundle import one_page
 from fcfg.studio.export import gallery_table
+from studios import png
 from visits import QUICK, Visit, listening_model, running_studio, studio_model
 
 axe = pytest.importorskip("axe_core_python.sync_playwright", reason="checks accessibility")
@@ -236,14 +237,10 @@ def test_a_slider_asks_once_when_it_rests_and_cancels_what_it_overtakes(visit: O
     page.locator("#reset").evaluate("button => button.click()")
     here.answered()
     assert here.texts("#weights output") == ["1.7"]  # what is shown is what is asked
-
-
-def test_an_answer_without_an_anchor_has_no_drawn_noise(visit: Open) -> None:
-    here = visit()
-    for box in ("drawn-noise", "anchor"):
-        here.page.locator(f"#option-{box}").evaluate("box => box.click()")
+    for box in ("drawn-noise", "anchor"):  # without which no noise is drawn
+        page.locator(f"#option-{box}").evaluate("box => box.click()")
         here.answered()
-    asked = [question["guidance"] for question in here.questions()[1:]]
+    asked = [question["guidance"] for question in here.questions()[-2:]]
     assert asked == ["contrast:1.7;anchor=true", "contrast:1.7"]
 
 
@@ -305,12 +302,6 @@ def test_two_settings_stay_side_by_side(visit: Open) -> None:
     here.page.locator(".card canvas").nth(1).wait_for()
 
 
-def picture(colour: str = "teal") -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (80, 60), colour).save(file, "PNG")
-    return file.getvalue()
-
-
 def test_two_models_stay_side_by_side(visit: Open, model: str, tmp_path: Path) -> None:
     torch.manual_seed(7)  # other weights than those of the first model
     fcfg.save(listening_model(), tmp_path / "other")
@@ -330,7 +321,7 @@ def test_a_picture_of_ones_own_is_read_and_never_in_the_address(visit: Open) -> 
     here = visit(f"{QUICK}&view=truth")
     page = here.page
     assert here.texts("#after-title") == ["The true answer"]
-    page.set_input_files("#file", {"name": "me.png", "mimeType": "image/png", "buffer": picture()})
+    page.set_input_files("#file", {"name": "me.png", "mimeType": "image/png", "buffer": png(80)})
     page.locator("#before-text", has_text="your picture").wait_for()
     here.answered()
     assert here.texts("#after-title") == ["What if"]  # no answer is called the truth
@@ -357,7 +348,7 @@ def test_a_picture_can_be_dropped_and_pasted(visit: Open, event: str) -> None:
         data.items.add(new File([new Uint8Array(bytes)], "me.png", {{type: "image/png"}}));
         document.body.dispatchEvent(new {event}bubbles: true, cancelable: true}}));
     }}"""
-    here.page.evaluate(script, list(picture()))
+    here.page.evaluate(script, list(png(80)))
     here.page.locator("#before-text", has_text="your picture").wait_for()
     here.answered()
 
