@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,12 @@ def calibration_of(pipeline: CounterfactualPipeline, **weights: float) -> Calibr
     return Calibration(model=digest, attributes=attributes, **about)
 
 
+@cache
+def shared_model() -> CounterfactualPipeline:
+    """The tiny model, for those who change nothing of it."""
+    return tiny_model()
+
+
 def evaluation(
     out: Path,
     experiment: Experiment | None = None,
@@ -115,7 +121,7 @@ def evaluation(
     **more: Any,
 ) -> Evaluation:
     """An experiment on the tiny model, with its evaluators, in a folder."""
-    experiment, pipeline = experiment or asked(), pipeline or tiny_model()
+    experiment, pipeline = experiment or asked(), pipeline or shared_model()
     subset = subset or choose_subset(pipeline, experiment)
     evaluators = evaluators or find_evaluators(pipeline, size=SIZE)
     return Evaluation(pipeline, experiment, subset, evaluators, out, **({"pictures": 0} | more))
@@ -153,14 +159,14 @@ def flat(value: Any, name: str = "") -> dict[str, Any]:
 
 
 @contextmanager
-def counted_rows(pipeline: CounterfactualPipeline) -> Generator[list[int]]:
+def counted_rows(pipeline: CounterfactualPipeline | None = None) -> Generator[list[int]]:
     """How many rows the network is asked for, call by call."""
     rows: list[int] = []
 
     def count(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
         rows.append(len(arguments[0]))
 
-    handle = pipeline.denoiser.network.register_forward_pre_hook(count)
+    handle = (pipeline or shared_model()).denoiser.network.register_forward_pre_hook(count)
     try:
         yield rows
     finally:
@@ -185,11 +191,9 @@ def folder_model(folder: Path, count: int = 40) -> CounterfactualPipeline:
     return pipeline
 
 
-def killed_evaluation(out: Path, kills: int, seed: int) -> None:
+def killed_evaluation(folder: str) -> None:
     """An evaluation that is killed again and again, and then ends."""
-    start = time.monotonic()
-    evaluation(out.with_name("rehearsal"), block=2).run()
-    seconds = (time.monotonic() - start) / 3
+    out = Path(folder)
     chosen = evaluation(out, cache=out / "noise", block=2)
-    effective = kill_again_and_again(chosen.run, seconds, kills, seed)
-    print(f"{effective} kills, {chosen.run().missing} rows missing")
+    rehearsal = evaluation(out.with_name("rehearsal"), block=2)
+    print(kill_again_and_again(chosen.run, rehearsal.run, kills=8), chosen.run().missing)

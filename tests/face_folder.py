@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -44,3 +45,31 @@ def write_table(folder: Path, table: Mapping[str, Iterable[object]]) -> None:
         writer = csv.writer(file)
         writer.writerow(table)
         writer.writerows(zip(*table.values(), strict=True))
+
+
+def dicom(tmp_path: Path, pixels: np.ndarray, **elements: Any) -> Path:
+    """A file as a scanner writes it."""
+    from pydicom.dataset import Dataset, FileMetaDataset
+    from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
+
+    record = Dataset()
+    record.file_meta = FileMetaDataset()
+    record.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    record.file_meta.MediaStorageSOPClassUID = SecondaryCaptureImageStorage
+    record.file_meta.MediaStorageSOPInstanceUID = generate_uid(entropy_srcs=["fcfg"])
+    record.SOPClassUID = record.file_meta.MediaStorageSOPClassUID
+    record.SOPInstanceUID = record.file_meta.MediaStorageSOPInstanceUID
+    record.Rows, record.Columns = pixels.shape[:2]
+    record.SamplesPerPixel = 1 if pixels.ndim == 2 else 3
+    record.PhotometricInterpretation = "MONOCHROME2"
+    record.BitsAllocated = 8 * pixels.itemsize
+    record.BitsStored = record.BitsAllocated if pixels.itemsize == 1 else 12
+    record.HighBit, record.PixelRepresentation = record.BitsStored - 1, 0
+    if pixels.ndim == 3:
+        record.PlanarConfiguration = 0
+    kinds = {"float32": "FloatPixelData", "float64": "DoubleFloatPixelData"}
+    setattr(record, kinds.get(pixels.dtype.name, "PixelData"), pixels.tobytes())
+    for name, value in elements.items():
+        setattr(record, name, value)
+    record.save_as(tmp_path / "x.dcm", enforce_file_format=True)
+    return tmp_path / "x.dcm"

@@ -51,8 +51,6 @@ def make_results(
     folder: Path,
     n: int = 240,
     *,
-    swapped: bool = False,
-    effect: float = 1.0,
     settings: Sequence[str] = CORE,
     dos: Sequence[str] = DOS,
     also: Mapping[str, Sequence[str]] | None = None,
@@ -68,14 +66,12 @@ def make_results(
 ) -> Path:
     """Write a run and return its folder.
 
-    ``swapped`` exchanges the effects of global and factored guidance, ``effect`` scales them all;
     ``also`` has further guidances of single interventions. A ``mixed`` world has attributes of all
     kinds, and cannot be drawn. With ``noise``, all counterfactuals are noise, as from an untrained
     model.
     """
     rename = rename or {}
     world = _Mixed(n) if mixed else _Drawn(n, rename)
-    swap = _swap(settings, also or {}) if swapped else {}
     questions = [(do, text) for do in dos for text in (*settings, *(also or {}).get(do, ()))]
     known = {"name": "LPIPS", "network": "AlexNet v0.1", "sha256": "ab12", "range": "[-1, 1]"}
     top = _header(
@@ -90,53 +86,41 @@ def make_results(
     ) | dict(header or {})
     entries = [top, *world.real()]
     for do, text in [("", "none"), *questions]:
-        push = _push(swap.get(text, text), effect)
-        entries += world.rows(do, text, push, truth, reverse, lpips)
+        push = _push(text)
+        entries += world.rows(do, text, push)
         if do:
             about = {"name": "judge", "width": 24}
             kept = {"do": do, "guidance": text, "n": n, "reference": n, "about": about}
             value = 2 + 5 * push["off"] + push["target"]
             entries.append({"kind": "distance", "metric": "FD-judge", "value": value, **kept})
     for entry in entries:
-        if entry["kind"] == "row" and noise:
-            entry |= _static(entry)
+        if entry["kind"] == "row":
+            kept = {"truth": truth and entry["do"], "reversal": reverse and entry["do"]}
+            entry |= {name: None for name, there in kept.items() if not there}
+            for apart in () if lpips else filter(None, (entry["change"], entry["reversal"])):
+                apart["lpips"] = None
+            entry |= _static(entry) if noise else {}
         if entry["kind"] == "real" and unrelated is not None:
             entry["unrelated"] = unrelated
     folder.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in entries)
     (folder / "results-0-of-1.jsonl").write_text(lines, "utf-8")
     if pictures:
-        world.draw(folder, pictures, questions, swap, effect, truth, reverse)
+        world.draw(folder, pictures, questions, truth, reverse)
     return folder
 
 
-def _swap(settings: Sequence[str], also: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """For each setting, the factored or global one of the same rule."""
-    every = dict.fromkeys((*settings, *(text for some in also.values() for text in some)))
-    other: dict[str, str] = {}
-    for text in every:
-        rule = text.split(":")[0]
-        twin = rule[1:] if rule.startswith("f") else f"f{rule}"
-        other[text] = next((t for t in every if t.split(":")[0] == twin), text)
-    return other
-
-
-def _push(text: str, effect: float) -> dict[str, float]:
+def _push(text: str) -> dict[str, float]:
     """Effect of a setting on the target, on the rest, and on the reversal, in sd."""
     rule, _, tail = text.partition(":")
     if rule == "none":
-        return {"target": -0.1 * effect, "off": 0.0, "back": 0.02}
+        return {"target": -0.1, "off": 0.0, "back": 0.02}
     weights = [float(part.split("=")[-1]) for part in tail.split(";")[0].split(",")]
-    strong = max(weights) * (100 if "++" in rule else 1) / 3
-    rest = min(weights) * (100 if "++" in rule else 1) / 3
-    strong, rest = strong * (0.7 if "apg" in rule else 1), rest * (0.7 if "apg" in rule else 1)
+    scale = (100 if "++" in rule else 1) / 3 * (0.7 if "apg" in rule else 1)
+    strong, rest = max(weights) * scale, min(weights) * scale
     if rule.startswith("f"):
-        return {
-            "target": 0.6 * strong * effect,
-            "off": (0.3 * (rest - 0.4)) * effect,
-            "back": 0.02 + 0.03 * strong,
-        }
-    return {"target": 0.5 * strong * effect, "off": 0.45 * strong * effect, "back": 0.12 * strong}
+        return {"target": 0.6 * strong, "off": 0.3 * (rest - 0.4), "back": 0.02 + 0.03 * strong}
+    return {"target": 0.5 * strong, "off": 0.45 * strong, "back": 0.12 * strong}
 
 
 def _header(name: str, images: Sequence[str], **more: Any) -> dict[str, Any]:
@@ -212,16 +196,14 @@ def _noise(n: int, rng: np.random.Generator) -> Any:
     return noise - noise.mean()
 
 
-def _extras(
-    push: Mapping[str, float], rng: np.random.Generator, text: str, reverse: bool, lpips: bool
-) -> dict[str, Any]:
+def _extras(push: Mapping[str, float], rng: np.random.Generator, text: str) -> dict[str, Any]:
     """Distances between images, and cost."""
     size = abs(push["target"]) + abs(push["off"])
     change, back = 0.05 + 0.03 * size + 0.01 * rng.random(), push["back"] + 0.01 * rng.random()
     groups = 1 if text == "none" else 3 if text.startswith("f") else 2
     return {
-        "change": {"mae": change, "lpips": 0.6 * change if lpips else None},
-        "reversal": {"mae": back, "lpips": 0.5 * back if lpips else None} if reverse else None,
+        "change": {"mae": change, "lpips": 0.6 * change},
+        "reversal": {"mae": back, "lpips": 0.5 * back},
         "evaluations": 100 * (1 + groups),
         "seconds": round(0.11 * (1 + groups), 3),
     }
@@ -257,15 +239,7 @@ class _Drawn:
             for image, a, s, f in zip(self.images, *columns, strict=True)
         ]
 
-    def rows(
-        self,
-        do: str,
-        text: str,
-        push: Mapping[str, float],
-        truth: bool,
-        reverse: bool,
-        lpips: bool,
-    ) -> list[dict[str, Any]]:
+    def rows(self, do: str, text: str, push: Mapping[str, float]) -> list[dict[str, Any]]:
         rng = np.random.default_rng([len(do), len(text), ord((do or "-")[0])])
         true, targets = self._true(do), self._targets(do)
         factors = {
@@ -278,31 +252,25 @@ class _Drawn:
             )
             for name in DOS
         }
-        rows: list[dict[str, Any]] = []
-        asked, wanted = self._named(true.attributes), self._named(true.factors)
-        seen, read = self._scores(factors), self._named(factors)
-        for row, image in enumerate(self.images):
+
+        def row(image: str, target: Any, wanted: Any, seen: Any, read: Any) -> dict[str, Any]:
             error = 0.015 + 0.05 * abs(push["off"]) + 0.002 * rng.random()
-            target = asked[row]
-            known = {
-                "mae": error,
-                "missed": 3000 * error,
-                "changed": 120.0,
-                "factors": wanted[row],
-                "target": target,
-            }
-            extras = _extras(push, rng, text, reverse and bool(do), lpips)
-            extras |= {"factors": read[row], "truth": known if truth and do else None}
-            rows.append(_row(do, text, image, target, seen[row], **extras))
-        return rows
+            truth = {"mae": error, "missed": 3000 * error, "changed": 120.0}
+            truth |= {"factors": wanted, "target": target}
+            more = _extras(push, rng, text) | {"factors": read, "truth": truth}
+            return _row(do, text, image, target, seen, **more)
+
+        columns = (
+            *(self._named(true.attributes), self._named(true.factors)),
+            *(self._scores(factors), self._named(factors)),
+        )
+        return [row(*values) for values in zip(self.images, *columns, strict=True)]
 
     def draw(
         self,
         folder: Path,
         shown: int,
         questions: Sequence[tuple[str, str]],
-        swap: Mapping[str, str],
-        effect: float,
         truth: bool,
         reverse: bool,
     ) -> None:
@@ -311,7 +279,7 @@ class _Drawn:
         files.factual(factual)
         for do, text in questions:
             true = self._true(do).images[:shown]
-            push = _push(swap.get(text, text), effect)
+            push = _push(text)
             answer = self._pushed(true, push)
             back = factual + push["back"] * (answer - factual.flip(3)) if reverse else None
             files.answer(do, text, answer, back)
@@ -362,15 +330,7 @@ class _Mixed:
             for image, values, s in zip(self.images, *columns, strict=True)
         ]
 
-    def rows(
-        self,
-        do: str,
-        text: str,
-        push: Mapping[str, float],
-        truth: bool,
-        reverse: bool,
-        lpips: bool,
-    ) -> list[dict[str, Any]]:
+    def rows(self, do: str, text: str, push: Mapping[str, float]) -> list[dict[str, Any]]:
         rng = np.random.default_rng(2)
         table = dict(self.table)
         for name in do.split("+") if do else ():
@@ -381,17 +341,9 @@ class _Mixed:
                 "continuous": lambda column=column: np.roll(column, 1),
             }[str(kind)]()
         scores = _rounded(self._scores(table, do, push, np.random.default_rng(2)))
-        targets = self._values(table)
         return [
-            _row(
-                do,
-                text,
-                image,
-                target,
-                seen,
-                **_extras(push, rng, text, reverse and bool(do), lpips),
-            )
-            for image, target, seen in zip(self.images, targets, scores, strict=True)
+            _row(do, text, image, target, seen, **_extras(push, rng, text))
+            for image, target, seen in zip(self.images, self._values(table), scores, strict=True)
         ]
 
     def draw(self, *_: object) -> None:
@@ -456,7 +408,6 @@ def _known_lines(
     truth: bool = False,
     lpips: bool = True,
     composition: bool = True,
-    fid: float | None = None,
 ) -> list[dict[str, Any]]:
     """The lines of a result file; ``reversal`` holds the mean error after reversal by guidance."""
     rng = np.random.default_rng(0)
@@ -486,69 +437,49 @@ def _known_lines(
         commit="f" * 40,
     )
 
-    def seen(k: int, target: dict[str, Any], show: dict[str, float]) -> dict[str, float]:
-        shown: dict[str, float] = {}
-        for name, config in attributes.items():
-            size = (2 * target[name] - 1) * show[name] + noise[name][k]
-            shown[name] = 50 + 5 * size if config["kind"] == "continuous" else _sigmoid(size)
-        return shown
+    def shown(name: str, size: float) -> float:
+        """On the scale of an attribute, from a size in sd."""
+        continuous = attributes[name]["kind"] == "continuous"
+        return 50 + 5 * size if continuous else float(1 / (1 + np.exp(-size)))
 
-    def valued(target: dict[str, Any]) -> dict[str, Any]:
+    def valued(target: dict[str, int]) -> dict[str, Any]:
         kinds = {name: config["kind"] for name, config in attributes.items()}
         return {
             name: 50.0 + 5 * (2 * value - 1) if kinds[name] == "continuous" else value
             for name, value in target.items()
         }
 
-    factual = [{name: int(values[name][k]) for name in attributes} for k in range(n)]
-    found: list[dict[str, Any]] = [header]
-    found += [
-        {
-            "kind": "real",
-            "image": images[k],
-            "attributes": valued(factual[k]),
-            "scores": seen(k, factual[k], dict.fromkeys(attributes, 1.0)),
-            "factors": {name: float(noise[name][k]) for name in attributes} if truth else {},
+    def line(do: str, guidance: str, k: int) -> dict[str, Any]:
+        """Of a real image, where there is no guidance."""
+        own = {name: float(noise[name][k]) for name in attributes}
+        target = {name: int(values[name][k]) ^ (name in do.split("+")) for name in attributes}
+        show = {name: strength(do, guidance, name) if guidance else 1.0 for name in attributes}
+        sign = {name: 2 * value - 1 for name, value in target.items()}
+        scores = {name: shown(name, sign[name] * show[name] + own[name]) for name in attributes}
+        factors = {name: own[name] + sign[name] * (show[name] - 1) for name in attributes}
+        found = {"image": images[k], "scores": scores, "factors": factors if truth else {}}
+        if not guidance:
+            return found | {"kind": "real", "attributes": valued(target)}
+        known = {"mae": 0.02, "missed": 0.5, "changed": 1.0, "factors": own}
+        back = None if reversal is None else reversal.get(guidance, 0.2) + 0.02 * jitter[k]
+        return found | {
+            "kind": "row",
+            "do": do,
+            "guidance": guidance,
+            "target": valued(target),
+            "truth": known | {"target": valued(target)} if truth else None,
+            "change": _apart(0.1, lpips),
+            "reversal": None if back is None else _apart(back, lpips),
+            "evaluations": 60,
+            "seconds": 0.5,
         }
-        for k in range(n)
-    ]
-    for do, guidance in asked:
-        show = {name: strength(do, guidance, name) for name in attributes}
-        if fid is not None and do:
-            about = {"metric": "FID", "value": fid, "n": n, "reference": n, "about": {}}
-            found.append({"kind": "distance", "do": do, "guidance": guidance} | about)
-        for k in range(n):
-            target = {
-                name: 1 - value if name in do.split("+") else value
-                for name, value in factual[k].items()
-            }
-            drift = {
-                name: float(noise[name][k]) + (2 * target[name] - 1) * (show[name] - 1)
-                for name in attributes
-            }
-            own = {name: float(noise[name][k]) for name in attributes}
-            known = {"mae": 0.02, "missed": 0.5, "changed": 1.0, "factors": own}
-            back = None if reversal is None else reversal.get(guidance, 0.2) + 0.02 * jitter[k]
-            found.append(
-                _row(
-                    *(do, guidance, images[k], valued(target), seen(k, target, show)),
-                    factors=drift if truth else {},
-                    truth=known | {"target": valued(target)} if truth else None,
-                    change=_apart(0.1, lpips),
-                    reversal=None if back is None else _apart(back, lpips),
-                    evaluations=60,
-                    seconds=0.5,
-                )
-            )
-    return found
+
+    asked = [("", ""), *asked]
+    return [header, *(line(do, guidance, k) for do, guidance in asked for k in range(n))]
 
 
 def _apart(error: float, lpips: bool) -> dict[str, float | None]:
     return {"mae": error, "lpips": error / 2 if lpips else None}
-
-
-def _sigmoid(size: float) -> float:
-    return float(1 / (1 + np.exp(-size)))
 
 
 def known_results(path: Path, **options: Any) -> Path:

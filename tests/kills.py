@@ -4,28 +4,45 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 
-def kill_again_and_again(work: Callable[[], object], seconds: float, kills: int, seed: int) -> int:
+def kill_again_and_again(
+    work: Callable[[], object], rehearsal: Callable[[], object], kills: int
+) -> int:
     """Start work in a process of its own and kill it, and again; how often it was still at it.
-
-    Called in a process that can be forked: one that is killed needs no new torch.
 
     Args:
         work: What is done.
-        seconds: Longest time after which it is killed.
+        rehearsal: The same elsewhere; work is killed within a third of the time that this takes.
         kills: Number of times.
-        seed: Seed for the moments.
     """
-    moments, effective = Random(seed), 0
+    start = time.monotonic()
+    rehearsal()
+    moments, seconds, effective = Random(0), (time.monotonic() - start) / 3, 0
     for _ in range(kills):
         child = _fork(work)
         time.sleep(moments.uniform(0, seconds))
         effective += _kill(child)
     return effective
+
+
+def printed_elsewhere(module: str, function: str, *arguments: object) -> list[str]:
+    """Words that a function of the tests prints in a process of its own, which can be forked.
+
+    There, one that is killed needs no new torch.
+    """
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
+    code += f"from {module} import {function}; {function}(*sys.argv[1:])"
+    command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
 
 
 def kill_when_told(work: Callable[[Callable[[], object]], object], seconds: float) -> bool:

@@ -14,11 +14,12 @@ import yaml
 from rich.table import Table
 
 import fcfg
-from evaluations import asked, folder_model, tiny_model
+from evaluations import answers, asked, folder_model, tiny_model
 from fake_results import make_results
 from fcfg.cli import main
 from fcfg.cli.computing import chosen_device
 from fcfg.cli.tables import print_grid, print_numbers, table_console
+from fcfg.datasets import portraits
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.pipeline.runtime import own_gpu
@@ -26,8 +27,10 @@ from fcfg.reports import compare
 from fcfg.sampling import as_sampling
 from fcfg.support import progress
 from fcfg.support.config_files import to_yaml
-from refusal import refused
+from refusal import refused, refused_line
 from terminals import Terminal
+
+GRAPH = portraits.graph("portraits")
 
 
 @pytest.fixture(scope="module")
@@ -55,72 +58,47 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> str:
     return "mine.yaml"
 
 
-def refusal(capsys: pytest.CaptureFixture[str], subject: str, *words: str) -> None:
-    """Run what must be refused, in one line about a subject."""
-    assert main(["evaluate", *words]) == 2
-    out, line = capsys.readouterr()
-    assert out == ""
-    assert line.count("\n") == 1
-    assert line.startswith("fcfg evaluate: ")
-    assert subject in line.split(": expected")[0]
-    assert ", got " in line
-
-
 @pytest.mark.parametrize(
     ("words", "subject"),
     [
-        ([], "MODEL"),
-        (["portraits"], "EXPERIMENT"),
-        (["--list", "no-such-model"], "no-such-model"),
-        (["no-such-model", "portraits/core"], "no-such-model"),
-        (["--show", "core"], "experiment 'core'"),
-        (["--show", "portraits/default"], "experiment portraits/default"),
-        (["portraits", "portrait/core"], "experiment 'portrait/core'"),
-        (["portraits", "portraits/core", "--sampling", "0"], "steps"),
-        (["portraits", "portraits/core", "--sampling", "papr"], "sampling"),
-        (["portraits", "portraits/core", "--precision", "fp16"], "precision"),
+        ("", "MODEL"),
+        ("portraits", "EXPERIMENT"),
+        ("--list no-such-model", "no-such-model"),
+        ("no-such-model portraits/core", "no-such-model"),
+        ("--show core", "experiment 'core'"),
+        ("--show portraits/default", "experiment portraits/default"),
+        ("portraits portrait/core", "experiment 'portrait/core'"),
+        ("portraits portraits/core --sampling 0", "steps"),
+        ("portraits portraits/core --sampling papr", "sampling"),
+        ("portraits portraits/core --precision fp16", "precision"),
         *(
-            (["portraits", "portraits/core", f"--shard={shard}"], "--shard")
-            for shard in ("1", "a/b", "1/", "-1/2")
+            (f"portraits portraits/core --shard={n}", "--shard")
+            for n in ("1", "a/b", "1/", "-1/2")
         ),
-        *(
-            (["MODEL", "default", *option], "")
-            for option in (["--sampling", "3"], ["--sampling", "paper"], ["--no-anchor"])
-        ),
-        (["MODEL", "embed/core"], "experiment 'embed/core'"),
-        (["MODEL", "baselines", "--sampling", "paper"], f"guidance {DEFAULT_GUIDANCE}"),
-        (["MODEL", "mine.yaml", "--shard", "0/3"], "shard, count"),
-        (["MODEL", "mine.yaml", "--lpips", "ok.png"], "weights"),
-        (["MODEL", "mine.yaml", "--inception", "ok.png"], "weights"),
-        *(
-            (["MODEL", "mine.yaml", f"--batch-size={rows}"], "--batch-size")
-            for rows in ("0", "many", "-1")
-        ),
-        (["MODEL", "mine.yaml", "--cache", "ok.png", "--out", "new"], "ok.png"),
-        (["BLIND", "mine.yaml"], "model"),
+        *((f"TINY default {o}", "") for o in ("--sampling 3", "--sampling paper", "--no-anchor")),
+        ("TINY embed/core", "experiment 'embed/core'"),
+        ("TINY baselines --sampling paper", f"guidance {DEFAULT_GUIDANCE}"),
+        ("TINY mine.yaml --shard 0/3", "shard, count"),
+        ("TINY mine.yaml --lpips ok.png", "weights"),
+        ("TINY mine.yaml --inception ok.png", "weights"),
+        *((f"TINY mine.yaml --batch-size={rows}", "--batch-size") for rows in ("0", "many", "-1")),
+        ("TINY mine.yaml --cache ok.png --out new", "ok.png"),
+        ("BLIND mine.yaml", "model"),
+        ("RANKED mine.yaml", "RANK"),
     ],
-    ids=" ".join,
 )
 def test_what_is_missing_unknown_or_does_not_fit_is_one_line(
-    model: str,
-    mine: str,
-    words: list[str],
-    subject: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    model, mine, words: str, subject: str, tmp_path, monkeypatch, capsys
 ) -> None:
     Path("ok.png").write_bytes(b"no weights")
+    folders = {"TINY": model, "RANKED": model}
     if "BLIND" in words:
-        words = [saved(tmp_path / "blind", judge=False), *words[1:]]
-    refusal(capsys, subject, *(model if word == "MODEL" else word for word in words))
+        folders["BLIND"] = saved(tmp_path / "blind", judge=False)
+    if "RANKED" in words:
+        monkeypatch.setenv("RANK", "x")
+    given = [folders.get(word, word) for word in words.split()]
+    refused_line(["evaluate", *given], subject, capsys)
     assert not Path("new").exists()
-
-
-def test_a_rank_that_is_no_number_is_refused(
-    model: str, mine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RANK", "x")
-    refusal(capsys, "RANK", model, mine)
 
 
 # Experiments ------------------------------------------------------------------------------------
@@ -133,29 +111,45 @@ def test_the_list_has_every_experiment_with_its_title(capsys: pytest.CaptureFixt
     assert all(find_experiment(line.split()[0]).title in line for line in lines)
 
 
-def test_the_list_of_a_model_has_what_fits_it(
-    model: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_of_a_model_has_what_fits_it(model, capsys) -> None:
     assert main(["evaluate", "--list", model]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == list(experiments(tiny_model().graph))
-    assert names[:3] == ["core", "aff", "inv"]
-    assert "portraits/core" in names
-    assert "embed/core" not in names
 
 
-def test_a_kind_of_a_model_is_shown_with_its_attributes(
-    model: str, capsys: pytest.CaptureFixture[str]
+OWN = find_experiment("portraits/demo", sampling="bdia karras 16")  # none of the presets
+FIXED = find_experiment("portraits/inv", sampling="fixed-point:5 karras 7")
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["TINY", "triple", "--images", "9"], find_experiment("triple", graph=GRAPH, images=9)),
+        (["portraits/inv", "--sampling", "fixed-point karras 7"], FIXED),
+        (["any", "portraits/inv", "--sampling", "fixed-point karras 7"], FIXED),
+        (["own.yaml"], OWN),
+        *(
+            (
+                ["own.yaml", "--sampling", text],
+                OWN.model_copy(update={"sampling": str(as_sampling(text))}),
+            )
+            for text in ("paper", "default", "heun uniform 7")
+        ),
+    ],
+)
+def test_what_is_shown_is_what_would_be_asked_and_can_be_read_back(
+    model, words, wanted, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    assert main(["evaluate", model, "triple", "--show", "--images", "9"]) == 0
-    shown = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
-    assert shown == find_experiment("triple", graph=tiny_model().graph, images=9)
-    assert shown.do == ("smiling+male+young",)
+    monkeypatch.chdir(tmp_path)
+    Path("own.yaml").write_text(to_yaml(OWN))
+    assert (
+        main(["evaluate", "--show", *(model if word == "TINY" else word for word in words)]) == 0
+    )
+    Path("shown.yaml").write_text(capsys.readouterr().out)
+    assert find_experiment("shown.yaml") == wanted
 
 
-def test_a_model_of_a_folder_is_evaluated_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_of_a_folder_is_evaluated_in_one_line(tmp_path: Path, monkeypatch, capsys) -> None:
     """Whatever its attributes are, and however few images there are."""
     monkeypatch.chdir(tmp_path)
     folder = saved(tmp_path / "digits", folder_model(tmp_path / "faces", 3).provenance)
@@ -168,37 +162,7 @@ def test_a_model_of_a_folder_is_evaluated_in_one_line(
     assert {do for do, _ in header["questions"]} == {"smiling", "male", "young"}
 
 
-@pytest.mark.parametrize("words", [["portraits/inv"], ["any", "portraits/inv"]])
-def test_what_is_shown_can_be_changed_and_read_back(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--sampling", "fixed-point karras 7"]
-    assert main(["evaluate", "--show", *words, *options]) == 0
-    file = tmp_path / "mine.yaml"
-    file.write_text(capsys.readouterr().out)
-    assert find_experiment(str(file)) == find_experiment(
-        "portraits/inv", sampling="fixed-point:5 karras 7"
-    )
-
-
-@pytest.mark.parametrize("words", [[], ["paper"], ["default"], ["heun uniform 7"]])
-def test_a_sampling_replaces_that_of_an_experiment(
-    words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """The experiment is none of the presets."""
-    own = find_experiment("portraits/demo", sampling="bdia karras 16")
-    file = tmp_path / "own.yaml"
-    file.write_text(to_yaml(own))
-    assert main(["evaluate", "--show", str(file), *(["--sampling", *words] if words else [])]) == 0
-    shown = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
-    changes = {"sampling": str(as_sampling(words[0]))} if words else {}
-    assert shown == own.model_copy(update=changes)
-    assert (shown == own) == (not words)
-
-
-def test_the_advice_of_a_refusal_can_be_followed(
-    model: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_advice_of_a_refusal_can_be_followed(model, capsys) -> None:
     words = [model, "baselines", "--sampling", "paper", "--no-anchor", "--show"]
     assert main(["evaluate", *words]) == 0
     advised = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
@@ -208,24 +172,18 @@ def test_the_advice_of_a_refusal_can_be_followed(
 # Runs -------------------------------------------------------------------------------------------
 
 
-def test_a_run_shows_its_table_and_writes_its_report(
-    model: str, mine: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_shows_its_table_and_writes_its_report(model, mine, capsys) -> None:
     assert main(["evaluate", model, mine]) == 0
-    out = capsys.readouterr().out
-    folder = Path("runs/evaluate/tiny/mine")
+    out, folder = capsys.readouterr().out, Path("runs/evaluate/tiny/mine")
     assert out.startswith("mine: Ours\n2 images, 3 questions of each, on cpu\n  2 steps of ")
-    assert f"results: {folder}" in out
-    assert "lpips: no LPIPS: it takes images of at least 32 by 32" in out
-    assert "do(smiling)" in out
-    assert "CFG 3.0" in out
-    assert "factor error" in out
+    said = ["lpips: no LPIPS: it takes images of at least 32 by 32", f"results: {folder}"]
+    said += ["do(smiling)", "CFG 3.0", "factor error"]
+    assert [text for text in said if text not in out] == []
     assert out.endswith(f"Look at {folder / 'report' / 'report.html'}\n")
     assert (folder / "report" / "report.html").exists()
     assert len(list(Path("runs/abductions").rglob("*.safetensors"))) == 2
-    result = read_results(folder)
-    assert result.header["model"]["name"] == "tiny"
-    assert result.header["environment"]["precision"] == "float32"
+    header = read_results(folder).header
+    assert (header["model"]["name"], header["environment"]["precision"]) == ("tiny", "float32")
     before = (folder / "results-0-of-1.jsonl").read_bytes()
     assert main(["evaluate", model, mine, "--no-report"]) == 0
     assert "Report" not in capsys.readouterr().out
@@ -234,9 +192,7 @@ def test_a_run_shows_its_table_and_writes_its_report(
     assert "choose another --out" in capsys.readouterr().err
 
 
-def test_shards_of_a_folder_of_images_say_what_is_to_come(
-    mine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shards_of_a_folder_of_images_say_what_is_to_come(mine, tmp_path: Path, capsys) -> None:
     folder = saved(tmp_path / "model", folder_model(tmp_path / "faces", 4).provenance)
     (tmp_path / "faces").rename(tmp_path / "moved")
     Path(mine).write_text(Path(mine).read_text() + "balance: []\n")
@@ -245,21 +201,16 @@ def test_shards_of_a_folder_of_images_say_what_is_to_come(
     words = ["evaluate", folder, mine, "--data", "moved", "--out", "run", "--batch-size", "8"]
     words += ["--cache", "noise", "--no-reverse", "--images", "3", "--device", "cpu"]
     assert main([*words, "--shard", "1/2"]) == 0
-    out = capsys.readouterr().out
-    assert out.endswith("3 rows are there, 6 are still to come\n")
+    assert capsys.readouterr().out.endswith("3 rows are there, 6 are still to come\n")
     assert main([*words, "--shard", "0/2", "--commit", "abc", "--precision", "bf16"]) == 0
     out = capsys.readouterr().out
-    assert "probability" in out
-    assert "after reversal" not in out
-    assert "error to the truth" not in out
+    said = [text in out for text in ("probability", "after reversal", "error to the truth")]
+    assert said == [True, False, False]
     assert read_results("run").header["commit"] == "abc"
 
 
 def test_processes_that_were_launched_together_share_the_images(
-    model: str,
-    mine: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    model: str, mine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As accelerate and torchrun launch them; each does its part, and one speaks."""
     words = ["evaluate", model, mine, "--no-report", "--device", "cpu", "--batch-size", "8"]
@@ -275,19 +226,17 @@ def test_processes_that_were_launched_together_share_the_images(
     assert "are still to come" in said[0]
     assert "questions of each" not in said[1]  # but the table of whoever ends last
     assert "do(smiling): smiling is flipped" in said[1]
-    assert {path.name for path in Path("two").glob("*.jsonl")} == {
-        "results-0-of-2.jsonl",
-        "results-1-of-2.jsonl",
-    }
-    one, two = (sorted(read_results(run).rows, key=_place) for run in ("one", "two"))
-    for alone, shared in zip(one, two, strict=True):
-        assert _place(alone) == _place(shared)
-        assert alone["scores"] == pytest.approx(shared["scores"], rel=1e-4)
-        assert alone["change"]["mae"] == pytest.approx(shared["change"]["mae"], rel=1e-3)
+    files = {path.name for path in Path("two").glob("*.jsonl")}
+    assert files == {"results-0-of-2.jsonl", "results-1-of-2.jsonl"}
+    check_rows_agree("one", "two")
 
 
-def _place(row: dict[str, Any]) -> tuple[str, str, str]:
-    return row["do"], row["guidance"], row["image"]
+def check_rows_agree(one: str, other: str) -> None:
+    rows, others = answers(read_results(one)), answers(read_results(other))
+    assert rows.keys() == others.keys()
+    for key, row in rows.items():
+        assert row["scores"] == pytest.approx(others[key]["scores"], rel=1e-4)
+        assert row["change"]["mae"] == pytest.approx(others[key]["change"]["mae"], rel=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
@@ -299,17 +248,13 @@ def test_compiling_changes_no_row(model: str, mine: str, capsys) -> None:
             assert main(words) == 0
     finally:
         torch.compiler.set_stance("default")
-    plain, compiled = (read_results(out) for out in ("plain", "compiled"))
-    assert plain.header["model"] == compiled.header["model"]  # one digest
-    assert compiled.header["environment"]["compiled"]
-    for one, other in zip(plain.rows, compiled.rows, strict=True):
-        assert one["scores"] == pytest.approx(other["scores"], rel=1e-4)
-        assert one["change"]["mae"] == pytest.approx(other["change"]["mae"], rel=1e-3)
+    plain, compiled = (read_results(out).header for out in ("plain", "compiled"))
+    assert plain["model"] == compiled["model"]  # one digest
+    assert compiled["environment"]["compiled"]
+    check_rows_agree("plain", "compiled")
 
 
-def test_an_interrupted_run_says_how_to_go_on(
-    model: str, mine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_run_says_how_to_go_on(model, mine, monkeypatch, capsys) -> None:
     @contextmanager
     def impatient(*, quiet: bool) -> Generator[Callable[[float], None]]:
         def told(share: float) -> None:
@@ -320,10 +265,8 @@ def test_an_interrupted_run_says_how_to_go_on(
 
     monkeypatch.setattr("fcfg.cli.progress.share_bar", impatient)
     assert main(["evaluate", model, mine, "--out", "run"]) == 130
-    line = capsys.readouterr().err
-    assert line == (
-        "fcfg evaluate: interrupted; finished rows are in run, run the same command to resume\n"
-    )
+    done = "finished rows are in run, run the same command to resume"
+    assert capsys.readouterr().err == f"fcfg evaluate: interrupted; {done}\n"
     assert 0 < read_results("run").missing < 6
 
 
@@ -343,9 +286,7 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "noise is that of the way there" in out
 
 
-def test_a_table_is_cut_at_the_width_of_a_terminal_only(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_is_cut_at_the_width_of_a_terminal_only(monkeypatch, capsys) -> None:
     names = [f"attribute-{number}" for number in range(12)]
 
     def widest() -> int:
@@ -363,9 +304,7 @@ def test_a_table_is_cut_at_the_width_of_a_terminal_only(
     assert table_console().width < 1000
 
 
-def test_a_narrow_terminal_cuts_no_number(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_narrow_terminal_cuts_no_number(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     words = [f"{number}.123456789" for number in range(8)]
     table = Table(*("heading of two lines" for _ in words))
@@ -389,23 +328,19 @@ def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "100%" in terminal.text
 
 
-def test_lines_are_for_those_who_read_later(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with progress.share_bar() as told:
-        told(0.5)
-    assert capsys.readouterr().err == ""  # not yet
+def test_lines_are_for_those_who_read_later(monkeypatch, capsys) -> None:
+    def said(*shares: float, **how: bool) -> list[str]:
+        with progress.share_bar(**how) as told:
+            for share in shares:
+                told(share)
+        return capsys.readouterr().err.splitlines()
+
+    assert said(0.5) == []  # not yet
     monkeypatch.setattr(progress, "SECONDS", -1)
-    with progress.share_bar() as told:
-        told(0.0)
-        told(0.5)
-        told(1.0)
-    lines = capsys.readouterr().err.splitlines()
+    lines = said(0.0, 0.5, 1.0)
     assert [line.split(" done")[0].strip() for line in lines] == ["50%", "100%"]
     assert all(line.endswith("s left") for line in lines)
-    with progress.share_bar(quiet=True) as told:
-        told(1.0)
-    assert capsys.readouterr().err == ""
+    assert said(1.0, quiet=True) == []
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
@@ -416,19 +351,20 @@ def test_a_device_that_is_not_there_is_refused() -> None:
         chosen_device("cuda")
 
 
-def test_processes_have_a_gpu_each_or_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert own_gpu() == 0
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
-    assert own_gpu() == 1  # there are none
-    for gpus in (3, 4):
-        monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
-        assert own_gpu() == 1
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+@pytest.mark.parametrize(
+    ("gpus", "rank", "processes", "own"),
+    [(0, None, None, 0), (0, 1, 3, 1), (3, 1, 3, 1), (4, 1, 3, 1), (2, 1, 3, None),
+     (2, 1, None, 1), (2, 2, None, None)],
+)  # fmt: skip
+def test_processes_have_a_gpu_each_or_are_refused(monkeypatch, gpus, rank, processes, own) -> None:
+    """Not every launcher says how many processes there are."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    for name, value in (("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", processes)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, str(value))
+    if own is not None:
+        assert own_gpu() == own
+        return
     with refused("processes on this machine", "at most 2", "got 3", "CUDA_VISIBLE_DEVICES="):
-        own_gpu()
-    monkeypatch.delenv("LOCAL_WORLD_SIZE")  # which not every launcher says
-    assert own_gpu() == 1
-    monkeypatch.setenv("LOCAL_RANK", "2")
-    with refused("processes on this machine", "at most 2", "got 3"):
         own_gpu()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ import torch
 import yaml
 from PIL import Image
 from safetensors.torch import save as to_bytes
-from torch import nn
 
 from evaluations import (
     CFG,
-    FCFG,
     SIZE,
     answers,
     asked,
@@ -29,6 +26,7 @@ from evaluations import (
     evaluation,
     flat,
     folder_model,
+    shared_model,
     tiny_model,
 )
 from fcfg.datasets import portraits
@@ -38,6 +36,7 @@ from fcfg.guidance import Guidance
 from fcfg.metrics import frechet_distance, image_errors, image_mae
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.files import single_writer
+from kills import printed_elsewhere
 from refusal import refused
 
 NAMES = tuple(f"1000000-0000000{number}.png" for number in range(6))
@@ -45,16 +44,9 @@ SAMPLING = "ddim uniform 2"  # that of the experiment
 
 
 @pytest.fixture(scope="module")
-def pipeline() -> CounterfactualPipeline:
-    return tiny_model()
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, pipeline: CounterfactualPipeline) -> Result:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """A run that nobody disturbed."""
-    return evaluation(
-        tmp_path_factory.mktemp("whole") / "run", pipeline=pipeline, pictures=2
-    ).run()
+    return evaluation(tmp_path_factory.mktemp("whole") / "run", pictures=2).run()
 
 
 def alike(one: object, other: object, within: float) -> bool:
@@ -78,14 +70,23 @@ def same(one: Result, other: Result, *, within: float = 0.0) -> bool:
 
 
 def file_of(result: Result) -> Path:
-    assert result.folder is not None
     return result.folder / "results-0-of-1.jsonl"
+
+
+def copied(result: Result, folder: Path) -> Path:
+    """A copy of its folder."""
+    return shutil.copytree(result.folder, folder / "run")
+
+
+def distances_of(*results: Result) -> list[list[float]]:
+    """Distances of every run, the smallest first."""
+    return [sorted(entry["value"] for entry in result.distances) for result in results]
 
 
 # What a run holds -------------------------------------------------------------------------------
 
 
-def test_every_question_is_answered_once_for_every_image(whole: Result) -> None:
+def test_every_question_is_answered_once_for_every_image(whole) -> None:
     assert tuple(whole.header["images"]) == NAMES == tuple(whole.real)
     questions = [tuple(question) for question in whole.header["questions"]]
     assert questions == list(asked().questions)
@@ -94,17 +95,14 @@ def test_every_question_is_answered_once_for_every_image(whole: Result) -> None:
     assert whole.missing == 0
 
 
-def test_a_row_is_what_the_pipeline_says(whole: Result, pipeline: CounterfactualPipeline) -> None:
+def test_rows_and_distances_are_what_the_pipeline_says(whole) -> None:
+    pipeline, judge = shared_model(), shared_model().judge
     factual = portraits.sample(6, portraits.EVALUATION_SEED, SIZE)
     do = {"smiling": 1 - factual.attributes["smiling"]}
-    guidance = Guidance.parse(CFG)
     pair = pipeline.counterfactual(
-        factual.images, factual.attributes, do, guidance=guidance, sampling=SAMPLING
+        factual.images, factual.attributes, do, guidance=Guidance.parse(CFG), sampling=SAMPLING
     )
-    back = pipeline.reverse(pair)
-    judge = pipeline.judge
-    assert judge is not None
-    seen = judge.read(pair.images)
+    back, seen = pipeline.reverse(pair), judge.read(pair.images)
     truth = portraits.counterfactual(factual, do)
     errors = image_errors(pair.images, truth.images, factual.images, threshold=0.05)
     true_factors = judge.read(truth.images).factors
@@ -124,43 +122,29 @@ def test_a_row_is_what_the_pipeline_says(whole: Result, pipeline: Counterfactual
                 "target": {k: int(c[i]) for k, c in truth.attributes.items()},
             },
         }
-        found = {key: row[key] for key in expected}
-        assert alike(found, expected, 1e-5)
-        assert row["evaluations"] == pair.evaluations
-        assert row["kind"] == "row"
+        assert alike({key: row[key] for key in expected}, expected, 1e-5)
+        assert (row["kind"], row["evaluations"]) == ("row", pair.evaluations)
+    found = {(e["do"], e["guidance"]): e for e in whole.distances}
+    assert set(found) == set(asked(composition=False).questions)
+    entry, features = found["smiling", CFG], judge.read(factual.images).features
+    assert entry["value"] == pytest.approx(frechet_distance(seen.features, features), rel=1e-3)
+    assert (entry["metric"], entry["n"]) == ("FD-judge", 6)
 
 
-def test_composition_is_the_null_intervention(
-    whole: Result, pipeline: CounterfactualPipeline
-) -> None:
-    factual = portraits.sample(6, portraits.EVALUATION_SEED, SIZE)
-    again = pipeline.counterfactual(
-        factual.images, factual.attributes, {}, guidance=Guidance.none(), sampling=SAMPLING
-    )
-    error = image_mae(again.images, factual.images)
-    for i, name in enumerate(NAMES):
-        row = answers(whole)[("", "none", name)]
-        assert row["change"]["mae"] == pytest.approx(error[i], rel=1e-4, abs=1e-6)
-        assert row["target"] == whole.real[name]["attributes"]
-        assert (row["reversal"], row["truth"]) == (None, None)
-
-
-def test_unrelated_images_are_those_half_a_run_away(
-    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
+def test_unrelated_images_are_those_half_a_run_away(whole, tmp_path: Path) -> None:
     """Whatever shard or block they are in."""
     images = portraits.sample(6, portraits.EVALUATION_SEED, SIZE).images
     apart = image_mae(images, images.roll(3, dims=0))
     assert [whole.real[name]["unrelated"] for name in NAMES] == pytest.approx(apart, rel=1e-5)
-    shard = evaluation(tmp_path, asked(guidance=()), pipeline, shard=(1, 4)).run()
+    shard = evaluation(tmp_path, asked(guidance=()), shard=(1, 4)).run()
     assert {name: whole.real[name] for name in shard.real} == shard.real
-    alone = evaluation(tmp_path / "one", asked(images=1), pipeline, pictures=8).run()
+    alone = evaluation(tmp_path / "one", asked(images=1), pictures=8).run()
     assert alone.real[NAMES[0]]["unrelated"] is None
     assert (len(alone.rows), alone.missing, alone.distances) == (7, 0, ())
 
 
-def test_the_header_says_everything(whole: Result, pipeline: CounterfactualPipeline) -> None:
-    header, parameters = whole.header, pipeline.denoiser.parameters()
+def test_the_header_says_everything(whole) -> None:
+    header, pipeline = whole.header, shared_model()
     wanted = {
         "attributes": pipeline.space.to_config(),
         "graph": {"smiling": [], "male": [], "young": []},
@@ -174,61 +158,45 @@ def test_the_header_says_everything(whole: Result, pipeline: CounterfactualPipel
         "reverse": True,
     }
     assert header.items() >= wanted.items()
-    assert header["model"]["parameters"] == sum(p.numel() for p in parameters)
-    assert header["model"]["provenance"] == pipeline.provenance
+    size = sum(parameter.numel() for parameter in pipeline.denoiser.parameters())
+    assert (
+        header["model"].items() >= {"parameters": size, "provenance": pipeline.provenance}.items()
+    )
     assert set(header["metrics"]) == {"mae", "judge", "lpips"}
 
 
-def test_distances_are_those_of_all_features(
-    whole: Result, pipeline: CounterfactualPipeline
-) -> None:
-    factual = portraits.sample(6, portraits.EVALUATION_SEED, SIZE)
-    judge = pipeline.judge
-    assert judge is not None
-    pair = pipeline.counterfactual(
-        factual.images,
-        factual.attributes,
-        {"smiling": 1 - factual.attributes["smiling"]},
-        guidance=Guidance.none(),
-        sampling=SAMPLING,
-    )
-    features = [judge.read(images).features for images in (pair.images, factual.images)]
-    found = {(e["do"], e["guidance"]): e for e in whole.distances}
-    assert set(found) == set(asked(composition=False).questions)
-    entry = found[("smiling", "none")]
-    assert entry["value"] == pytest.approx(frechet_distance(*features), rel=1e-3)
-    assert (entry["metric"], entry["n"]) == ("FD-judge", 6)
-
-
-def test_pictures_are_indexed(whole: Result) -> None:
-    folder = whole.folder
-    assert folder is not None
+def pictures_of(folder: Path, images: tuple[str, ...] = NAMES[:2]) -> dict[str, torch.Tensor]:
+    """Pixels of all pictures of a run, by what the index says they are."""
     index = json.loads((folder / "pictures/index.json").read_text())
-    assert index["images"] == list(NAMES[:2])
-    assert {(e["do"], e["guidance"]) for e in index["rows"]} == set(
-        asked(composition=False).questions
-    )
-    assert [entry["do"] for entry in index["truth"]] == ["smiling", "smiling+male"]
-    paths = [path for entry in index["rows"] for path in entry["counterfactual"]]
-    paths += [path for entry in index["rows"] for path in entry["reversed"]]
-    paths += [path for entry in index["truth"] for path in entry["counterfactual"]]
-    paths += index["factual"]
-    assert len(paths) == len(set(paths)) == 2 * (6 + 6 + 2 + 1)
-    for path in paths:
-        with Image.open(folder / path) as picture:
-            assert picture.size == (SIZE, SIZE)
+    assert index["images"] == list(images)
+    paths = {"factual": index["factual"]}
+    for entry in index["rows"]:
+        paths[f"{entry['do']} {entry['guidance']}"] = entry["counterfactual"] + entry["reversed"]
+    paths |= {f"truth {entry['do']}": entry["counterfactual"] for entry in index["truth"]}
+    assert len({path for some in paths.values() for path in some}) == sum(map(len, paths.values()))
+    return {
+        name: torch.stack([torch.from_numpy(np.array(Image.open(folder / p))) for p in some])
+        for name, some in paths.items()
+    }
+
+
+def test_pictures_are_indexed(whole) -> None:
+    """Two of each; a question has its counterfactuals, and then its reversals."""
+    found = pictures_of(whole.folder)
+    wanted = dict.fromkeys(("factual", "truth smiling", "truth smiling+male"), 2)
+    wanted |= {f"{do} {text}": 4 for do, text in asked(composition=False).questions}
+    assert {k: x.shape for k, x in found.items()} == {
+        k: (n, SIZE, SIZE, 3) for k, n in wanted.items()
+    }
     shown = portraits.sample(2, portraits.EVALUATION_SEED, SIZE).images[1]
-    with Image.open(folder / index["factual"][1]) as picture:
-        pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1) / 127.5 - 1
+    pixels = found["factual"][1].permute(2, 0, 1) / 127.5 - 1
     assert torch.allclose(pixels, shown, atol=1 / 127)
 
 
-def test_nothing_is_reversed_or_shown_where_nobody_asks(
-    pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
+def test_nothing_is_reversed_or_shown_where_nobody_asks(tmp_path: Path) -> None:
     quick = asked(reverse=False, composition=False, do=("smiling",), guidance=(), images=2)
-    with counted_rows(pipeline) as rows:
-        result = evaluation(tmp_path, quick, pipeline, pictures=0).run()
+    with counted_rows() as rows:
+        result = evaluation(tmp_path, quick, pictures=0).run()
     assert {row["reversal"] for row in result.rows} == {None}
     assert sum(rows) == 2 * 2 * (1 + 1)  # images, steps, there and back
     assert not (tmp_path / "pictures").exists()
@@ -281,22 +249,18 @@ def test_attributes_of_all_kinds_and_their_effects(tmp_path: Path, continuous: s
 
 
 @pytest.mark.parametrize("block", [1, 4])
-def test_blocks_change_nothing(
-    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path, block: int
-) -> None:
-    other = evaluation(tmp_path, pipeline=pipeline, block=block, batch_size=7).run()
+def test_blocks_change_nothing(whole, tmp_path: Path, block: int) -> None:
+    other = evaluation(tmp_path, block=block, batch_size=7).run()
     assert same(other, whole, within=1e-3)
-    values = [sorted(e["value"] for e in run.distances) for run in (other, whole)]
-    assert values[0] == pytest.approx(values[1], rel=0.02, abs=1e-4)
+    one, another = distances_of(other, whole)
+    assert one == pytest.approx(another, rel=0.02, abs=1e-4)
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_shards_merge(
-    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path, count: int
-) -> None:
+def test_shards_merge(whole, tmp_path: Path, count: int) -> None:
     order = list(range(count))[::-1]
     for number in order:
-        result = evaluation(tmp_path, pipeline=pipeline, shard=(number, count), pictures=2).run()
+        result = evaluation(tmp_path, shard=(number, count), pictures=2).run()
         assert bool(result.missing) == bool(result.distances == ()) == (number != order[-1])
     assert same(result, whole, within=1e-3)
     assert len(list(tmp_path.glob("*.jsonl"))) == count
@@ -309,62 +273,54 @@ def test_shards_merge(
 
 
 def test_shards_that_end_at_once_write_distances_once(tmp_path: Path) -> None:
-    runs = [evaluation(tmp_path, shard=(number, 2)) for number in range(2)]
+    runs = [evaluation(tmp_path, pipeline=tiny_model(), shard=(number, 2)) for number in range(2)]
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(lambda run: run.run(), runs))
     text = "".join(file.read_text() for file in tmp_path.glob("*.jsonl"))
     assert text.count('"kind": "distance"') == 6
 
 
-def test_a_shard_does_not_stumble_over_what_another_one_is_writing(
-    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
+def test_a_shard_does_not_stumble_over_what_another_one_is_writing(whole, tmp_path: Path) -> None:
     other = tmp_path / "results-1-of-2.jsonl"
     other.write_text('{"kind": "run", "sch')  # it is about to begin
-    result = evaluation(tmp_path, pipeline=pipeline, shard=(0, 2)).run()
+    result = evaluation(tmp_path, shard=(0, 2)).run()
     assert result.missing == 21
     with refused("results-1-of-2", "whole lines"):
         read_results(tmp_path)
-    last = evaluation(tmp_path, pipeline=pipeline, shard=(1, 2))
+    last = evaluation(tmp_path, shard=(1, 2))
     last.run()
     text = other.read_text()
     other.write_text(text[:-400])  # it was killed at the end
-    assert evaluation(tmp_path, pipeline=pipeline, shard=(0, 2)).run().missing == 0
+    assert evaluation(tmp_path, shard=(0, 2)).run().missing == 0
     assert same(last.run(), whole, within=1e-3)
 
 
-def test_features_that_did_not_come_along_are_no_obstacle(
-    pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
+def test_features_that_did_not_come_along_are_no_obstacle(tmp_path: Path) -> None:
     for number in (0, 1):  # on two machines
         folder = tmp_path / str(number)
-        evaluation(folder, pipeline=pipeline, shard=(number, 2)).run()
+        evaluation(folder, shard=(number, 2)).run()
     name = "results-1-of-2.jsonl"
     (tmp_path / "0" / name).write_bytes((tmp_path / "1" / name).read_bytes())
-    result = evaluation(tmp_path / "0", pipeline=pipeline, shard=(0, 2)).run()
+    result = evaluation(tmp_path / "0", shard=(0, 2)).run()
     assert (result.missing, result.distances) == (0, ())
     shutil.copytree(tmp_path / "1/features", tmp_path / "0/features", dirs_exist_ok=True)
-    result = evaluation(tmp_path / "0", pipeline=pipeline, shard=(0, 2)).run()
+    result = evaluation(tmp_path / "0", shard=(0, 2)).run()
     assert len(result.distances) == 6
 
 
 # Stopped and resumed ----------------------------------------------------------------------------
 
 
-def test_a_finished_run_is_not_run_again(whole: Result, pipeline: CounterfactualPipeline) -> None:
+def test_a_finished_run_is_not_run_again(whole) -> None:
     before, shares = file_of(whole).read_bytes(), []
-    assert whole.folder is not None
-    with counted_rows(pipeline) as rows:
-        again = evaluation(whole.folder, pipeline=pipeline, pictures=2).run(shares.append)
-    assert rows == []
-    assert shares == [1.0]
+    with counted_rows() as rows:
+        again = evaluation(whole.folder, pictures=2).run(shares.append)
+    assert (rows, shares) == ([], [1.0])
     assert file_of(whole).read_bytes() == before
     assert same(again, whole)
 
 
-def test_a_file_that_ends_anywhere_is_continued(
-    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
+def test_a_file_that_ends_anywhere_is_continued(whole, tmp_path: Path) -> None:
     """Wherever the power failed, the same rows are there in the end."""
     text = file_of(whole).read_bytes()
     rng = np.random.default_rng(0)
@@ -374,42 +330,19 @@ def test_a_file_that_ends_anywhere_is_continued(
         out = tmp_path / str(number)
         out.mkdir()
         (out / "results-0-of-1.jsonl").write_bytes(text[:cut])
-        run = evaluation(out, pipeline=pipeline)
-        result = run.run()
-        assert same(result, whole), cut
+        assert same(evaluation(out).run(), whole), cut
         assert len(read_results(out).rows) == 42
 
 
 def test_a_run_killed_at_random_ends_with_the_same_rows(tmp_path: Path) -> None:
     """Really killed, wherever it is then, and started again in the same folder."""
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; "
-    code += "from evaluations import killed_evaluation as kill; kill(Path(sys.argv[2]), 8, 0)"
-    out = tmp_path / "killed"
-    command = [sys.executable, "-W", "error", "-c", code, str(Path(__file__).parent), str(out)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    kills, _, missing, *_ = done.stdout.split()
-    assert (int(kills) >= 3, missing) == (True, "0"), done.stdout
+    kills, missing = printed_elsewhere("evaluations", "killed_evaluation", tmp_path / "killed")
+    assert (int(kills) >= 3, missing) == (True, "0"), kills
     undisturbed = evaluation(tmp_path / "undisturbed", block=2).run()
-    killed = read_results(out)
+    killed = read_results(tmp_path / "killed")
     assert same(killed, undisturbed)
-    values = [sorted(e["value"] for e in run.distances) for run in (killed, undisturbed)]
-    assert values[0] == values[1]
-
-
-def pictures_of(folder: Path, images: tuple[str, ...] = NAMES[:2]) -> dict[str, torch.Tensor]:
-    """Pixels of all pictures of a run, by what the index says they are."""
-    index = json.loads((folder / "pictures/index.json").read_text())
-    assert index["images"] == list(images)
-    paths = {"factual": index["factual"]}
-    for entry in index["rows"]:
-        paths[f"{entry['do']} {entry['guidance']}"] = entry["counterfactual"] + entry["reversed"]
-    paths |= {f"truth {entry['do']}": entry["counterfactual"] for entry in index["truth"]}
-    assert len({path for some in paths.values() for path in some}) == sum(map(len, paths.values()))
-    return {
-        name: torch.stack([torch.from_numpy(np.array(Image.open(folder / p))) for p in some])
-        for name, some in paths.items()
-    }
+    one, another = distances_of(killed, undisturbed)
+    assert one == another
 
 
 def alike_pictures(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
@@ -439,95 +372,77 @@ def test_a_shard_keeps_the_pictures_of_the_whole(tmp_path: Path, guidance: str) 
     assert not torch.equal(part[f"smiling {experiment.guidance[-1]}"][:2], part["factual"])
 
 
-@pytest.mark.parametrize("what", ["folder", "index", "garbage", "list", "nested"])
-def test_pictures_that_are_gone_are_made_again(
-    what: str, whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
-    assert whole.folder is not None
-    before = pictures_of(whole.folder)
-    shutil.copytree(whole.folder, tmp_path / "run")
-    run, index = tmp_path / "run", tmp_path / "run/pictures/index.json"
-    match what:
-        case "folder":
-            shutil.rmtree(run / "pictures")
-        case "index":
-            index.unlink()
-        case _:
-            texts = {"garbage": "{", "list": "[]", "nested": "[" * 100_000}
-            index.write_text(texts[what])
+@pytest.mark.parametrize("index", [None, "", "{", "[]", "[" * 100_000])
+def test_pictures_that_are_gone_are_made_again(whole, tmp_path: Path, index: str | None) -> None:
+    """None: the whole folder is gone; an empty text: the index."""
+    before, run = pictures_of(whole.folder), copied(whole, tmp_path)
+    if index is None:
+        shutil.rmtree(run / "pictures")
+    elif index:
+        (run / "pictures/index.json").write_text(index)
+    else:
+        (run / "pictures/index.json").unlink()
     shares: list[float] = []
-    again = evaluation(run, pipeline=pipeline, pictures=2).run(shares.append)
+    again = evaluation(run, pictures=2).run(shares.append)
     assert alike_pictures(pictures_of(run), before)
     assert file_of(again).read_bytes() == file_of(whole).read_bytes()
     assert shares == sorted(shares)
-    assert shares[0] < 1
-    assert shares[-1] == 1
-    with counted_rows(pipeline) as rows:  # and then they are there
-        evaluation(run, pipeline=pipeline, pictures=2).run()
+    assert shares[0] < shares[-1] == 1
+    with counted_rows() as rows:  # and then they are there
+        evaluation(run, pictures=2).run()
     assert rows == []
 
 
-def test_only_pictures_that_are_gone_are_made_again(
-    whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
-    assert whole.folder is not None
-    before = pictures_of(whole.folder)
-    shutil.copytree(whole.folder, tmp_path / "run")
-    run = tmp_path / "run"
+def test_only_pictures_that_are_gone_are_made_again(whole, tmp_path: Path) -> None:
+    before, run = pictures_of(whole.folder), copied(whole, tmp_path)
     index = json.loads((run / "pictures/index.json").read_text())
     gone = next(e for e in index["rows"] if (e["do"], e["guidance"]) == ("smiling", CFG))
     for path in (gone["reversed"][1], index["factual"][0], index["truth"][1]["counterfactual"][1]):
         (run / path).unlink()
-    with counted_rows(pipeline) as rows:
-        evaluation(run, pipeline=pipeline, pictures=2).run()
+    with counted_rows() as rows:
+        evaluation(run, pictures=2).run()
     assert sum(rows) == 2 * 2 * (1 + 2 + (1 + 2))  # images, steps; noise, there, and back
     assert alike_pictures(pictures_of(run), before)
-    file = file_of(whole)
-    half = file.read_text().splitlines(keepends=True)[:30]
-    (run / file.name).write_text("".join(half))  # of a run that is not finished
+    half = file_of(whole).read_text().splitlines(keepends=True)[:30]
+    (run / file_of(whole).name).write_text("".join(half))  # of a run that is not finished
     shutil.rmtree(run / "pictures")
-    evaluation(run, pipeline=pipeline, pictures=2).run()
+    evaluation(run, pictures=2).run()
     assert alike_pictures(pictures_of(run), before)
     kept = sorted((run / "pictures").iterdir())
-    evaluation(run, pipeline=pipeline, pictures=0).run()  # whoever wants none leaves them alone
+    evaluation(run, pictures=0).run()  # whoever wants none leaves them alone
     assert sorted((run / "pictures").iterdir()) == kept
 
 
 ROWS = {"rows": torch.arange(6)}
 FOREIGN = {
-    "half": lambda data: data[: len(data) // 2],
-    "nothing": lambda data: b"",
-    "text": lambda data: b"features",
-    "no rows": lambda data: to_bytes({"judge": torch.zeros(6, 4)}),
-    "other names": lambda data: to_bytes(ROWS | {"pixels": torch.zeros(6, 4)}),
-    "other shape": lambda data: to_bytes(ROWS | {"judge": torch.zeros(6)}),
-    "other images": lambda data: to_bytes(ROWS | {"judge": torch.zeros(5, 4)}),
-    "no numbers": lambda data: to_bytes(ROWS | {"judge": torch.zeros(6, 4, dtype=torch.int64)}),
+    "half": None,
+    "nothing": b"",
+    "text": b"features",
+    "no rows": to_bytes({"judge": torch.zeros(6, 4)}),
+    "other names": to_bytes(ROWS | {"pixels": torch.zeros(6, 4)}),
+    "other shape": to_bytes(ROWS | {"judge": torch.zeros(6)}),
+    "other images": to_bytes(ROWS | {"judge": torch.zeros(5, 4)}),
+    "no numbers": to_bytes(ROWS | {"judge": torch.zeros(6, 4, dtype=torch.int64)}),
 }
 
 
 @pytest.mark.parametrize("spoil", FOREIGN)
-def test_features_that_are_broken_are_computed_again(
-    spoil: str, whole: Result, pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
-    assert whole.folder is not None
-    shutil.copytree(whole.folder, tmp_path / "run")
-    run = tmp_path / "run"
+def test_features_that_are_broken_are_computed_again(whole, tmp_path: Path, spoil: str) -> None:
+    run = copied(whole, tmp_path)
     for file in sorted((run / "features").glob("*/*"))[:3]:
-        file.write_bytes(FOREIGN[spoil](file.read_bytes()))
-    text = file_of(whole).read_text()
-    distances = [line for line in text.splitlines(True) if '"kind": "distance"' in line]
-    (run / "results-0-of-1.jsonl").write_text(text.removesuffix("".join(distances)))
-    result = evaluation(run, pipeline=pipeline).run()
-    values = [sorted(e["value"] for e in r.distances) for r in (result, whole)]
-    assert values[0] == pytest.approx(values[1], rel=1e-4)
+        data = file.read_bytes()
+        file.write_bytes(data[: len(data) // 2] if spoil == "half" else FOREIGN[spoil])
+    lines = file_of(whole).read_text().splitlines(keepends=True)
+    kept = [line for line in lines if '"kind": "distance"' not in line]
+    (run / "results-0-of-1.jsonl").write_text("".join(kept))
+    result = evaluation(run).run()
+    one, another = distances_of(result, whole)
+    assert one == pytest.approx(another, rel=1e-4)
     assert same(result, whole)
 
 
-def test_broken_features_of_another_shard_are_one_line(
-    pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
-    first, second = (evaluation(tmp_path, pipeline=pipeline, shard=(n, 2)) for n in range(2))
+def test_broken_features_of_another_shard_are_one_line(tmp_path: Path) -> None:
+    first, second = (evaluation(tmp_path, shard=(n, 2)) for n in range(2))
     first.run()
     theirs = sorted((tmp_path / "features").glob("*/*"))[0]
     theirs.write_bytes(b"half")
@@ -537,63 +452,38 @@ def test_broken_features_of_another_shard_are_one_line(
     assert len(second.run().distances) == 6
 
 
-def test_progress_grows_and_ends_at_one(pipeline: CounterfactualPipeline, tmp_path: Path) -> None:
+def test_progress_grows_and_ends_at_one(tmp_path: Path) -> None:
+    run = evaluation(tmp_path, asked(sampling="ddim uniform 3"), block=4)
     shares: list[float] = []
-    run = evaluation(tmp_path, asked(sampling="ddim uniform 3"), pipeline, block=4)
     run.run(shares.append)
     assert shares == sorted(shares)
-    assert shares[0] < 0.01
-    assert shares[-1] == 1.0
-    assert len(set(shares)) > 30
-    steps = np.diff(shares)
-    assert steps.max() < 0.1  # the time that is left can be told from it
+    assert (shares[0] < 0.01, shares[-1], len(set(shares)) > 30) == (True, 1.0, True)
+    assert np.diff(shares).max() < 0.1  # the time that is left can be told from it
     file = tmp_path / "results-0-of-1.jsonl"
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(lines[: len(lines) // 2]))
     resumed: list[float] = []
     run.run(resumed.append)
     assert resumed == sorted(resumed)
-    assert 0.2 < resumed[0] < 1
-    assert resumed[-1] == 1.0
+    assert 0.2 < resumed[0] < resumed[-1] == 1
 
 
 # The noise behind images ------------------------------------------------------------------------
 
 
-def test_noise_is_inferred_once_for_all_questions(
-    pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
-    one = asked(reverse=False, guidance=(), do=("smiling",))
-    more = asked(reverse=False, guidance=(CFG, FCFG), do=("smiling", "male"), composition=False)
-    images, steps = 6, 2
-    with counted_rows(pipeline) as rows:
-        evaluation(tmp_path / "one", one, pipeline, cache=tmp_path / "noise").run()
-    assert sum(rows) == images * steps * (1 + 1 + 1)  # noise, null question, intervention
-    with counted_rows(pipeline) as rows:
-        second = evaluation(tmp_path / "two", more, pipeline, cache=tmp_path / "noise").run()
-    assert sum(rows) == images * steps * 2 * (1 + 2 + 3)  # no noise: CFG has 2 rows, FCFG 3
-    assert {row["evaluations"] for row in second.rows} == {4, 6, 8}  # which says what it cost
-    assert same(second, evaluation(tmp_path / "three", more, pipeline).run())
-
-
-def test_noise_is_kept_for_a_model_and_an_environment(
-    pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
+def test_noise_is_kept_for_a_model_and_an_environment(tmp_path: Path) -> None:
     """What else it depends on is told by the tests of the store; a reversal infers anew."""
     quick, cache = asked(images=2, guidance=(), do=("smiling",)), tmp_path / "noise"
 
-    def spent(name: str, **changes: Any) -> int:
-        arguments = {"experiment": quick, "pipeline": pipeline} | changes
-        with counted_rows(arguments["pipeline"]) as rows:
-            evaluation(tmp_path / name, cache=cache, **arguments).run()
+    def spent(name: str, pipeline=None, **changes: Any) -> int:
+        with counted_rows(pipeline) as rows:
+            evaluation(tmp_path / name, quick, pipeline, cache=cache, **changes).run()
         return sum(rows)
 
-    other = tiny_model()
-    next(other.denoiser.parameters()).data += 1e-3
     for name, changes in (
         ("first", {}),
         ("environment", {"provenance": {"environment": {"precision": "bf16"}}}),
-        ("model", {"pipeline": other}),
+        ("model", {"pipeline": another_model()}),
     ):
         assert spent(name, **changes) == spent(f"{name} again", **changes) + 2 * 2
     assert len(list(cache.rglob("*.safetensors"))) == 2 * 3
@@ -602,37 +492,37 @@ def test_noise_is_kept_for_a_model_and_an_environment(
 # Refusals ---------------------------------------------------------------------------------------
 
 
-def test_another_run_in_the_same_folder_is_refused_before_any_work(
-    pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
-    small = asked(images=2)
-    evaluation(tmp_path, small, pipeline).run()
+def another_model() -> CounterfactualPipeline:
     other = tiny_model()
     next(other.denoiser.parameters()).data += 1e-3
-    with counted_rows(pipeline) as rows:
-        for run, fragments in (
-            (evaluation(tmp_path, asked(images=3), pipeline), ("images",)),
-            (
-                evaluation(tmp_path, asked(images=2, sampling="ddim uniform 3"), pipeline),
-                ("steps: 2", "steps: 3"),
-            ),
-            (evaluation(tmp_path, small, other), ("model", "digest")),
-            (evaluation(tmp_path, small, pipeline, shard=(0, 2)), ("results-0-of-1.jsonl",)),
+    return other
+
+
+def test_another_run_in_the_same_folder_is_refused_before_any_work(tmp_path: Path) -> None:
+    small = asked(images=2)
+    evaluation(tmp_path, small).run()
+    slow, other = asked(images=2, sampling="ddim uniform 3"), another_model()
+    with counted_rows() as rows:
+        for run, *fragments in (
+            (evaluation(tmp_path, asked(images=3)), "images"),
+            (evaluation(tmp_path, slow), "steps: 2", "steps: 3"),
+            (evaluation(tmp_path, small, other), "model", "digest"),
+            (evaluation(tmp_path, small, shard=(0, 2)), "results-0-of-1.jsonl"),
         ):
             with refused(f"results {tmp_path}", *fragments):
                 run.run()
         (tmp_path / "results-0-of-1.jsonl").rename(tmp_path / "results-1-of-2.jsonl")
         with refused("results-1-of-2.jsonl", "one run"):
-            evaluation(tmp_path, asked(images=3), pipeline, shard=(0, 2)).run()
+            evaluation(tmp_path, asked(images=3), shard=(0, 2)).run()
     assert rows == []
 
 
-def test_a_second_writer_is_refused(pipeline: CounterfactualPipeline, tmp_path: Path) -> None:
-    run = evaluation(tmp_path, asked(images=2), pipeline)
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    run = evaluation(tmp_path, asked(images=2))
     with single_writer(tmp_path, ".results-0-of-1.lock"), refused(f"run {tmp_path}"):
         run.run()
     assert not list(tmp_path.glob("*.jsonl"))
-    evaluation(tmp_path, asked(images=2), pipeline, provenance={"version": "2"}).run()
+    evaluation(tmp_path, asked(images=2), provenance={"version": "2"}).run()
 
 
 @pytest.mark.parametrize(
@@ -644,24 +534,9 @@ def test_a_second_writer_is_refused(pipeline: CounterfactualPipeline, tmp_path: 
         ({"batch_size": 2}, "batch size"),
     ],
 )
-def test_what_would_fail_after_hours_is_refused_at_once(
-    pipeline: CounterfactualPipeline, tmp_path: Path, options: dict[str, Any], subject: str
-) -> None:
+def test_what_would_fail_after_hours_is_refused_at_once(tmp_path, options, subject: str) -> None:
     with refused(subject):
-        evaluation(tmp_path, pipeline=pipeline, **options)
-
-
-class Broken(nn.Module):
-    """A network that answers with NaN from some call on."""
-
-    def __init__(self, network: nn.Module, good: int) -> None:
-        super().__init__()
-        self.network, self.good, self.calls = network, good, 0
-
-    def forward(self, *arguments: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
-        output = self.network(*arguments)
-        return output if self.calls <= self.good else output * torch.nan
+        evaluation(tmp_path, **options)
 
 
 @pytest.mark.parametrize(
@@ -671,23 +546,23 @@ class Broken(nn.Module):
 def test_a_network_that_answers_nan_is_refused_and_what_is_finished_kept(
     tmp_path: Path, good: int, subject: str
 ) -> None:
-    model = tiny_model()
-    model.denoiser.network = Broken(model.denoiser.network, good)
+    """From some call on."""
+    model, calls = tiny_model(), count(1)
+    model.denoiser.network.register_forward_hook(
+        lambda network, given, output: output if next(calls) <= good else output * torch.nan
+    )
     run = evaluation(tmp_path / "run", asked(images=2), model, cache=tmp_path / "noise")
     with refused(subject, "finite"):
         run.run()
-    kept = read_results(tmp_path / "run")
-    assert len(kept.rows) == (2 if good == 8 else 0)
+    assert len(read_results(tmp_path / "run").rows) == (2 if good == 8 else 0)
     assert len(list((tmp_path / "noise").rglob("*.safetensors"))) == (2 if good else 0)
 
 
 # Beginning anew ---------------------------------------------------------------------------------
 
 
-def test_a_run_is_discarded_whole_and_nothing_else(
-    pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
-    before = evaluation(tmp_path, asked(images=5), pipeline, block=2, pictures=1)
+def test_a_run_is_discarded_whole_and_nothing_else(tmp_path: Path) -> None:
+    before = evaluation(tmp_path, asked(images=5), block=2, pictures=1)
     assert not before.is_finished()
     before.discard()  # there is nothing
     (tmp_path / "results-0-of-1.jsonl").write_text('{"kind": "r')  # killed at its first line
@@ -695,11 +570,11 @@ def test_a_run_is_discarded_whole_and_nothing_else(
     before.run()
     assert before.is_finished()
     (tmp_path / "features" / "own.safetensors").write_text("mine")
-    run = evaluation(tmp_path, asked(images=3), pipeline, block=2, pictures=1)
+    run = evaluation(tmp_path, asked(images=3), block=2, pictures=1)
     with refused("results", "one run", "--out"):
         run.is_finished()
     with refused("results", "an evaluation of 'tiny'", "got an evaluation of 'other'", "--out"):
-        evaluation(tmp_path, asked(name="other"), pipeline).discard()
+        evaluation(tmp_path, asked(name="other")).discard()
     run.discard()
     assert [path.name for path in tmp_path.rglob("[!.]*")] == ["features", "own.safetensors"]
     assert len(run.run().distances) == 6  # of its own features alone
@@ -717,7 +592,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_every_field_of_a_result_file_is_documented(whole: Result) -> None:
+def test_every_field_of_a_result_file_is_documented(whole) -> None:
     entries = [whole.header, whole.real[NAMES[0]], whole.rows[-1], whole.distances[0]]
     entries += [{"kind": "run", "cycles": 10}, {"kind": "row", "repeated": None}]
     entries += whole.minimality.values()
@@ -741,9 +616,7 @@ def test_every_kind_of_experiment_is_documented_and_the_file_is_one(tmp_path: Pa
     assert len(mine.questions) == 1 + 3 + 4
 
 
-def test_the_example_of_the_page_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     exec(blocks("python")[0], {})
     value, low, high = map(float, capsys.readouterr().out.split())
@@ -751,8 +624,6 @@ def test_the_example_of_the_page_runs(
 
 
 @pytest.mark.parametrize(("block", "wanted"), [(None, 6), (4, 3), (6, 6), (1, 1)])
-def test_blocks_are_of_about_one_size(
-    block: int | None, wanted: int, pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
+def test_blocks_are_of_about_one_size(block, wanted: int, tmp_path: Path) -> None:
     """So that a compiled network is seldom asked for rows that fill it up."""
-    assert evaluation(tmp_path, pipeline=pipeline, block=block).block_size == wanted
+    assert evaluation(tmp_path, block=block).block_size == wanted

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import re
 import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 from shutil import copytree
@@ -20,7 +18,7 @@ import fcfg
 from fcfg.training import TrainingStopped, train
 from fcfg.training.config import TrainingConfig
 from fcfg.training.workspace import Workspace
-from kills import kill_when_told
+from kills import kill_when_told, printed_elsewhere
 from runs import MODELS, Recorder, log_of, same, tiny
 
 
@@ -41,16 +39,13 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_that_is_asked_to_stop_keeps_its_step_and_goes_on(
     finished: Path, tmp_path: Path, at: tuple[str, int], number: int, code: int
 ) -> None:
-    out = tmp_path / "run"
-    stopper = Recorder(at, lambda: signal.raise_signal(number))
-    with pytest.raises(TrainingStopped, match=f"stopped at step {at[1]} ") as caught:
-        train(tiny(), out, reporter=stopper)
-    assert caught.value.code == code
+    said, found = stopped(at, number, tmp_path)
+    assert (f"stopped at step {at[1]} " in said, found) == (True, code)
     again = Recorder()
-    train(tiny(), out, reporter=again)
+    train(tiny(), tmp_path, reporter=again)
     assert (again.begun[0][0], again.begun[0][1]) == at
-    assert same(out, finished)
-    assert [e["step"] for e in log_of(out) if "loss" in e] == [*range(1, 7), *range(1, 13)]
+    assert same(tmp_path, finished)
+    assert [e["step"] for e in log_of(tmp_path) if "loss" in e] == [*range(1, 7), *range(1, 13)]
 
 
 def test_asked_twice_a_run_ends_at_once(tmp_path: Path) -> None:
@@ -66,10 +61,9 @@ def test_asked_twice_a_run_ends_at_once(tmp_path: Path) -> None:
 
 def test_a_run_need_not_reach_a_line_of_the_log_to_stop(tmp_path: Path) -> None:
     config = tiny(run={"log_steps": 100, "validations": 1})
-    stopper = Recorder(("diffusion", 0), lambda: signal.raise_signal(signal.SIGTERM))
-    with pytest.raises(TrainingStopped, match="stopped at step 1 of 12"):
-        train(config, tmp_path / "run", "diffusion", reporter=stopper)
-    assert Workspace(tmp_path / "run", config).checkpoints("diffusion").steps() == [1]
+    said, _ = stopped(("diffusion", 0), signal.SIGTERM, tmp_path, "diffusion", config=config)
+    assert "stopped at step 1 of 12" in said
+    assert Workspace(tmp_path, config).checkpoints("diffusion").steps() == [1]
 
 
 ARROWS = {
@@ -78,29 +72,34 @@ ARROWS = {
 }
 
 
+def stopped(
+    at: tuple[str, int], number: int, out: Path, *part: str, config: TrainingConfig | None = None
+) -> tuple[str, int]:
+    """Message and exit code of a run that receives a signal at a step."""
+    stopper = Recorder(at, lambda: signal.raise_signal(number))
+    with pytest.raises(TrainingStopped) as caught:
+        train(config or tiny(), out, *part, reporter=stopper)
+    return str(caught.value), caught.value.code
+
+
 def test_a_run_can_be_stopped_while_mechanisms_are_fitted(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    stopper = Recorder(("scm", 4), lambda: signal.raise_signal(signal.SIGINT))
-    with pytest.raises(TrainingStopped, match=r"^scm: stopped; run the same command") as caught:
-        train(tiny(**ARROWS), out, "scm", reporter=stopper)
-    assert caught.value.code == 130
+    config = tiny(**ARROWS)
+    said, code = stopped(("scm", 4), signal.SIGINT, tmp_path, "scm", config=config)
+    assert said.startswith("scm: stopped; run the same command")
+    assert code == 130
     again = Recorder()
-    train(tiny(**ARROWS), out, "scm", reporter=again)
+    train(config, tmp_path, "scm", reporter=again)
     assert again.begun == [("scm", 0, 6)]
-    assert [entry["step"] for entry in log_of(out)] == [*range(1, 7)]  # each once, in order
+    assert [entry["step"] for entry in log_of(tmp_path)] == [*range(1, 7)]  # each once, in order
 
 
 def test_a_run_can_be_stopped_while_images_are_made(tmp_path: Path) -> None:
-    stopper = Recorder(("drawing portraits", 0), lambda: signal.raise_signal(signal.SIGTERM))
-    with pytest.raises(TrainingStopped, match=r"^drawing portraits: stopped") as caught:
-        train(tiny(), tmp_path / "run", reporter=stopper)
-    assert caught.value.code == 143
-    assert stopper.begun == []
+    said, code = stopped(("drawing portraits", 0), signal.SIGTERM, tmp_path)
+    assert said.startswith("drawing portraits: stopped")
+    assert (code, (tmp_path / "training/log.jsonl").exists()) == (143, False)
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_spares_the_checkpoint(
-    begun: Path, tmp_path: Path
-) -> None:
+def test_a_loss_that_is_no_number_stops_the_run_and_spares_the_checkpoint(begun, tmp_path) -> None:
     out = copytree(begun, tmp_path / "run")
     kept = Workspace(out, tiny()).checkpoints("diffusion")
     broken = kept.read(4)
@@ -139,38 +138,35 @@ def test_a_pipeline_that_cannot_be_saved_stops_the_run_and_says_why(tmp_path: Pa
     assert recorder.begun == [("diffusion", 4, 12)]
 
 
-def test_a_full_disk_stops_the_run_with_what_was_whole(begun: Path, tmp_path: Path) -> None:
-    out = copytree(begun, tmp_path / "run")
+def without_room(out: Path, room: int) -> str:
+    """What a run says that cannot write a file of more bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2**13, before[1]))
-        with pytest.raises(TrainingStopped, match=r"of step 4 is whole; make room") as caught:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        with pytest.raises(TrainingStopped) as caught:
             train(tiny(), out)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.code == 1
+    return str(caught.value)
+
+
+def test_a_full_disk_stops_the_run_with_what_was_whole(begun: Path, tmp_path: Path) -> None:
+    out = copytree(begun, tmp_path / "run")
+    assert "of step 4 is whole; make room" in without_room(out, 2**13)
     train(tiny(), out)
     assert fcfg.load(out).provenance["steps"]["diffusion"] == "12 of 12"
 
 
 def test_a_log_without_room_stops_the_run_as_well(begun: Path, tmp_path: Path) -> None:
     out = copytree(begun, tmp_path / "run")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    room = (out / "training/log.jsonl").stat().st_size
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room + 10, before[1]))
-        with pytest.raises(TrainingStopped, match=r"log.jsonl could not .*too large") as caught:
-            train(tiny(), out)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert caught.value.code == 1
+    said = without_room(out, (out / "training/log.jsonl").stat().st_size + 10)
+    assert re.search(r"log.jsonl could not .*too large", said)
     train(tiny(), out)  # the line that was cut short is no obstacle
     assert [e["step"] for e in log_of(out) if "loss" in e][-8:] == [*range(5, 13)]
 
 
-def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(
-    begun: Path, tmp_path: Path
-) -> None:
+def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(begun, tmp_path: Path) -> None:
     out = copytree(begun, tmp_path / "run")
     state = out / "training" / "state" / "diffusion"
     for folder in (out, out / "training", state):
@@ -196,10 +192,10 @@ def killed_config(kind: str) -> TrainingConfig:
     return tiny(kind, model=KILLED[kind], run={"checkpoint_steps": 3})
 
 
-def killed_run(folder: Path, kind: str, seed: int) -> None:
+def killed_run(path: str, kind: str) -> None:
     """One run that nobody disturbs, and one that is killed again and again, and then ends."""
-    config, random, out = killed_config(kind), Random(seed), folder / "killed"
-    log = log_of(train(config, folder / "undisturbed"))
+    folder, config, random = Path(path), killed_config(kind), Random(0)
+    log, out = log_of(train(config, folder / "undisturbed")), folder / "killed"
     pace = median(entry["rate"] for entry in log if "rate" in entry)
     kills = [
         kill_when_told(
@@ -210,38 +206,27 @@ def killed_run(folder: Path, kind: str, seed: int) -> None:
     ]
     going_on = Recorder()
     train(config, out, reporter=going_on)
-    print(json.dumps({"kills": kills, "begun": going_on.begun}))
+    ((part, step, steps),) = going_on.begun
+    print(all(kills), part, step, steps)
 
 
 @pytest.mark.parametrize(
     "kind", ["diffusion", "hvae", pytest.param("semantic", marks=pytest.mark.long)]
 )
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(
-    tmp_path: Path, kind: str
-) -> None:
-    """Really killed, at moments that a seed chooses, in a process of its own, which forks."""
-    code = "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); "
-    code += "from test_interruptions import killed_run; "
-    code += "killed_run(Path(sys.argv[2]), sys.argv[3], 0)"
-    command = [sys.executable, "-W", "error", "-c", code, str(Path(__file__).parent)]
-    done = subprocess.run([*command, str(tmp_path), kind], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert all(told["kills"])
-    ((part, step, steps),) = told["begun"]  # it goes on, in the last part
-    assert part == MOMENTS[kind][-1][0]
-    assert 0 < step < steps
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(tmp_path, kind) -> None:
+    """Really killed, at moments that a seed chooses; it goes on, in the last part."""
+    killed, part, *steps = printed_elsewhere("test_interruptions", "killed_run", tmp_path, kind)
+    assert (killed, part) == ("True", MOMENTS[kind][-1][0])
+    assert 0 < int(steps[0]) < int(steps[1])
     out, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     assert same(out, undisturbed)
     for trained in {part for part, _ in MOMENTS[kind]}:  # optimiser and multiplier, too
         one, other = (
-            Workspace(folder, killed_config(kind)).checkpoints(trained).latest()
+            Workspace(folder, killed_config(kind)).checkpoints(trained).latest().tensors
             for folder in (out, undisturbed)
         )
-        assert one is not None
-        assert other is not None
-        assert one.tensors.keys() == other.tensors.keys()
-        assert all(torch.equal(one.tensors[key], other.tensors[key]) for key in one.tensors)
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[key], other[key]) for key in one)
     logs = [
         [(e["part"], e["step"], e["loss"]) for e in log_of(folder) if "loss" in e]
         for folder in (out, undisturbed)

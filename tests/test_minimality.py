@@ -23,15 +23,14 @@ from evaluations import (
     counted_rows,
     evaluation,
     rows_of,
+    shared_model,
     tiny_model,
 )
 from fcfg.datasets import portraits
 from fcfg.evaluation import Result, read_results, summarise
-from fcfg.evaluation.summary import Summary
 from fcfg.guidance import Guidance
 from fcfg.metrics import fifths, image_mae, mean, minimality
 from fcfg.metrics.intervals import Bootstrap
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.reports import compare, write_report
 from fcfg.reports.measures import measures
 from refusal import refused
@@ -139,16 +138,11 @@ def test_features_without_minimality_are_refused(change: dict[str, Any]) -> None
 
 
 @pytest.fixture(scope="module")
-def pipeline() -> CounterfactualPipeline:
-    return tiny_model()
-
-
-@pytest.fixture(scope="module")
-def cycled(pipeline: CounterfactualPipeline, tmp_path_factory) -> Result:
+def cycled(tmp_path_factory) -> Result:
     """Three cycles, in two shards of unequal blocks."""
     out, experiment = tmp_path_factory.mktemp("cycled"), asked(**CYCLED)
-    evaluation(out, experiment, pipeline, shard=(1, 2)).run()
-    return evaluation(out, experiment, pipeline, shard=(0, 2), block=2).run()
+    evaluation(out, experiment, shard=(1, 2)).run()
+    return evaluation(out, experiment, shard=(0, 2), block=2).run()
 
 
 def test_the_null_intervention_is_repeated_under_every_guidance(cycled: Result) -> None:
@@ -156,29 +150,29 @@ def test_the_null_intervention_is_repeated_under_every_guidance(cycled: Result) 
     assert asked(cycles=3).questions[3:] == asked().questions[1:]
     assert asked(cycles=3, composition=False).questions == asked().questions[1:]
     assert cycled.header["cycles"] == 3
-    for row in cycled.rows:
-        assert ("repeated" in row) == (row["do"] == "")
-        assert (row["reversal"] is None) == (row["do"] == "")
+    for row in (row for row in cycled.rows if row["do"]):
+        assert "repeated" not in row
+        assert None not in (row["reversal"], row["truth"])
+    for row in (row for row in cycled.rows if not row["do"]):
+        assert "repeated" in row
+        assert (row["reversal"], row["truth"]) == (None, None)
+        assert row["target"] == cycled.real[row["image"]]["attributes"]
 
 
 @pytest.mark.parametrize("guidance", ["none", CFG, FCFG, ANCHORED])
-def test_each_cycle_begins_with_the_last_answer(
-    guidance: str, cycled: Result, pipeline: CounterfactualPipeline
-) -> None:
+def test_each_cycle_begins_with_the_last_answer(guidance: str, cycled: Result) -> None:
     factual = portraits.sample(6, portraits.EVALUATION_SEED, SIZE)
-    rule, images = Guidance.parse(guidance), factual.images
-    errors: list[np.ndarray] = []
+    images, errors = factual.images, []
     for _ in range(3):
-        images = pipeline.counterfactual(
-            images, factual.attributes, {}, guidance=rule, sampling="ddim uniform 2"
-        ).images.clamp(-1, 1)
+        plan = {"guidance": Guidance.parse(guidance), "sampling": "ddim uniform 2"}
+        pair = shared_model().counterfactual(images, factual.attributes, {}, **plan)
+        images = pair.images.clamp(-1, 1)
         errors.append(image_mae(images, factual.images))
     rows = {r["image"]: r for r in cycled.rows if (r["do"], r["guidance"]) == ("", guidance)}
     for i, image in enumerate(cycled.header["images"]):
         assert rows[image]["change"]["mae"] == pytest.approx(errors[0][i], rel=1e-3, abs=1e-6)
         assert rows[image]["repeated"]["mae"] == pytest.approx(errors[2][i], rel=1e-3, abs=1e-6)
     cell = summarise(cycled).compositions[guidance]
-    assert cell.repeated_mae is not None
     assert cell.repeated_mae.value == pytest.approx(errors[2].mean(), rel=1e-3, abs=1e-6)
     assert cell.repeated_lpips is None  # the images are too small
     assert (cell.repeated_mae.value < 1e-5) == (guidance == ANCHORED)  # whose composition is exact
@@ -192,25 +186,19 @@ def test_a_model_that_composes_exactly_returns_the_images_ever_again(tmp_path: P
     experiment = asked(cycles=10, do=("male",), guidance=(CFG,))
     summary = summarise(evaluation(tmp_path, experiment, model).run())
     for cell in summary.compositions.values():
-        assert cell.repeated_mae is not None
         assert cell.repeated_mae.value == pytest.approx(0, abs=1e-5)
     for cell in summary.cells.values():  # which does nothing under an intervention, either
-        assert cell.minimality is not None
         assert 0 < cell.minimality.value <= STILL + 1e-6
 
 
-def test_costs_and_progress_count_the_cycles(
-    pipeline: CounterfactualPipeline, tmp_path: Path
-) -> None:
+def test_costs_and_progress_count_the_cycles(tmp_path: Path) -> None:
     experiment = asked(cycles=4, do=("smiling",), guidance=(CFG,), images=2)
-    costs = rows_of(experiment, pipeline)
-    assert costs["", "none"] == 1 + 3 * 2
-    assert costs["", CFG] == 2 + 3 * 3
+    costs = rows_of(experiment, shared_model())
+    assert (costs["", "none"], costs["", CFG]) == (1 + 3 * 2, 2 + 3 * 3)
     shares: list[float] = []
-    with counted_rows(pipeline) as rows:
-        evaluation(tmp_path, experiment, pipeline).run(shares.append)
-    every = 1 + sum(costs.values())
-    assert sum(rows) == 2 * 2 * every  # images, steps
+    with counted_rows() as rows:
+        evaluation(tmp_path, experiment).run(shares.append)
+    assert sum(rows) == 2 * 2 * (1 + sum(costs.values()))  # images, steps; noise
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert np.diff(shares).max() < 0.1
@@ -225,33 +213,23 @@ def test_old_headers_and_rows_have_no_cycles(tmp_path: Path) -> None:
         evaluation(tmp_path, asked(guidance=(), images=2, cycles=2)).is_finished()
 
 
-def test_minimality_is_that_of_the_judges_features(
-    cycled: Result, pipeline: CounterfactualPipeline
-) -> None:
+def test_minimality_is_that_of_the_judges_features(cycled: Result) -> None:
     """In the order of the images, whatever shard and block their features came from."""
-    factual, judge = portraits.sample(6, portraits.EVALUATION_SEED, SIZE), pipeline.judge
-    assert judge is not None
+    factual, pipeline = portraits.sample(6, portraits.EVALUATION_SEED, SIZE), shared_model()
     assert set(cycled.minimality) == set(asked(**CYCLED, composition=False).questions)
-    real = judge.read(factual.images).features
+    plan = {"guidance": Guidance.parse(CFG), "sampling": "ddim uniform 2"}
     for do in DOS:
         names = do.split("+")
         flipped = {name: 1 - factual.attributes[name] for name in names}
-        pair = pipeline.counterfactual(
-            factual.images,
-            factual.attributes,
-            flipped,
-            guidance=Guidance.parse(CFG),
-            sampling="ddim uniform 2",
-        )
+        pair = pipeline.counterfactual(factual.images, factual.attributes, flipped, **plan)
+        x, y = (pipeline.judge.read(images).features for images in (factual.images, pair.images))
         own = list(zip(*(factual.attributes[name].tolist() for name in names), strict=True))
         wanted = list(zip(*(flipped[name].tolist() for name in names), strict=True))
-        expected = reference(real, judge.read(pair.images).features, own, wanted)
+        expected = reference(x, y, own, wanted)
         found = np.array(cycled.minimality[do, CFG]["values"], float)
         assert found == pytest.approx(expected, abs=1e-5, nan_ok=True)
         cell = summarise(cycled).cells[do, CFG]
-        known = [value for value in expected if not math.isnan(value)]
-        assert cell.minimality is not None
-        assert cell.minimality.value == pytest.approx(np.mean(known), abs=1e-5)
+        assert cell.minimality.value == pytest.approx(np.nanmean(expected), abs=1e-5)
 
 
 def test_values_of_all_kinds_have_groups(tmp_path: Path) -> None:
@@ -313,20 +291,14 @@ def written(tmp_path_factory) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
-def summary(written: Path) -> Summary:
-    return summarise(read_results(written), resamples=50)
-
-
-def test_summaries_hold_both_with_intervals(summary: Summary) -> None:
+def test_summaries_hold_both_with_intervals(written: Path) -> None:
+    summary = summarise(read_results(written), resamples=50)
     assert set(summary.compositions) == {CFG, "none"}
     assert summary.composition is summary.compositions["none"]
     assert all(do for do, _ in summary.cells)
     repeated = summary.compositions[CFG].repeated_mae
-    assert repeated is not None
     assert (repeated.value, repeated.low, repeated.high) == pytest.approx((0.25, 0.25, 0.25))
     cell = summary.cells["smiling", CFG]
-    assert cell.minimality is not None
     assert cell.minimality.value == pytest.approx(0.3)
     assert cell.minimality.low < 0.3 < cell.minimality.high
     assert (cell.repeated_mae, summary.cells["male", CFG].minimality) == (None, None)
@@ -336,21 +308,21 @@ def test_summaries_hold_both_with_intervals(summary: Summary) -> None:
 
 def test_tables_show_both(written: Path, tmp_path: Path) -> None:
     comparison = compare(written, resamples=50)
-    report = write_report(comparison, tmp_path)
+    write_report(comparison, tmp_path)
     records = list(csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text("utf-8"))))
     found = {(r["do"], r["guidance"], r["metric"]): float(r["value"]) for r in records}
-    assert found["", CFG, "repeated_mae"] == pytest.approx(0.25)
-    assert found["", "none", "repeated_lpips"] == pytest.approx(0.125)
-    assert found["", CFG, "change_mae"] == pytest.approx(0.3)
-    assert found["smiling", CFG, "minimality"] == pytest.approx(0.3)
-    columns = {own.column.metric for own in measures(comparison, "smiling")}
-    assert "minimality" in columns
-    null = {own.column.metric for own in measures(comparison, "")}
-    assert null >= {"change_mae", "repeated_mae"}
-    text = report.page.read_text("utf-8")
-    assert "counterfactual latent divergence" in text
-    assert "10 times in a row" in text
-    old = fake_results.known_results(tmp_path / "old.jsonl", n=20)
-    text = write_report(compare(old, resamples=50), tmp_path / "old").page.read_text("utf-8")
-    assert "times in a row" not in text
-    assert "latent divergence" not in text
+    for key, value in {
+        ("", CFG, "repeated_mae"): 0.25,
+        ("", "none", "repeated_lpips"): 0.125,
+        ("", CFG, "change_mae"): 0.3,
+        ("smiling", CFG, "minimality"): 0.3,
+    }.items():
+        assert found[key] == pytest.approx(value)
+    old = compare(fake_results.known_results(tmp_path / "old.jsonl", n=20), resamples=50)
+    for run, there in ((comparison, True), (old, False)):
+        metrics = [{own.column.metric for own in measures(run, do)} for do in ("smiling", "")]
+        assert ("minimality" in metrics[0], "repeated_mae" in metrics[1]) == (there, there)
+        assert "change_mae" in metrics[1]
+        page = write_report(run, tmp_path / str(there)).page.read_text("utf-8")
+        said = ("counterfactual latent divergence", "10 times in a row")
+        assert [text in page for text in said] == [there, there]

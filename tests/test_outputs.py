@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -48,16 +49,17 @@ def test_a_file_that_was_there_before_is_a_strangers(tmp_path: Path) -> None:
     assert not (tmp_path / LIST).exists()
 
 
-def test_links_and_folders_in_the_way_are_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["elsewhere", "nowhere", None])
+def test_links_and_folders_in_the_way_are_not_followed(tmp_path: Path, target) -> None:
     (tmp_path / "elsewhere").write_text("mine")
     out = tmp_path / "out"
     out.mkdir()
-    (out / "page.html").symlink_to(tmp_path / "elsewhere")
-    (out / "gone.html").symlink_to(tmp_path / "nowhere")
-    (out / "table.csv").mkdir()
-    for name in ("page.html", "gone.html", "table.csv"):
-        with refused(f"out {out}", f"'{name}'"):
-            ours(out).write({name: b"two"})
+    if target:
+        (out / "page.html").symlink_to(tmp_path / target)
+    else:
+        (out / "page.html").mkdir()
+    with refused(f"out {out}", "'page.html'"):
+        ours(out).write({"page.html": b"two"})
     assert (tmp_path / "elsewhere").read_text() == "mine"
 
 
@@ -69,27 +71,21 @@ def test_a_list_that_is_none_makes_no_file_ours(tmp_path: Path, text: str) -> No
         ours(tmp_path).write({"a": b"one"})
 
 
-def test_whenever_writing_is_killed_it_can_be_done_again(tmp_path: Path, monkeypatch) -> None:
-    import os
-
-    replace, count = os.replace, 0
+@pytest.mark.parametrize("deadly", range(1, 5))  # the list, two files, the list
+def test_whenever_writing_is_killed_it_can_be_done_again(tmp_path, monkeypatch, deadly) -> None:
+    new, rename, left = dict.fromkeys(FILES, b"new"), os.replace, iter(range(deadly - 1))
     ours(tmp_path).write(FILES)
-    new = dict.fromkeys(FILES, b"new")
-    for deadly in range(1, 5):  # the list, two files, the list
 
-        def killed(*arguments: str, deadly: int = deadly) -> None:
-            nonlocal count
-            count += 1
-            if count == deadly:
-                raise KeyboardInterrupt
-            replace(*arguments)
+    def killed(*arguments: str) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        rename(*arguments)
 
-        monkeypatch.setattr(os, "replace", killed)
-        count = 0
-        with pytest.raises(KeyboardInterrupt):
-            ours(tmp_path).write(new)
-        monkeypatch.undo()
-        ours(tmp_path).check(FILES)
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ours(tmp_path).write(new)
+    monkeypatch.undo()
+    ours(tmp_path).check(FILES)
     ours(tmp_path).write(new)
     listed = json.loads((tmp_path / LIST).read_text())["files"]
     assert {len(entry["digests"]) for entry in listed.values()} == {1}
@@ -97,12 +93,13 @@ def test_whenever_writing_is_killed_it_can_be_done_again(tmp_path: Path, monkeyp
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    for out in (tmp_path / "file", tmp_path / "file" / "below"):
-        for work in (ours(out).check, make_folder):
-            with refused(f"out {out}", "a folder that can be written", "the file"):
-                work(() if work != make_folder else out)
-    with refused("out /proc/nothing/here", "a folder that can be written"):
-        make_folder(Path("/proc/nothing/here"))
+    places = tmp_path / "file", tmp_path / "file" / "below"
+    for out in places:
+        with refused(f"out {out}", "a folder that can be written", "the file"):
+            ours(out).check(())
+    for out in (*places, Path("/proc/nothing/here")):
+        with refused(f"out {out}", "a folder that can be written"):
+            make_folder(out)
 
 
 # What the commands make of it -------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from face_folder import picture
+from face_folder import dicom, picture
 from fcfg.datasets.pixels import Source, read_all
 from fcfg.support.pictures import Pixels
 
@@ -90,34 +90,6 @@ def test_large_photographs_shrink_as_if_decoded_whole(tmp_path: Path) -> None:
     path = saved(tmp_path, smooth, "large.jpg", quality=95)
     whole = np.asarray(smooth.resize((16, 16), Image.Resampling.LANCZOS)).transpose(2, 0, 1)
     assert np.abs(read(path, Pixels(16, 3)).astype(int) - whole).mean() < 2
-
-
-def dicom(tmp_path: Path, pixels: np.ndarray, **elements: Any) -> Path:
-    """A file as a scanner writes it."""
-    from pydicom.dataset import Dataset, FileMetaDataset
-    from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
-
-    record = Dataset()
-    record.file_meta = FileMetaDataset()
-    record.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    record.file_meta.MediaStorageSOPClassUID = SecondaryCaptureImageStorage
-    record.file_meta.MediaStorageSOPInstanceUID = generate_uid(entropy_srcs=["fcfg"])
-    record.SOPClassUID = record.file_meta.MediaStorageSOPClassUID
-    record.SOPInstanceUID = record.file_meta.MediaStorageSOPInstanceUID
-    record.Rows, record.Columns = pixels.shape[:2]
-    record.SamplesPerPixel = 1 if pixels.ndim == 2 else 3
-    record.PhotometricInterpretation = "MONOCHROME2"
-    record.BitsAllocated = 8 * pixels.itemsize
-    record.BitsStored = record.BitsAllocated if pixels.itemsize == 1 else 12
-    record.HighBit, record.PixelRepresentation = record.BitsStored - 1, 0
-    if pixels.ndim == 3:
-        record.PlanarConfiguration = 0
-    kinds = {"float32": "FloatPixelData", "float64": "DoubleFloatPixelData"}
-    setattr(record, kinds.get(pixels.dtype.name, "PixelData"), pixels.tobytes())
-    for name, value in elements.items():
-        setattr(record, name, value)
-    record.save_as(tmp_path / "x.dcm", enforce_file_format=True)
-    return tmp_path / "x.dcm"
 
 
 def test_dicom_is_shown_through_its_window_and_bright_is_dense(tmp_path: Path) -> None:

@@ -100,9 +100,7 @@ LONG = "a title that says much " * 5
     ],
     ids=["a part", "an item", "fewer items", "the end of a text"],
 )
-def test_another_run_is_told_by_where_it_differs(
-    run: Path, tmp_path: Path, key: str, edit: Callable[[Any], Any], fragments: tuple[str, ...]
-) -> None:
+def test_another_run_is_told_by_where_it_differs(run, tmp_path, key: str, edit, fragments) -> None:
     about = {"title": f"{LONG}old", "model": {"name": "m", "about": LONG, "digest": 1}}
     first = lines_of(run)[0] | about
     with refused("results", *fragments):
@@ -190,9 +188,7 @@ def test_a_line_that_was_changed_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["[" * 100_000, '{"kind": ' + '{"a": ' * 100_000, "1" * 5_000, '{"kind": NaN}']
 )
-def test_lines_that_no_reader_should_follow_are_refused(
-    run: Path, tmp_path: Path, line: str
-) -> None:
+def test_lines_that_no_reader_should_follow_are_refused(run, tmp_path: Path, line: str) -> None:
     (tmp_path / "run.jsonl").write_text(run.read_text() + line + "\n")
     with refused("run.jsonl, line 9", "a JSON object"):
         read_results(tmp_path)

@@ -15,24 +15,15 @@ from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.generation import (
-    Result,
-    generate,
-)
+from fcfg.generation import Result, generate
 from fcfg.judge import AttributeJudge
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 
 SPACE = AttributeSpace(
     [Binary("smiling"), Continuous("age", 0, 100), Categorical("hair", ["dark", "grey", "red"])]
 )
-
-
 GRAPH = CausalGraph({"smiling": [], "age": [], "hair": ["age"]})
-
-
 GIVEN = "smiling=0,age=40,hair=dark"
-
-
 SIZE = 8
 
 
