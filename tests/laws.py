@@ -13,15 +13,15 @@ from evaluations import SIZE, tiny_model
 from fcfg.datasets import portraits
 from fcfg.model import AnyModel
 from own_kind import Note, ShiftModel
+from tiny import randomised
 
 FACES = portraits.sample(5, 3, SIZE)
 
 
 def diffusion() -> AnyModel:
     """An awake one: the last layers of a new network are zero."""
-    model, generator = tiny_model(saved=True), torch.Generator().manual_seed(0)
-    for parameter in model.image_model.parameters():
-        parameter.data += 0.03 * torch.randn(parameter.shape, generator=generator)
+    model = tiny_model(saved=True)
+    randomised(model.image_model, 0.03)
     return model
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from evaluations import counted_rows
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.pipeline import alignment
@@ -19,19 +21,19 @@ from tiny_semantic import tiny_images, tiny_pipeline
 from worlds import SHAPE, binary_space, pipeline_of
 
 SAMPLING = "ddim uniform 4"
+RULES = ("contrast:2", "cfg++:0.02", "apg:2", "fcfg:affected=2,invariant=1")
+NO_COUNTS = (-1, 0.5, float("nan"), True, "much", 2000)
 
 
 class SmoothNetwork(nn.Module):
-    """A noise prediction that is smooth in its condition, and counts its rows."""
+    """A noise prediction that is smooth in its condition."""
 
     def __init__(self) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(3)
         self.mix = torch.randn(12, 16, generator=generator, dtype=torch.float64)
-        self.rows = 0
 
     def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
-        self.rows += len(x)
         pull = torch.tanh(c @ self.mix).view(-1, *SHAPE)
         return 0.3 * x + torch.sin(t / 400).view(-1, 1, 1, 1) * pull * (1 + 0.2 * x)
 
@@ -40,7 +42,6 @@ class StillNetwork(SmoothNetwork):
     """A noise of the attributes alone, 0 without any: plain DDIM goes back exactly."""
 
     def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
-        self.rows += len(x)
         values = c.unflatten(1, (3, 4))[..., 1]
         return torch.tanh(values @ self.mix[:3]).view(-1, *SHAPE)
 
@@ -94,10 +95,11 @@ def test_it_lowers_the_error_of_the_reconstruction_that_it_optimises(world) -> N
         assert bool((found[-1] < 0.5 * found[0]).all())
 
 
-def test_it_lowers_the_error_at_the_published_rate_too() -> None:
+@pytest.mark.parametrize(("inner", "weight"), [(1, 2.0), (2, 0.0)])
+def test_it_lowers_the_error_at_the_published_rate_too(inner: int, weight: float) -> None:
     pipeline, images, attributes = semantic()
     abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
-    plain, aligned = (errors(pipeline, abduction, guided(inner)) for inner in (0, 1))
+    plain, aligned = (errors(pipeline, abduction, guided(n, weight)) for n in (0, inner))
     assert bool((aligned < plain).all())
 
 
@@ -177,11 +179,11 @@ def test_images_stop_each_by_itself_and_all_rows_are_counted(
     _, images, attributes = smooth()
     attributes = {name: np.array([0, 1, 0, 1]) for name in attributes}
     abduction = pipeline.abduct(images, attributes, sampling="ddim uniform 6")
-    network, action = pipeline.denoiser.network, pipeline.act(attributes, {"male": 1})
-    before = network.rows
-    pair = pipeline.predict(abduction, action, guided(20, weight=1.01))
+    action = pipeline.act(attributes, {"male": 1})
+    with counted_rows(pipeline) as evaluated:
+        pair = pipeline.predict(abduction, action, guided(20, weight=1.01))
     spent = [rows - up for rows, up in zip(pair.spent, abduction.trajectory.spent, strict=True)]
-    assert network.rows - before == sum(spent)
+    assert sum(evaluated) == sum(spent)
     assert spent[0] == spent[2] == 6 * (1 + 1 + 1 + 2)  # these are right from the start
     assert spent[0] < spent[1] < 6 * (1 + 20 + 1 + 2)
     for row in range(2):
@@ -210,46 +212,18 @@ def test_without_steps_it_is_plain_guidance() -> None:
     assert isinstance(Guidance.parse("cfg:2;align=3").align, int)
 
 
-def test_the_unconditional_model_is_aligned_too() -> None:
-    pipeline, images, attributes = semantic()
-    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
-    plain, aligned = (errors(pipeline, abduction, guided(n, weight=0.0)) for n in (0, 2))
-    assert bool((aligned < plain).all())
-
-
-def test_one_question_keeps_the_path_and_the_way_back_is_aligned_anew() -> None:
-    pipeline, images, attributes = semantic()
-    pair = pipeline.counterfactual(
-        images, attributes, {"male": 1}, guidance=guided(2), sampling=SAMPLING
-    )
-    back = pipeline.reverse(pair)
-    again = pipeline.predict(
-        pipeline.abduct(pair.images, pair.attributes, sampling=SAMPLING),
-        pipeline.act(pair.attributes, {"male": attributes["male"]}),
-        guided(2),
-    )
-    torch.testing.assert_close(back.trajectory.x, again.trajectory.x)
-    assert back.spent == pair.spent
-
-
 @pytest.mark.parametrize(
-    "text", ["contrast:2", "cfg++:0.02", "apg:2", "fcfg:affected=2,invariant=1"]
+    ("text", "options", "fragment"),
+    [
+        *((rule, {"align": 1}, "only cfg can be aligned") for rule in RULES),
+        ("cfg:2", {"align": 1, "anchor": True}, "each corrects guidance its own way"),
+        ("cfg:2", {"align": 1, "tolerance": 0.01}, "each corrects guidance its own way"),
+        *(("cfg:2", {"align": value}, "a whole number from 0 to 1000") for value in NO_COUNTS),
+    ],
 )
-def test_rules_other_than_cfg_are_refused(text: str) -> None:
-    with refused("guidance option align", "only cfg can be aligned"):
-        Guidance.parse(f"{text};align=1")
-
-
-@pytest.mark.parametrize("option", ["anchor=true", "tolerance=0.01"])
-def test_other_corrections_are_refused_beside_it(option: str) -> None:
-    with refused("guidance option align", "each corrects guidance its own way"):
-        Guidance.parse(f"cfg:2;align=1;{option}")
-
-
-@pytest.mark.parametrize("value", [-1, 0.5, float("nan"), True, "much", 2000])
-def test_the_number_of_steps_is_a_whole_number(value) -> None:
-    with refused("guidance option align", "a whole number from 0 to 1000"):
-        Guidance.cfg(2.0).replace(align=value)
+def test_what_cannot_be_aligned_is_refused(text: str, options: Any, fragment: str) -> None:
+    with refused("guidance option align", fragment):
+        Guidance.parse(text).replace(**options)
 
 
 def test_the_plain_model_has_nothing_to_align() -> None:

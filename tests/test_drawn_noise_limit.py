@@ -7,6 +7,7 @@ the plain prediction where attributes shift the image, and not elsewhere.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ class ForgetfulNetwork(MixtureNetwork):
 
 
 def answer(
-    pipeline: CounterfactualPipeline, guidance: Guidance, solver: str, steps: int
+    pipeline: CounterfactualPipeline, guidance: Guidance, solver: str, steps: int, **options: Any
 ) -> Tensor:
     faces, attributes = mixture_faces(pipeline, 4)
     pair = pipeline.counterfactual(
@@ -42,6 +43,7 @@ def answer(
         {"male": 1 - attributes["male"]},
         guidance=guidance,
         sampling=f"{solver} uniform {steps}",
+        **options,
     )
     return pair.trajectory.x
 
@@ -65,6 +67,8 @@ def test_where_attributes_shift_the_image_it_tends_to_the_plain_prediction(
     gaps = []
     for steps in (5, 20, 80):
         drawn = answer(shifting, DRAWN, solver, steps)
+        other = answer(shifting, DRAWN, solver, steps, keys=[7, 8, 9, 10])
+        torch.testing.assert_close(drawn, other, atol=1e-9, rtol=1e-9)
         inferred = answer(shifting, ANCHORED, solver, steps)
         torch.testing.assert_close(drawn, inferred, atol=1e-6, rtol=0)
         gaps.append(distance(drawn, answer(shifting, PLAIN, solver, steps)))

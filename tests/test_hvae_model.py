@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -23,7 +25,7 @@ SETTINGS = ["none", "temperature:0.1", "temperature:1.0"]
 @pytest.mark.parametrize("text", SETTINGS)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_counterfactual_of_the_factual_values_is_the_image(text: str, channels: int) -> None:
-    answers, x, values = tiny_hvae(channels), pictures(channels=channels), table(5)
+    answers, x, values = tiny_hvae(channels), pictures(5, channels), table(5)
     same = {name: values[name] for name in ("age", "site")}
     answer = answers.counterfactual(x, values, same, setting=HVAESetting.parse(text))
     assert (answer.images - x).abs().max() < 1e-6
@@ -33,7 +35,7 @@ def test_the_counterfactual_of_the_factual_values_is_the_image(text: str, channe
 
 
 def test_without_the_residual_the_answer_is_what_the_model_predicts() -> None:
-    answers, x, values = tiny_hvae(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(5), table(5)
     setting = HVAESetting(temperature=0, residual=0)
     answer = answers.counterfactual(x, values, {"site": "b"}, setting=setting)
     encode = SPACE.encode
@@ -47,7 +49,7 @@ def test_without_the_residual_the_answer_is_what_the_model_predicts() -> None:
 
 
 def test_the_answer_follows_from_image_key_and_seed() -> None:
-    answers, x, values = tiny_hvae(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(5), table(5)
     setting, do = HVAESetting(temperature=1), {"site": "b", "sick": "flip"}
 
     def ask(rows: list[int], **options: object) -> Tensor:
@@ -56,7 +58,6 @@ def test_the_answer_follows_from_image_key_and_seed() -> None:
 
     whole = ask([0, 1, 2, 3, 4])
     assert torch.allclose(ask([3, 1]), whole[[3, 1]], atol=1e-5)
-    assert torch.allclose(ask([0, 1, 2, 3, 4], batch_size=2), whole, atol=1e-5)
     named = ask([0, 1], keys=["a", "b"])
     assert torch.allclose(ask([1, 0], keys=["b", "a"]), named[[1, 0]], atol=1e-5)
     for other in (ask([0, 1], keys=["c", "d"]), ask([0, 1], keys=["a", "b"], seed=1)):
@@ -64,7 +65,7 @@ def test_the_answer_follows_from_image_key_and_seed() -> None:
 
 
 def test_without_temperature_nothing_is_drawn() -> None:
-    answers, x, values = tiny_hvae(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(5), table(5)
     cold = HVAESetting.parse("none")
     first, second = (
         answers.counterfactual(x, values, {"site": "b"}, setting=cold, seed=seed)
@@ -73,32 +74,15 @@ def test_without_temperature_nothing_is_drawn() -> None:
     assert torch.equal(first.images, second.images)
 
 
-def test_the_way_back_infers_the_clamped_images_anew() -> None:
-    answers, x, values = tiny_hvae(), pictures(), table(5)
-    pair = answers.counterfactual(x, values, {"site": "b"}, seed=3)
-    back = answers.reverse(pair)
-    abduction = answers.abduct(pair.images, pair.attributes, keys=pair.abduction.keys)
-    action = answers.act(pair.attributes, {"site": values["site"]}, seed=3)
-    assert torch.equal(back.images, answers.predict(abduction, action, pair.setting).images)
-    assert np.array_equal(back.attributes["site"], values["site"])
-    assert (back.images - x).abs().max() < (pair.images - x).abs().max()
-    same = answers.reverse(pair, keys=pair.abduction.keys)
-    assert torch.equal(back.images, same.images)
-    anew = answers.reverse(pair, keys=None)  # latents drawn from the pixels that go back
-    abduction = answers.abduct(pair.images, pair.attributes)
-    assert torch.equal(anew.images, answers.predict(abduction, action, pair.setting).images)
-    assert not torch.equal(anew.images, back.images)
-
-
 def test_answers_are_clamped_and_predictions_are_not() -> None:
-    answers, x, values = tiny_hvae(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(5), table(5)
     pair = answers.counterfactual(x, values, {"site": "b"})
     assert pair.prediction.abs().max() > 1
     assert torch.equal(pair.images, pair.prediction.clamp(-1, 1))
 
 
 def test_the_rows_that_are_counted_are_evaluated() -> None:
-    answers, x, values = tiny_hvae(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(5), table(5)
     evaluated: list[int] = []
     answers.network.head.register_forward_hook(
         lambda _, inputs, __: evaluated.append(len(inputs[0]))
@@ -113,7 +97,7 @@ def test_the_rows_that_are_counted_are_evaluated() -> None:
 
 
 def test_double_precision_is_kept() -> None:
-    answers, x, values = tiny_hvae(), pictures(), table(5)
+    answers, x, values = tiny_hvae(), pictures(5), table(5)
     answers.network.double()
     same = {"site": values["site"]}
     answer = answers.counterfactual(x, values, same, setting=HVAESetting(temperature=1))
@@ -122,9 +106,6 @@ def test_double_precision_is_kept() -> None:
 
 def test_a_model_describes_itself() -> None:
     answers = tiny_hvae()
-    assert answers.kind == "hvae"
-    assert (answers.channels, answers.size) == (3, 8)
-    assert answers.image_model is answers.network
     assert repr(answers).startswith("HVAEModel(0.0 M parameters, CausalGraph(")
     assert answers.parse_setting("temperature:0.5") == HVAESetting(temperature=0.5)
 
@@ -133,34 +114,30 @@ def test_a_model_describes_itself() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    answers, x, values = tiny_hvae(), pictures(), table(5)
-    with refused("model, network", "5 parents", "got 4"):
-        HVAEModel(HVAE(HVAEConfig(**{**CONFIG.model_dump(), "parents": 4})), answers.scm)
-    with refused("model, network", "a fcfg.rivals.hvae.HVAE"):
-        HVAEModel(torch.nn.Identity(), answers.scm)  # type: ignore[arg-type]
-    for any_size in (False, True):
-        with refused("images", "8 by 8 pixels", "16 by 16"):
-            answers.abduct(pictures(size=16), values, any_size=any_size)
-    with refused("attributes", "3 values in each column", "got 5"):
-        answers.abduct(x[:3], values)
-    with refused("keys", "5 integers or strings"):
-        answers.abduct(x, values, keys=["a"])
-    abduction = answers.abduct(x, values)
-    action = answers.act(values, {"site": "b"})
-    with refused("batch_size", "an integer from 1"):
-        answers.predict(abduction, action, batch_size=0)
-    with refused("setting", "a fcfg.rivals.hvae.HVAESetting"):
-        answers.predict(abduction, action, "none")
-    with refused("abduction", "the result of model.abduct"):
-        answers.predict(x, action)
-    with refused("action", "the result of model.act"):
-        answers.predict(abduction, values)
-    with refused("pair", "the result of model.counterfactual"):
-        answers.reverse(x)
+    answers, x, values = tiny_hvae(), pictures(5), table(5)
+    abduction, action = answers.abduct(x, values), answers.act(values, {"site": "b"})
+    four = HVAE(HVAEConfig(**{**CONFIG.model_dump(), "parents": 4}))
+    large, predict = pictures(5, size=16), answers.predict
+    calls: list[tuple[str, str, Callable[[], object]]] = [
+        ("model, network", "got 4", lambda: HVAEModel(four, answers.scm)),
+        (
+            *("model, network", "a fcfg.rivals.hvae.HVAE"),
+            lambda: HVAEModel(torch.nn.Identity(), answers.scm),  # type: ignore[arg-type]
+        ),
+        ("images", "8 by 8 pixels", lambda: answers.abduct(large, values)),
+        ("images", "got 16 by 16", lambda: answers.abduct(large, values, any_size=True)),
+        ("keys", "5 integers or strings", lambda: answers.abduct(x, values, keys=["a"])),
+        ("batch_size", "from 1", lambda: predict(abduction, action, batch_size=0)),
+        ("setting", "HVAESetting", lambda: predict(abduction, action, "none")),
+        ("action", "the result of model.act", lambda: predict(abduction, values)),
+    ]
     others = {**values, "age": values["age"][::-1]}
     for other in (others, {name: column[:3] for name, column in values.items()}):
-        with refused("action", "attributes for the 5 images of the abduction"):
-            answers.predict(abduction, answers.act(other, {"site": "b"}))
+        wrong = answers.act(other, {"site": "b"})
+        calls.append(("action", "for the 5 images", lambda wrong=wrong: predict(abduction, wrong)))
+    for subject, fragment, call in calls:
+        with refused(subject, fragment):
+            call()
 
 
 # Settings ----------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 
 import numpy as np
 import pytest
@@ -11,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from awake import without_the_compiler
+from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.networks import Judge, JudgeConfig
@@ -27,7 +27,7 @@ from fcfg.rivals.hvae_objectives import (
 from fcfg.support.images import images_from_bytes, images_to_bytes
 from fcfg.training.feed import Batch
 from fcfg.training.objectives import AbstractObjective, Draws, ReadingObjective
-from fcfg.training.state import fill_optimiser, optimiser_tensors
+from tiny_hvae import SPACE, pictures, sick_scm, table
 
 SHAPE = (1, 4, 4)
 CONFIG = HVAEConfig(
@@ -39,22 +39,12 @@ CONFIG = HVAEConfig(
     widths=(16, 16),
     latent=4,
 )
-SICKNESS = AttributeSpace(
-    [Binary("sick"), Categorical("site", ["a", "b", "c"]), Continuous("age", 20, 80)]
-)
 HALVES = AttributeSpace([Binary("left"), Binary("right")])
 
 
 def network(**changes: object) -> HVAE:
     torch.manual_seed(0)
     return HVAE(HVAEConfig(**{**CONFIG.model_dump(), **changes}))
-
-
-def random_images(count: int) -> Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return images_from_bytes(
-        torch.randint(256, (count, *SHAPE), generator=generator).to(torch.uint8)
-    )
 
 
 def draws_of(objective: AbstractObjective, count: int, seed: int = 2) -> Draws:
@@ -66,39 +56,17 @@ def rows_of(batch: Batch, draws: Draws, rows: slice) -> tuple[Batch, Draws]:
     return part, tuple(drawn[rows] for drawn in draws)
 
 
-# The world of sickness, where age makes sick -----------------------------------------------------
-
-
-def sickness(count: int = 6) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(3)
-    return SICKNESS.parse(
-        {
-            "sick": rng.integers(0, 2, count),
-            "site": rng.integers(0, 3, count),
-            "age": rng.uniform(20, 80, count),
-        }
-    )
-
-
-@functools.cache
-def sick_scm() -> StructuralCausalModel:
-    graph = CausalGraph({"age": [], "sick": ["age"], "site": []})
-    scm = StructuralCausalModel(SICKNESS, graph)
-    scm.fit(sickness(300), steps=20)
-    return scm
-
-
 def sick_batch(count: int = 6) -> Batch:
-    values = torch.from_numpy(SICKNESS.encode(sickness(count))).float()
-    return Batch(random_images(count), values, torch.zeros(count, 0))
+    values = torch.from_numpy(SPACE.encode(table(count))).float()
+    return Batch(pictures(count, *SHAPE[:2]), values, torch.zeros(count, 0))
 
 
 def sick_objective(*, soft: bool) -> CounterfactualObjective:
     subject = ConstrainedHVAE(network(parents=5), Lagrangian(4.0, damping=10.0))
     torch.manual_seed(1)
     factors = {"tone": (0.0, 1.0)}  # drawn images have some, and counterfactuals have none
-    judge = AttributeJudge(Judge(JudgeConfig(channels=1, outputs=6, width=4)), SICKNESS, factors)
-    interventions = TrainingInterventions(sick_scm(), sickness(300))
+    judge = AttributeJudge(Judge(JudgeConfig(channels=1, outputs=6, width=4)), SPACE, factors)
+    interventions = TrainingInterventions(sick_scm(), table(300))
     return CounterfactualObjective(subject, judge, interventions, beta=2.0, soft=soft)
 
 
@@ -144,16 +112,13 @@ def test_a_compiled_loss_is_the_same() -> None:
     objective = FreeEnergyObjective(network(parents=5), beta=1.0)
     batch, draws = sick_batch(), draws_of(objective, 6)
     before = objective(batch, draws)
-    torch.compiler.set_stance("force_eager")  # all of it but the compiler, which is not ours
-    try:
+    with without_the_compiler():
         objective.fuse(cuda_graphs=False)
         assert torch.equal(objective(batch, draws), before)
-    finally:
-        torch.compiler.set_stance("default")
 
 
 def test_only_a_constrained_objective_acts_after_a_step() -> None:
-    judge = AttributeJudge(Judge(JudgeConfig(channels=1, outputs=5, width=4)), SICKNESS)
+    judge = AttributeJudge(Judge(JudgeConfig(channels=1, outputs=5, width=4)), SPACE)
     plain = ReadingObjective(judge)
     before = copy.deepcopy(judge.state_dict())
     plain.after_step()
@@ -191,25 +156,25 @@ def test_the_multiplier_ascends_while_the_constraint_is_broken_and_is_never_nega
 
 
 def test_a_target_takes_values_of_other_images_and_only_its_descendants_follow() -> None:
-    scm, factual, train = sick_scm(), sickness(), sickness(300)
+    scm, factual, train = sick_scm(), table(6), table(300)
     interventions = TrainingInterventions(scm, train)
     rows, keys = torch.tensor([7, 0, 299, 7, 11, 5]), torch.arange(6)
-    encoded = torch.from_numpy(SICKNESS.encode(factual)).float()
-    for target in SICKNESS.names:
+    encoded = torch.from_numpy(SPACE.encode(factual)).float()
+    for target in SPACE.names:
         after = interventions.counterfactual(encoded, target, rows, keys)
-        table = SICKNESS.decode(after.numpy())
-        assert np.allclose(table[target], train[target][rows.numpy()], rtol=1e-5)
-        for name in set(SICKNESS.names) - scm.graph.affected([target]):
-            assert np.allclose(table[name], factual[name], rtol=1e-5)
+        found = SPACE.decode(after.numpy())
+        assert np.allclose(found[target], train[target][rows.numpy()], rtol=1e-5)
+        for name in set(SPACE.names) - scm.graph.affected([target]):
+            assert np.allclose(found[name], factual[name], rtol=1e-5)
     after = interventions.counterfactual(encoded, "age", rows, keys)
     noise = scm.abduct(factual, ["sick"], keys=range(6))
     expected = scm.act(factual, {"age": train["age"][rows.numpy()]}, noise)
-    assert np.array_equal(SICKNESS.decode(after.numpy())["sick"], expected["sick"])
+    assert np.array_equal(SPACE.decode(after.numpy())["sick"], expected["sick"])
 
 
 def test_soft_targets_are_for_classes_that_are_not_affected() -> None:
-    interventions = TrainingInterventions(sick_scm(), sickness(300))
-    soft = {name: interventions.softened(name).tolist() for name in SICKNESS.names}
+    interventions = TrainingInterventions(sick_scm(), table(300))
+    soft = {name: interventions.softened(name).tolist() for name in SPACE.names}
     site = [True] * 3
     assert soft == {
         "sick": [False, *site, False],
@@ -242,8 +207,8 @@ def test_the_loss_is_the_judges_on_counterfactuals_and_the_constraint(soft, targ
     _, rows, keys, *noise = draws_of(objective, 6)
     loss = objective(batch, (torch.full((6,), target), rows, keys, *noise))
     # The same by hand.
-    interventions = TrainingInterventions(sick_scm(), sickness(300))
-    name = SICKNESS.names[target]
+    interventions = TrainingInterventions(sick_scm(), table(300))
+    name = SPACE.names[target]
     wanted = interventions.counterfactual(batch.values, name, rows, keys)
     inference = subject.network.infer(batch.images, batch.values, noise)
     pixels = subject.network.decode(inference.latents, wanted)
@@ -311,27 +276,6 @@ def step(objective: AbstractObjective, optimiser: torch.optim.Optimizer, *loss_o
     nn.utils.clip_grad_norm_(objective.subject.parameters(), 350)
     optimiser.step()
     objective.after_step()
-
-
-def test_a_resumed_fine_tuning_takes_the_same_steps() -> None:
-    straight = sick_objective(soft=True)
-    optimiser = optimiser_of(straight.subject, 1e-3)
-    for number in range(4):
-        if number == 2:
-            weights = copy.deepcopy(straight.subject.state_dict())
-            moments = copy.deepcopy(optimiser_tensors(optimiser))
-        step(straight, optimiser, sick_batch(), draws_of(straight, 6, number))
-    resumed = sick_objective(soft=True)
-    resumed.subject.lagrangian.bound.fill_(9.0)
-    resumed.subject.load_state_dict(weights)
-    optimiser = optimiser_of(resumed.subject, 1e-3)
-    fill_optimiser(optimiser, moments)
-    for number in (2, 3):
-        step(resumed, optimiser, sick_batch(), draws_of(resumed, 6, number))
-    end = straight.subject.state_dict()
-    assert all(torch.equal(resumed.subject.state_dict()[name], end[name]) for name in end)
-    assert end["lagrangian.multiplier"] > 0
-    assert end["lagrangian.bound"] == 4
 
 
 # A world of two halves, each bright or dark ------------------------------------------------------

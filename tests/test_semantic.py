@@ -5,17 +5,16 @@ from __future__ import annotations
 import inspect
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional
 
+from awake import without_the_compiler
 from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.diagnosis import diagnose
 from fcfg.diffusion.denoiser import Corruption
-from fcfg.diffusion.networks import UNetConfig
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
@@ -31,7 +30,8 @@ from fcfg.training.objectives import DenoisingObjective
 from fcfg.trust import measure_trust
 from fcfg.trust.manifold import denoising_loss
 from refusal import refused
-from tiny_semantic import CONFIG, randomised, tiny_denoiser, tiny_images, tiny_pipeline
+from tiny import randomised
+from tiny_semantic import CONFIG, tiny_denoiser, tiny_images, tiny_pipeline
 from worlds import binary_space
 
 RULES = [
@@ -145,14 +145,6 @@ def test_the_prediction_depends_on_semantics_attributes_and_time(
 def test_shapes_that_cannot_be_computed_are_refused(changes, told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         SemanticConfig(**(CONFIG.model_dump() | changes))
-
-
-def test_a_file_tells_the_two_kinds_of_networks_apart() -> None:
-    either = TypeAdapter(UNetConfig | SemanticConfig)
-    for config in (UNetConfig(), CONFIG):
-        read = either.validate_json(either.dump_json(config))
-        assert type(read) is type(config)
-        assert read == config
 
 
 # Denoiser
@@ -279,17 +271,6 @@ def test_an_abduction_keeps_the_semantics_and_a_prediction_uses_them(
     assert (answers[0] - answers[1]).abs().mean() > 1e-3
 
 
-def test_the_way_back_encodes_the_clamped_counterfactual(
-    pipeline: CounterfactualPipeline,
-) -> None:
-    images, attributes = tiny_images()
-    pair = pipeline.counterfactual(images, attributes, {"male": 1}, sampling=SAMPLING)
-    back = pipeline.reverse(pair)
-    expected = pipeline.denoiser.encoder(pair.images)[0].detach()
-    torch.testing.assert_close(back.abduction.semantics, expected)
-    assert (back.abduction.semantics - pair.abduction.semantics).abs().max() > 1e-6
-
-
 @pytest.mark.parametrize("text", RULES)
 def test_anchored_predictions_give_the_image_back_under_its_own_attributes(
     pipeline: CounterfactualPipeline, text: str
@@ -328,7 +309,7 @@ def test_weight_one_is_the_plain_model_and_weight_zero_the_null_vector(
 
 def test_a_network_in_bf16_stays_in_it_and_near_the_exact_one() -> None:
     torch.manual_seed(0)
-    network = randomised(SemanticUNet(CONFIG), 0)
+    network = randomised(SemanticUNet(CONFIG), 0.04)
     images, _ = tiny_images()
     c = torch.linspace(-1, 1, 21).view(3, 7)
     exact = network(images.float(), torch.tensor([1, 500, 999]), c)
@@ -339,13 +320,6 @@ def test_a_network_in_bf16_stays_in_it_and_near_the_exact_one() -> None:
 
 def test_the_papers_sampling_has_cfg_by_default(pipeline: CounterfactualPipeline) -> None:
     assert pipeline.plan(["male"], sampling="paper").setting == Guidance.cfg(2.0)
-
-
-def test_the_abduction_of_another_model_is_refused(pipeline: CounterfactualPipeline) -> None:
-    images, attributes = tiny_images()
-    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
-    with refused("abduction", "another model"):
-        tiny_pipeline(1).predict(abduction, pipeline.act(attributes, {"male": 1}))
 
 
 def test_kept_abductions_hold_their_semantics(
@@ -426,22 +400,6 @@ def test_a_condition_that_does_not_help_is_warned_of() -> None:
 def test_a_compiled_objective_is_the_same() -> None:
     objective, batch, draws = objective_and_batch()
     expected = objective(batch, draws)
-    torch.compiler.set_stance("force_eager")  # all of it but the compiler, which is not ours
-    try:
+    with without_the_compiler():
         objective.fuse(cuda_graphs=False)
         assert torch.equal(objective(batch, draws), expected)
-    finally:
-        torch.compiler.set_stance("default")
-
-
-def test_a_few_steps_lower_the_loss() -> None:
-    objective, batch, draws = objective_and_batch()
-    optimiser = torch.optim.Adam(objective.parameters(), lr=3e-3)
-    losses = []
-    for _ in range(30):
-        loss = objective(batch, draws)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    assert np.mean(losses[-5:]) < 0.7 * losses[0]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
+from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
@@ -27,22 +29,28 @@ GIVEN = "smiling=0,age=40,hair=dark"
 SIZE = 8
 
 
-def tiny_pipeline(channels: int = 3, *, judge: bool = True) -> CounterfactualPipeline:
-    """A model that answers in milliseconds; the command line is tested with it, too."""
-    torch.manual_seed(0)
-    shape = UNetConfig(
-        channels=channels,
-        size=SIZE,
-        base=8,
-        multipliers=(1, 2),
-        attention=(),
-        blocks=1,
-        condition=24,
-    )
-    network = UNet(shape)
+def randomised(module: nn.Module, scale: float, seed: int = 0) -> nn.Module:
+    """Leave no weight at zero, where nothing would depend on anything."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        parameter.data += scale * torch.randn(parameter.shape, generator=generator)
+    return module
+
+
+def small_unet(**shape: Any) -> UNet:
+    """With small predictions, as an untrained network's must be."""
+    shape = {"size": SIZE, "base": 8, "multipliers": (1, 2), "attention": (), "blocks": 1} | shape
+    network = UNet(UNetConfig(condition=24, **shape))
     for parameter in network.parameters():
         parameter.data += 0.05 * torch.randn_like(parameter)
     network.head[-1].weight.data *= 0.01
+    return network
+
+
+def tiny_pipeline(channels: int = 3, *, judge: bool = True) -> CounterfactualPipeline:
+    """A model that answers in milliseconds; the command line is tested with it, too."""
+    torch.manual_seed(0)
+    network = small_unet(channels=channels)
     embedder, schedule = AttributeEmbedder(SPACE, width=8), NoiseSchedule("linear", 100)
     denoiser = Denoiser(network, embedder, schedule, channels=channels, stride=2).eval()
     scm = StructuralCausalModel(SPACE, GRAPH)

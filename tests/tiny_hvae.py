@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.rivals.hvae import HVAE, HVAEConfig, HVAEModel
 from fcfg.support.images import images_from_bytes
+from tiny import randomised
 
 CONFIG = HVAEConfig(
     size=8,
@@ -27,16 +30,19 @@ SPACE = AttributeSpace(
 )
 
 
-def tiny_hvae(channels: int = 3) -> HVAEModel:
-    """A network that depends on everything; sickness depends on age."""
-    torch.manual_seed(0)
+@cache
+def sick_scm() -> StructuralCausalModel:
+    """Age makes sick."""
     scm = StructuralCausalModel(SPACE, CausalGraph({"age": [], "site": [], "sick": ["age"]}))
-    scm.fit(table(200), steps=5)
+    scm.fit(table(300), steps=20)
+    return scm
+
+
+def tiny_hvae(channels: int = 3) -> HVAEModel:
+    """A network that depends on everything."""
+    torch.manual_seed(0)
     network = HVAE(HVAEConfig(**{**CONFIG.model_dump(), "channels": channels}))
-    generator = torch.Generator().manual_seed(0)
-    for parameter in network.parameters():
-        parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
-    return HVAEModel(network, scm)
+    return HVAEModel(randomised(network, 0.1), sick_scm())
 
 
 def table(count: int) -> dict[str, np.ndarray]:
@@ -50,7 +56,7 @@ def table(count: int) -> dict[str, np.ndarray]:
     )
 
 
-def pictures(count: int = 5, channels: int = 3, size: int = 8) -> Tensor:
-    generator = torch.Generator().manual_seed(2)
+def pictures(count: int = 3, channels: int = 3, size: int = 8) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
     pixels = torch.randint(256, (count, channels, size, size), generator=generator)
     return images_from_bytes(pixels.to(torch.uint8))

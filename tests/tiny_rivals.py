@@ -18,13 +18,14 @@ from fcfg.rivals.sadcg import (
     SemanticPipeline,
     SemanticUNet,
 )
+from tiny import randomised
 
 
 def hvae() -> HVAEModel:
     world = tiny_model(saved=True)
     torch.manual_seed(0)
     shape = tiny_hvae.CONFIG.model_dump() | {"parents": sum(world.space.widths)}
-    network = tiny_semantic.randomised(HVAE(HVAEConfig(**shape)), 0)
+    network = randomised(HVAE(HVAEConfig(**shape)), 0.04)
     return HVAEModel(network, world.scm, judge=world.judge, provenance=world.provenance)
 
 
@@ -34,6 +35,6 @@ def semantic() -> SemanticPipeline:
     config = SemanticConfig(**tiny_semantic.CONFIG.model_dump() | {"channels": 3})
     parts: list[nn.Module] = [SemanticUNet(config), SemanticEmbedder(world.space, config.latent)]
     denoiser = SemanticDenoiser(*parts, NoiseSchedule(), SemanticEncoder(config)).eval()
-    tiny_semantic.randomised(denoiser, 0)
+    randomised(denoiser, 0.04)
     about = {"judge": world.judge, "provenance": world.provenance}
     return SemanticPipeline(denoiser, world.scm, **about)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.schedule import NoiseSchedule
@@ -16,6 +16,7 @@ from fcfg.rivals.sadcg import (
     SemanticPipeline,
     SemanticUNet,
 )
+from tiny import randomised
 from worlds import binary_space, roots
 
 CONFIG = SemanticConfig(
@@ -32,14 +33,6 @@ CONFIG = SemanticConfig(
 )
 
 
-def randomised(module: nn.Module, seed: int) -> nn.Module:
-    """Leave no weight at zero, where nothing would depend on anything."""
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in module.parameters():
-        parameter.data += 0.04 * torch.randn(parameter.shape, generator=generator)
-    return module
-
-
 def tiny_denoiser(seed: int = 0, config: SemanticConfig = CONFIG) -> SemanticDenoiser:
     """A denoiser in float64."""
     torch.manual_seed(seed)
@@ -47,7 +40,7 @@ def tiny_denoiser(seed: int = 0, config: SemanticConfig = CONFIG) -> SemanticDen
     denoiser = SemanticDenoiser(
         SemanticUNet(config), embedder, NoiseSchedule(), SemanticEncoder(config)
     )
-    return randomised(denoiser, seed).double().eval()
+    return randomised(denoiser, 0.04, seed).double().eval()
 
 
 def tiny_pipeline(seed: int = 0) -> SemanticPipeline:
