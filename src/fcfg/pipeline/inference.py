@@ -111,8 +111,7 @@ def ready(batches: Batches, abduction: Abduction, plan: GuidedPlan) -> Abduction
     if not plan.setting.anchor:
         return abduction
     factual = plan.factual
-    keep = factual.mask(batches.denoiser)
-    named = (factual.setting.rule, keep.tolist(), factual.weights.weights.tolist())
+    named = (factual.setting.rule, factual.keep.tolist(), factual.weights.weights.tolist())
     key = repr((*named, factual.weights.guided))
     if abduction.anchor is not None and abduction.anchor.guidance == key:
         return abduction
@@ -125,7 +124,7 @@ def _measure_branch(
     """Return the errors of the factual branch along the path."""
     path, times, weights = abduction.path, factual.times[::-1], factual.weights
     assert path is not None, "the abduction was checked"
-    keep, steps = factual.mask(batches.denoiser), batches.steps(times, weights)
+    keep, steps = batches.send(factual.keep), batches.steps(times, weights)
 
     def work(rows: slice, report: OnStep) -> Anchor:
         condition = batches.condition(abduction.attributes, abduction.semantics, rows)
@@ -146,7 +145,7 @@ def generate_images(
 ) -> Trajectory:
     """Return unclamped images under counterfactual attributes, from an abduction that is ready."""
     denoiser, guidance, weights = batches.denoiser, plan.setting, plan.weights
-    steps, keep = batches.steps(plan.times[::-1], weights), plan.mask(denoiser)
+    steps, keep = batches.steps(plan.times[::-1], weights), batches.send(plan.keep)
     solver = batches.solver(abduction.solver)
     anchor = abduction.anchor if guidance.anchor else None
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeAlias
 
 import torch
 from jaxtyping import Bool
@@ -29,6 +29,7 @@ from fcfg.support.errors import InputError, check_is
 DEFAULT_GUIDANCE = Guidance.parse("contrast:1.7;anchor=true;drawn_noise=true")
 #: That of the paper's sampling.
 PAPER_GUIDANCE = Guidance.fcfg(affected=3.0, invariant=1.2)
+Mask: TypeAlias = Bool[Tensor, "_ attributes"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class GuidedPlan(Plan[Guidance]):
     times: tuple[int, ...] = field(repr=False)  #: the ascending grid
     weights: WeightTable = field(repr=False)  #: of the groups that have an effect, step by step
     factual_weights: WeightTable = field(repr=False)  #: those of the factual branch
+    keep: Mask = field(repr=False)  #: attributes of each group that has an effect
+    factual_keep: Mask = field(repr=False)  #: those of the factual branch
 
     @classmethod
     def resolve(
@@ -71,6 +74,7 @@ class GuidedPlan(Plan[Guidance]):
             rule.table(groups, times[::-1], denoiser.schedule)
             for rule in (guidance, guidance.factual)
         )
+        names = denoiser.embedder.space.names
         return cls(
             setting=guidance,
             rows=weights.rows,
@@ -83,6 +87,8 @@ class GuidedPlan(Plan[Guidance]):
             times=times,
             weights=weights,
             factual_weights=factual_weights,
+            keep=_mask(groups, weights, names),
+            factual_keep=_mask(groups, factual_weights, names),
         )
 
     def shared(self) -> Self:
@@ -94,14 +100,14 @@ class GuidedPlan(Plan[Guidance]):
     @property
     def factual(self) -> Self:
         """The plan of the factual branch of an anchored prediction."""
-        return replace(self, setting=self.setting.factual, weights=self.factual_weights)
+        own = {"weights": self.factual_weights, "keep": self.factual_keep}
+        return replace(self, setting=self.setting.factual, **own)
 
-    def mask(self, denoiser: Denoiser) -> Bool[Tensor, "groups attributes"]:
-        """Return the attributes of each group that has an effect, on the denoiser's device."""
-        names = denoiser.embedder.space.names
-        groups = Partition({group: self.partition[group] for group in self.weights.groups})
-        mask = torch.tensor(groups.mask(names), dtype=torch.bool)
-        return mask.view(len(self.weights.groups), len(names)).to(denoiser.device)
+
+def _mask(partition: Partition, weights: WeightTable, names: Sequence[str]) -> Mask:
+    groups = Partition({group: partition[group] for group in weights.groups})
+    mask = torch.tensor(groups.mask(names), dtype=torch.bool)
+    return mask.view(len(weights.groups), len(names))
 
 
 @dataclass(frozen=True)
