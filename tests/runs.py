@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +124,14 @@ class Recorder(Reporter):
 
     def say(self, text: str) -> None:
         self.said.append(text)
+
+
+@contextmanager
+def largest_file(size: int) -> Generator[None]:
+    """A system that writes no larger file, as one with a full disk writes none."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

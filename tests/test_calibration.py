@@ -294,15 +294,13 @@ def test_numbers_that_overflow_are_refused() -> None:
 # The default of a model -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("storage", ["float32", "float16"])
-def test_a_saved_model_has_its_calibration_and_uses_it(storage: str, tmp_path: Path) -> None:
+def test_a_saved_model_uses_its_calibration(tmp_path: Path) -> None:
     pipeline = tiny_model(saved=True)
     assert pipeline.plan(["smiling"]).setting == DEFAULT_GUIDANCE
     pipeline.calibration = calibration_of(pipeline, smiling=1.25, male=2.0)
-    fcfg.save(pipeline, tmp_path, storage)
+    fcfg.save(pipeline, tmp_path)
     again = fcfg.load(tmp_path)
-    assert again.calibration == pipeline.calibration
-    assert Calibration.read(tmp_path / "calibration.json") == pipeline.calibration
+    assert Calibration.read(tmp_path / "calibration.json") == again.calibration
     chosen = {"smiling": 1.25, "male": 2.0, "smiling male": 1.625, "young": 1.625, "": 1.625}
     for targets, weight in chosen.items():
         setting = again.plan(targets.split()).setting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -148,12 +149,8 @@ def test_however_little_there_is_nothing_is_raised(tmp_path, table, options, fra
 
 
 def test_dicom_without_its_reader_is_a_finding(tmp_path: Path, monkeypatch) -> None:
-    import sys
-
-    faces(tmp_path)
-    (tmp_path / "1.png").rename(tmp_path / "1.dcm")
-    table = (tmp_path / "metadata.csv").read_text().replace("1.png", "1.dcm", 1)
-    (tmp_path / "metadata.csv").write_text(table)
+    faces(tmp_path, file_name=["x.dcm", *(f"{n}.png" for n in range(1, 10))])
+    (tmp_path / "x.dcm").write_bytes(b"no picture")
     monkeypatch.setitem(sys.modules, "pydicom", None)
     assert "fcfg[medical]" in errors(check_folder(tmp_path))
 

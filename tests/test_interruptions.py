@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import signal
 from pathlib import Path
 from random import Random
@@ -19,7 +18,7 @@ from fcfg.training import TrainingStopped, train
 from fcfg.training.config import TrainingConfig
 from fcfg.training.workspace import Workspace
 from kills import kill_when_told, printed_elsewhere
-from runs import MODELS, Recorder, log_of, same, tiny
+from runs import MODELS, Recorder, largest_file, log_of, same, tiny
 
 
 @pytest.fixture(scope="module")
@@ -140,13 +139,8 @@ def test_a_pipeline_that_cannot_be_saved_stops_the_run_and_says_why(tmp_path: Pa
 
 def without_room(out: Path, room: int) -> str:
     """What a run says that cannot write a file of more bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-        with pytest.raises(TrainingStopped) as caught:
-            train(tiny(), out)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with largest_file(room), pytest.raises(TrainingStopped) as caught:
+        train(tiny(), out)
     assert caught.value.code == 1
     return str(caught.value)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from fcfg.training.state import (
     with_prefix,
 )
 from refusal import refused
+from runs import largest_file
 
 
 def state(step: int, size: int = 4) -> Checkpoint:
@@ -64,20 +63,11 @@ def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
         checkpoints.latest()
 
 
-@pytest.fixture
-def small_files() -> Iterator[None]:
-    """A system that writes no file above 64 KiB, as one with a full disk writes none."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_where_there_is_no_room_the_newest_stays_whole(tmp_path: Path, small_files) -> None:
+def test_where_there_is_no_room_the_newest_stays_whole(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, keep=3)
     for step in (1, 2, 3):
         checkpoints.write(state(step))
-    with pytest.raises(OSError, match="File too large"):
+    with largest_file(2**16), pytest.raises(OSError, match="File too large"):
         checkpoints.write(state(4, size=2**16))
     assert checkpoints.steps() == [3]  # the older ones made room
     assert checkpoints.read(3).step == 3
