@@ -11,7 +11,14 @@ from scipy.stats import energy_distance as reference
 import fcfg
 from evaluations import SIZE, tiny_model
 from fcfg.calibration.choice import RealImages
-from fcfg.calibration.criterion import Shifts, Side, choose_weights, criterion, energy_distance
+from fcfg.calibration.criterion import (
+    Shifts,
+    Side,
+    choose_weights,
+    criterion,
+    energy_distance,
+    lowest,
+)
 from fcfg.calibration.measurements import Cell
 from fcfg.calibration.separation import Separation
 from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous
@@ -65,6 +72,11 @@ def test_the_distance_is_the_energy_distance_and_counts_are_repetitions() -> Non
         repeated = np.repeat(x, counts[row].astype(int)), np.repeat(y, others[row].astype(int))
         assert found[row] == pytest.approx(reference(*repeated) ** 2)  # scipy takes the root
     assert np.isfinite(energy_distance(x, y, np.zeros((1, 12)), np.ones((1, 9)))).all()
+
+
+def test_the_smallest_value_is_that_of_a_parabola_around_it() -> None:
+    x = np.array([1.0, 1.5, 2.5])
+    np.testing.assert_allclose(lowest(x, np.stack([(x - 1.7) ** 2, -x], axis=1)), [1.7, 2.5])
 
 
 def sides(slopes: Iterable[float], off_target: float = 0.0, n: int = 100) -> list[Side]:
