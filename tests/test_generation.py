@@ -36,6 +36,7 @@ from fcfg.generation import (
 )
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.sampling import DRAWN_NOISE
 from fcfg.sheet import NEUTRAL, SCALES
 from fcfg.support.errors import InputError
 from fcfg.support.images import image_keys, images_from_bytes, read_images
@@ -431,6 +432,13 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
     assert record.items() >= (wanted | {"asked": 3, "finished": 3}).items()
     assert [image["file"] for image in record["images"]] == [str(path) for path in faces]
     assert record["images"][0]["attributes_from"] == "given"
+
+
+def test_a_record_has_what_was_taken_where_nothing_was_said(pipeline, faces, tmp_path) -> None:
+    (result,) = generate(pipeline, faces[:1], GIVEN, {"age": 90}, out=tmp_path, reverse=False)
+    record = record_of(tmp_path)
+    assert record.items() >= DRAWN_NOISE.to_json().items()
+    assert result.network_rows["counterfactual"] == 3 * record["steps"]
 
 
 @pytest.mark.parametrize("count", [2, 3])
