@@ -152,7 +152,10 @@ def colours(seed: int = 4) -> PixelDistribution:
 
 def test_each_channel_is_a_distribution_given_the_channels_before_it() -> None:
     pixels = PixelDistribution(
-        *(torch.tensor(values).view(1, 3, 1, 1) for values in ([0.1, -0.2, 0.3], [-1.0, -2, -3])),
+        *(
+            torch.tensor(values).view(1, 3, 1, 1)
+            for values in ([0.1, -0.2, 0.3], [-1.0, -1.2, -0.8])
+        ),
         coupling=torch.tensor([0.5, -0.7, 0.9]).view(1, 3, 1, 1),
     )
     x = torch.tensor([0.25, -0.5, 0.75]).view(1, 3, 1, 1)
