@@ -408,6 +408,7 @@ def _known_lines(
     truth: bool = False,
     lpips: bool = True,
     composition: bool = True,
+    fid: float | None = None,
 ) -> list[dict[str, Any]]:
     """The lines of a result file; ``reversal`` holds the mean error after reversal by guidance."""
     rng = np.random.default_rng(0)
@@ -474,8 +475,15 @@ def _known_lines(
             "seconds": 0.5,
         }
 
+    about = {"kind": "distance", "metric": "FID", "value": fid, "n": n, "reference": n}
+    distances = [
+        about | {"do": do, "guidance": guidance, "about": {}}
+        for do, guidance in asked
+        if do and fid is not None
+    ]
     asked = [("", ""), *asked]
-    return [header, *(line(do, guidance, k) for do, guidance in asked for k in range(n))]
+    lines = [line(do, guidance, k) for do, guidance in asked for k in range(n)]
+    return [header, *lines, *distances]
 
 
 def _apart(error: float, lpips: bool) -> dict[str, float | None]:
