@@ -530,3 +530,11 @@ def test_what_does_not_belong_together_is_refused(tiny) -> None:
         with counted_rows(tiny) as asked, refused(subject, fragment):
             call()
         assert not asked  # before any work was done
+
+
+def test_all_that_is_wrong_with_a_question_is_said_at_once(tiny) -> None:
+    images, attributes = tiny_faces(2)
+    first = next(iter(attributes))
+    attributes["nme"] = attributes.pop(first)
+    with refused("images", "8 by 8", "got 16 by 16", "'nme'", "'agee'"):
+        tiny.counterfactual(images.repeat(1, 1, 2, 2), attributes, {"agee": 1})

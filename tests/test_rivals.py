@@ -272,3 +272,11 @@ def test_a_judge_of_other_attributes_is_refused() -> None:
     own = find_evaluators(pipeline).read(subset.images)
     lent = find_evaluators(pipeline, judge=tiny_model().judge).read(subset.images)
     assert (own.scores["male"] == lent.scores["male"]).all()
+
+
+def test_a_vae_has_no_path_to_anchor(trained: dict[str, Path]) -> None:
+    model = fcfg.load(trained["hvae"])
+    experiment = asked(guidance=("temperature:1",))
+    assert experiment.guidance == ("none", "temperature:1.0")
+    with pytest.raises(fcfg.InputError, match="no path to anchor"):
+        find_experiment("portraits/baselines", model=model, anchor=True)

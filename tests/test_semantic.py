@@ -403,3 +403,16 @@ def test_a_compiled_objective_is_the_same() -> None:
     with without_the_compiler():
         objective.fuse(cuda_graphs=False)
         assert torch.equal(objective(batch, draws), expected)
+
+
+def test_a_few_steps_lower_the_loss() -> None:
+    objective, batch, draws = objective_and_batch()
+    optimiser = torch.optim.Adam(objective.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(30):
+        loss = objective(batch, draws)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert sum(losses[-5:]) / 5 < 0.7 * losses[0]
