@@ -195,5 +195,8 @@ def killed_evaluation(folder: str) -> None:
     """An evaluation that is killed again and again, and then ends."""
     out = Path(folder)
     chosen = evaluation(out, cache=out / "noise", block=2)
-    rehearsal = evaluation(out.with_name("rehearsal"), block=2)
-    print(kill_again_and_again(chosen.run, rehearsal.run, kills=8), chosen.run().missing)
+
+    def rehearsal(name: str) -> object:
+        return evaluation(out.with_name(name), cache=out.with_name(f"{name}-noise"), block=2).run()
+
+    print(kill_again_and_again(chosen.run, rehearsal, kills=8), chosen.run().missing)
