@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.model import AbstractAbduction, AbstractCounterfactual, CounterfactualModel, Plan
-from fcfg.model.inputs import read_factual
 from fcfg.storage import ModelConfig, StoredRecord, register_kind, register_setting
 from fcfg.support.errors import InputError, check_is
-from fcfg.support.images import image_keys
 
 
 class Note(StoredRecord):
@@ -81,6 +79,7 @@ class ShiftModel(CounterfactualModel[Rest, Shift, Shifted]):
     """A linear map of the attributes, added to what it does not explain of an image."""
 
     kind = "shift"
+    inferred = Rest
     channels, size = 3, 8
 
     def __init__(self, network, scm, **about: Any) -> None:
@@ -99,15 +98,10 @@ class ShiftModel(CounterfactualModel[Rest, Shift, Shifted]):
         check_is("setting", setting, Shift, "a Shift", do="call model.parse_setting(text)")
         return Plan(setting, 2, None)
 
-    def abduct(self, images, attributes, *, plan=None, keys=None, **options: Any) -> Rest:
-        fit = {name: options.get(name, False) for name in ("any_size", "resize")}
-        x, table = read_factual(self, images, attributes, **fit)
-        keys = image_keys(x) if keys is None else keys
-        return Rest(x, table, keys, x - self._explained(table, x))
+    def infer(self, images, attributes, keys, plan, batch_size, on_step) -> Rest:
+        return Rest(images, attributes, keys, images - self._explained(attributes, images))
 
-    def predict(self, abduction, action, plan=None, /, **options: Any) -> Shifted:
-        check_is("abduction", abduction, Rest, "the result of model.abduct")
-        plan = plan if isinstance(plan, Plan) else self.plan(action.targets, plan)
+    def answer(self, abduction, action, plan, batch_size, on_step) -> Shifted:
         there, here = (
             self._explained(table, abduction.pixels)
             for table in (action.attributes, abduction.attributes)

@@ -176,7 +176,7 @@ def test_a_sweep_that_reuses_the_factual_branch_equals_one_that_does_not(
     for name in ("smiling", "male", "young"):
         for guidance in ALL:
             action = pipeline.act(attributes, {name: "flip"}, keys=abduction.keys)
-            shared = pipeline.predict(abduction, action, guidance, anchor=True)
+            shared = pipeline.predict(abduction, action, guidance.replace(anchor=True))
             abduction = shared.abduction  # holds the last branch, so that memory is bounded
             alone = pipeline.counterfactual(
                 *(faces, attributes, {name: "flip"}),
@@ -234,7 +234,7 @@ def test_the_default_is_anchored_except_for_the_paper(pipeline: CounterfactualPi
     assert bare.path is None
     assert pipeline.predict(bare, action).guidance == PAPER_GUIDANCE
     with refused("guidance", "no anchor with the sampling 'paper'"):
-        pipeline.predict(bare, action, anchor=True)
+        pipeline.predict(bare, action, Guidance.parse("cfg:2;anchor=true"))
     with refused("guidance", "no anchor with the sampling 'paper'"):
         pipeline.counterfactual(faces, attributes, {"smiling": 1}, sampling="paper", anchor=True)
     assert pipeline.plan(["smiling"], sampling="paper").setting == PAPER_GUIDANCE

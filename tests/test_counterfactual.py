@@ -523,8 +523,8 @@ def test_what_does_not_belong_together_is_refused(tiny) -> None:
         ("batch_size", "at least 2", lambda: tiny.reverse(pair, batch_size=1)),
         ("action", "got 2", lambda: tiny.predict(abduction, tiny.act(fewer, {"male": 1}))),
         ("action", "same images", lambda: tiny.predict(abduction, tiny.act(others, {"male": 1}))),
-        ("action", "result of pipeline.act", lambda: tiny.predict(abduction, {"male": 1})),
-        ("abduction", "result of pipeline.abduct", lambda: tiny.predict(images, action)),
+        ("action", "result of model.act", lambda: tiny.predict(abduction, {"male": 1})),
+        ("abduction", "result of model.abduct", lambda: tiny.predict(images, action)),
         ("pair", "result of model.counterfactual", lambda: tiny.reverse(abduction)),
     ):
         with counted_rows(tiny) as asked, refused(subject, fragment):

@@ -190,7 +190,7 @@ def test_an_abduction_serves_both_kinds_of_guidance(pipeline: CounterfactualPipe
     twice = [pipeline.predict(abduction, pair.action, DRAWN) for _ in range(2)]
     assert all(torch.equal(one.images, pair.images) for one in twice)
     assert twice[0].evaluations == pair.evaluations
-    plain = pipeline.predict(abduction, pair.action, Guidance.none(), anchor=True)
+    plain = pipeline.predict(abduction, pair.action, Guidance.none().replace(anchor=True))
     assert not torch.equal(plain.images, pair.images)
 
 

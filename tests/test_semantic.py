@@ -282,8 +282,7 @@ def test_anchored_predictions_give_the_image_back_under_its_own_attributes(
     pair = pipeline.predict(
         abduction,
         action,
-        Guidance.parse(text),
-        anchor=True,
+        Guidance.parse(text).replace(anchor=True),
         on_step=lambda record: states.append(record.trajectory.x),
     )
     torch.testing.assert_close(states[-1], images, atol=1e-9, rtol=0)

@@ -36,7 +36,7 @@ from fcfg.model import AbstractAbduction, AbstractCounterfactual, Action, AnyMod
 from fcfg.sampling import OnStep, StepRecord
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import hex_digest
-from fcfg.support.images import image_keys, known_images
+from fcfg.support.images import image_keys
 from fcfg.support.progress import OnProgress, Progress
 
 #: Function of the phase, such as 'abduction', of the step, and of the share that is done.
@@ -235,19 +235,12 @@ class Block:
     def _abduct(self, plan: Plan[Any]) -> AbstractAbduction:
         loop, about = self._loop, (self.images, self.attributes)
         store = loop.store if plan.kept_as else None
-        with self.phase("abduction", up=plan.abduction_rows) as on_step, known_images():
+        with self.phase("abduction", up=plan.abduction_rows) as on_step:
             entry = None if store is None else self._stored(store, plan)
             found = None if entry is None else loop.model.restore(*about, self.keys, plan, entry)
             if found is not None:
                 return self._remember(plan, found)
-            abduction = loop.model.abduct(
-                *about,
-                plan=plan,
-                keys=self.keys,
-                any_size=True,
-                batch_size=loop.batch_size,
-                on_step=on_step,
-            )
+            abduction = loop.model.infer(*about, self.keys, plan, loop.batch_size, on_step)
         inferred = abduction.inferred
         if loop.strict and not all(bool(value.sum().isfinite()) for value in inferred.values()):
             raise InputError(

@@ -11,15 +11,19 @@ from fcfg.model.answers import (
     AbstractCounterfactual,
     Action,
     BackKeys,
+    Options,
     Plan,
     Traits,
-    check_action,
-    check_do,
-    keys_back,
+    Work,
 )
 from fcfg.model.contract import AnyModel, CounterfactualModel
-from fcfg.model.inputs import AUTO, AttributesLike, model_pixels, training_data
-from fcfg.model.settings import parse_setting
+from fcfg.model.inputs import (
+    AUTO,
+    AttributesLike,
+    model_pixels,
+    parse_setting,
+    training_data,
+)
 
 __all__ = [
     "AUTO",
@@ -30,11 +34,10 @@ __all__ = [
     "AttributesLike",
     "BackKeys",
     "CounterfactualModel",
+    "Options",
     "Plan",
     "Traits",
-    "check_action",
-    "check_do",
-    "keys_back",
+    "Work",
     "model_pixels",
     "parse_setting",
     "training_data",

@@ -5,19 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, TypeVar
 
-import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.intervention import Intervention
-from fcfg.causal.scm import Keys, checked_keys
-from fcfg.sampling import SamplingConfig
+from fcfg.causal.scm import Keys
+from fcfg.sampling import OnStep, SamplingConfig
 from fcfg.sheet import figure
-from fcfg.support.errors import InputError, check_is
-from fcfg.support.images import image_keys
+from fcfg.support.errors import check_is
 
 SettingT = TypeVar("SettingT")
 #: Keys of a way back: those of the way there, a digest of the pixels that go back, or own ones.
@@ -33,33 +31,26 @@ class Action:
     seed: int  #: for sampling discrete exogenous noise
 
 
-def check_action(action: Action, factual: Table, kept: Collection[str]) -> None:
-    """Refuse an action on other images than those of an abduction."""
-    count, own = (len(next(iter(table.values()))) for table in (action.attributes, factual))
-    if count != own or not all(
-        np.array_equal(action.attributes[name], factual[name]) for name in kept
-    ):
-        raise InputError(
-            "action",
-            expected=f"attributes for the {own} images of the abduction",
-            got=f"{count} other ones",
-            do="make both from the same images",
-        )
-
-
 def check_do(space: AttributeSpace, do: Mapping[str, Intervention]) -> None:
     """Refuse an intervention on what is no attribute."""
     check_is("do", do, Mapping, "a mapping from names to values")
     space.check_known(do, "intervention")
 
 
-def keys_back(keys: BackKeys, there: Keys, images: Tensor) -> Keys:
-    """Return the keys of a way back."""
-    if isinstance(keys, str) and keys == "same":
-        return there
-    keys = image_keys(images) if keys is None else keys
-    checked_keys(keys, len(images))
-    return keys
+class Work(TypedDict, total=False):
+    """How much is computed at once, and who hears of it."""
+
+    batch_size: int  #: largest number of network rows per call, 256 by default; bounds the memory
+    on_step: OnStep | None  #: callback invoked after every step, with the share that is done
+    progress: bool  #: whether to show a bar if it takes seconds, without ``on_step``; it is shown
+
+
+class Options(Work, total=False):
+    """How images are read beside that, see :meth:`CounterfactualModel.abduct`."""
+
+    keys: Keys | None
+    any_size: bool
+    resize: bool
 
 
 @dataclass(frozen=True)
@@ -68,6 +59,7 @@ class Traits:
 
     steps: bool = False  #: images are sampled in steps, so a plan has a sampling
     groups: bool = False  #: groups of attributes can have weights of their own
+    any_size: bool = False  #: images may have another size than those of training
     trust: bool = False  #: signals of trust can be measured: the image model is a denoiser
     compared: Mapping[str, Any] | None = field(default_factory=lambda: {"guidance": []})
     """Fields of an experiment that compares the default with other settings; None where these are

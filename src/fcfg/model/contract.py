@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-import os
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from abc import abstractmethod
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, Unpack
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from fcfg.causal.attributes import AttributeSpace, Table
-from fcfg.causal.graph import CausalGraph
+from fcfg.causal.attributes import Table
 from fcfg.causal.intervention import Intervention
-from fcfg.causal.scm import Keys, StructuralCausalModel
-from fcfg.judge import AttributeJudge, Reading
+from fcfg.causal.scm import Keys, checked_keys
 from fcfg.model.answers import (
     AbstractAbduction,
     AbstractCounterfactual,
     Action,
     BackKeys,
     Plan,
-    Traits,
+    Work,
     check_do,
-    keys_back,
 )
 from fcfg.model.inputs import AttributesLike, model_pixels, read_factual
-from fcfg.model.thresholds import Thresholds
+from fcfg.model.parts import AbstractModel
 from fcfg.sampling import OnStep, SamplingLike
 from fcfg.sheet import figure
-from fcfg.storage import Storage, load_model, read_words, save_model
 from fcfg.support.errors import InputError, check_batch_size, check_is
-from fcfg.support.images import (
-    ImagesLike,
-    image_keys,
-    known_images,
-    pixel_range_is_known,
-    read_images,
-)
+from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.pictures import SUFFIXES
 from fcfg.support.progress import steps_shown
 from fcfg.support.tables import TableLike
@@ -50,12 +39,15 @@ SettingT = TypeVar("SettingT")
 AnswerT = TypeVar("AnswerT", bound=AbstractCounterfactual)
 
 
-class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
+class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT]):
     """A model of images and their attributes that answers what-ifs.
 
     A *setting* is what a user chooses about an answer: a guidance, or a temperature. Its text form
     names it in result files and on the command line; :meth:`parse_setting` reads it, and ``repr``
     writes it.
+
+    A kind of models says how it plans (:meth:`plan`), infers (:meth:`infer`) and answers
+    (:meth:`answer`); reading, checking and reporting of progress are the same for all.
 
     Args:
         scm: Attribute model.
@@ -63,44 +55,7 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         provenance: JSON values that describe how the model was made.
     """
 
-    kind: str  #: such as 'diffusion' or 'hvae', in files and reports
-    traits: ClassVar[Traits] = Traits()  #: what its answers have
-
-    def __init__(
-        self,
-        scm: StructuralCausalModel,
-        *,
-        judge: nn.Module | None = None,
-        provenance: Mapping[str, Any] | None = None,
-    ) -> None:
-        check_is("model, scm", scm, StructuralCausalModel, "a fcfg.StructuralCausalModel")
-        self.scm = scm
-        self.judge = judge
-        self.provenance = dict(provenance or {})
-        self.precision: str | None = None  #: of the network, once :meth:`prepare` chose one
-        self.compiled = False  #: whether :meth:`prepare` had the network compiled
-        self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
-        self.folder: Path | None = None  #: folder that :meth:`load` read
-
-    @property
-    @abstractmethod
-    def image_model(self) -> nn.Module:
-        """Everything that is trained to make images."""
-
-    @property
-    @abstractmethod
-    def channels(self) -> int:
-        """Number of image channels."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int | None:
-        """Height and width of the training images; None if the model does not know it."""
-
-    @property
-    def stride(self) -> int:
-        """Number that height and width must be divisible by; a hook for networks with one."""
-        return 1
+    inferred: ClassVar[type[AbstractAbduction]]  #: class of what :meth:`infer` returns
 
     @abstractmethod
     def parse_setting(self, text: str) -> SettingT:
@@ -126,6 +81,48 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         """
 
     @abstractmethod
+    def infer(
+        self,
+        images: Float[Tensor, "batch channel height width"],
+        attributes: Table,
+        keys: Keys,
+        plan: Plan[SettingT],
+        batch_size: int,
+        on_step: OnStep,
+    ) -> AbductionT:
+        """Infer what images have beside their attributes, of images that were read and checked."""
+
+    @abstractmethod
+    def answer(
+        self,
+        abduction: AbductionT,
+        action: Action,
+        plan: Plan[SettingT],
+        batch_size: int,
+        on_step: OnStep,
+    ) -> AnswerT:
+        """Make images of an abduction under counterfactual attributes of the same images."""
+
+    def restore(
+        self,
+        images: Float[Tensor, "batch channel height width"],
+        attributes: Table,
+        keys: Keys,
+        plan: Plan[SettingT],
+        inferred: Mapping[str, Tensor],
+    ) -> AbductionT | None:
+        """Return an abduction from :attr:`AbstractAbduction.inferred`; None if that is not enough.
+
+        A hook for models whose abductions are worth keeping: their plans say as what.
+        """
+        return None
+
+    def plan_for(
+        self, abduction: AbductionT, targets: Collection[str], setting: SettingT | None
+    ) -> Plan[SettingT]:
+        """Return the plan of a prediction; a hook for models whose abductions decide on it."""
+        return self.plan(targets, setting)
+
     def abduct(
         self,
         images: ImagesLike,
@@ -153,32 +150,44 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
             on_step: Callback invoked after every step, with the share that is done.
             progress: Whether to show a bar if it takes seconds, without ``on_step``.
         """
+        x, table = read_factual(self, images, attributes, any_size=any_size, resize=resize)
+        keys = image_keys(x) if keys is None else keys
+        checked_keys(keys, len(x))
+        work = Work(batch_size=batch_size, on_step=on_step, progress=progress)
+        with _working(1, 0, 1, **work) as run:
+            return self.infer(x, table, keys, self.plan(()) if plan is None else plan, *run)
 
-    def restore(
+    def act(
         self,
-        images: Float[Tensor, "batch channel height width"],
-        attributes: Table,
-        keys: Keys,
-        plan: Plan[SettingT],
-        inferred: Mapping[str, Tensor],
-    ) -> AbductionT | None:
-        """Return an abduction from :attr:`AbstractAbduction.inferred`; None if that is not enough.
+        attributes: TableLike,
+        do: Mapping[str, Intervention],
+        *,
+        seed: int = 0,
+        keys: Keys | None = None,
+    ) -> Action:
+        """Turn an intervention into counterfactual attributes (Algorithm 2).
 
-        A hook for models whose abductions are worth keeping: their plans say as what.
+        Args:
+            attributes: Factual attributes.
+            do: For every target a value, a column, a function of the factual column, or a string
+                such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
+            seed: Seed for sampling discrete exogenous noise.
+            keys: Name or number of each image, combined with the seed; its position by default.
+                With ``abduction.keys``, answers are those of ``counterfactual``.
         """
-        return None
+        check_do(self.space, do)
+        table = self.space.parse(attributes)
+        downstream = self.graph.affected(do) - set(do)
+        noise = self.scm.abduct(table, downstream, seed=seed, keys=keys)
+        return Action(self.scm.act(table, do, noise), tuple(do), seed)
 
-    @abstractmethod
     def predict(
         self,
         abduction: AbductionT,
         action: Action,
         plan: Plan[SettingT] | SettingT | None = None,
         /,
-        *,
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
+        **work: Unpack[Work],
     ) -> AnswerT:
         """Make images of an abduction under counterfactual attributes.
 
@@ -186,10 +195,24 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
             abduction: Result of :meth:`abduct`, which can be reused for every question.
             action: Result of :meth:`act`.
             plan: Result of :meth:`plan`, or a setting; by default that of the model.
-            batch_size: Largest number of network rows per call.
-            on_step: Callback invoked after every step.
-            progress: Whether to show a bar.
+            **work: How much at once, and who hears of it, see :class:`fcfg.model.Work`.
         """
+        check_is("abduction", abduction, self.inferred, "the result of model.abduct")
+        check_is("action", action, Action, "the result of model.act")
+        if not isinstance(plan, Plan):
+            plan = self.plan_for(abduction, action.targets, plan)
+        own, table, targets = action.attributes, abduction.attributes, action.targets
+        count, wanted = (len(next(iter(columns.values()))) for columns in (own, table))
+        kept = set(self.space.names) - self.graph.affected(targets)
+        if count != wanted or not all(np.array_equal(own[name], table[name]) for name in kept):
+            raise InputError(
+                "action",
+                expected=f"attributes for the {wanted} images of the abduction",
+                got=f"{count} other ones",
+                do="make both from the same images",
+            )
+        with _working(0, 1, plan.rows, **work) as run:
+            return self.answer(abduction, action, plan, *run)
 
     def counterfactual(
         self,
@@ -217,17 +240,10 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         action = self.act(table, do, seed=seed, keys=keys)
         if not isinstance(plan, Plan):
             plan = self.plan(action.targets, **({} if plan is None else plan))
-        return self._answer(x, table, keys, action, plan, batch_size, on_step, progress)
+        work = Work(batch_size=batch_size, on_step=on_step, progress=progress)
+        return self._answer(x, table, keys, action, plan, **work)
 
-    def reverse(
-        self,
-        pair: AnswerT,
-        *,
-        keys: BackKeys = "same",
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
-    ) -> AnswerT:
+    def reverse(self, pair: AnswerT, *, keys: BackKeys = "same", **work: Unpack[Work]) -> AnswerT:
         """Go back to the factual attributes, from the clamped images, by the same plan.
 
         ``pair`` is the result of :meth:`predict` or :meth:`counterfactual`. By default, random
@@ -236,11 +252,13 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         pixels that go back.
         """
         check_is("pair", pair, AbstractCounterfactual, "the result of model.counterfactual")
-        there, plan = pair.abduction, pair.plan
-        keys = keys_back(keys, there.keys, pair.images)
+        there, images = pair.abduction, pair.images
+        if isinstance(keys, str) and keys == "same":
+            keys = there.keys
+        keys = image_keys(images) if keys is None else keys
+        checked_keys(keys, len(images))
         action = replace(pair.action, attributes=there.attributes)
-        images, table = pair.images, pair.attributes
-        return self._answer(images, table, keys, action, plan, batch_size, on_step, progress)
+        return self._answer(images, pair.attributes, keys, action, pair.plan, **work)
 
     def _answer(
         self,
@@ -249,24 +267,12 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         keys: Keys,
         action: Action,
         plan: Plan[SettingT],
-        batch_size: int,
-        on_step: OnStep | None,
-        progress: bool,
+        **work: Unpack[Work],
     ) -> AnswerT:
         """Abduct and predict, with one bar."""
-        check_batch_size(batch_size, plan.rows)
-        with steps_shown(on_step, progress, plan.abduction_rows, plan.rows) as report:
-            with known_images():
-                abduction = self.abduct(
-                    images,
-                    attributes,
-                    plan=plan,
-                    keys=keys,
-                    any_size=True,
-                    batch_size=batch_size,
-                    on_step=report,
-                )
-            return self.predict(abduction, action, plan, batch_size=batch_size, on_step=report)
+        with _working(plan.abduction_rows, plan.rows, plan.rows, **work) as run:
+            abduction = self.infer(images, attributes, keys, plan, *run)
+            return self.answer(abduction, action, plan, *run)
 
     def _repr_html_(self) -> str | None:
         """Show the model in a notebook, with the pictures that come with it."""
@@ -278,122 +284,21 @@ class CounterfactualModel(ABC, Generic[AbductionT, SettingT, AnswerT]):
         fit = model_pixels(self)
         return figure({"samples": read_images(paths, channels=self.channels, fit=fit)}, repr(self))
 
-    def read(self, images: ImagesLike) -> Reading | None:
-        """Read the attributes of images with the judge; None without one.
-
-        Args:
-            images: Images, as in :meth:`abduct`.
-        """
-        if not isinstance(self.judge, AttributeJudge):
-            return None
-        with pixel_range_is_known():
-            return self.judge.read(images)
-
-    @property
-    def space(self) -> AttributeSpace:
-        """The attributes."""
-        return self.scm.space
-
-    @property
-    def graph(self) -> CausalGraph:
-        """The causal graph of the attributes."""
-        return self.scm.graph
-
-    @property
-    def words(self) -> dict[str, list[str]]:
-        """Words for no and yes of binary attributes, if the model brings its own."""
-        return read_words(self.folder, self.space)
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the image model."""
-        return next(self.image_model.parameters()).device
-
-    @property
-    def parameters(self) -> int:
-        """Number of trained parameters of the image model."""
-        return sum(parameter.numel() for parameter in self.image_model.parameters())
-
-    def to(self, device: torch.device | str) -> Self:
-        """Move the networks; the causal model stays on the CPU."""
-        self.image_model.to(device)
-        if self.judge is not None:
-            self.judge.to(device)
-        return self
-
-    def prepare(
-        self,
-        precision: str = "auto",
-        *,
-        compile: bool = False,
-        batch_size: int = 256,
-        cuda_graphs: bool = True,
-    ) -> Self:
-        """Choose how the network computes, where the model offers a choice.
-
-        Args:
-            precision: 'float32', 'tf32', 'bf16', or 'auto': tf32 on a GPU, float32 on a CPU.
-            compile: Whether to compile the network, which takes a while at the first call.
-            batch_size: Largest compiled batch; use the number of images per call to avoid padding.
-            cuda_graphs: Whether to replay steps as CUDA graphs, with few images on a GPU.
-        """
-        return self
-
-    def fitting_rows(self, size: tuple[int, int]) -> int:
-        """Return how many network rows per call suit the device, for images of this size."""
-        return 256
-
-    def act(
-        self,
-        attributes: TableLike,
-        do: Mapping[str, Intervention],
-        *,
-        seed: int = 0,
-        keys: Keys | None = None,
-    ) -> Action:
-        """Turn an intervention into counterfactual attributes (Algorithm 2).
-
-        Args:
-            attributes: Factual attributes.
-            do: For every target a value, a column, a function of the factual column, or a string
-                such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
-            seed: Seed for sampling discrete exogenous noise.
-            keys: Name or number of each image, combined with the seed; its position by default.
-                With ``abduction.keys``, answers are those of ``counterfactual``.
-        """
-        check_do(self.space, do)
-        table = self.space.parse(attributes)
-        downstream = self.graph.affected(do) - set(do)
-        noise = self.scm.abduct(table, downstream, seed=seed, keys=keys)
-        return Action(self.scm.act(table, do, noise), tuple(do), seed)
-
-    def save(self, path: str | os.PathLike[str], storage: Storage = "float32") -> None:
-        """Write the model to a folder, atomically; its kind must be registered.
-
-        Args:
-            path: The folder, which is created if missing; an older model in it is replaced.
-            storage: 'float32', which keeps counterfactuals identical bit by bit, or 'float16',
-                half the size. The structural causal model is always stored exactly.
-        """
-        save_model(self, path, storage)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, network: nn.Module | None = None) -> Self:
-        """Read a model that :meth:`save` wrote, onto the CPU; refuse one of another class.
-
-        Args:
-            path: A folder, or the name of a model that comes with the package.
-            network: Module the weights belong to, where the folder does not describe it.
-        """
-        model = load_model(path, network)
-        if isinstance(model, cls):
-            return model
-        raise InputError(
-            f"model {path}",
-            expected=f"a {cls.__name__}",
-            got=f"a {type(model).__name__}",
-            do="call fcfg.load, which returns whichever model a folder holds",
-        )
-
 
 AnyModel: TypeAlias = CounterfactualModel[Any, Any, Any]
+
+
+@contextmanager
+def _working(
+    up: int,
+    down: int,
+    least: int,
+    *,
+    batch_size: int = 256,
+    on_step: OnStep | None = None,
+    progress: bool = True,
+) -> Generator[tuple[int, OnStep]]:
+    """Check the rows per call, and show an abduction and a prediction with these network rows."""
+    check_batch_size(batch_size, least)
+    with steps_shown(on_step, progress, up, down) as report:
+        yield batch_size, report

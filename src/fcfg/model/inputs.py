@@ -1,16 +1,20 @@
-"""Images and attributes of a question, from what users hold to what a model takes."""
+"""Images, attributes and settings, from what users hold to what a model takes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias, cast, get_args
+from typing import Any, TypeAlias, cast, get_args
 
 from torch import Tensor
 
-from fcfg.causal.attributes import AttributeSpace, Table
+from fcfg.causal.attributes import Table
 from fcfg.causal.intervention import Intervention
-from fcfg.judge import Reading
+from fcfg.guidance import Guidance
+from fcfg.guidance.rule import RULES, UNGUIDED
 from fcfg.model.answers import check_do
+from fcfg.model.parts import AbstractModel
+from fcfg.storage import find_setting
 from fcfg.support.errors import InputError, check_among, short, together
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.pictures import Fit, Intensity, Pixels
@@ -21,38 +25,23 @@ AUTO = "auto"
 AttributesLike: TypeAlias = TableLike | str
 
 
-class Described(Protocol):
-    """What images and attributes have to fit, of a model."""
+def parse_setting(text: str) -> Any:
+    """Read the text form of a setting of any kind of model.
 
-    provenance: dict[str, Any]
+    Its first word says which: one that a kind of models registered with
+    :func:`fcfg.storage.register_setting`. All others are rules of guidance.
 
-    @property
-    def channels(self) -> int:
-        """Number of image channels."""
-        ...
-
-    @property
-    def size(self) -> int | None:
-        """Height and width of the training images, if known."""
-        ...
-
-    @property
-    def stride(self) -> int:
-        """Number that height and width must be divisible by."""
-        ...
-
-    @property
-    def space(self) -> AttributeSpace:
-        """The attributes."""
-        ...
-
-    def read(self, images: ImagesLike) -> Reading | None:
-        """Read attributes of images, if there is a judge."""
-        ...
+    >>> parse_setting("temperature:0.5"), parse_setting("cfg:2")
+    (temperature:0.5, cfg:2.0)
+    """
+    head = re.split("[:;]", str(text), maxsplit=1)[0].strip()
+    known = {UNGUIDED, *RULES, *(f"f{rule}" for rule in RULES)}
+    setting = None if head in known else find_setting(head)
+    return (Guidance if setting is None else setting).parse(text)
 
 
 def read_factual(
-    model: Described,
+    model: AbstractModel,
     images: ImagesLike,
     attributes: AttributesLike,
     do: Mapping[str, Intervention] | None = None,
@@ -62,9 +51,10 @@ def read_factual(
 ) -> tuple[Tensor, Table]:
     """Read images and attributes that fit a model, and each other."""
     fit = model_pixels(model) if resize else None
-    size, shape = None if any_size else model.size, (model.channels, model.stride)
+    free = any_size and model.traits.any_size
+    shape = {"channels": model.channels, "stride": model.stride}
     x, table, _ = together(
-        lambda: read_images(images, channels=shape[0], stride=shape[1], size=size, fit=fit),
+        lambda: read_images(images, **shape, size=None if free else model.size, fit=fit),
         lambda: None if isinstance(attributes, str) else model.space.parse(attributes),
         lambda: check_do(model.space, {} if do is None else do),
     )
@@ -82,7 +72,7 @@ def read_factual(
     return x, reading.attributes
 
 
-def model_pixels(pipeline: Described) -> Pixels:
+def model_pixels(pipeline: AbstractModel) -> Pixels:
     """Return how the pictures of a model were brought to one shape in its training.
 
     Size and channels are those of its network; how pictures became square, and the range of deep
@@ -95,7 +85,7 @@ def model_pixels(pipeline: Described) -> Pixels:
             "model",
             expected="a network for grey or RGB pictures, whose size is known",
             got=f"{'an unknown size' if size is None else size}, {channels} channels",
-            do="call pipeline.counterfactual with an array instead",
+            do="call model.counterfactual with an array instead",
         )
     data = training_data(pipeline)
     fit, intensity = data.get("fit", "crop"), data.get("intensity", "full")
@@ -104,7 +94,7 @@ def model_pixels(pipeline: Described) -> Pixels:
     return Pixels(size, channels, intensity, fit)
 
 
-def training_data(pipeline: Described) -> Mapping[str, Any]:
+def training_data(pipeline: AbstractModel) -> Mapping[str, Any]:
     """Return the options of a model's training data, if its provenance has any."""
     return mapping_of(mapping_of(pipeline.provenance.get("training")).get("data"))
 

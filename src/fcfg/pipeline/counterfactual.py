@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,7 @@ from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import Images
 from fcfg.guidance import Guidance
-from fcfg.model import Action, AttributesLike, CounterfactualModel, Plan, Traits
-from fcfg.model.inputs import read_factual
+from fcfg.model import Action, AttributesLike, CounterfactualModel, Options, Plan, Traits
 from fcfg.pipeline.batching import Batches
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.configs import DiffusionConfig
@@ -44,10 +43,9 @@ from fcfg.sampling import (
     as_sampling,
 )
 from fcfg.storage import register_kind
-from fcfg.support.errors import InputError, check_batch_size, check_is, short
+from fcfg.support.errors import InputError, check_is, short
 from fcfg.support.hashing import digest_of
-from fcfg.support.images import ImagesLike, image_keys
-from fcfg.support.progress import steps_shown
+from fcfg.support.images import ImagesLike
 
 
 @register_kind(DiffusionConfig)
@@ -62,7 +60,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     """
 
     kind = "diffusion"
-    traits = Traits(steps=True, groups=True, trust=True, compared=None)
+    traits = Traits(steps=True, groups=True, any_size=True, trust=True, compared=None)
+    inferred = Abduction
     defaults: ClassVar[Defaults] = Defaults()
 
     def __init__(
@@ -134,8 +133,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         invariant; other arguments are those of the contract.
         """
         is_paper = as_sampling(sampling) == PRESETS["paper"]
-        given = (targets, setting, anchor)
-        guidance = self.defaults.guidance(self.calibration, *given, is_paper=is_paper)
+        guidance = self.defaults.guidance(self.calibration, targets, setting, anchor, is_paper)
         default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
         return self._plan(guidance, as_sampling(sampling, default), targets, partition)
 
@@ -187,12 +185,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         partition: Partition | None = None,
         plan: Plan[Guidance] | Mapping[str, Any] | None = None,
         seed: int = 0,
-        keys: Keys | None = None,
-        any_size: bool = False,
-        resize: bool = False,
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
+        **options: Unpack[Options],
     ) -> Counterfactual:
         """What would these images look like had the attributes been different?
 
@@ -201,7 +194,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             attributes: Columns by name, a data frame, rows, or 'auto': the judge reads them.
             do: For every target a value, a column, a function of the factual column, or a string
                 such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
-            guidance: Rule, and weight for each group; by default that of :meth:`method`.
+            guidance: Rule, and weight for each group; by default that of :meth:`plan`.
             sampling: Solver, grid and steps, such as 'dpm-2m karras 20', or a number of steps;
                 'paper' is 1,000 steps of DDIM. See :func:`fcfg.sampling.as_sampling`.
             anchor: Whether to subtract errors of the factual path; by default as guidance says.
@@ -218,19 +211,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """
         how = {"anchor": anchor, "sampling": sampling, "partition": partition}
         plan = how | {"setting": guidance} if plan is None else plan
-        return super().counterfactual(
-            images,
-            attributes,
-            do,
-            plan=plan,
-            seed=seed,
-            keys=keys,
-            any_size=any_size,
-            resize=resize,
-            batch_size=batch_size,
-            on_step=on_step,
-            progress=progress,
-        )
+        return super().counterfactual(images, attributes, do, plan=plan, seed=seed, **options)
 
     def abduct(
         self,
@@ -241,12 +222,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         sampling: SamplingLike = "default",
         anchor: bool | None = None,
         drawn_noise: bool = False,
-        keys: Keys | None = None,
-        any_size: bool = False,
-        resize: bool = False,
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
+        **options: Unpack[Options],
     ) -> Abduction:
         """Infer the noise behind images: unguided inversion under their attributes (Algorithm 1).
 
@@ -255,13 +231,27 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         unless ``sampling`` is 'paper'; and ``drawn_noise`` whether to draw noise, not infer it,
         see :mod:`fcfg.pipeline.drawn_noise`. Other arguments are those of the contract.
         """
-        x, table = read_factual(self, images, attributes, any_size=any_size, resize=resize)
-        keys = image_keys(x) if keys is None else keys
-        needs = self._needs(sampling, anchor, drawn_noise) if plan is None else plan.abduction
-        assert isinstance(needs, Needs), "of another model"
-        with steps_shown(on_step, progress, 1, 0) as report:
-            batches = self._batches(batch_size, report)
-            return abduct_images(batches, x, table, keys, needs, self._fingerprint)
+        if plan is None:
+            is_paper = as_sampling(sampling) == PRESETS["paper"]
+            keep = drawn_noise or not is_paper if anchor is None else anchor
+            path = check_path(keep, drawn_noise)
+            default = default_sampling(self.calibration, keep, drawn_noise)
+            plan = Plan(Guidance.none(), 1, Needs(as_sampling(sampling, default), path))
+        return super().abduct(images, attributes, plan=plan, **options)
+
+    def infer(
+        self,
+        images: Images,
+        attributes: Table,
+        keys: Keys,
+        plan: Plan[Guidance],
+        batch_size: int,
+        on_step: OnStep,
+    ) -> Abduction:
+        """Infer or draw the noise behind images."""
+        assert isinstance(plan.abduction, Needs), "of another model"
+        batches = self._batches(batch_size, on_step)
+        return abduct_images(batches, images, attributes, keys, plan.abduction, self._fingerprint)
 
     def restore(
         self,
@@ -272,67 +262,42 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         inferred: Mapping[str, Tensor],
     ) -> Abduction | None:
         """Return an abduction from what was inferred before."""
-        assert isinstance(plan, GuidedPlan), "of another model"
+        assert isinstance(plan.abduction, Needs), "of another model"
         about = (images, attributes, keys, plan.abduction)
         return restore_abduction(self.denoiser, self._fingerprint, *about, inferred)
 
-    def _needs(self, sampling: SamplingLike, anchor: bool | None, drawn_noise: bool) -> Needs:
-        is_paper = as_sampling(sampling) == PRESETS["paper"]
-        keep = drawn_noise or not is_paper if anchor is None else anchor
-        path = check_path(keep, drawn_noise)
-        default = default_sampling(self.calibration, keep, drawn_noise)
-        return Needs(as_sampling(sampling, default), path)
+    def plan_for(
+        self, abduction: Abduction, targets: Collection[str], setting: Guidance | None
+    ) -> GuidedPlan:
+        """Return the plan by the sampling of an abduction; the paper's guidance without a path."""
+        is_paper = abduction.path is None
+        guidance = self.defaults.guidance(self.calibration, targets, setting, None, is_paper)
+        return self._plan(guidance, abduction.sampling, targets, None)
 
-    def predict(
+    def answer(
         self,
         abduction: Abduction,
         action: Action,
-        guidance: Plan[Guidance] | Guidance | None = None,
-        *,
-        anchor: bool | None = None,
-        partition: Partition | None = None,
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
+        plan: Plan[Guidance],
+        batch_size: int,
+        on_step: OnStep,
     ) -> Counterfactual:
-        """Generate from abducted noise under counterfactual attributes (Algorithms 3 to 9).
+        """Generate from noise under counterfactual attributes (Algorithms 3 to 9).
 
-        Args:
-            abduction: Result of :meth:`abduct`, which can be reused for every question.
-            action: Result of :meth:`act`.
-            guidance: Rule, and weight for each group of attributes; by default that of the model,
-                or the paper's if the abduction kept no path. Or the result of :meth:`plan`,
-                which says all of it.
-            anchor: Whether to subtract the errors of the factual path; by default as the guidance
-                says. The abduction of the answer keeps the factual branch, for the next question
-                under this guidance.
-            partition: Attributes of each group, for groups other than affected and invariant.
-            batch_size: Largest number of network rows per call.
-            on_step: Callback invoked after every step.
-            progress: Whether to show a bar.
+        The abduction of the answer keeps its factual branch, for the next question under this
+        guidance.
         """
-        check_is("abduction", abduction, Abduction, "the result of pipeline.abduct")
-        check_is("action", action, Action, "the result of pipeline.act")
-        if isinstance(guidance, Plan):
-            plan = guidance
-        else:
-            given, is_paper = (action.targets, guidance, anchor), abduction.path is None
-            rule = self.defaults.guidance(self.calibration, *given, is_paper=is_paper)
-            plan = self._plan(rule, abduction.sampling, action.targets, partition)
         assert isinstance(plan, GuidedPlan), "of another model"
-        kept = set(self.space.names) - self.graph.affected(action.targets)
-        abduction.check(action, kept, plan, self._fingerprint)
-        check_batch_size(batch_size, plan.rows)
-        with steps_shown(on_step, progress, 0, 1) as report:
-            batches = self._batches(batch_size, report)
-            abduction = ready(batches, abduction, plan)
-            end = generate_images(batches, abduction, action, plan)
+        abduction.check(plan, self._fingerprint)
+        batches = self._batches(batch_size, on_step)
+        abduction = ready(batches, abduction, plan)
+        end = generate_images(batches, abduction, action, plan)
         broken = (~end.x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
         if broken:
             warnings.warn(
                 f"counterfactual: NaN or infinity in the images {short(broken)} under "
                 f"{plan.setting}; lower its weights or take more steps",
-                stacklevel=2,
+                stacklevel=3,  # the caller of predict
             )
         return Counterfactual(abduction, action, plan, end)
 

@@ -123,7 +123,6 @@ class Defaults:
         targets: Collection[str],
         given: Guidance | None,
         anchor: bool | None,
-        *,
         is_paper: bool,
     ) -> Guidance:
         """Return the guidance of a question: a given one, that of a calibration, or a default."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fcfg.causal.graph import Partition
 from fcfg.guidance import Guidance
-from fcfg.model import AbstractAbduction, AbstractCounterfactual, Action, check_action
+from fcfg.model import AbstractAbduction, AbstractCounterfactual, Action
 from fcfg.pipeline.plans import GuidedPlan
 from fcfg.sampling import AbstractSolver, Anchor, Path, SamplingConfig, Trajectory
 from fcfg.support.errors import InputError
@@ -65,8 +65,8 @@ class Abduction(AbstractAbduction):
         }
         return tensors | {name: value for name, value in optional.items() if value is not None}
 
-    def check(self, action: Action, kept: Collection[str], plan: GuidedPlan, model: str) -> None:
-        """Refuse other images, another model, and a plan that needs more than is here."""
+    def check(self, plan: GuidedPlan, model: str) -> None:
+        """Refuse another model, and a plan that needs more than is here."""
         guidance, drawn = plan.setting, self.noise_is_drawn
         lacks_path = plan.abduction.path != "none" and self.path is None
         for is_wrong, expected, got in (
@@ -82,7 +82,6 @@ class Abduction(AbstractAbduction):
             if is_wrong:
                 do = "abduct the images with the pipeline and the plan of the prediction"
                 raise InputError("abduction", expected=expected, got=got, do=do)
-        check_action(action, self.attributes, kept)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

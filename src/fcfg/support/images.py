@@ -16,7 +16,6 @@ import os
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -35,8 +34,6 @@ ImagesLike: TypeAlias = (
 )
 
 _MODES = {1: "L", 3: "RGB"}
-
-_are_known: ContextVar[bool] = ContextVar("images are known", default=False)
 
 
 def images_from_bytes(
@@ -92,8 +89,7 @@ def read_images(
     tensor = _from_numbers(images)
     check_pixels(tensor)
     _check_shape(tensor, channels, stride, size)
-    if not _are_known.get():
-        _check_range(tensor)
+    _check_range(tensor)
     return tensor
 
 
@@ -226,7 +222,7 @@ def _check_range(images: Tensor) -> None:
         warnings.warn(
             "images: all pixels are in [0, 1], but [-1, 1] is expected; scale with 2 * x - 1 "
             "unless they are really that bright",
-            stacklevel=7,  # the caller of the pipeline
+            stacklevel=8,  # the caller of the pipeline
         )
 
 
@@ -236,16 +232,6 @@ def pixel_range_is_known() -> Generator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="images: all pixels are in")
         yield
-
-
-@contextmanager
-def known_images() -> Generator[None]:
-    """Accept the pixels as they are: they were checked before, or a model made them."""
-    token = _are_known.set(True)
-    try:
-        yield
-    finally:
-        _are_known.reset(token)
 
 
 def _refusal(expected: str, got: str, do: str) -> InputError:

@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import AttributeSpace
+from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.intervention import Intervention
-from fcfg.causal.scm import Keys, StructuralCausalModel, checked_keys
+from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.model import (
     AbstractAbduction,
     AbstractCounterfactual,
@@ -26,19 +26,16 @@ from fcfg.model import (
     CounterfactualModel,
     Plan,
     Traits,
-    check_action,
 )
-from fcfg.model.inputs import read_factual
 from fcfg.rivals.hvae.config import HVAEConfig
 from fcfg.rivals.hvae.likelihood import Images, transfer_residual
 from fcfg.rivals.hvae.network import HVAE
 from fcfg.rivals.hvae.setting import HVAESetting
 from fcfg.sampling import OnStep, SamplingLike, StepRecord, Trajectory
 from fcfg.storage import ModelConfig, register_kind
-from fcfg.support.errors import InputError, check_integer, check_is
+from fcfg.support.errors import InputError, check_is
 from fcfg.support.hashing import stream_seed
-from fcfg.support.images import ImagesLike, image_keys
-from fcfg.support.progress import steps_shown
+from fcfg.support.images import ImagesLike
 
 _ROWS = 2  # one for the inference of the latents, one for the counterfactual
 
@@ -101,6 +98,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
 
     kind = "hvae"
     traits = Traits(compared={"guidance": ["temperature:0.1", "temperature:0.1;residual=0.1"]})
+    inferred = HVAEAbduction
 
     def __init__(
         self,
@@ -179,50 +177,33 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         plan = {"setting": setting} if plan is None else plan
         return super().counterfactual(images, attributes, do, plan=plan, **options)
 
-    def abduct(
+    def infer(
         self,
-        images: ImagesLike,
-        attributes: AttributesLike,
-        *,
-        plan: Plan[HVAESetting] | None = None,
-        keys: Keys | None = None,
-        any_size: bool = False,
-        resize: bool = False,
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
+        images: Images,
+        attributes: Table,
+        keys: Keys,
+        plan: Plan[HVAESetting],
+        batch_size: int,
+        on_step: OnStep,
     ) -> HVAEAbduction:
-        """Read images and attributes, of the network's size. Latents follow in predictions."""
-        x, table = read_factual(self, images, attributes, resize=resize)
-        keys = image_keys(x) if keys is None else keys
-        checked_keys(keys, len(x))
-        return HVAEAbduction(x, table, keys)
+        """Keep images and attributes; latents follow in predictions."""
+        return HVAEAbduction(images, attributes, keys)
 
     @torch.no_grad()
-    def predict(
+    def answer(
         self,
         abduction: HVAEAbduction,
         action: Action,
-        plan: Plan[HVAESetting] | HVAESetting | None = None,
-        /,
-        *,
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
+        plan: Plan[HVAESetting],
+        batch_size: int,
+        on_step: OnStep,
     ) -> HVAECounterfactual:
         """Infer latents under factual attributes, and decode them under counterfactual ones."""
-        check_is("abduction", abduction, HVAEAbduction, "the result of model.abduct")
-        check_is("action", action, Action, "the result of model.act")
-        plan = plan if isinstance(plan, Plan) else self.plan(action.targets, plan)
-        check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
-        kept = set(self.space.names) - self.graph.affected(action.targets)
-        check_action(action, abduction.attributes, kept)
         count, pieces = len(abduction.images), list[Tensor]()
-        with steps_shown(on_step, progress, 0, 1) as report:
-            for start in range(0, count, batch_size):
-                rows = slice(start, start + batch_size)
-                pieces.append(self._predict(abduction, action, plan.setting, rows))
-                report(StepRecord(0, 1, Trajectory(pieces[-1]), False, start, count))
+        for start in range(0, count, batch_size):
+            rows = slice(start, start + batch_size)
+            pieces.append(self._predict(abduction, action, plan.setting, rows))
+            on_step(StepRecord(0, 1, Trajectory(pieces[-1]), False, start, count))
         return HVAECounterfactual(abduction, action, plan, torch.cat(pieces))
 
     def _predict(

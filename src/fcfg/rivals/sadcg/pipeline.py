@@ -59,6 +59,7 @@ class SemanticPipeline(CounterfactualPipeline):
     kind = "semantic"
     traits = Traits(
         steps=True,
+        any_size=True,
         trust=True,
         compared={
             "guidance": ["cfg:2.0", "cfg:3.0", "cfg:2.0;align=1", "cfg:2.0;anchor=true"],

@@ -1,0 +1,158 @@
+"""What a model is made of: networks, a causal model, a judge, and where it came from."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import nn
+
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.judge import AttributeJudge, Reading
+from fcfg.model.answers import Traits
+from fcfg.model.thresholds import Thresholds
+from fcfg.storage import Storage, load_model, read_words, save_model
+from fcfg.support.errors import InputError, check_is
+from fcfg.support.images import ImagesLike, pixel_range_is_known
+
+
+class AbstractModel(ABC):
+    """A model of images and their attributes, with everything but its answers."""
+
+    kind: str  #: such as 'diffusion' or 'hvae', in files and reports
+    traits: ClassVar[Traits] = Traits()  #: what its answers have
+
+    def __init__(
+        self,
+        scm: StructuralCausalModel,
+        *,
+        judge: nn.Module | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_is("model, scm", scm, StructuralCausalModel, "a fcfg.StructuralCausalModel")
+        self.scm = scm
+        self.judge = judge
+        self.provenance = dict(provenance or {})
+        self.precision: str | None = None  #: of the network, once :meth:`prepare` chose one
+        self.compiled = False  #: whether :meth:`prepare` had the network compiled
+        self.thresholds: Thresholds | None = None  #: of trust, see :mod:`fcfg.trust`
+        self.folder: Path | None = None  #: folder that :meth:`load` read
+
+    @property
+    @abstractmethod
+    def image_model(self) -> nn.Module:
+        """Everything that is trained to make images."""
+
+    @property
+    @abstractmethod
+    def channels(self) -> int:
+        """Number of image channels."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int | None:
+        """Height and width of the training images; None if the model does not know it."""
+
+    @property
+    def stride(self) -> int:
+        """Number that height and width must be divisible by; a hook for networks with one."""
+        return 1
+
+    @property
+    def space(self) -> AttributeSpace:
+        """The attributes."""
+        return self.scm.space
+
+    @property
+    def graph(self) -> CausalGraph:
+        """The causal graph of the attributes."""
+        return self.scm.graph
+
+    @property
+    def words(self) -> dict[str, list[str]]:
+        """Words for no and yes of binary attributes, if the model brings its own."""
+        return read_words(self.folder, self.space)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the image model."""
+        return next(self.image_model.parameters()).device
+
+    @property
+    def parameters(self) -> int:
+        """Number of trained parameters of the image model."""
+        return sum(parameter.numel() for parameter in self.image_model.parameters())
+
+    def read(self, images: ImagesLike) -> Reading | None:
+        """Read the attributes of images with the judge; None without one.
+
+        Args:
+            images: Images, as in :meth:`abduct`.
+        """
+        if not isinstance(self.judge, AttributeJudge):
+            return None
+        with pixel_range_is_known():
+            return self.judge.read(images)
+
+    def to(self, device: torch.device | str) -> Self:
+        """Move the networks; the causal model stays on the CPU."""
+        self.image_model.to(device)
+        if self.judge is not None:
+            self.judge.to(device)
+        return self
+
+    def prepare(
+        self,
+        precision: str = "auto",
+        *,
+        compile: bool = False,
+        batch_size: int = 256,
+        cuda_graphs: bool = True,
+    ) -> Self:
+        """Choose how the network computes, where the model offers a choice.
+
+        Args:
+            precision: 'float32', 'tf32', 'bf16', or 'auto': tf32 on a GPU, float32 on a CPU.
+            compile: Whether to compile the network, which takes a while at the first call.
+            batch_size: Largest compiled batch; use the number of images per call to avoid padding.
+            cuda_graphs: Whether to replay steps as CUDA graphs, with few images on a GPU.
+        """
+        return self
+
+    def fitting_rows(self, size: tuple[int, int]) -> int:
+        """Return how many network rows per call suit the device, for images of this size."""
+        return 256
+
+    def save(self, path: str | os.PathLike[str], storage: Storage = "float32") -> None:
+        """Write the model to a folder, atomically; its kind must be registered.
+
+        Args:
+            path: The folder, which is created if missing; an older model in it is replaced.
+            storage: 'float32', which keeps counterfactuals identical bit by bit, or 'float16',
+                half the size. The structural causal model is always stored exactly.
+        """
+        save_model(self, path, storage)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, network: nn.Module | None = None) -> Self:
+        """Read a model that :meth:`save` wrote, onto the CPU; refuse one of another class.
+
+        Args:
+            path: A folder, or the name of a model that comes with the package.
+            network: Module the weights belong to, where the folder does not describe it.
+        """
+        model = load_model(path, network)
+        if isinstance(model, cls):
+            return model
+        raise InputError(
+            f"model {path}",
+            expected=f"a {cls.__name__}",
+            got=f"a {type(model).__name__}",
+            do="call fcfg.load, which returns whichever model a folder holds",
+        )
