@@ -195,7 +195,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
             abduction: Result of :meth:`abduct`, which can be reused for every question.
             action: Result of :meth:`act`.
             plan: Result of :meth:`plan`, or a setting; by default that of the model.
-            **work: How much at once, and who hears of it, see :class:`fcfg.model.Work`.
+            **work: Rows per call, callback and bar, see :class:`fcfg.model.Work`.
         """
         check_is("abduction", abduction, self.inferred, "the result of model.abduct")
         check_is("action", action, Action, "the result of model.act")
