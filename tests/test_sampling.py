@@ -1,5 +1,9 @@
+"""Grids, the loop of steps, and the sampling configuration: its text, presets and parts."""
+
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -11,24 +15,41 @@ from hypothesis import strategies as st
 from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import (
+    ANCHORED,
+    BDIA,
     DDIM,
+    DRAWN_NOISE,
     GRIDS,
+    PRESETS,
+    SOLVERS,
+    DPMSolver2M,
     FixedPointDDIM,
-    StepRecord,
+    Heun,
+    SamplingConfig,
     Steps,
     Trajectory,
+    as_sampling,
+    as_solver,
     integrate,
     steps_along,
     time_grid,
 )
-from refusal import refused
-from worlds import Gaussian, mixture
+from refusal import all_refused, refused
+from worlds import Gaussian, mixture, mixture_faces, mixture_pipeline
 
 SCHEDULE = NoiseSchedule()
+PAPER = SamplingConfig(DDIM(), "uniform", 1000)
+INFERRED = Guidance.parse("cfg:1.5;anchor=true")
 
 
-def plan(times: tuple[int, ...]) -> Steps:
+@pytest.fixture(scope="module")
+def pipeline() -> CounterfactualPipeline:
+    return mixture_pipeline()
+
+
+def plan(*times: int) -> Steps:
     return steps_along(SCHEDULE, times, dtype=torch.float64)
 
 
@@ -53,9 +74,7 @@ def test_grids_are_distinct_and_reach_both_ends(
         return
     times = time_grid(schedule, steps, kind)
     assert all(type(time) is int for time in times)
-    assert len(times) == steps + 1
-    assert times[0] == 0
-    assert times[-1] == last
+    assert (len(times), times[0], times[-1]) == (steps + 1, 0, last)
     assert np.diff(times).min() >= 1
     if kind == "uniform":
         assert np.ptp(np.diff(times)) <= 1
@@ -75,44 +94,69 @@ def test_other_grids_are_even_in_what_they_say(kind: str, even) -> None:
     assert np.abs(np.diff(times)).max() > 2 * np.abs(np.diff(times)).min()
 
 
-def test_grids_and_times_that_mean_nothing_are_refused() -> None:
-    with refused("grid", "'karras'", "did you mean 'log-snr'?"):
-        time_grid(SCHEDULE, 10, "log-srn")
-    for steps in (0, -3, 1001, 2.5, "100", None, True):
-        with refused("steps", "1 to 1000"):
-            time_grid(SCHEDULE, steps)
-    short = ((), (5,), (5, 5), (0, 5, 3), (5, 3, 4), (-1, 5), (0, 1001))
-    for times in (*short, tuple([0] * 20)):
-        with refused("times", "strictly ordered"):
-            plan(times)
+WRONG = {
+    "sampling": [
+        partial(SamplingConfig.parse, text)
+        for text in ("ddim uniform", "ddim uniform ten", "bdia 12", "ddim uniform -3", "", None)
+    ],
+    "grid": [
+        partial(time_grid, SCHEDULE, 10, "log-srn"),
+        partial(SamplingConfig, DDIM(), "uniformly", 10),
+        partial(SamplingConfig.parse, "ddim karas 3"),
+    ],
+    "steps": [
+        partial(time_grid, SCHEDULE, steps) for steps in (0, -3, 1001, 2.5, "100", None, True)
+    ],
+    "times": [
+        *(partial(plan, *times) for times in ((), (5,), (5, 5), (0, 5, 3), (5, 3, 4))),
+        *(partial(plan, *times) for times in ((-1, 5), (0, 1001), [0] * 20)),
+    ],
+    "solver": [
+        *(partial(as_solver, text) for text in ("dpm2m", "", None)),
+        *(partial(SamplingConfig.parse, f"{text} 3") for text in ("uniform ddim", "dim uniform")),
+        partial(SamplingConfig, "ddim", "uniform", 10),
+    ],
+    "solver 'ddim:5'": [partial(as_solver, "ddim:5")],
+    "solver 'bdia": [
+        partial(as_solver, f"bdia{text}") for text in (":", ":x", ":gamma=1", ";gamma=1")
+    ],
+    "solver fixed-point, iterations": [
+        partial(as_solver, f"fixed-point:{number}") for number in ("0", "-2", "2.5", "1001")
+    ],
+    "solver bdia, gamma": [partial(BDIA, gamma) for gamma in (0, 1.1, float("nan"), "0.9", True)],
+}
 
 
-def round_trip(solver: DDIM | FixedPointDDIM, steps: int) -> tuple[float, Trajectory]:
-    pipeline, faces, attributes = mixture(8)
-    abduction = pipeline.abduct(faces, attributes, sampling=f"{solver} uniform {steps}")
-    back = pipeline.predict(abduction, pipeline.act(attributes, {}), Guidance.none())
-    return (back.trajectory.x - faces).abs().mean().item(), abduction.trajectory
+@pytest.mark.parametrize("subject", WRONG)
+def test_what_means_nothing_is_refused(subject: str) -> None:
+    all_refused(subject, *WRONG[subject])
 
 
-def test_refinement_gains_two_orders_of_magnitude_at_100_steps() -> None:
-    plain, _ = round_trip(DDIM(), 100)
-    refined, trajectory = round_trip(FixedPointDDIM(), 100)
-    assert refined < plain / 100
-    assert trajectory.evaluations == 500
-    assert trajectory.residual.shape == (8,)
-    assert trajectory.residual.max() < 1e-5
+def test_an_error_about_steps_names_the_default_and_the_papers_number() -> None:
+    default, paper = (as_sampling(preset).steps for preset in ("default", "paper"))
+    with refused("steps", f"{default} is the default, {paper} the paper's"):
+        time_grid(SCHEDULE, 1001)
+
+
+# Refined inversion ------------------------------------------------------------------------------
 
 
 def test_the_residual_falls_with_every_iteration_and_is_none_for_explicit_solvers() -> None:
-    residuals = [round_trip(FixedPointDDIM(k), 50)[1].residual.max().item() for k in (1, 2, 3, 4)]
+    pipeline, faces, attributes = mixture(8)
+
+    def residual(solver: DDIM | FixedPointDDIM) -> torch.Tensor | None:
+        sampling = SamplingConfig(solver, "uniform", 50)
+        return pipeline.abduct(faces, attributes, sampling=sampling).trajectory.residual
+
+    residuals = [float(residual(FixedPointDDIM(k)).max()) for k in (1, 2, 3, 4)]
     assert all(b < a / 5 for a, b in pairwise(residuals)), residuals
-    assert round_trip(DDIM(), 50)[1].residual is None
+    assert residual(DDIM()) is None
 
 
 def test_refinement_inverts_every_single_step_exactly() -> None:
-    predictor, there, back = Gaussian(SCHEDULE), plan((300, 350)), plan((350, 300))
-    up = integrate(predictor, Trajectory(images()), there, FixedPointDDIM(30))
-    down = integrate(predictor, up, back, FixedPointDDIM())
+    predictor = Gaussian(SCHEDULE)
+    up = integrate(predictor, Trajectory(images()), plan(300, 350), FixedPointDDIM(30))
+    down = integrate(predictor, up, plan(350, 300), FixedPointDDIM())
     assert torch.allclose(down.x, images(), atol=1e-12)
     assert down.evaluations == 31
 
@@ -132,36 +176,82 @@ def test_the_residual_is_how_far_the_way_back_misses_and_the_worst_is_kept(kind:
         back = integrate(predictor, before, down, DDIM())
         misses.append((back.x - x).square().mean(dim=(1, 2, 3)).sqrt())
         x = integrate(predictor, Trajectory(x), up, FixedPointDDIM(3)).x
-    plan = steps_along(schedule, times, dtype=torch.float64)
-    reported = integrate(predictor, Trajectory(faces), plan, FixedPointDDIM(3)).residual
+    whole = steps_along(schedule, times, dtype=torch.float64)
+    reported = integrate(predictor, Trajectory(faces), whole, FixedPointDDIM(3)).residual
     assert torch.allclose(reported, torch.stack(misses).amax(dim=0), rtol=1e-6)
     assert not torch.allclose(reported, misses[-1], rtol=1e-3) or kind == "cosine"
 
 
-def test_every_step_is_reported_in_order() -> None:
-    seen: list[StepRecord] = []
-    end = integrate(
-        Gaussian(SCHEDULE), Trajectory(images()), plan((1000, 600, 200, 0)), DDIM(), seen.append
-    )
-    assert [(record.index, record.steps) for record in seen] == [(0, 3), (1, 3), (2, 3)]
-    assert [record.trajectory.evaluations for record in seen] == [1, 2, 3]
-    assert torch.equal(seen[-1].trajectory.x, end.x)
-
-
 def test_integration_is_differentiable() -> None:
     x = images().requires_grad_()
-    integrate(Gaussian(SCHEDULE), Trajectory(x), plan((1000, 500, 0)), DDIM()).x.sum().backward()
+    integrate(Gaussian(SCHEDULE), Trajectory(x), plan(1000, 500, 0), DDIM()).x.sum().backward()
     assert torch.isfinite(x.grad).all()
     assert x.grad.abs().min() > 0
 
 
-def test_trajectories_split_and_join_without_loss() -> None:
-    whole = Trajectory(images(), (images() + 1,), torch.arange(8.0), evaluations=5)
-    pieces = [
-        whole.map(lambda tensor, rows=rows: tensor[rows]) for rows in (slice(3), slice(3, 8))
-    ]
-    joined = Trajectory.joined(pieces)
-    assert torch.equal(joined.x, whole.x)
-    assert torch.equal(joined.companions[0], whole.companions[0])
-    assert torch.equal(joined.residual, whole.residual)
-    assert joined.evaluations == 5
+# The configuration ------------------------------------------------------------------------------
+
+
+@given(
+    st.sampled_from([DDIM(), FixedPointDDIM(3), DPMSolver2M(), Heun(), BDIA(), BDIA(0.125)]),
+    st.sampled_from(GRIDS),
+    st.integers(1, 10**6),
+)
+def test_a_configuration_is_its_text_and_its_parts(solver, grid: str, steps: int) -> None:
+    sampling = SamplingConfig(solver, grid, steps)
+    spaced = f" {str(sampling).replace(' ', '  ').replace(':', ' : ')} "
+    parts = "{solver} {grid} {steps}".format(**sampling.to_json())
+    assert {SamplingConfig.parse(text) for text in (str(sampling), spaced, parts)} == {sampling}
+    assert as_solver(f" {solver} ".replace(":", " : ")) == solver
+    assert as_solver(solver) is solver
+    assert type(as_solver(solver.name)) is SOLVERS[solver.name] is type(solver)
+
+
+def test_presets_are_read_by_name() -> None:
+    assert as_sampling("paper") == PAPER
+    assert as_sampling("default") == PRESETS["default"]
+    assert as_sampling("default", ANCHORED) == ANCHORED
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"sampling": "paper"}, PAPER),
+        ({"anchor": None}, ANCHORED),
+        ({"anchor": True}, ANCHORED),
+        ({"anchor": False}, PRESETS["default"]),
+        ({"drawn_noise": True}, DRAWN_NOISE),
+    ],
+)
+def test_the_default_depends_on_anchor_and_noise(pipeline, options, wanted) -> None:
+    """Bit by bit, as its solver, grid and steps in one text, or as an object."""
+    faces, attributes = mixture_faces(pipeline, 1)
+    silent = pipeline.abduct(faces, attributes, **options)
+    assert (silent.times, silent.solver) == (wanted.times(SCHEDULE), wanted.solver)
+    for named in (wanted, str(wanted)):
+        explicit = pipeline.abduct(faces, attributes, **{**options, "sampling": named})
+        assert torch.equal(silent.trajectory.x, explicit.trajectory.x)
+    asked = {name: value for name, value in options.items() if name != "drawn_noise"}
+    asked |= {"guidance": INFERRED} if "anchor" in options else {}
+    pair = pipeline.counterfactual(faces, attributes, {"male": 1}, **asked)
+    assert (pair.abduction.times, pair.abduction.solver) == (silent.times, silent.solver)
+    assert torch.equal(silent.trajectory.x, pair.abduction.trajectory.x)
+
+
+@pytest.mark.parametrize(
+    ("part", "sampling"),
+    [({"solver": Heun()}, "heun"), *(({"steps": 9}, steps) for steps in (9, "9", " 9 "))],
+)
+@pytest.mark.parametrize("anchor", [True, False])
+def test_a_solver_or_a_number_changes_that_part_of_the_default(
+    pipeline, part, sampling, anchor
+) -> None:
+    faces, attributes = mixture_faces(pipeline, 1)
+    default = ANCHORED if anchor else PRESETS["default"]
+    wanted = replace(default, **part)
+    assert as_sampling(sampling, default) == wanted != default
+    how = {"sampling": sampling, "anchor": anchor}
+    abduction = pipeline.abduct(faces, attributes, **how)
+    pair = pipeline.counterfactual(faces, attributes, {"smiling": 1}, guidance=INFERRED, **how)
+    for found in (abduction, pair.abduction):
+        assert (found.times, found.solver) == (wanted.times(SCHEDULE), wanted.solver)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,24 +21,22 @@ from fcfg.diffusion.prediction import (
 )
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
+from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
 from fcfg.sampling import (
     BDIA,
     DDIM,
     GRIDS,
-    SOLVERS,
     AbstractSolver,
     DPMSolver2M,
     FixedPointDDIM,
     Heun,
     SamplingConfig,
     Trajectory,
-    as_solver,
     integrate,
     steps_along,
     time_grid,
 )
 from place import DEVICE, anywhere
-from refusal import refused
 from worlds import Gaussian, mixture, mixture_faces, mixture_pipeline, pipeline_of
 
 pytestmark = anywhere
@@ -113,21 +112,6 @@ def test_the_second_order_beats_ddim_at_few_evaluations(kind: str, steps: int) -
     assert missed(Heun(), steps) < missed(DDIM(), 2 * steps)
 
 
-@pytest.fixture(scope="module")
-def fine() -> Tensor:
-    """The noise of the images, by a thousand steps."""
-    return follow(Trajectory(images()), time_grid(SCHEDULE, 1000), DDIM()).x
-
-
-@solvers
-@pytest.mark.parametrize("kind", GRIDS)
-def test_at_many_steps_all_agree(fine: Tensor, solver: AbstractSolver, kind: str) -> None:
-    times = time_grid(SCHEDULE, 200, kind)
-    noise = follow(Trajectory(images()), times, solver).x
-    assert (noise - fine).abs().max() < 0.05
-    assert (follow(Trajectory(noise), times[::-1], solver).x - images()).abs().max() < 0.05
-
-
 @pytest.mark.parametrize("kind", GRIDS)
 def test_dpm_2m_is_that_of_diffusers_in_both_directions(kind: str) -> None:
     pipeline, faces, attributes = mixture(3)
@@ -173,16 +157,13 @@ class Rough(nn.Module):
 def test_bdia_is_undone_exactly_whatever_the_network(steps, gamma, kind) -> None:
     pipeline = pipeline_of(Rough(), SCHEDULE, 1)
     faces = images().cpu()[:, :, :1, :1].expand(-1, 1, 4, 4).contiguous().clamp(-1, 1)
-    attributes = {"smiling": [0, 1] * 4}
-    lost = {}
+    attributes, lost = {"smiling": [0, 1] * 4}, []
     for solver in (BDIA(gamma), DDIM()):
-        abduction = pipeline.abduct(
-            faces, attributes, sampling=SamplingConfig(solver, kind, steps)
-        )
-        back = pipeline.predict(abduction, pipeline.act(attributes, {}), Guidance.none())
-        lost[solver] = (back.trajectory.x - faces).abs().max().item()
-    assert lost[BDIA(gamma)] < 1e-9
-    assert lost[DDIM()] > 1e-2
+        how = {"sampling": SamplingConfig(solver, kind, steps), "guidance": Guidance.none()}
+        back = pipeline.counterfactual(faces, attributes, {}, **how)
+        lost.append((back.trajectory.x - faces).abs().max().item())
+    assert lost[0] < 1e-9
+    assert lost[1] > 1e-2
 
 
 def test_without_its_companion_bdia_starts_with_a_ddim_step() -> None:
@@ -206,6 +187,17 @@ def test_the_smaller_its_gamma_the_faster_bdia_forgets_its_companion() -> None:
     assert echoes[0] > 2 * echoes[1] > 4 * echoes[2] > 0, echoes
 
 
+def smile(
+    n: int, sampling: str, dtype: torch.dtype = torch.float64, **options: Any
+) -> tuple[CounterfactualPipeline, Counterfactual]:
+    """A new mixture world, and an answer of it."""
+    pipeline = mixture_pipeline()
+    pipeline.denoiser.to(dtype)
+    faces, attributes = mixture_faces(pipeline, n)
+    asked = {"sampling": sampling} | options
+    return pipeline, pipeline.counterfactual(faces, attributes, {"smiling": 1}, **asked)
+
+
 ROWS = {  # of 6 steps up, and of 6 steps down, for each row of a prediction
     "ddim": (6, 6),
     "fixed-point:2": (12, 6),
@@ -222,32 +214,17 @@ ROWS = {  # of 6 steps up, and of 6 steps down, for each row of a prediction
     [("none", 1), ("cfg:2", 2), ("fcfg:affected=2,invariant=1.2", 3), ("cfg:1", 1)],
 )
 def test_every_network_row_is_counted(solver: AbstractSolver, text: str, rows: int) -> None:
-    pipeline, faces, attributes = mixture(3)
-    network = pipeline.denoiser.network
-    pair = pipeline.counterfactual(
-        faces,
-        attributes,
-        {"smiling": 1},
-        guidance=Guidance.parse(text),
-        sampling=SamplingConfig(solver, "karras", 6),
-    )
+    pipeline, pair = smile(3, f"{solver} karras 6", guidance=Guidance.parse(text))
     up, down = ROWS[str(solver)]
     assert pair.abduction.trajectory.evaluations == up
     assert pair.evaluations == up + rows * down
-    assert network.rows == 3 * pair.evaluations
+    assert pipeline.denoiser.network.rows == 3 * pair.evaluations
 
 
 @pytest.mark.parametrize("solver", [DDIM(), DPMSolver2M(), BDIA()], ids=str)
 def test_steps_outside_the_guidance_take_one_row(solver: AbstractSolver) -> None:
-    pipeline, faces, attributes = mixture(2)
     guidance = Guidance.cfg(3.0).replace(start=0.25, stop=0.75)
-    pair = pipeline.counterfactual(
-        faces,
-        attributes,
-        {"smiling": 1},
-        guidance=guidance,
-        sampling=SamplingConfig(solver, "uniform", 8),
-    )
+    pipeline, pair = smile(2, f"{solver} uniform 8", guidance=guidance)
     assert pair.evaluations - pair.abduction.trajectory.evaluations == 4 * 1 + 4 * 2
     whole = pipeline.predict(pair.abduction, pair.action, Guidance.cfg(3.0))
     none = pipeline.predict(pair.abduction, pair.action, Guidance.none())
@@ -257,31 +234,24 @@ def test_steps_outside_the_guidance_take_one_row(solver: AbstractSolver) -> None
 
 @solvers
 def test_cfg_at_weight_1_is_the_plain_model(solver: AbstractSolver) -> None:
-    pipeline, faces, attributes = mixture(2)
-    abduction = pipeline.abduct(faces, attributes, sampling=SamplingConfig(solver, "karras", 6))
-    action = pipeline.act(attributes, {"smiling": 1})
-    ends = [
-        pipeline.predict(abduction, action, guidance).trajectory.x
+    none, whole, nearly = (
+        smile(2, f"{solver} karras 6", guidance=guidance)[1].trajectory.x
         for guidance in (Guidance.none(), Guidance.cfg(1.0), Guidance.cfg(1.001))
-    ]
-    assert torch.equal(ends[0], ends[1])
-    assert torch.allclose(ends[0], ends[2], atol=0.02)
+    )
+    assert torch.equal(none, whole)
+    assert torch.allclose(none, nearly, atol=0.02)
 
 
 @solvers
 @pytest.mark.parametrize("kind", GRIDS)
 def test_cfgpp_is_cfg_at_its_weight_under_every_solver(solver: AbstractSolver, kind: str) -> None:
-    pipeline, faces, attributes = mixture(2)
-
     def omega(share: float) -> float:
         t = torch.tensor(round((1 - share) * 1000))
         r_t, r_s = (SCHEDULE.noise(u) / SCHEDULE.signal(u) for u in (t, t - 1))
         return (0.02 * r_t / (r_t - r_s)).item()
 
-    abduction = pipeline.abduct(faces, attributes, sampling=SamplingConfig(solver, kind, 10))
-    action = pipeline.act(attributes, {"smiling": 1})
     plus, cfg, none = (
-        pipeline.predict(abduction, action, guidance).trajectory.x
+        smile(2, f"{solver} {kind} 10", guidance=guidance)[1].trajectory.x
         for guidance in (Guidance.cfgpp(0.02), Guidance.cfg(omega), Guidance.none())
     )
     assert torch.allclose(plus, cfg, atol=1e-9)
@@ -314,24 +284,18 @@ def test_the_state_that_is_kept_came_from_the_current_time(solver, t: int, s: in
 @solvers
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
 def test_an_answer_does_not_depend_on_the_batch(solver, dtype, tolerance) -> None:
-    pipeline = mixture_pipeline()
-    pipeline.denoiser.to(dtype)
-    faces, attributes = mixture_faces(pipeline, 5)
-    guidance, sampling = Guidance.fapg(affected=3.0, invariant=1.2), f"{solver} log-snr 8"
+    """Nor does what an abduction leaves beside the noise."""
+    guidance = Guidance.fapg(affected=3.0, invariant=1.2)
     whole, pieces = (
-        pipeline.counterfactual(
-            faces,
-            attributes,
-            {"smiling": 1},
-            guidance=guidance,
-            sampling=sampling,
-            batch_size=size,
-        )
+        smile(5, f"{solver} log-snr 8", dtype, guidance=guidance, batch_size=size)[1]
         for size in (256, 3)
     )
     assert whole.trajectory.x.dtype == dtype
     assert torch.isfinite(whole.trajectory.x).all()
     assert (whole.trajectory.x - pieces.trajectory.x).abs().max() < tolerance
+    assert whole.evaluations == pieces.evaluations
+    one, other = (pair.abduction.trajectory.residual for pair in (whole, pieces))
+    assert one is None or torch.allclose(one, other, atol=tolerance)
 
 
 def test_few_steps_of_apg_come_near_to_the_papers_thousand() -> None:
@@ -351,26 +315,3 @@ def test_few_steps_of_apg_come_near_to_the_papers_thousand() -> None:
         )
         assert torch.allclose(paper, unit, atol=1e-9)
         assert (ours - paper).abs().mean() < (raw - paper).abs().mean() / 2
-
-
-@solvers
-def test_a_solver_is_its_text(solver: AbstractSolver) -> None:
-    assert as_solver(solver) is solver
-    for text in (str(solver), f" {str(solver).replace(':', ' : ')} "):
-        assert as_solver(text) == solver
-    assert type(as_solver(solver.name)) is SOLVERS[solver.name] is type(solver)
-
-
-def test_texts_that_name_no_solver_are_refused() -> None:
-    for text in ("dpm2m", "", None):
-        with refused("solver"):
-            as_solver(text)
-    for text in ("ddim:5", "bdia:", "bdia:x", "bdia:gamma=1", "bdia;gamma=1"):
-        with refused(f"solver '{text}'"):
-            as_solver(text)
-    for number in ("0", "-2", "2.5", "1001"):
-        with refused("solver fixed-point, iterations", "an integer from 1"):
-            as_solver(f"fixed-point:{number}")
-    for gamma in (0, 1.1, float("nan"), "0.9", True):
-        with refused("solver bdia, gamma", "above 0, up to 1"):
-            BDIA(gamma)
