@@ -8,21 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from fcfg.diffusion.prediction import (
-    ConditionalPredictor,
-    Evaluate,
-    Evaluations,
-    Images,
-    Times,
-)
+from fcfg.diffusion.prediction import ConditionalPredictor, Evaluate, Evaluations, Images, Times
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.sampling import (
-    SOLVERS,
-    as_solver,
-    integrate,
-    steps_along,
-)
+from fcfg.sampling import SOLVERS, as_solver, integrate, steps_along
 from products import pairwise
 from worlds import RULES, mixture_faces, mixture_pipeline
 
