@@ -1,24 +1,95 @@
+"""The denoiser: its schedule, its embedder, and the steps of its training."""
+
 from __future__ import annotations
 
 import inspect
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import reference
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import Partition
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import UNet, UNetConfig
 from fcfg.diffusion.prediction import Prediction
-from fcfg.diffusion.schedule import NoiseSchedule, training_target
+from fcfg.diffusion.schedule import NoiseSchedule, clean_image, noise_from_output, training_target
 from fcfg.sampling import steps_along
 from refusal import refused
 from worlds import binary_space, readable_embedder
 
 SCHEDULE = NoiseSchedule()
+KINDS = ["noise", "image", "velocity"]
+
+
+@pytest.mark.parametrize("steps", [100, 1000])
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+def test_levels_agree_with_the_reference(kind: str, steps: int) -> None:
+    alpha = {"linear": reference.linear_alpha, "cosine": reference.cosine_alpha}[kind](steps)
+    schedule = NoiseSchedule(kind, steps)
+    np.testing.assert_allclose(schedule.alpha.numpy(), alpha, rtol=1e-12)
+    t = torch.arange(steps + 1)
+    np.testing.assert_allclose(schedule.signal(t).numpy(), np.sqrt(alpha), rtol=1e-12)
+    np.testing.assert_allclose(schedule.noise(t).numpy(), np.sqrt(1 - alpha), atol=1e-12)
+
+
+@given(st.sampled_from(KINDS), st.integers(1, 1000), st.integers(0, 99))
+def test_conversions_recover_noise_and_image_from_the_target(kind, t: int, seed: int) -> None:
+    signal, noise = SCHEDULE.signal(torch.tensor(t)), SCHEDULE.noise(torch.tensor(t))
+    generator = torch.Generator().manual_seed(seed)
+    x_0, eps = torch.randn(2, 2, 3, 4, 4, generator=generator, dtype=torch.float64)
+    x_t = signal * x_0 + noise * eps
+    output = training_target(x_0, eps, signal, noise, kind)
+    recovered = noise_from_output(output, x_t, signal, noise, kind)
+    assert torch.allclose(recovered, eps, atol=1e-11)
+    assert torch.allclose(clean_image(x_t, recovered, signal, noise), x_0, atol=1e-8)
+
+
+def test_levels_are_on_the_cpu_whatever_the_default_device() -> None:
+    with torch.device("meta"):
+        assert NoiseSchedule().alpha[0] == 1
+
+
+# Embedder ---------------------------------------------------------------------------------------
+
+
+def test_a_block_is_a_two_layer_network_of_its_value() -> None:
+    embedder = AttributeEmbedder(binary_space(1), width=8)
+    first, second = embedder.branches[0][0], embedder.branches[0][2]
+    value = torch.tensor([[0.3], [-2.0]])
+    hidden = value * first.weight[:, 0] + first.bias
+    expected = (hidden * hidden.sigmoid()) @ second.weight.T + second.bias
+    assert torch.allclose(embedder(value), expected, atol=1e-6)
+
+
+def test_one_attribute_changes_one_block_only() -> None:
+    hair = Categorical("hair", ["dark", "grey", "red"])
+    space = AttributeSpace([Binary("smiling"), hair, Continuous("age", 0, 100)])
+    embedder = AttributeEmbedder(space, width=8)
+    table = space.parse({"smiling": [0, 0], "hair": ["dark", "red"], "age": [30, 30]})
+    one, other = embedder(torch.from_numpy(space.encode(table)).float()).unflatten(1, (3, 8))
+    assert (one == other).all(dim=1).tolist() == [True, False, True]
+    assert embedder.condition_width == 24
+
+
+@given(st.lists(st.booleans(), min_size=3, max_size=3))
+def test_masking_sets_blocks_to_zero_and_leaves_the_others(keep: list[bool]) -> None:
+    """Even those that are not finite."""
+    condition = torch.randn(5, 24)
+    condition[:, [not keep[number // 8] for number in range(24)]] = torch.nan
+    embedder = AttributeEmbedder(binary_space(), width=8)
+    masked = embedder.masked(condition, torch.tensor([keep]))
+    assert torch.equal(masked, condition.nan_to_num(0.0))
+
+
+# Denoiser ---------------------------------------------------------------------------------------
 
 
 class KnowsTheImage(nn.Module):
@@ -40,19 +111,12 @@ def denoiser(kind: str = "noise") -> Denoiser:
     return Denoiser(KnowsTheImage(kind), embedder, SCHEDULE, channels=1, parameterisation=kind)
 
 
-@pytest.mark.parametrize("kind", ["noise", "image", "velocity"])
-def test_every_parameterisation_gives_the_same_noise(kind: str) -> None:
-    x = torch.randn(4, 1, 2, 2, dtype=torch.float64)
-    t = torch.tensor([0, 1, 500, 1000])
-    pivot = denoiser()(x, t, torch.zeros(4, 12, dtype=torch.float64))
-    assert torch.allclose(
-        denoiser(kind)(x, t, torch.zeros(4, 12, dtype=torch.float64)), pivot, atol=1e-10
-    )
-
-
-@pytest.mark.parametrize("kind", ["noise", "image", "velocity"])
-def test_the_loss_of_a_perfect_network_is_zero(kind: str) -> None:
-    model = denoiser(kind)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameterisation_gives_the_same_noise_and_no_loss(kind: str) -> None:
+    x, condition = torch.randn(4, 1, 2, 2, dtype=torch.float64), torch.zeros(4, 12).double()
+    model, t = denoiser(kind), torch.tensor([0, 1, 500, 1000])
+    assert torch.allclose(model(x, t, condition), denoiser()(x, t, condition), atol=1e-10)
+    assert model.network.asked[0].tolist() == [1, 1, 500, 1000]  # time 0 is asked at 1
     drawn = model.draw((64, 1, 2, 2), torch.Generator().manual_seed(0))
     images = torch.full((64, 1, 2, 2), 0.3, dtype=torch.float64)
     values = torch.zeros(64, 3, dtype=torch.float64)
@@ -60,24 +124,14 @@ def test_the_loss_of_a_perfect_network_is_zero(kind: str) -> None:
     assert model.loss(images + 0.1, values, drawn) > 1e-4
 
 
-def test_time_zero_is_asked_at_one() -> None:
-    model = denoiser()
-    model(torch.zeros(2, 1, 2, 2), torch.tensor([0, 7]), torch.zeros(2, 12))
-    assert model.network.asked[0].tolist() == [1, 7]
-
-
 def test_the_state_is_float32_whatever_the_precision_of_the_network() -> None:
-    class Linear(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Conv2d(1, 1, 1)
-
+    class Linear(nn.Conv2d):
         def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
             assert x.dtype == c.dtype == torch.bfloat16
-            return self.layer(x)
+            return super().forward(x)
 
     embedder = AttributeEmbedder(binary_space())
-    model = Denoiser(Linear(), embedder, SCHEDULE, channels=1).to(torch.bfloat16)
+    model = Denoiser(Linear(1, 1, 1), embedder, SCHEDULE, channels=1).to(torch.bfloat16)
     assert model.state_dtype == torch.float32
     condition = model.condition(binary_space().parse({"smiling": 1, "male": 0, "young": 1}))
     assert condition.dtype == torch.float32
@@ -97,13 +151,8 @@ def test_joint_dropout_drops_all_or_nothing_at_its_rate() -> None:
 
 def test_group_dropout_drops_groups_together_and_otherwise_independently() -> None:
     groups = Partition({"face": ["smiling", "young"], "sex": ["male"]})
-    drawn = denoiser().draw(
-        (20_000, 1, 1, 1),
-        torch.Generator().manual_seed(0),
-        p_null=0.5,
-        p_group=0.2,
-        groups=groups,
-    )
+    shares = {"p_null": 0.5, "p_group": 0.2, "groups": groups}
+    drawn = denoiser().draw((20_000, 1, 1, 1), torch.Generator().manual_seed(0), **shares)
     smiling, male, young = drawn.keep.T
     assert torch.equal(smiling, young)
     assert abs((~smiling & ~male).float().mean() - (0.5 + 0.5 * 0.04)) < 0.015
@@ -114,24 +163,21 @@ def test_draws_depend_on_the_generator_alone() -> None:
     one, same, other = (
         denoiser().draw((3, 1, 2, 2), torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
     )
-    assert torch.equal(one.noise, same.noise)
-    assert torch.equal(one.t, same.t)
-    assert torch.equal(one.keep, same.keep)
+    for name in ("noise", "t", "keep"):
+        assert torch.equal(getattr(one, name), getattr(same, name))
     assert not torch.equal(one.noise, other.noise)
 
 
 @pytest.mark.parametrize(("p_null", "p_group", "kinds"), [(0.5, 0.0, 2), (0.1, 0.5, 8)])
 def test_training_hides_exactly_the_attributes_that_were_drawn(p_null, p_group, kinds) -> None:
-    class Records(nn.Module):
-        def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
-            self.conditions = c
-            return x
-
-    model = Denoiser(Records(), AttributeEmbedder(binary_space()), SCHEDULE, channels=1)
+    seen = []
+    network = KnowsTheImage("noise")
+    network.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[2]))
+    model = Denoiser(network, AttributeEmbedder(binary_space()), SCHEDULE, channels=1)
     generator = torch.Generator().manual_seed(0)
     drawn = model.draw((200, 1, 2, 2), generator, p_null=p_null, p_group=p_group)
     model.loss(torch.zeros(200, 1, 2, 2), torch.ones(200, 3), drawn)
-    visible = model.network.conditions.unflatten(1, (3, -1)).abs().sum(dim=2) > 0
+    visible = seen[0].unflatten(1, (3, -1)).abs().sum(dim=2) > 0
     assert torch.equal(visible, drawn.keep)
     assert len(drawn.keep.unique(dim=0)) == kinds
 
@@ -165,11 +211,10 @@ def test_a_unet_tells_the_denoiser_its_channels_and_stride() -> None:
     embedder = AttributeEmbedder(binary_space())
     model = Denoiser(UNet(config), embedder, SCHEDULE)
     assert (model.channels, model.stride) == (1, 2)
-    for wrong in ({"channels": 3}, {"stride": 4}):
+    narrow = AttributeEmbedder(binary_space(), width=8)
+    for other, wrong in ((embedder, {"channels": 3}), (embedder, {"stride": 4}), (narrow, {})):
         with refused("denoiser", "the values of its UNet, (1, 2, 96)"):
-            Denoiser(UNet(config), embedder, SCHEDULE, **wrong)
-    with refused("denoiser", "got (1, 2, 24)"):
-        Denoiser(UNet(config), AttributeEmbedder(binary_space(), width=8), SCHEDULE)
+            Denoiser(UNet(config), other, SCHEDULE, **wrong)
     with refused("denoiser, channels", "an integer", "got None"):
         Denoiser(nn.Identity(), embedder, SCHEDULE)
 
@@ -209,16 +254,7 @@ def test_the_merged_noise_gives_the_same_ddim_step(t: int, s: int) -> None:
     assert Prediction(clean, clean).merged(here) is clean
 
 
-def test_a_reversed_step_goes_back() -> None:
-    (there,) = steps_along(SCHEDULE, (400, 500))
-    back = there.reversed()
-    assert (back.t, back.s) == (there.s, there.t)
-    assert (back.signal_t, back.noise_s) == (there.signal_s, there.noise_t)
-    assert there.ascending
-    assert not back.ascending
-
-
-def test_what_makes_no_denoiser_or_no_training_step_is_refused() -> None:
+def test_what_makes_no_denoiser_schedule_or_training_step_is_refused() -> None:
     def draw(**options: object) -> object:
         return denoiser().draw((1, 1, 1, 1), torch.Generator(), **options)
 
@@ -236,5 +272,10 @@ def test_what_makes_no_denoiser_or_no_training_step_is_refused() -> None:
     for option in ("p_null", "p_group"):
         with refused(option, "0 to 1", "1.5"):
             draw(**{option: 1.5})
+    with refused("noise schedule", "did you mean 'cosine'?"):
+        NoiseSchedule("cosin")
+    for steps in (10, 100.5, 10**12, "1000", float("nan")):
+        with refused("noise schedule, steps", "25 to 100000"):
+            NoiseSchedule(steps=steps)
     with refused("parameterisation", "did you mean 'noise'?"):
         Denoiser(nn.Identity(), embedder, SCHEDULE, parameterisation="nois")

@@ -126,7 +126,15 @@ WRONG = {
     ],
     "option stop": [lambda: Guidance.cfg(1).replace(stop=0)],
     "option tolerance": [
-        partial(Guidance.cfg(3).replace, tolerance=t) for t in (-0.1, float("nan"), "much", True)
+        *(
+            partial(Guidance.cfg(3).replace, tolerance=t)
+            for t in (-0.1, float("nan"), "much", True)
+        ),
+        lambda: Guidance.cfg(2).replace(tolerance=0.01, anchor=True),
+    ],
+    "option drawn_noise": [
+        lambda: Guidance.parse("cfg:2;drawn_noise=true"),
+        lambda: Guidance.cfg(2).replace(anchor=True, drawn_noise=2),
     ],
     "option raw": [lambda: Guidance.parse("cfg++:0.1;raw=7")],
 }
