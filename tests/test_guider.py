@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
 from refusal import refused
+from tiny import randomised
 
 pytest.importorskip("transformers", reason="blocks of diffusers import it")
 
@@ -20,9 +20,7 @@ from diffusers import (
     SD3Transformer2DModel,
     WanTransformer3DModel,
 )
-from diffusers.modular_pipelines.stable_diffusion_3.denoise import (
-    StableDiffusion3DenoiseStep,
-)
+from diffusers.modular_pipelines.stable_diffusion_3.denoise import StableDiffusion3DenoiseStep
 from diffusers.modular_pipelines.wan.denoise import WanDenoiseStep
 
 from fcfg.integrations.guider import FactoredGuidance
@@ -31,31 +29,51 @@ STEPS = 4
 Conditions = dict[str, dict[str, Tensor]]  # of every field, by name: 'cond', 'null', and groups
 
 
-def drawn(seed: int, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+class Field(NamedTuple):
+    """What a guider binds."""
+
+    prompt: str  # input of the block, with negative_ before it for the null
+    argument: str  # of the network
+    shape: tuple[int, ...]
 
 
-def awake(network: torch.nn.Module) -> torch.nn.Module:
-    """Fill layers that begin at zero, so that a condition changes the prediction."""
-    generator = torch.Generator().manual_seed(7)
-    for parameter in network.parameters():
-        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.2
-    return network.eval().requires_grad_(False)
+TOKENS = Field("prompt_embeds", "encoder_hidden_states", (1, 3, 16))
+POOLED = Field("pooled_prompt_embeds", "pooled_projections", (1, 12))
+
+
+def drawn(seed: int, shape: tuple[int, ...]) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 class Block:
     """A stock denoising step with a tiny network."""
 
-    def __init__(self, step: Any, network: Any, latents: Tensor, conditions: Conditions) -> None:
-        self.network, self.latents, self.conditions = awake(network), latents, conditions
-        self.pipeline = step.init_pipeline()
-        self.calls = 0
+    def __init__(
+        self,
+        step: Any,
+        network: Any,
+        shape: tuple[int, ...],
+        fields: dict[str, Field],
+        **inputs: Any,
+    ) -> None:
+        self.network = randomised(network, 0.2).eval().requires_grad_(False)
+        self.latents = drawn(5, shape)
+        self.fields, self.pipeline, self.calls = fields, step.init_pipeline(), 0
+        names = ("cond", "null", "smiling", "beard")
+        self.conditions = {
+            name: {n: drawn(9 * number + i, field.shape) for i, n in enumerate(names)}
+            for number, (name, field) in enumerate(fields.items())
+        }
+        self.inputs = inputs
+        for name, field in fields.items():
+            self.inputs[field.prompt] = self.conditions[name]["cond"]
+            self.inputs[f"negative_{field.prompt}"] = self.conditions[name]["null"]
         self.network.register_forward_hook(self._count)
 
     def _count(self, *_: object) -> None:
         self.calls += 1
 
-    def run(self, guider: Any, **inputs: Any) -> Tensor:
+    def run(self, guider: Any, **changes: Any) -> Tensor:
         """Return the latents after all steps."""
         scheduler = FlowMatchEulerDiscreteScheduler(shift=3.0)
         scheduler.set_timesteps(STEPS)
@@ -69,7 +87,7 @@ class Block:
             timesteps=scheduler.timesteps,
             num_inference_steps=STEPS,
             output="latents",
-            **inputs,
+            **(self.inputs | changes),
         )
 
     def plain(self, weights: dict[str, float]) -> Tensor:
@@ -84,8 +102,8 @@ class Block:
             x = scheduler.step(guided, t, x, return_dict=False)[0]
         return x
 
-    def predict(self, x: Tensor, t: Tensor, name: str) -> Tensor:
-        own = {self.arguments[field]: values[name] for field, values in self.conditions.items()}
+    def predict(self, x: Tensor, t: Tensor, group: str) -> Tensor:
+        own = {field.argument: self.conditions[name][group] for name, field in self.fields.items()}
         time = t.expand(len(x))
         return self.network(hidden_states=x, timestep=time, **own, return_dict=False)[0]
 
@@ -95,79 +113,43 @@ class Block:
             for field, values in self.conditions.items()
         }
 
-    arguments: ClassVar[dict[str, str]]
-    inputs: Callable[[], dict[str, Any]]
+
+def sd3() -> Block:
+    network = SD3Transformer2DModel(
+        sample_size=8,
+        patch_size=2,
+        in_channels=4,
+        num_layers=1,
+        attention_head_dim=8,
+        num_attention_heads=2,
+        joint_attention_dim=16,
+        caption_projection_dim=16,
+        pooled_projection_dim=12,
+        out_channels=4,
+        pos_embed_max_size=8,
+    )
+    fields = {"encoder_hidden_states": TOKENS, "text_embeds": POOLED}
+    return Block(StableDiffusion3DenoiseStep(), network, (1, 4, 8, 8), fields)
 
 
-class SD3(Block):
-    arguments: ClassVar = {
-        "encoder_hidden_states": "encoder_hidden_states",
-        "text_embeds": "pooled_projections",
-    }
-
-    def __init__(self) -> None:
-        network = SD3Transformer2DModel(
-            sample_size=8,
-            patch_size=2,
-            in_channels=4,
-            num_layers=1,
-            attention_head_dim=8,
-            num_attention_heads=2,
-            joint_attention_dim=16,
-            caption_projection_dim=16,
-            pooled_projection_dim=12,
-            out_channels=4,
-            pos_embed_max_size=8,
-        )
-        names = ("cond", "null", "smiling", "beard")
-        conditions = {
-            "encoder_hidden_states": {n: drawn(i, 1, 3, 16) for i, n in enumerate(names)},
-            "text_embeds": {n: drawn(9 + i, 1, 12) for i, n in enumerate(names)},
-        }
-        super().__init__(StableDiffusion3DenoiseStep(), network, drawn(5, 1, 4, 8, 8), conditions)
-
-    def inputs(self) -> dict[str, Any]:
-        tokens, pooled = self.conditions["encoder_hidden_states"], self.conditions["text_embeds"]
-        return {
-            "prompt_embeds": tokens["cond"],
-            "negative_prompt_embeds": tokens["null"],
-            "pooled_prompt_embeds": pooled["cond"],
-            "negative_pooled_prompt_embeds": pooled["null"],
-        }
+def wan() -> Block:
+    network = WanTransformer3DModel(
+        patch_size=(1, 2, 2),
+        num_attention_heads=2,
+        attention_head_dim=12,
+        in_channels=4,
+        out_channels=4,
+        text_dim=16,
+        freq_dim=16,
+        ffn_dim=32,
+        num_layers=1,
+        rope_max_seq_len=8,
+    )
+    fields = {"encoder_hidden_states": TOKENS}
+    return Block(WanDenoiseStep(), network, (1, 4, 1, 8, 8), fields, dtype=torch.float32)
 
 
-class Wan(Block):
-    arguments: ClassVar = {"encoder_hidden_states": "encoder_hidden_states"}
-
-    def __init__(self) -> None:
-        network = WanTransformer3DModel(
-            patch_size=(1, 2, 2),
-            num_attention_heads=2,
-            attention_head_dim=12,
-            in_channels=4,
-            out_channels=4,
-            text_dim=16,
-            freq_dim=16,
-            ffn_dim=32,
-            num_layers=1,
-            rope_max_seq_len=8,
-        )
-        names = ("cond", "null", "smiling", "beard")
-        conditions = {
-            "encoder_hidden_states": {n: drawn(i, 1, 3, 16) for i, n in enumerate(names)}
-        }
-        super().__init__(WanDenoiseStep(), network, drawn(5, 1, 4, 1, 8, 8), conditions)
-
-    def inputs(self) -> dict[str, Any]:
-        tokens = self.conditions["encoder_hidden_states"]
-        return {
-            "prompt_embeds": tokens["cond"],
-            "negative_prompt_embeds": tokens["null"],
-            "dtype": torch.float32,
-        }
-
-
-@pytest.fixture(scope="module", params=[SD3, Wan])
+@pytest.fixture(scope="module", params=[sd3, wan])
 def block(request: pytest.FixtureRequest) -> Block:
     return request.param()
 
@@ -180,9 +162,9 @@ def block(request: pytest.FixtureRequest) -> Block:
 def test_one_group_is_classifier_free_guidance(
     block: Block, weight: float, options: dict[str, Any]
 ) -> None:
-    stock = block.run(ClassifierFreeGuidance(weight, **options), **block.inputs())
+    stock = block.run(ClassifierFreeGuidance(weight, **options))
     calls = block.calls
-    ours = block.run(FactoredGuidance({"all": weight}, **options), **block.inputs())
+    ours = block.run(FactoredGuidance({"all": weight}, **options))
     assert torch.equal(ours, stock)
     assert block.calls == calls
 
@@ -192,7 +174,7 @@ def test_one_group_is_classifier_free_guidance(
 )
 def test_groups_are_the_plain_loop(block: Block, weights: dict[str, float]) -> None:
     guider = FactoredGuidance(weights).bind(**block.bound(*weights))
-    ours = block.run(guider, **block.inputs())
+    ours = block.run(guider)
     assert block.calls == 3 * STEPS
     assert torch.equal(ours, block.plain(weights))
     unguided = block.plain({})
@@ -201,10 +183,10 @@ def test_groups_are_the_plain_loop(block: Block, weights: dict[str, float]) -> N
 
 def test_a_weight_of_0_costs_no_pass(block: Block) -> None:
     weights = {"smiling": 3.0, "beard": 0.0}
-    ours = block.run(FactoredGuidance(weights).bind(**block.bound(*weights)), **block.inputs())
+    ours = block.run(FactoredGuidance(weights).bind(**block.bound(*weights)))
     assert block.calls == 2 * STEPS
     assert torch.equal(ours, block.plain({"smiling": 3.0}))
-    block.run(FactoredGuidance({"smiling": 1.0}).bind(**block.bound("smiling")), **block.inputs())
+    block.run(FactoredGuidance({"smiling": 1.0}).bind(**block.bound("smiling")))
     assert block.calls == STEPS
 
 
@@ -219,15 +201,14 @@ def test_only_passes_with_a_condition_say_so(block: Block) -> None:
 
 def test_a_guider_is_saved_and_loaded_and_bound_again(block: Block, tmp_path: Path) -> None:
     weights = {"smiling": 3.0, "beard": -1.0}
-    FactoredGuidance(weights, start=0.25).bind(**block.bound(*weights)).save_pretrained(tmp_path)
+    guider = FactoredGuidance(weights, start=0.25).bind(**block.bound(*weights))
+    guider.save_pretrained(tmp_path)
     loaded = FactoredGuidance.from_pretrained(tmp_path)
-    assert loaded.config.weights == weights
-    assert loaded.config.start == 0.25
+    assert (loaded.config.weights, loaded.config.start) == (weights, 0.25)
     with refused("bind", "not saved"):
-        block.run(loaded, **block.inputs())
-    again = FactoredGuidance(weights, start=0.25).bind(**block.bound(*weights))
+        block.run(loaded)
     loaded.bind(**block.bound(*weights))
-    assert torch.equal(block.run(loaded, **block.inputs()), block.run(again, **block.inputs()))
+    assert torch.equal(block.run(loaded), block.run(guider))
 
 
 @pytest.mark.parametrize(
@@ -245,26 +226,24 @@ def test_impossible_settings_are_refused(weights: Any, options: Any, subject: st
 
 
 def test_what_would_mix_conditions_is_refused(block: Block) -> None:
-    two, inputs = {"smiling": 3.0, "beard": 1.0}, block.inputs()
-    bound = block.bound(*two)
+    two = {"smiling": 3.0, "beard": 1.0}
+    tokens = block.bound(*two)["encoder_hidden_states"]
     with refused("bind, encoder_hidden_states", "each group"):
         FactoredGuidance(two).bind(**block.bound("smiling"))
     with refused("bind", "inputs of this block", "prompt_tokens"):
-        block.run(
-            FactoredGuidance(two).bind(prompt_tokens=bound["encoder_hidden_states"]), **inputs
-        )
+        block.run(FactoredGuidance(two).bind(prompt_tokens=tokens))
     with refused("bind", "every group"):
-        block.run(FactoredGuidance(two), **inputs)
-    same = {name: inputs[name.removeprefix("negative_")] for name in inputs}
+        block.run(FactoredGuidance(two))
+    same = {name: block.inputs[name.removeprefix("negative_")] for name in block.inputs}
     with refused("null condition", "the same"):
         block.run(FactoredGuidance({"all": 3.0}), **same)
 
 
 def test_a_pooled_vector_that_is_not_bound_is_refused() -> None:
-    block, two = SD3(), {"smiling": 3.0, "beard": 1.0}
+    block, two = sd3(), {"smiling": 3.0, "beard": 1.0}
     tokens = block.bound(*two)["encoder_hidden_states"]
     with refused("bind", "text_embeds"):
-        block.run(FactoredGuidance(two).bind(encoder_hidden_states=tokens), **block.inputs())
-    lone = {k: v for k, v in block.inputs().items() if "negative" not in k}
+        block.run(FactoredGuidance(two).bind(encoder_hidden_states=tokens))
+    lone = {name: None for name in block.inputs if "negative" in name}
     with refused("null condition", "encoder_hidden_states"):
         block.run(FactoredGuidance(two).bind(**block.bound(*two)), **lone)
