@@ -12,14 +12,7 @@ from fcfg.guidance import EarlyStoppingPredictor, Guidance, GuidedPredictor
 from fcfg.model import Action
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction
-from fcfg.sampling import (
-    BDIA,
-    DDIM,
-    DPMSolver2M,
-    FixedPointDDIM,
-    Heun,
-    steps_along,
-)
+from fcfg.sampling import SOLVERS, steps_along
 from place import anywhere
 from worlds import RULES, mixture, pipeline_of
 
@@ -57,10 +50,8 @@ def test_the_answer_moves_by_no_more_than_the_tolerance(guidance: Guidance) -> N
     assert missed[-1] > 0
 
 
-@pytest.mark.parametrize(
-    "solver", [DDIM(), FixedPointDDIM(2), DPMSolver2M(), Heun(), BDIA()], ids=str
-)
-def test_it_saves_rows_under_every_solver_and_all_are_counted(solver) -> None:
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_it_saves_rows_under_every_solver_and_all_are_counted(solver: str) -> None:
     pipeline, abduction, action = asked(sampling=f"{solver} karras 40")
     network, guidance = pipeline.denoiser.network, Guidance.fcfg(affected=3.0, invariant=1.2)
     whole = pipeline.predict(abduction, action, guidance)
@@ -91,14 +82,8 @@ def test_a_settled_image_is_asked_about_as_the_plain_model_is(guidance: Guidance
     x = abduction.trajectory.x.to(denoiser.device)
     condition = denoiser.condition(action.attributes)
     keep = torch.tensor([[True, False, False], [False, True, True]], device=x.device)
-    first, second = steps_along(
-        denoiser.schedule,
-        (500, 400, 300),
-        weights=torch.full((2, 2), 0.5),
-        guided=[True, True],
-        device=x.device,
-        dtype=x.dtype,
-    )
+    how = {"weights": torch.full((2, 2), 0.5), "device": x.device, "dtype": x.dtype}
+    first, second = steps_along(denoiser.schedule, (500, 400, 300), guided=[True, True], **how)
     rule = GuidedPredictor(denoiser, condition, keep, guidance.rule)
     predictor = EarlyStoppingPredictor(rule, 0.01)
     _, (moved, _, *held) = predictor.predict(x, first, predictor.init(x))
@@ -146,10 +131,9 @@ class LateNetwork(nn.Module):
 def test_an_attribute_that_shows_late_is_not_given_up_before_it_does() -> None:
     pipeline = pipeline_of(LateNetwork(), NoiseSchedule(), 1)
     faces = torch.zeros(2, 1, 4, 4, dtype=torch.float64)
-    pair = pipeline.counterfactual(
-        faces, {"smiling": [0, 1]}, {"smiling": 1}, guidance=Guidance.cfg(3.0), sampling=20
-    )
-    early = pipeline.predict(pair.abduction, pair.action, Guidance.cfg(3.0).replace(tolerance=0.1))
+    rule, table = Guidance.cfg(3.0), {"smiling": [0, 1]}
+    pair = pipeline.counterfactual(faces, table, {"smiling": 1}, guidance=rule, sampling=20)
+    early = pipeline.predict(pair.abduction, pair.action, rule.replace(tolerance=0.1))
     none = pipeline.predict(pair.abduction, pair.action, Guidance.none())
     assert torch.allclose(early.trajectory.x, pair.trajectory.x, atol=1e-10)
     assert early.evaluations < pair.evaluations

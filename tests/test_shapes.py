@@ -22,11 +22,7 @@ def test_a_shape_shows_its_attributes() -> None:
     assert disc.max() == square.max() == 200
     assert disc.sum() / 200 == pytest.approx(np.pi * 9, rel=0.1)
     assert square.sum() / 200 == pytest.approx(36, rel=0.1)
-    rows, columns = np.nonzero(disc > 100)
-    assert (rows.mean(), columns.mean()) == (
-        pytest.approx(6.5, abs=0.1),
-        pytest.approx(7.5, abs=0.1),
-    )
+    assert np.argwhere(disc > 100).mean(axis=0) == pytest.approx([6.5, 7.5], abs=0.1)
 
 
 def test_larger_shapes_are_brighter_and_squares_are_not_larger() -> None:
