@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -153,46 +153,26 @@ def test_rule_and_solver_can_be_named_on_the_command_line(tmp_path: Path, capsys
     assert (record["solver"], record["grid"], record["steps"]) == ("damped:0.5", "uniform", 2)
 
 
-class PlainRule(AbstractRule):
+class Plain(AbstractRule):
     name = "plain"
     combine = Late.combine
-
-
-@dataclass(frozen=True)
-class Odd(Late):
-    name = "odd"
-    start: float = 0.0
-    mode: str = "soft"
-
-
-class PlainSolver(Damped):
-    name = "plain"
-
-
-@dataclass(frozen=True)
-class TwoOptions(Damped):
-    name = "two"
-    power: float = 1.0
-
-
-@dataclass(frozen=True)
-class TextOption(Damped):
-    name = "texts"
-    factor: str = "half"
 
 
 def named(base: type, name: object) -> type[Any]:
     return type("Other", (base,), {"name": name})
 
 
-def test_what_is_not_registered_has_no_text() -> None:
-    with refused("guidance 'late:3'", "'contrast'"):
-        Guidance.parse("late:3")
-    with refused("solver", "'ddim'", "'damped'"):
-        as_solver("damped")
+def with_fields(base: type, **defaults: Any) -> type[Any]:
+    """A frozen dataclass with further fields."""
+    new = [(name, type(value), value) for name, value in defaults.items()]
+    return make_dataclass("Other", new, bases=(base,), namespace={"name": "odd"}, frozen=True)
 
 
 def test_names_and_options_that_have_no_text_form_are_refused() -> None:
+    with refused("guidance 'late:3'", "'contrast'"):  # not registered
+        Guidance.parse("late:3")
+    with refused("solver", "'ddim'", "'damped'"):
+        as_solver("damped")
     for name in ("cfg", "fcfg", "fapg", "none", "fnone", "My Rule", "", 3):
         with refused("rule Other", "a name"):
             register_rule(named(Late, name))
@@ -204,13 +184,15 @@ def test_names_and_options_that_have_no_text_form_are_refused() -> None:
         assert register_solver(Damped) is Damped
         with refused("rule Other", "'flate'"):
             register_rule(named(Late, "flate"))
-    with refused("rule PlainRule", "a frozen dataclass"):
-        register_rule(PlainRule)
-    with refused("rule Odd", "'mode', 'start'"):
-        register_rule(Odd)
-    for solver in (PlainSolver, TwoOptions, TextOption):
-        with refused(f"solver {solver.__name__}", "at most 1, have numbers as defaults"):
-            register_solver(solver)
+    with refused("rule Plain", "a frozen dataclass"):
+        register_rule(Plain)
+    with refused("rule Other", "'mode', 'start'"):
+        register_rule(with_fields(Late, start=0.0, mode="soft"))
+    for fields in ({"power": 1.0}, {"factor": "half"}):
+        with refused("solver Other", "at most 1, have numbers as defaults"):
+            register_solver(with_fields(Damped, **fields))
+    with refused("solver Other", "at most 1, have numbers as defaults"):
+        register_solver(named(Damped, "plain"))
     assert set(RULES) == {"cfg", "cfg++", "apg", "contrast"}
     assert set(SOLVERS) == {"ddim", "fixed-point", "dpm-2m", "heun", "bdia"}
 
@@ -218,7 +200,7 @@ def test_names_and_options_that_have_no_text_form_are_refused() -> None:
 def test_what_is_no_rule_or_has_two_kinds_of_weights_is_refused() -> None:
     with refused("guidance", "a rule"):
         Guidance.of("cfg", 3.0)
-    for weights in ({"weight": 3.0, "affected": 2.0}, {"weight": None}):
+    for values, weights in (([3.0], {"affected": 2.0}), ([], {})):
         with refused("guidance late", "one weight, or a weight for every group"):
-            Guidance.of(Late(), weights.pop("weight"), **weights)
-    assert Guidance.of(PlainRule(), 3.0).name == "plain"
+            Guidance.of(Late(), *values, **weights)
+    assert Guidance.of(Plain(), 3.0).name == "plain"
