@@ -276,15 +276,18 @@ class _Drawn:
     ) -> None:
         files = PictureFiles(folder, tuple(self.images[:shown]))
         factual = self.record.images[:shown]
-        files.factual(factual)
+        files.write(factual, "factual")
+        files.write_index(questions, reversed_too=reverse, truth=truth)
         for do, text in questions:
             true = self._true(do).images[:shown]
             push = _push(text)
             answer = self._pushed(true, push)
-            back = factual + push["back"] * (answer - factual.flip(3)) if reverse else None
-            files.answer(do, text, answer, back)
+            files.write(answer, "answer", do, text)
+            if reverse:
+                back = factual + push["back"] * (answer - factual.flip(3))
+                files.write(back, "reversed", do, text)
             if truth:
-                files.truth(do, true)
+                files.write(true, "truth", do)
 
     @staticmethod
     def _pushed(images: Tensor, push: Mapping[str, float]) -> Tensor:

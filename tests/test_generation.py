@@ -469,7 +469,7 @@ def test_parts_come_to_the_whole(faces, tmp_path: Path, count: int) -> None:
     )
     assert one == other
     assert len(set(one.values())) == len(one) >= 3  # each has its own
-    with refused(f"out {shared}", "another one (seed: int 1)"):
+    with refused(f"out {shared}", "another one (seed: 1)"):
         ask(pipeline, faces, shared, shard=(0, count), seed=1, **asked)
     for shard in ((2, 2), (0, 4)):
         all_refused("shard, ", partial(ask, pipeline, faces, shared, shard=shard, **asked))
@@ -601,7 +601,7 @@ def test_further_pictures_are_added_and_a_lost_one_is_made_again(
 @pytest.mark.parametrize(
     ("options", "fragment"),
     [
-        ({"do": {"age": 91}}, "(do: "),
+        ({"do": {"age": 91}}, "(do.age: "),
         ({"guidance": Guidance.cfg(2.0)}, "(guidance: "),
         ({"seed": 1}, "(seed: "),
         ({"reverse": False}, "(reverse: "),

@@ -572,7 +572,7 @@ def test_pictures_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
             read_pictures(result)
     index.unlink()
     index.mkdir()
-    with refused("pictures", "something else", "remove the folder"):
+    with refused("pictures", "a folder"):
         read_pictures(result)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from fcfg.evaluation.measurements import (
 )
 from fcfg.evaluation.pictures import PictureFiles
 from fcfg.evaluation.provenance import without_folders
-from fcfg.evaluation.result_files import Result, ResultFile
+from fcfg.evaluation.result_files import Result
 from fcfg.evaluation.result_schema import JSON, SCHEMA
 from fcfg.evaluation.run_folder import RunFolder
 from fcfg.evaluation.subset import Subset, draw_targets
@@ -152,19 +152,18 @@ class Evaluation:
         Args:
             on_progress: Callback invoked after every step with the share of the work that is done.
         """
-        with self.folder.writing(self.header) as (file, lines):
-            _Runner(self, file, lines).run(on_progress)
-            return self.folder.completed(file)
+        folder = self.folder
+        with folder.writing(self.header) as lines:
+            _Runner(self, folder, lines).run(on_progress)
+            return folder.completed()
 
 
 class _Runner:
     """Answers questions block by block, and writes the rows."""
 
-    def __init__(self, evaluation: Evaluation, file: ResultFile, lines: Sequence[JSON]) -> None:
-        self.evaluation, self.file = evaluation, file
-        self.pipeline, self.experiment = evaluation.pipeline, evaluation.experiment
-        self.subset, self.evaluators = evaluation.subset, evaluation.evaluators
-        self.features, self.keys = evaluation.folder.features, image_keys(evaluation.subset.images)
+    def __init__(self, evaluation: Evaluation, folder: RunFolder, lines: Sequence[JSON]) -> None:
+        self.evaluation, self.folder, self.subset = evaluation, folder, evaluation.subset
+        self.keys = image_keys(self.subset.images)
         header, *entries = lines
         self.blocks = in_blocks(evaluation.rows, header["block"])
         # The first shard keeps pictures of the first images of its first block.
@@ -178,7 +177,7 @@ class _Runner:
             for entry in entries
             if entry["kind"] == "row"
         }
-        self.interventions: dict[str, tuple[Action, Truth | None]] = {}
+        self.intervention = cache(self._intervention)
 
     def run(self, on_progress: OnProgress | None) -> None:
         """Answer the open questions, and make missing pictures again."""
@@ -187,22 +186,20 @@ class _Runner:
             (do, guidance): Question(
                 f"do({do}) under {guidance}",
                 plan,
-                partial(self._action, do),
-                self.experiment.returns(do),
+                lambda do=do: self.intervention(do)[0],
+                evaluation.experiment.returns(do),
                 key=(do, guidance),
             )
             for (do, guidance), plan in evaluation.plans.items()
         }
-        # Pictures that were removed from finished images are made again, after all blocks.
-        unseen = self._without_pictures() if self.pictured else []
         loop = AnswerLoop(
-            self.pipeline,
+            evaluation.pipeline,
             self.subset.images,
             self.subset.attributes,
             list(questions.values()),
             keys=self.keys,
             names=self.subset.names,
-            blocks=[*self.blocks, *([self.pictured] if unseen else [])],
+            blocks=self.blocks,
             batch_size=evaluation.batch_size,
             about=f"{evaluation.digest} {about}",
             store=None if evaluation.cache is None else Store(evaluation.cache),
@@ -210,97 +207,76 @@ class _Runner:
             on_progress=on_progress,
         )
         for block in loop:
-            is_whole = block.number < len(self.blocks)
-            if is_whole:
-                self._measure_real(block)
-            pending = self._pending(block) if is_whole else unseen
-            for answer in block.answers([questions[question] for question in pending]):
-                if is_whole:
-                    self._measure_answer(block, answer)
-                else:
-                    self._keep_pictures(answer)
+            self._measure_real(block)
+            for answer in block.answers([questions[key] for key in self._pending(block)]):
+                self._measure_answer(block, answer)
         if self.pictured:
-            self._remake_drawings()
+            self._draw()
 
     def _pending(self, block: Block) -> list[tuple[str, str]]:
-        """Return questions that a block has no answers to, or whose features are broken."""
+        """Return questions that lack answers to a block, or whose features or pictures do."""
         return [
             question
-            for question in self.experiment.questions
+            for question in self.evaluation.experiment.questions
             if any((*question, name) not in self.done for name in block.names)
-            or self.features.is_broken(question, block)
+            or self.folder.features.is_broken(question, block)
+            or (block.number == 0 and self._lacks_pictures(*question))
         ]
 
-    def _without_pictures(self) -> list[tuple[str, str]]:
-        """Return questions that were answered, but lack pictures."""
-        return [
-            (do, guidance)
-            for do, guidance in self.experiment.questions
-            if do and all((do, guidance, name) in self.done for name in self.pictures.names)
-            if self.pictures.lack("rows", do=do, guidance=guidance)
-        ]
+    def _lacks_pictures(self, do: str, guidance: str) -> bool:
+        parts = ("answer", *["reversed"] * self.evaluation.experiment.reverse)
+        return bool(do) and any(self.pictures.lack(part, do, guidance) for part in parts)
 
     def _measure_real(self, block: Block) -> None:
-        if self.read.issuperset(block.names) and not self.features.is_broken((), block):
+        evaluators, features = self.evaluation.evaluators, self.folder.features
+        if self.read.issuperset(block.names) and not features.is_broken((), block):
             return
         count = len(self.subset)
         others = self.subset.images[[(row + count // 2) % count for row in block.rows]]
         unrelated = image_mae(block.images, others).tolist() if count > 1 else [None]
-        reading = self.evaluators.read(block.images)
-        self.features.write((), block, self.evaluators.features(block.images, reading))
-        if self._is_pictured(block):
-            self.pictures.factual(block.images)
-        entries = real_entries(block, reading, unrelated, self.pipeline.space)
-        self.file.append(entry for entry in entries if entry["image"] not in self.read)
+        reading = evaluators.read(block.images)
+        features.write((), block, evaluators.features(block.images, reading))
+        entries = real_entries(block, reading, unrelated, self.evaluation.pipeline.space)
+        self.folder.append(entry for entry in entries if entry["image"] not in self.read)
 
     def _measure_answer(self, block: Block, answer: Answer) -> None:
         question, images = answer.question.key, answer.pair.images.float()
-        evaluators, (_, truth) = self.evaluators, self._intervention(question[0])
+        evaluators, (_, truth) = self.evaluation.evaluators, self.intervention(question[0])
         reading = evaluators.read(images)
-        self.features.write(question, block, evaluators.features(images, reading))
-        if question[0] and self._is_pictured(block):
-            self._keep_pictures(answer)
-        entries = row_entries(block, answer, reading, truth, evaluators, self.pipeline.space)
-        self.file.append(e for e in entries if (*question, e["image"]) not in self.done)
+        self.folder.features.write(question, block, evaluators.features(images, reading))
+        if question[0] and block.number == 0 and self.pictured:
+            self.pictures.write(images, "answer", *question)
+            if answer.back is not None:
+                self.pictures.write(answer.back.images.float(), "reversed", *question)
+        space = self.evaluation.pipeline.space
+        entries = row_entries(block, answer, reading, truth, evaluators, space)
+        self.folder.append(e for e in entries if (*question, e["image"]) not in self.done)
 
-    def _is_pictured(self, block: Block) -> bool:
-        return block.rows[: len(self.pictured)] == self.pictured != []
-
-    def _keep_pictures(self, answer: Answer) -> None:
-        back = None if answer.back is None else answer.back.images.float()
-        do, guidance = answer.question.key
-        self.pictures.answer(do, guidance, answer.pair.images.float(), back)
-
-    def _remake_drawings(self) -> None:
-        """Draw factual images and true counterfactuals again that were removed."""
+    def _draw(self) -> None:
+        """Keep pictures of factual images and true counterfactuals, and the index of all."""
+        experiment, truth = self.evaluation.experiment, self.subset.drawn is not None
         if self.pictures.lack("factual"):
-            self.pictures.factual(self.subset.images[self.pictured])
-        for do in self.experiment.do if self.subset.drawn is not None else ():
-            if self.pictures.lack("truth", do=do):
-                self._intervention(do)  # writes its pictures
-
-    def _action(self, do: str) -> Action:
-        return self._intervention(do)[0]
+            self.pictures.write(self.subset.images[self.pictured], "factual")
+        for do in experiment.do:
+            if self.pictures.lack("truth", do) and (drawn := self.intervention(do)[1]):
+                self.pictures.write(drawn.portraits.images[self.pictured], "truth", do)
+        asked = [(do, guidance) for do, guidance in experiment.questions if do]
+        self.pictures.write_index(asked, reversed_too=experiment.reverse, truth=truth)
 
     def _intervention(self, do: str) -> tuple[Action, Truth | None]:
-        """Intervene on all images; keep pictures of the truth, if it is known."""
-        if do in self.interventions:
-            return self.interventions[do]
-        subset, seed = self.subset, self.experiment.seed
+        """Intervene on all images; return the truth, too, if it is known."""
+        subset, experiment = self.subset, self.evaluation.experiment
+        pipeline, seed = self.evaluation.pipeline, experiment.seed
         targets = draw_targets(
-            self.pipeline.space,
+            pipeline.space,
             subset.attributes,
             targets_of(do),
             subset.names,
             seed,
-            self.experiment.continuous,
+            experiment.continuous,
         )
-        action = self.pipeline.act(subset.attributes, targets, seed=seed, keys=self.keys)
-        truth = None
-        if subset.drawn is not None and do:
-            drawings = portraits.counterfactual(subset.drawn, targets)
-            truth = Truth(drawings, self.evaluators.read(drawings.images))
-            if self.pictured:
-                self.pictures.truth(do, drawings.images[self.pictured])
-        self.interventions[do] = action, truth
-        return action, truth
+        action = pipeline.act(subset.attributes, targets, seed=seed, keys=self.keys)
+        if subset.drawn is None or not do:
+            return action, None
+        drawings = portraits.counterfactual(subset.drawn, targets)
+        return action, Truth(drawings, self.evaluation.evaluators.read(drawings.images))

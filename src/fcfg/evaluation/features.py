@@ -1,4 +1,4 @@
-"""Features of the images of a run, and the distances that are computed from them.
+"""Features of the images of a run, and what is computed from them: minimality and distances.
 
 Each block of images has an entry under every question, which is a pair of intervention and
 guidance; factual images have an empty one.
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +18,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.answers import Block, Store
-from fcfg.evaluation.minimality import minimality_entry
+from fcfg.causal.attributes import AttributeSpace, Continuous
+from fcfg.evaluation.experiment import targets_of
 from fcfg.evaluation.result_files import Result
 from fcfg.evaluation.result_schema import JSON
-from fcfg.metrics import frechet_distance
+from fcfg.metrics import fifths, frechet_distance, minimality
 from fcfg.support.errors import InputError
 from fcfg.support.files import remove_files
 
@@ -49,23 +51,21 @@ class FeatureFiles:
     def is_broken(self, question: Sequence[str], block: Block) -> bool:
         """Return whether there is a file that does not hold the features of these images."""
         key = (*question, self.shard, block.number)
-        if not self.store.path(*key).exists():
-            return False
-        entry = self._whole(*key)
-        return entry is None or entry[_ROWS].tolist() != block.rows
+        return self.store.path(*key).exists() and self._entry(*key)[0] != block.rows
 
     def read(
         self, question: Sequence[str], images: int, shards: int
     ) -> dict[str, Float[np.ndarray, "image feature"]]:
         """Return the features of all images, by network; empty if some have none."""
+        order: list[int] = []
         blocks: list[dict[str, Tensor]] = []
         for shard in range(shards):
             for number in count():
                 path = self.store.path(*question, shard, number)
                 if not path.exists():
                     break
-                entry = self._whole(*question, shard, number)
-                if entry is None or (blocks and _widths(entry) != _widths(blocks[0])):
+                rows, features = self._entry(*question, shard, number)
+                if not features or (blocks and _widths(features) != _widths(blocks[0])):
                     raise InputError(
                         f"features {path}",
                         expected="features of a block of images, like the others",
@@ -73,15 +73,12 @@ class FeatureFiles:
                         do="remove it, to go without the Fréchet distances of its question; the "
                         "command of the shard that wrote it computes it again",
                     )
-                blocks.append(entry)
-        order = torch.cat([block[_ROWS] for block in blocks]) if blocks else torch.tensor([])
-        if order.sort().values.tolist() != list(range(images)):
+                order += rows
+                blocks.append(features)
+        if sorted(order) != list(range(images)):
             return {}
-        rows = order.argsort()
-        joined = {
-            name: torch.cat([block[name] for block in blocks]) for name in _widths(blocks[0])
-        }
-        return {name: values[rows].numpy() for name, values in joined.items()}
+        joined = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
+        return {name: values[np.argsort(order)].numpy() for name, values in joined.items()}
 
     def remove(self) -> None:
         """Remove all features of a run, and their folder if it is empty then."""
@@ -90,19 +87,19 @@ class FeatureFiles:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
 
-    def _whole(self, *key: str | int) -> dict[str, Tensor] | None:
-        """Return an entry; None if it holds something else."""
-        entry = self.store.get(*key) or {}
-        is_whole = len(entry) > 1 and all(
-            name == _ROWS or (name in _DISTANCES and v.ndim == 2 and v.is_floating_point())
-            for name, v in entry.items()
+    def _entry(self, *key: str | int) -> tuple[list[int], dict[str, Tensor]]:
+        """Return the rows and features of a block; none if it is broken, or something else."""
+        features = self.store.get(*key) or {}
+        rows = features.pop(_ROWS, torch.tensor([]))
+        is_whole = all(
+            name in _DISTANCES and v.ndim == 2 and v.is_floating_point() and len(v) == len(rows)
+            for name, v in features.items()
         )
-        counts = {len(values) for values in entry.values()} if is_whole else set[int]()
-        return entry if _ROWS in entry and len(counts) == 1 else None
+        return (rows.tolist(), features) if is_whole else ([], {})
 
 
-def _widths(entry: Mapping[str, Tensor]) -> dict[str, int]:
-    return {name: values.shape[1] for name, values in entry.items() if name != _ROWS}
+def _widths(features: Mapping[str, Tensor]) -> dict[str, int]:
+    return {name: values.shape[1] for name, values in features.items()}
 
 
 def missing_entries(result: Result, files: FeatureFiles) -> list[JSON]:
@@ -115,23 +112,44 @@ def missing_entries(result: Result, files: FeatureFiles) -> list[JSON]:
     present = {(entry["do"], entry["guidance"], entry["metric"]) for entry in result.distances}
     real = files.read((), len(images), shards)
     entries: list[JSON] = []
-    distances: list[JSON] = []
     for do, guidance in result.header["questions"] if len(images) > 1 else ():
         features = files.read((do, guidance), len(images), shards) if do else {}
+        about = {"do": do, "guidance": guidance}
         for network in sorted(real.keys() & features.keys()):
             pair, metric = (real[network], features[network]), _DISTANCES[network]
             if network == "judge" and (do, guidance) not in result.minimality:
-                entries.append(minimality_entry(result, (do, guidance), *pair))
+                values = _minimality(result, do, guidance, *pair)
+                entries.append({"kind": "minimality", **about, "values": values})
             if (do, guidance, metric) not in present:
-                distances.append(
-                    {
-                        "kind": "distance",
-                        "do": do,
-                        "guidance": guidance,
-                        "metric": metric,
-                        "value": frechet_distance(*pair),
-                        "n": len(images),
-                        "reference": "the factual images of the run",
-                    }
-                )
-    return entries + distances
+                value = {"metric": metric, "value": frechet_distance(*pair), "n": len(images)}
+                reference = "the factual images of the run"
+                entries.append({"kind": "distance", **about, **value, "reference": reference})
+    return entries
+
+
+def _minimality(
+    result: Result,
+    do: str,
+    guidance: str,
+    factual: Float[np.ndarray, "image feature"],
+    counterfactual: Float[np.ndarray, "image feature"],
+) -> list[float | None]:
+    """Return the minimality of every image, over the judge's features."""
+    images, attributes = (result.header[key] for key in ("images", "attributes"))
+    space = AttributeSpace.from_config(attributes)
+    targets = {
+        row["image"]: row["target"]
+        for row in result.rows
+        if (row["do"], row["guidance"]) == (do, guidance)
+    }
+    groups: list[Any] = []  # of every target: own, and requested
+    for name in targets_of(do):
+        before = [result.real[image]["attributes"][name] for image in images]
+        values = np.array([before, [targets[image][name] for image in images]])
+        is_continuous = isinstance(space[name], Continuous)
+        codes = (
+            fifths(values, before) if is_continuous else np.unique(values, return_inverse=True)[1]
+        )
+        groups.append(codes.reshape(values.shape))
+    found = minimality(factual, counterfactual, *np.stack(groups, axis=2))
+    return [None if np.isnan(value) else float(value) for value in found]

@@ -1,10 +1,15 @@
-"""Pictures of the first images of a run: files, and an index of them for reports."""
+"""Pictures of the first images of a run: files, and an index of them for reports.
+
+The name of a file follows from what it shows, so that missing ones are known by their names.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -14,113 +19,64 @@ from fcfg.support.images import to_pictures
 
 PICTURES = "pictures"
 INDEX = f"{PICTURES}/index.json"
-_LONGEST = 2**25  # bytes of an index
-_NO_INDEX = (OSError, ValueError, KeyError, TypeError)
+_OURS = re.compile(r"(index\.json)|(factual|(truth|answer|reversed)-.*-[0-9a-f]{12})-\d+\.png")
 
 
 def remove_pictures(folder: Path) -> None:
-    """Remove the pictures that an evaluation wrote, as its index names them."""
-    try:
-        names = {Path(path).name for path in _all_paths(read_index(folder))}
-    except _NO_INDEX:
-        return  # not an index that an evaluation wrote
-    index = folder / INDEX
-    remove_files([*(index.with_name(name) for name in names), index])
+    """Remove the pictures and the index that an evaluation wrote."""
+    remove_files(path for path in (folder / PICTURES).glob("*") if _OURS.fullmatch(path.name))
 
 
 class PictureFiles:
-    """Writes pictures and keeps their index."""
+    """The pictures of some images in the folder of a run.
+
+    What they show is 'factual'; 'truth' and an intervention; or 'answer' or 'reversed', with
+    intervention and guidance.
+    """
 
     def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
-        self.folder, self.names = folder / PICTURES, names
-        empty: dict[str, Any] = {"images": list(names), "factual": [], "rows": [], "truth": []}
-        try:
-            index = read_index(folder)
-            _all_paths(index)
-        except _NO_INDEX:  # all pictures are made again
-            index = empty
-        self._index = index if index.get("images") == list(names) or not names else empty
+        self.folder, self.names = folder, names
 
-    def lack(self, part: str, **question: str) -> bool:
-        """Return whether pictures of a part, or of a question in it, are missing."""
-        if part == "factual":
-            paths = self._index[part]
-        else:
-            entries = [e for e in self._index[part] if question.items() <= e.items()]
-            paths = [path for entry in entries for path in _paths(entry)]
-        return not paths or not all((self.folder / Path(path).name).is_file() for path in paths)
+    def lack(self, *shown: str) -> bool:
+        """Return whether some pictures are missing."""
+        return not all((self.folder / path).is_file() for path in self._paths(*shown))
 
-    def factual(self, images: Float[Tensor, "image channel height width"]) -> None:
-        """Keep the factual images."""
-        self._index["factual"] = self._write(images, "factual")
-        self._save()
+    def write(self, images: Float[Tensor, "image channel height width"], *shown: str) -> None:
+        """Keep pictures of the first images, as many as have names."""
+        (self.folder / PICTURES).mkdir(exist_ok=True)
+        pictures = to_pictures(images[: len(self.names)])
+        for path, picture in zip(self._paths(*shown), pictures, strict=True):
+            write_atomically(self.folder / path, partial(picture.save, format="PNG"))
 
-    def truth(self, do: str, images: Float[Tensor, "image channel height width"]) -> None:
-        """Keep the true counterfactuals of an intervention."""
-        self._replace("truth", {"do": do}, counterfactual=self._write(images, "truth", do))
-
-    def answer(
-        self,
-        do: str,
-        guidance: str,
-        images: Float[Tensor, "image channel height width"],
-        reversed_images: Float[Tensor, "image channel height width"] | None,
+    def write_index(
+        self, questions: Iterable[tuple[str, str]], *, reversed_too: bool, truth: bool
     ) -> None:
-        """Keep counterfactuals, and their reversals if there are any."""
-        self._replace(
-            "rows",
-            {"do": do, "guidance": guidance},
-            counterfactual=self._write(images, "answer", do, guidance),
-            reversed=None
-            if reversed_images is None
-            else self._write(reversed_images, "reversed", do, guidance),
-        )
+        """Write the paths of all pictures, for reports.
 
-    def _write(
-        self, images: Float[Tensor, "image channel height width"], *words: str
-    ) -> list[str]:
-        self.folder.mkdir(exist_ok=True)
-        name = file_name(*words)
-        paths = [f"{PICTURES}/{name}-{number}.png" for number in range(len(self.names))]
-        for path, picture in zip(paths, to_pictures(images[: len(self.names)]), strict=True):
-            target = self.folder.parent / path
-            write_atomically(target, lambda file, picture=picture: picture.save(file, "PNG"))
-        return paths
+        Args:
+            questions: Pairs of intervention and guidance.
+            reversed_too: Whether answers were reversed.
+            truth: Whether true counterfactuals are known.
+        """
+        asked = list(questions)
+        rows = [
+            {
+                "do": do,
+                "guidance": guidance,
+                "counterfactual": self._paths("answer", do, guidance),
+                "reversed": self._paths("reversed", do, guidance) if reversed_too else None,
+            }
+            for do, guidance in asked
+        ]
+        dos = dict.fromkeys(do for do, _ in asked) if truth else ()
+        index = {
+            "images": list(self.names),
+            "factual": self._paths("factual"),
+            "rows": rows,
+            "truth": [{"do": do, "counterfactual": self._paths("truth", do)} for do in dos],
+        }
+        write_atomically(self.folder / INDEX, json.dumps(index, indent=1).encode())
 
-    def _replace(self, part: str, question: dict[str, str], **paths: list[str] | None) -> None:
-        others = [e for e in self._index[part] if not question.items() <= e.items()]
-        self._index[part] = [*others, question | paths]
-        self._save()
-
-    def _save(self) -> None:
-        write_atomically(self.folder.parent / INDEX, json.dumps(self._index, indent=1).encode())
-
-
-def read_index(folder: Path) -> dict[str, Any]:
-    """Read the index of the pictures of a run.
-
-    Raises:
-        OSError: The index is missing or cannot be read.
-        ValueError: The file is not an index.
-    """
-    path = folder / INDEX
-    if not path.is_file():
-        raise FileNotFoundError(path)
-    with path.open("rb") as file:
-        data = file.read(_LONGEST + 1)
-    try:
-        index = json.loads(data) if len(data) <= _LONGEST else None
-    except RecursionError as error:
-        raise ValueError("brackets nested too deeply") from error
-    if not isinstance(index, dict):
-        raise ValueError("no object" if len(data) <= _LONGEST else "too long")
-    return index
-
-
-def _all_paths(index: dict[str, Any]) -> list[str]:
-    entries = (*index["rows"], *index["truth"])
-    return [*index["factual"], *(path for entry in entries for path in _paths(entry))]
-
-
-def _paths(entry: dict[str, Any]) -> list[str]:
-    return [*entry["counterfactual"], *(entry.get("reversed") or ())]
+    def _paths(self, *shown: str) -> list[str]:
+        name = file_name(*shown)
+        return [f"{PICTURES}/{name}-{number}.png" for number in range(len(self.names))]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import mmap
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,8 +29,9 @@ from fcfg.evaluation.result_schema import (
     checked_header,
     not_an_entry,
 )
-from fcfg.support.errors import InputError
+from fcfg.support.errors import InputError, quoted
 from fcfg.support.hashing import hex_digest
+from fcfg.support.outputs import check_same
 
 BASELINE = "none"  # the guidance that others are compared with: the paper's ω = 1
 #: Fields of a header that may differ between the shards of a run.
@@ -39,7 +39,7 @@ PER_SHARD = ("shard", "block", "command", "commit", "version", "environment")
 #: Largest line and largest file, in bytes: a header of a million images, and two million rows.
 LONGEST, MOST = 2**25, 2**31
 _CHECK = "check"
-_FIRST_LINE = "a header in its first line"
+_FIRST_LINE, _ELSEWHERE = "a header in its first line", "choose another --out for it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,35 +73,26 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
         files = sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])
     header: JSON = {}
     schema: Schema | None = None
-    questions: set[tuple[str, ...]] = set()
-    images: set[str] = set()
     entries: dict[str, dict[tuple[str, ...], JSON]] = {kind: {} for kind in KEYS}
     for file in files:
         for where, entry in read_lines(file, unfinished=unfinished):
             if entry.get("kind") == "run":
                 space, entry = checked_header(where, entry), OLDER | entry
                 if schema is None:
-                    header, schema = entry, Schema(space, len(entry["images"]))
-                    questions = {tuple(question) for question in header["questions"]}
-                    images = set(header["images"])
+                    header, schema = entry, Schema(space, entry)
                 check_same_run(file, entry, header)
                 continue
             assert schema is not None, "the first line is a header"
-            schema.check(where, entry)
-            kind = entry["kind"]
-            key = tuple(entry[name] for name in KEYS[kind])
-            is_known = (kind == "real" or key[:2] in questions) and (
-                "image" not in KEYS[kind] or entry["image"] in images
-            )
-            if not is_known or ("image" in KEYS[kind] and key in entries[kind]):
-                names = ", ".join(map(repr, key))
+            key = schema.key_of(where, entry)
+            known = entries[entry["kind"]]
+            if key in known and "image" in KEYS[entry["kind"]]:
                 raise InputError(
                     where,
-                    expected="every row once, and none that its header does not ask for",
-                    got=f"a second one for {names}" if is_known else f"one for {names}",
-                    do="remove the file that repeats another" if is_known else "remove that line",
+                    expected="every row once",
+                    got=f"a second one for {quoted(key)}",
+                    do="remove the file that repeats another",
                 )
-            entries[kind][key] = entry
+            known[key] = entry
     if schema is None:
         raise InputError(
             f"results {path}",
@@ -119,104 +110,61 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
     )
 
 
-def check_same_run(where: Path, header: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+def check_same_run(where: Path, header: JSON, other: JSON) -> None:
     """Refuse two headers that differ in images, model or questions."""
     check_same_experiment(where, header, other)
-    keys = sorted((header.keys() | other.keys()) - set(PER_SHARD))
-    key = next((key for key in keys if header.get(key) != other.get(key)), None)
-    if key is not None:
-        name, present, new = _difference(key, other.get(key), header.get(key))
-        raise InputError(
-            f"results {where}",
-            expected=f"one run ({name}: {present})",
-            got=f"another one ({name}: {new})",
-            do="choose another --out for it",
-        )
+    check_same(f"results {where}", _shared(other), _shared(header), do=_ELSEWHERE)
 
 
-def check_same_experiment(
-    where: Path, header: Mapping[str, Any], other: Mapping[str, Any]
-) -> None:
+def check_same_experiment(where: Path, header: JSON, other: JSON) -> None:
     """Refuse two headers of different experiments, or of models with different names."""
     new, present = (
         f"an evaluation of '{h['experiment']}' by the model '{h.get('model', {}).get('name')}'"
         for h in (header, other)
     )
     if new != present:
-        raise InputError(
-            f"results {where}",
-            expected=f"{present}, which is there already",
-            got=new,
-            do="choose another --out for it",
-        )
+        expected = f"{present}, which is there already"
+        raise InputError(f"results {where}", expected=expected, got=new, do=_ELSEWHERE)
 
 
-def identity(header: Mapping[str, Any]) -> str:
+def identity(header: JSON) -> str:
     """Return a digest of a run's images, model and questions, the same for all its shards."""
-    shared = {key: value for key, value in header.items() if key not in PER_SHARD}
-    text = json.dumps(shared, sort_keys=True)
-    return hex_digest(text)
+    return hex_digest(json.dumps(_shared(header), sort_keys=True))
 
 
-def _difference(name: str, one: Any, other: Any) -> tuple[str, str, str]:
-    """Return the first part in which two JSON values differ: its name, and both as short texts.
+def _shared(header: JSON) -> JSON:
+    return {key: value for key, value in header.items() if key not in PER_SHARD}
 
-    >>> _difference("model", {"kind": "hvae", "sizes": [8, 8]}, {"kind": "hvae", "sizes": [8, 9]})
-    ('model.sizes.1', '8', '9')
+
+def begin_file(path: Path, header: JSON) -> list[JSON]:
+    """Write the header of a result file, or check that it belongs to this run; return all lines.
+
+    An incomplete last line, left by an interrupted run, is removed; its row is computed again.
     """
-    if isinstance(one, list) and isinstance(other, list):
-        if len(one) != len(other):
-            return f"length of {name}", str(len(one)), str(len(other))
-        one, other = dict(enumerate(one)), dict(enumerate(other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in sorted(one.keys() | other.keys()):
-            if one.get(key) != other.get(key):
-                return _difference(f"{name}.{key}", one.get(key), other.get(key))
-    texts = json.dumps(one), json.dumps(other)
-    same = len(os.path.commonprefix(texts))  # noqa: RUF071 # characters are meant
-    start = max(0, same - 20)  # of long ones, which may differ at their ends only
-    short = [text if len(text) <= 80 else f"...{text[start : start + 77]}" for text in texts]
-    return name, short[0], short[1]
+    whole = 0
+    if path.exists():
+        with open_file(path) as file:
+            whole = sum(len(line) for line in file if line.endswith(b"\n"))
+        os.truncate(path, whole)
+    if not whole:
+        _append(path, [header])
+    (where, first), *lines = read_lines(path)
+    checked_header(where, first)
+    check_same_run(path, header, first)
+    return [first, *(entry for _, entry in lines)]
 
 
-class ResultFile:
-    """A result file that is being written."""
+def append_entries(path: Path, entries: Iterable[JSON]) -> None:
+    """Write entries to a result file, with six digits of every number."""
+    _append(path, (map_leaves(_rounded, entry) for entry in entries))
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
 
-    def begin(self, header: JSON) -> list[JSON]:
-        """Write the header, or check that it belongs to this run; return all lines.
-
-        An incomplete last line, left by an interrupted run, is removed; its row is computed again.
-        """
-        if not self.path.exists() or self._remove_incomplete_line() == 0:
-            self._write([header])
-        (where, first), *lines = read_lines(self.path)
-        checked_header(where, first)
-        check_same_run(self.path, header, first)
-        return [first, *(entry for _, entry in lines)]
-
-    def _remove_incomplete_line(self) -> int:
-        """Truncate the file after its last whole line; return the number of bytes left."""
-        with open_file(self.path) as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                return 0
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                end = data.rfind(b"\n") + 1
-        os.truncate(self.path, end)
-        return end
-
-    def append(self, entries: Iterable[JSON]) -> None:
-        """Write entries, with six digits of every number."""
-        self._write(map_leaves(_rounded, entry) for entry in entries)
-
-    def _write(self, lines: Iterable[JSON]) -> None:
-        text = "".join(map(sealed, lines))
-        with self.path.open("ab") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
+def _append(path: Path, lines: Iterable[JSON]) -> None:
+    text = "".join(map(sealed, lines))
+    with path.open("ab") as file:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _rounded(value: Any) -> Any:
@@ -272,7 +220,12 @@ def read_lines(file: Path, *, unfinished: bool = False) -> Iterator[tuple[str, J
     has_digests = False
     for number, line in _whole_lines(file, unfinished):
         where = f"result file {file}, line {number}"
-        entry = _parsed(where, line)
+        try:
+            entry = json.loads(line, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            entry = None
+        if not isinstance(entry, dict):
+            raise not_an_entry(where, repr(line[:40]))
         is_header = entry.get("kind") == "run"
         if number == 1 and not is_header:
             raise _no_results(file, _FIRST_LINE, repr(line[:40]))
@@ -309,19 +262,6 @@ def _whole_lines(file: Path, unfinished: bool) -> Iterator[tuple[int, str]]:
         raise _no_results(file, expected, str(error), do="pack it again") from error
     if number == 0 and not unfinished:
         raise _no_results(file, _FIRST_LINE, "an empty file")
-
-
-def _parsed(where: str, line: str) -> JSON:
-    got = repr(line[:40])
-    try:
-        entry = json.loads(line, parse_constant=_refuse_constant)
-        if isinstance(entry, dict):
-            return entry
-    except ValueError:
-        pass
-    except RecursionError:
-        got = "brackets nested too deeply"
-    raise not_an_entry(where, got)
 
 
 def _refuse_constant(name: str) -> float:

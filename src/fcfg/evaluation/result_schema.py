@@ -71,70 +71,81 @@ _MAE: TypeAlias = Annotated[_Number, Field(ge=0, le=2 + _ROUNDING)]
 _Share: TypeAlias = Annotated[_Number, Field(ge=0, le=1 + _ROUNDING)]
 _Factors: TypeAlias = dict[str, _Number]
 _Pair: TypeAlias = Annotated[list[str], Field(min_length=2, max_length=2)]
-_LINE = ConfigDict(strict=True)  # a line may hold further fields, an object in it may not
-_OBJECT = ConfigDict(strict=True, extra="forbid")
+_LINE, _OBJECT = ConfigDict(strict=True), ConfigDict(strict=True, extra="forbid")
 
 
-class _Header(BaseModel):
-    model_config = _LINE
-
-    experiment: str
-    images: Annotated[list[str], AfterValidator(_different)]
-    attributes: dict[str, dict[str, Any]]
-    graph: dict[str, list[Any]]
-    questions: list[_Pair]
-
-
-class _Distances(BaseModel):
-    model_config = _OBJECT
-
-    mae: _MAE
-    lpips: _Amount | None
+def _object(
+    fields: Mapping[str, Any], config: ConfigDict = _OBJECT, **optional: Any
+) -> type[BaseModel]:
+    """Return the model of an object; optional fields may be null, or missing."""
+    named: dict[str, Any] = {  # by alias, since names of attributes may be anything
+        f"field_{number}": (kind, Field(alias=name))
+        for number, (name, kind) in enumerate(fields.items())
+    }
+    others: dict[str, Any] = {name: (kind | None, None) for name, kind in optional.items()}
+    return create_model("Object", __config__=config, **named, **others)
 
 
-class _Distance(BaseModel):
-    model_config = _LINE
+def _line(fields: Mapping[str, Any], **optional: Any) -> type[BaseModel]:
+    """Return the model of a kind of line, which may hold further fields."""
+    return _object(fields, _LINE, **optional)
 
-    do: str
-    guidance: str
-    metric: str
-    value: _Number
-    n: _Positive
+
+_HEADER = _line(
+    {
+        "experiment": str,
+        "images": Annotated[list[str], AfterValidator(_different)],
+        "attributes": dict[str, dict[str, Any]],
+        "graph": dict[str, list[Any]],
+        "questions": list[_Pair],
+    }
+)
+_DISTANCES = _object({"mae": _MAE, "lpips": _Amount | None})
 
 
 class Schema:
     """The legal lines of a run after its header."""
 
-    def __init__(self, space: AttributeSpace, count: int) -> None:
+    def __init__(self, space: AttributeSpace, header: JSON) -> None:
         values = _object({attribute.name: _legal_value(attribute) for attribute in space})
         scores = _object({attribute.name: _legal_score(attribute) for attribute in space})
         error = {"mae": _MAE, "missed": _Amount, "changed": _Amount}
         truth = _object({**error, "factors": _Factors, "target": values})
-        read = {"scores": scores, "factors": _Factors}
-        question = {"do": str, "guidance": str}
+        read = {"image": str, "scores": scores, "factors": _Factors}
+        asked = {"do": str, "guidance": str}
+        count = len(header["images"])
         shares = Annotated[list[_Share | None], Field(min_length=count, max_length=count)]
         row = {
+            **asked,
             **read,
-            "change": _Distances,
-            "reversal": _Distances | None,
+            "target": values,
+            "change": _DISTANCES,
+            "reversal": _DISTANCES | None,
             "truth": truth | None,
             "evaluations": _Positive,
             "seconds": _Amount,
         }
-        self._kinds: dict[str, type[BaseModel]] = {
-            "real": _line({"image": str, "attributes": values, **read}, unrelated=_MAE),
-            "row": _line({**question, "image": str, "target": values, **row}, repeated=_Distances),
-            "distance": _Distance,
-            "minimality": _line({**question, "values": shares}),
+        self._images = set(header["images"])
+        self._questions = {tuple(question) for question in header["questions"]}
+        self._kinds = {
+            "real": _line({**read, "attributes": values}, unrelated=_MAE),
+            "row": _line(row, repeated=_DISTANCES),
+            "distance": _line({**asked, "metric": str, "value": _Number, "n": _Positive}),
+            "minimality": _line({**asked, "values": shares}),
         }
 
-    def check(self, where: str, entry: JSON) -> None:
-        """Refuse a line of an unknown kind, without all its fields, or with an illegal value."""
+    def key_of(self, where: str, entry: JSON) -> tuple[str, ...]:
+        """Return what identifies a line among those of its kind; refuse one that is not legal."""
         kind = entry.get("kind")
         if not isinstance(kind, str) or kind not in self._kinds:
-            got = f"the kind {kind!r}" if kind else "an object without a kind"
-            raise not_an_entry(where, got)
+            raise not_an_entry(where, f"the kind {kind!r}")
         _check(self._kinds[kind], where, entry, RECOMPUTE)
+        key = tuple(entry[name] for name in KEYS[kind])
+        is_asked = kind == "real" or key[:2] in self._questions
+        if not is_asked or ("image" in KEYS[kind] and entry["image"] not in self._images):
+            expected, got = "no lines that its header does not ask for", f"one for {quoted(key)}"
+            raise InputError(where, expected=expected, got=got, do="remove that line")
+        return key
 
 
 def checked_header(where: str, header: JSON) -> AttributeSpace:
@@ -146,7 +157,7 @@ def checked_header(where: str, header: JSON) -> AttributeSpace:
             got=header.get("schema"),
             do="use the version of fcfg that wrote it",
         )
-    _check(_Header, where, header, _WRITTEN)
+    _check(_HEADER, where, header, _WRITTEN)
     try:
         space = AttributeSpace.from_config(header["attributes"])
         nodes = CausalGraph(header["graph"]).nodes
@@ -179,22 +190,6 @@ def _check(kind: type[BaseModel], where: str, entry: JSON, do: str) -> None:
             raise InputError(subject, expected=expected, got=got, do=do) from None
         expected = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
         raise InputError(subject, expected=expected, got=short(error["input"]), do=do) from None
-
-
-def _line(fields: Mapping[str, Any], **optional: Any) -> type[BaseModel]:
-    """Return the model of a kind of line; optional fields may be null, or missing."""
-    needed: dict[str, Any] = {name: (kind, ...) for name, kind in fields.items()}
-    others: dict[str, Any] = {name: (kind | None, None) for name, kind in optional.items()}
-    return create_model("Line", __config__=_LINE, **needed, **others)
-
-
-def _object(fields: Mapping[str, Any]) -> type[BaseModel]:
-    """Return the model of an object with exactly these fields, whatever their names."""
-    numbered: dict[str, Any] = {
-        f"field_{number}": (kind, Field(alias=name))
-        for number, (name, kind) in enumerate(fields.items())
-    }
-    return create_model("Object", __config__=_OBJECT, **numbered)
 
 
 def _legal_score(attribute: AbstractAttribute) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from fcfg.evaluation.features import FeatureFiles, missing_entries
 from fcfg.evaluation.pictures import INDEX, remove_pictures
 from fcfg.evaluation.result_files import (
     Result,
-    ResultFile,
+    append_entries,
+    begin_file,
     check_same_experiment,
     check_same_run,
     read_lines,
@@ -26,7 +27,8 @@ class RunFolder:
     """The files of a run, as one shard sees them."""
 
     def __init__(self, path: Path, shard: tuple[int, int] = (0, 1)) -> None:
-        self.path, self.shard = path, shard
+        self.path, self.count = path, shard[1]
+        self.name = f"results-{shard[0]}-of-{shard[1]}"  # of this shard
         self.features = FeatureFiles(path, shard[0])
 
     @property
@@ -51,32 +53,34 @@ class RunFolder:
         """Remove a run of the same experiment and model, and no other files."""
         for other in self._headers:
             check_same_experiment(self.path, header, other)
-        for path in self._result_files:
-            path.unlink()
-        self.features.remove()
-        remove_pictures(self.path)
+        if files := self._result_files:  # which go last, since they say whose the others are
+            self.features.remove()
+            remove_pictures(self.path)
+            for path in files:
+                path.unlink()
 
     @contextmanager
-    def writing(self, header: JSON) -> Generator[tuple[ResultFile, list[JSON]]]:
-        """Lock this shard; give its result file and all lines of it, the header first."""
-        number, count = self.shard
-        name = f"results-{number}-of-{count}"
+    def writing(self, header: JSON) -> Generator[list[JSON]]:
+        """Lock the result file of this shard; give all lines of it, the header first."""
         make_folder(self.path)
-        with single_writer(self.path, f".{name}.lock"):
+        with single_writer(self.path, f".{self.name}.lock"):
             self._check_pictures()
             self._check_shards()
-            file = ResultFile(self.path / f"{name}.jsonl")
-            lines = file.begin(header)
+            lines = begin_file(self.path / f"{self.name}.jsonl", header)
             read_results(self.path, unfinished=True)  # refuses shards of another run
-            yield file, lines
+            yield lines
 
-    def completed(self, file: ResultFile) -> Result:
+    def append(self, entries: Iterable[JSON]) -> None:
+        """Write entries to the result file of this shard."""
+        append_entries(self.path / f"{self.name}.jsonl", entries)
+
+    def completed(self) -> Result:
         """Read the run; if all rows are there, add what features give and is missing."""
         with single_writer(self.path, ".distances.lock", wait=True):
             result = read_results(self.path, unfinished=True)
             entries = [] if result.missing else missing_entries(result, self.features)
             if entries:
-                file.append(entries)
+                self.append(entries)
                 result = read_results(self.path, unfinished=True)
         return result
 
@@ -92,13 +96,11 @@ class RunFolder:
 
     def _check_shards(self) -> None:
         """Refuse to resume with another number of shards, which would answer images twice."""
-        count = self.shard[1]
-        names = [path.name for path in self._result_files]
-        other = next((name for name in names if not name.endswith(f"-of-{count}.jsonl")), None)
-        if other is not None:
+        other = [p.name for p in self._result_files if not p.stem.endswith(f"-of-{self.count}")]
+        if other:
             raise InputError(
                 f"results {self.path}",
                 expected="one number of shards",
-                got=f"{other} beside {count} of them",
+                got=f"{other[0]} beside {self.count} of them",
                 do="resume with the number it began with, or choose another --out",
             )

@@ -5,7 +5,6 @@ All cells of a run use the same resamples of its images, so differences between 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -21,6 +20,7 @@ from fcfg.causal.attributes import (
     Continuous,
 )
 from fcfg.causal.graph import CausalGraph
+from fcfg.evaluation.experiment import targets_of
 from fcfg.evaluation.result_files import BASELINE, JSON, Result
 from fcfg.metrics import (
     MIN_IMAGES,
@@ -182,31 +182,33 @@ class _Builder:
 
     def __init__(self, result: Result, bootstrap: Bootstrap) -> None:
         header = result.header
-        self.bootstrap, self.images = bootstrap, header["images"]
-        self.n = len(self.images)
+        self.bootstrap, self.n = bootstrap, len(header["images"])
         self.space = AttributeSpace.from_config(header["attributes"])
         self.graph = CausalGraph(header["graph"])
-        self.rows: dict[Key, dict[str, JSON]] = {}
+        by_image: dict[Key, dict[str, JSON]] = {}
         for row in result.rows:
-            self.rows.setdefault((row["do"], row["guidance"]), {})[row["image"]] = row
+            by_image.setdefault((row["do"], row["guidance"]), {})[row["image"]] = row
+        self.rows = {
+            key: [rows[image] for image in header["images"]] for key, rows in by_image.items()
+        }
         self.distances = {
             (entry["do"], entry["guidance"], entry["metric"]): entry["value"]
             for entry in result.distances
             if entry["n"] >= MIN_IMAGES  # a distance between few images depends on their number
         }
         self.minimality = result.minimality
-        self.factual = [result.real[image] for image in self.images]
+        self.factual = [result.real[image] for image in header["images"]]
         self.real = self._effectiveness(self.factual, "attributes")
-        self.effectiveness: dict[Key, Estimates] = {}  # as far as it is known
+        self.effectiveness = {
+            key: self._effectiveness(rows, "target") for key, rows in self.rows.items()
+        }
 
     def cell(self, do: str, guidance: str) -> Cell:
-        rows = [self.rows[(do, guidance)][image] for image in self.images]
-        plain = self.rows.get((do, BASELINE), {})
-        base = [plain[image] for image in self.images] if plain else []
-        targets = tuple(do.split("+")) if do else ()
+        rows, base = self.rows[do, guidance], self.rows.get((do, BASELINE), [])
+        targets = targets_of(do)
         affected = self.graph.affected(targets)
-        effectiveness = self._effectiveness_of(do, guidance)
-        before = self._effectiveness_of(do, BASELINE) if base else {}
+        effectiveness = self.effectiveness[do, guidance]
+        before = self.effectiveness.get((do, BASELINE), {})
         return Cell(
             do=do,
             guidance=guidance,
@@ -217,7 +219,7 @@ class _Builder:
             effectiveness=effectiveness,
             delta=_differences(effectiveness, before),
             delta_real=_differences(effectiveness, self.real),
-            shift=self._shift(rows, base) if base else {},
+            shift={a.name: self._shift(a, rows, base) for a in self.space} if base else {},
             factor_error=self._factor_error(rows),
             correlation=self.correlation(rows, "target"),
             moved={name: self._moved(self.space[name], rows) for name in targets},
@@ -237,93 +239,76 @@ class _Builder:
             seconds=float(np.mean([row["seconds"] for row in rows])),
         )
 
-    def _effectiveness_of(self, do: str, guidance: str) -> Estimates:
-        """Effectiveness of a cell, computed once: all guidances are compared with the baseline."""
-        key = (do, guidance)
-        if key not in self.effectiveness:
-            rows = [self.rows[key][image] for image in self.images]
-            self.effectiveness[key] = self._effectiveness(rows, "target")
-        return self.effectiveness[key]
-
     def _effectiveness(self, entries: list[JSON], key: str) -> Estimates:
         estimates: Estimates = {}
         for attribute in self.space:
-            name = attribute.name
-            scores = np.array([entry["scores"][name] for entry in entries], dtype=np.float64)
-            wanted = self._column(attribute, (entry[key][name] for entry in entries))
+            scores, wanted = _scores(attribute, entries), _values(attribute, entries, key)
             if isinstance(attribute, Continuous):
-                estimates[name] = mean_absolute_error(scores, wanted, self.bootstrap)
+                found = mean_absolute_error(scores, wanted, self.bootstrap)
             elif self.n >= MIN_IMAGES and len(np.unique(wanted)) > 1:
                 measure = auroc if isinstance(attribute, Binary) else macro_auroc
-                estimates[name] = measure(scores, wanted, self.bootstrap).scaled(100)
+                found = measure(scores, wanted, self.bootstrap).scaled(100)
+            else:
+                continue
+            estimates[attribute.name] = found
         return estimates
 
     def correlation(self, entries: list[JSON], key: str) -> Estimates:
         estimates: Estimates = {}
         for attribute in self.space:
-            name = attribute.name
-            scores = [entry["scores"][name] for entry in entries]
-            wanted = self._column(attribute, (entry[key][name] for entry in entries))
+            wanted = _values(attribute, entries, key)
             if isinstance(attribute, Categorical):
                 wanted = np.eye(len(attribute.levels))[wanted]
-            found = correlation(scores, wanted, self.bootstrap)
-            estimates |= {name: found} if found is not None else {}
+            found = correlation(_scores(attribute, entries), wanted, self.bootstrap)
+            estimates |= {attribute.name: found} if found is not None else {}
         return estimates
 
     def unrelated(self) -> Estimate | None:
         values = [entry.get("unrelated") for entry in self.factual]
         return None if None in values else mean(np.array(values), self.bootstrap)
 
-    def _shift(self, rows: list[JSON], base: list[JSON]) -> Estimates:
-        return {
-            attribute.name: self._signed(attribute, rows, base, self._wanted(attribute, rows))
-            for attribute in self.space
-        }
-
-    def _signed(
-        self, attribute: AbstractAttribute, rows: list[JSON], base: list[JSON], toward: Column
+    def _shift(
+        self,
+        attribute: AbstractAttribute,
+        rows: list[JSON],
+        base: list[JSON],
+        toward: Column | None = None,
     ) -> Estimate:
-        """Distance between two sets of the judge's scores, in the direction of given values."""
-        wanted, factual = self._wanted(attribute, rows), self._own(attribute)
+        """Distance of the judge's scores from others, toward given values, or those requested."""
+        wanted = _values(attribute, rows, "target")
+        factual = _values(attribute, self.factual, "attributes")
         scale = float(factual.std()) or 1.0 if isinstance(attribute, Continuous) else 1.0
-        sign = directions(attribute.to_config()["kind"], toward, factual)
-        seen, reference = (self._seen(attribute, entries, wanted) for entries in (rows, base))
+        kind = attribute.to_config()["kind"]
+        sign = directions(kind, wanted if toward is None else toward, factual)
+        seen, reference = (_scores(attribute, entries) for entries in (rows, base))
+        if isinstance(attribute, Categorical):  # of the requested level
+            seen, reference = level_scores(seen, wanted), level_scores(reference, wanted)
         return signed_shift(seen, reference, sign, self.bootstrap, scale=scale)
 
     def _moved(self, attribute: AbstractAttribute, rows: list[JSON]) -> Estimate:
-        toward, factual = self._wanted(attribute, rows), self._own(attribute)
+        toward = _values(attribute, rows, "target")
         if isinstance(attribute, Continuous):  # from its own value, not from the mean
+            factual = _values(attribute, self.factual, "attributes")
             toward = factual.mean() + toward - factual
-        return self._signed(attribute, rows, self.factual, toward)
-
-    def _seen(
-        self, attribute: AbstractAttribute, entries: list[JSON], wanted: Column
-    ) -> NDArray[np.float64]:
-        """The judge's scores; for a categorical attribute, those of the requested level."""
-        scores = np.array([entry["scores"][attribute.name] for entry in entries], np.float64)
-        return level_scores(scores, wanted) if isinstance(attribute, Categorical) else scores
-
-    def _wanted(self, attribute: AbstractAttribute, rows: list[JSON]) -> Column:
-        return self._column(attribute, (row["target"][attribute.name] for row in rows))
-
-    def _own(self, attribute: AbstractAttribute) -> Column:
-        values = (entry["attributes"][attribute.name] for entry in self.factual)
-        return self._column(attribute, values)
+        return self._shift(attribute, rows, self.factual, toward)
 
     def _factor_error(self, rows: list[JSON]) -> Estimates:
         """Factor errors of binary attributes; other factors have no direction towards a value."""
         if any(row["truth"] is None for row in rows):
             return {}
         estimates: Estimates = {}
+        read, truths = [row["factors"] for row in rows], [row["truth"] for row in rows]
         for attribute in self.space:
             name = attribute.name
-            if isinstance(attribute, Binary) and name in rows[0]["factors"]:
-                read, true, wanted = (
-                    np.array([get(row)[name] for row in rows]) for get in _FACTOR_COLUMNS
-                )
+            if isinstance(attribute, Binary) and name in read[0]:
                 scale = float(np.std([entry["factors"][name] for entry in self.factual])) or 1.0
-                sign = directions("binary", wanted)
-                estimates[name] = signed_shift(read, true, sign, self.bootstrap, scale=scale)
+                estimates[name] = signed_shift(
+                    [factors[name] for factors in read],
+                    [truth["factors"][name] for truth in truths],
+                    directions("binary", [truth["target"][name] for truth in truths]),
+                    self.bootstrap,
+                    scale=scale,
+                )
         return estimates
 
     def _mean(self, rows: list[JSON], part: str, name: str) -> Estimate | None:
@@ -337,24 +322,21 @@ class _Builder:
         return ratio(np.where(known, values, 0), known, self.bootstrap) if known.any() else None
 
     def _truth_changed(self, rows: list[JSON]) -> Estimate | None:
-        if any(row["truth"] is None for row in rows):
-            return None
-        missed, changed = (
-            np.array([row["truth"][key] for row in rows]) for key in ("missed", "changed")
-        )
-        return ratio(missed, changed, self.bootstrap) if changed.sum() else None
-
-    def _column(self, attribute: AbstractAttribute, values: Iterable[Any]) -> Column:
-        if isinstance(attribute, Categorical):
-            return np.array([attribute.levels.index(value) for value in values])
-        return np.array(list(values))
+        truths = [row["truth"] for row in rows if row["truth"] is not None]
+        missed, changed = ([truth[key] for truth in truths] for key in ("missed", "changed"))
+        return ratio(missed, changed, self.bootstrap) if sum(changed) else None
 
 
-_FACTOR_COLUMNS: tuple[Callable[[Mapping[str, Any]], Mapping[str, float]], ...] = (
-    lambda row: row["factors"],
-    lambda row: row["truth"]["factors"],
-    lambda row: row["truth"]["target"],
-)
+def _scores(attribute: AbstractAttribute, entries: list[JSON]) -> NDArray[np.float64]:
+    """The judge's scores."""
+    return np.array([entry["scores"][attribute.name] for entry in entries], np.float64)
+
+
+def _values(attribute: AbstractAttribute, entries: list[JSON], key: str) -> Column:
+    """The values of an attribute, levels by their numbers."""
+    values = [entry[key][attribute.name] for entry in entries]
+    is_categorical = isinstance(attribute, Categorical)
+    return np.array([attribute.levels.index(v) for v in values] if is_categorical else values)
 
 
 def _differences(ours: Estimates, others: Estimates) -> Estimates:

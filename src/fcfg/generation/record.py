@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ from pydantic import TypeAdapter
 
 from fcfg.generation.request import CheckedRequest, PreparedRequest
 from fcfg.generation.results import Result, intervention_json, values_of
-from fcfg.support.errors import InputError, quoted, short
+from fcfg.support.errors import InputError, quoted
 from fcfg.support.files import write_atomically
 from fcfg.support.images import image_keys
-from fcfg.support.outputs import already_there, check_folder
+from fcfg.support.outputs import already_there, check_folder, check_same
 from fcfg.version import __version__
 
 # Entries that must agree for a run to resume; the answers follow from these and the pictures.
@@ -32,18 +33,19 @@ _RESULTS = TypeAdapter(list[Result])
 
 def output_names(paths: Sequence[Path]) -> list[str]:
     """Name the outputs of each file: by its stem, after its folder where stems are equal."""
-    stems = [path.stem.casefold() for path in paths]
+    stems = Counter(path.stem.casefold() for path in paths)
     names = [
         path.stem
-        if stems.count(path.stem.casefold()) == 1
+        if stems[path.stem.casefold()] == 1
         else f"{path.resolve().parent.name}-{path.stem}"
         for path in paths
     ]
-    written = [file.casefold() for name in names for file in output_files(name).values()]
+    outputs = [{file.casefold() for file in output_files(name).values()} for name in names]
+    written = Counter(file for files in outputs for file in files)
     doubled = [
         str(path)
-        for path, name in zip(paths, names, strict=True)
-        if any(written.count(file.casefold()) > 1 for file in output_files(name).values())
+        for path, files in zip(paths, outputs, strict=True)
+        if any(written[file] > 1 for file in files)
     ]
     if doubled:
         raise InputError(
@@ -129,8 +131,9 @@ def read_record(request: CheckedRequest) -> tuple[list[Result], int]:
         chunk = max(1, int(record["at_once"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise already_there(folder, [path.name]) from error
+    there = {key: record.get(key) for key in _REQUEST}
     now = json.loads(json.dumps(_describe(request), default=str))
-    _check_same(request, "", record, now, _REQUEST)
+    _check_same(request, there, {key: now.get(key) for key in _REQUEST})
     return results, chunk
 
 
@@ -138,15 +141,30 @@ def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
     """Return what :func:`read_record` does, by number of picture, for the same pictures alone."""
     results, chunk = read_record(prepared)
     rows = {str(prepared.pictures[row].path): row for row in prepared.own_rows}
-    others = [result.file for result in results if result.file not in rows]
-    _check_same(prepared, "", {"images": others}, {"images": []}, ["images"])
+    others = {"images": quoted(result.file for result in results if result.file not in rows)}
+    _check_same(prepared, others, {"images": quoted([])})
     kept: dict[int, Result] = {}
     for result in results:
         row = rows[result.file]
-        _check_same_picture(prepared, row, result)
+        space, factual, wanted = prepared.pipeline.space, prepared.factual, prepared.action
+        now = {
+            "key": image_keys(prepared.images[row : row + 1])[0],
+            "attributes_from": factual.source,
+            "factual": values_of(space, factual.attributes, row),
+            "counterfactual": values_of(space, wanted.attributes, row),
+            "outputs": output_files(prepared.names[row]),
+        }
+        there = {f"{key} of '{result.file}'": getattr(result, key) for key in now}
+        _check_same(prepared, there, dict(zip(there, now.values(), strict=True)))
         if all((prepared.out / file).is_file() for file in result.outputs.values()):
             kept[row] = result
     return kept, chunk
+
+
+def _check_same(request: CheckedRequest, there: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Refuse a record of something else than what is asked now."""
+    do = "choose another with --out, or replace it with --overwrite"
+    check_same(f"out {request.out}", there, asked, do=do)
 
 
 def _describe(prepared: CheckedRequest) -> dict[str, Any]:
@@ -167,33 +185,3 @@ def _describe(prepared: CheckedRequest) -> dict[str, Any]:
         "compiled": pipeline.compiled,
         "shard": list(request.shard),
     }
-
-
-def _check_same_picture(prepared: PreparedRequest, row: int, result: Result) -> None:
-    space, factual = prepared.pipeline.space, prepared.factual
-    now = {
-        "key": image_keys(prepared.images[row : row + 1])[0],
-        "attributes_from": factual.source,
-        "factual": values_of(space, factual.attributes, row),
-        "counterfactual": values_of(space, prepared.action.attributes, row),
-        "outputs": output_files(prepared.names[row]),
-    }
-    _check_same(prepared, f" of '{result.file}'", vars(result), now, list(now))
-
-
-def _check_same(
-    prepared: CheckedRequest,
-    of: str,
-    before: Mapping[str, Any],
-    now: Mapping[str, Any],
-    keys: Sequence[str],
-) -> None:
-    """Refuse a record of something else than what is asked now."""
-    for key in keys:
-        if before.get(key) != now.get(key):
-            raise InputError(
-                f"out {prepared.out}",
-                expected=f"what its record holds already ({key}{of}: {short(before.get(key))})",
-                got=f"another one ({key}{of}: {short(now.get(key))})",
-                do="choose another with --out, or replace it with --overwrite",
-            )

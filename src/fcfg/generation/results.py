@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
+from jaxtyping import Float
+from torch import Tensor
 
-from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous, Table
+from fcfg.causal.attributes import (
+    AbstractAttribute,
+    AttributeSpace,
+    Categorical,
+    Continuous,
+    Table,
+)
 from fcfg.causal.intervention import Intervention
 from fcfg.judge import Reading
-from fcfg.trust import SMALL_ERROR, reasons
+from fcfg.model import AnyModel
+from fcfg.support.images import image_keys
+from fcfg.trust import SMALL_ERROR, Signals, not_reached, reasons
 
 _LOST = "the reversal ends no nearer to the picture than the counterfactual is"
 
@@ -40,9 +50,7 @@ class Result:
     outputs: dict[str, str] = field(default_factory=dict)  #: file names in the folder
     key: str = ""  #: digest of the pixels that the model was given
     change: float | None = None  #: mean absolute difference of picture and counterfactual
-    signals: dict[str, float | None] = field(
-        default_factory=dict
-    )  #: see :mod:`fcfg.trust.signals`
+    signals: dict[str, float | None] = field(default_factory=dict)  #: by name, of trust
     not_reached: dict[str, str] = field(default_factory=dict)
     """Attributes intervened on whose asked value the judge does not read, with what it reads."""
     reasons: tuple[str, ...] = ()  #: not to believe it; empty if nothing speaks against it
@@ -96,18 +104,66 @@ class Result:
         }
 
 
+def results_of(
+    model: AnyModel,
+    images: Float[Tensor, "batch channel height width"],
+    attributes: Table,
+    pair: Any,
+    back: Any = None,
+    *,
+    signals: Signals | None = None,
+    about: Sequence[Mapping[str, Any]],
+) -> list[Result]:
+    """Return the results of pictures from their counterfactuals, and from those of the way back.
+
+    The other fields of each result are those of ``about``.
+    """
+    signals = Signals({}) if signals is None else signals
+    shown = {"factual": images, "counterfactual": pair.images.float()}
+    spent = {"counterfactual": pair.spent}
+    if back is not None:
+        shown["reversed"], spent["reversal"] = back.images.float(), back.spent
+    read = {name: model.read(x.nan_to_num()) for name, x in shown.items()}
+    missed = not_reached(model, attributes, pair.action, read["factual"], read["counterfactual"])
+    keys, space, changes = image_keys(images), model.space, distances(pair.images.float(), images)
+    errors = [None] * len(images) if back is None else distances(shown["reversed"], images)
+    return [
+        Result(
+            key=keys[row],
+            factual=values_of(space, attributes, row),
+            counterfactual=values_of(space, pair.attributes, row),
+            judged={
+                name: scores_of(space, reading, row)
+                for name, reading in read.items()
+                if reading is not None
+            },
+            network_rows={name: rows[row] for name, rows in spent.items()} | signals.cost,
+            change=changes[row],
+            reversal_error=errors[row],
+            signals={name: finite(value) for name, value in signals.of(row).items()},
+            not_reached=missed[row],
+            **own,
+        )
+        for row, own in enumerate(about)
+    ]
+
+
+def distances(images: Tensor, others: Tensor) -> list[float | None]:
+    """Return mean absolute differences of images; None where they are not finite."""
+    means = (images - others).abs().flatten(1).mean(dim=1)
+    return [finite(mean) for mean in means.tolist()]
+
+
 def values_of(space: AttributeSpace, table: Table, row: int) -> dict[str, Value]:
     """Return the attributes of one image, levels by their names."""
-    values: dict[str, Value] = {}
-    for attribute in space:
+
+    def value(attribute: AbstractAttribute) -> Value:
         value = table[attribute.name][row]
         if isinstance(attribute, Categorical):
-            values[attribute.name] = attribute.levels[int(value)]
-        else:
-            values[attribute.name] = (
-                float(value) if isinstance(attribute, Continuous) else int(value)
-            )
-    return values
+            return attribute.levels[int(value)]
+        return float(value) if isinstance(attribute, Continuous) else int(value)
+
+    return {attribute.name: value(attribute) for attribute in space}
 
 
 def scores_of(space: AttributeSpace, reading: Reading, row: int) -> Scores:
@@ -136,13 +192,9 @@ def intervention_text(value: Intervention) -> str:
     ['1', '2.5', '+10%', 'column']
     """
     plain = intervention_json(value)
-    return (
-        "column"
-        if isinstance(plain, list)
-        else f"{plain:g}"
-        if isinstance(plain, float)
-        else str(plain)
-    )
+    if isinstance(plain, list):
+        return "column"
+    return f"{plain:g}" if isinstance(plain, float) else str(plain)
 
 
 def value_text(value: Value | float) -> str:

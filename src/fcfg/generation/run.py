@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fcfg.answers import Answer, AnswerLoop, Block, Question, in_blocks
 from fcfg.causal.intervention import Intervention
@@ -29,14 +28,7 @@ from fcfg.generation.record import (
     write_record,
 )
 from fcfg.generation.request import CheckedRequest, PreparedRequest, Request
-from fcfg.generation.results import (
-    Result,
-    attributes_text,
-    finite,
-    scores_of,
-    value_text,
-    values_of,
-)
+from fcfg.generation.results import Result, attributes_text, results_of, value_text
 from fcfg.judge import Reading
 from fcfg.model import AUTO, AnyModel, model_pixels
 from fcfg.support.errors import InputError, check_batch_size, check_integer, together
@@ -46,7 +38,7 @@ from fcfg.support.images import image_keys, pixel_range_is_known, to_pictures, t
 from fcfg.support.outputs import make_folder
 from fcfg.support.progress import call_bar
 from fcfg.support.shards import check_shard, contiguous_rows
-from fcfg.trust import Signals, measure_trust, not_reached
+from fcfg.trust import measure_trust
 
 OnChunk = Callable[[list[Result]], None]
 OnProgress = Callable[[float], None]
@@ -188,16 +180,6 @@ def _loop(prepared: PreparedRequest, size: int, on_progress: OnProgress | None) 
     )
 
 
-def _signals(prepared: PreparedRequest, block: Block, answer: Answer) -> Signals:
-    size, rows = prepared.request.batch_size, answer.question.extra
-    if not rows:
-        return Signals({})
-    with pixel_range_is_known(), block.phase("trust", down=rows) as on_step:
-        return measure_trust(
-            prepared.pipeline, block.images, answer.pair, batch_size=size, on_step=on_step
-        )
-
-
 def _write(
     prepared: PreparedRequest,
     block: Block,
@@ -205,57 +187,35 @@ def _write(
     known: Mapping[int, Result],
 ) -> dict[int, Result]:
     """Write the files of the pictures of a block that are new."""
-    pipeline, factual = prepared.pipeline, prepared.factual
-    pair, back, signals = answer.pair, answer.back, _signals(prepared, block, answer)
+    pair, back, factual = answer.pair, answer.back, prepared.factual
+    about = [
+        {
+            "file": str(prepared.pictures[row].path),
+            "stored": prepared.pictures[row].stored,
+            "prepared": prepared.pictures[row].notes,
+            "attributes_from": factual.source,
+            "outputs": output_files(prepared.names[row]),
+        }
+        for row in block.rows
+    ]
+    asked, signals, size = (prepared.pipeline, block.images), None, prepared.request.batch_size
+    if rows := answer.question.extra:
+        with pixel_range_is_known(), block.phase("trust", down=rows) as on_step:
+            signals = measure_trust(*asked, pair, batch_size=size, on_step=on_step)
+    made = results_of(*asked, block.attributes, pair, back, signals=signals, about=about)
     shown = {"factual": block.images, "counterfactual": pair.images.float()}
-    spent = {"counterfactual": pair.spent}
-    changes = _distances(shown["counterfactual"], shown["factual"])
-    errors: list[float | None] = [None] * len(changes)
-    if back is not None:
-        shown["reversed"] = back.images.float()
-        spent["reversal"] = back.spent
-        errors = _distances(shown["reversed"], shown["factual"])
-    readings = {name: pipeline.read(images.nan_to_num()) for name, images in shown.items()}
-    both = readings["factual"], readings["counterfactual"]
-    missed = not_reached(pipeline, block.attributes, pair.action, *both)
+    shown |= {} if back is None else {"reversed": back.images.float()}
     results: dict[int, Result] = {}
-    for i, row in enumerate(block.rows):
+    for i, (row, result) in enumerate(zip(block.rows, made, strict=True)):
         if row in known:
             continue
-        picture, files = prepared.pictures[row], output_files(prepared.names[row])
-        result = Result(
-            file=str(picture.path),
-            key=str(block.keys[i]),
-            change=changes[i],
-            stored=picture.stored,
-            prepared=picture.notes,
-            attributes_from=factual.source,
-            factual=values_of(pipeline.space, factual.attributes, row),
-            counterfactual=values_of(pipeline.space, pair.attributes, i),
-            judged={
-                image: scores_of(pipeline.space, reading, i)
-                for image, reading in readings.items()
-                if reading is not None
-            },
-            network_rows={image: each[i] for image, each in spent.items()} | signals.cost,
-            signals={name: finite(value) for name, value in signals.of(i).items()},
-            not_reached=missed[i],
-            reversal_error=errors[i],
-            outputs=files,
-        )
         images = {image: x[i].nan_to_num() for image, x in shown.items()}
         page = compare(images, _captions(result, prepared.action.targets))
-        write_atomically(prepared.out / files["comparison"], to_png(page))
+        write_atomically(prepared.out / result.outputs["comparison"], to_png(page))
         (plain,) = to_pictures(images["counterfactual"][None])
-        write_atomically(prepared.out / files["counterfactual"], to_png(plain))
+        write_atomically(prepared.out / result.outputs["counterfactual"], to_png(plain))
         results[row] = result.doubted(prepared.limits)
     return results
-
-
-def _distances(images: Tensor, others: Tensor) -> list[float | None]:
-    """Mean absolute differences of images; None where they are not finite."""
-    means = (images - others).abs().flatten(1).mean(dim=1)
-    return [finite(mean) for mean in means.tolist()]
 
 
 def _captions(result: Result, targets: Sequence[str]) -> dict[str, list[str]]:

@@ -14,13 +14,13 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from fcfg.evaluation.pictures import read_index
 from fcfg.evaluation.result_files import BASELINE, Result
 from fcfg.reports.comparison import Comparison, Row
 from fcfg.reports.numbers import listed, named
 from fcfg.reports.rule_styles import Setting
 from fcfg.reports.wording import in_words
 from fcfg.sheet import difference_map, difference_scale, sheet
+from fcfg.support.config_files import parse_json, read_text
 from fcfg.support.errors import InputError
 from fcfg.support.images import images_from_bytes, read_images
 
@@ -94,10 +94,9 @@ def read_pictures(result: Result) -> Pictures[tuple[str, str]] | None:
     """Read the pictures that an evaluation kept; None if it kept none."""
     if result.folder is None or not (result.folder / _INDEX).exists():
         return None
-    try:
-        index = read_index(result.folder)
-    except (OSError, ValueError) as error:
-        raise _refusal(result.folder, f"something else ({error})") from error
+    subject, do = f"pictures {result.folder / _INDEX}", "remove the folder of pictures"
+    text = read_text(result.folder / _INDEX, subject, expected="the index of pictures")
+    index = parse_json(text, subject, do=do)
     read = partial(_read, result.folder.resolve())
     try:
         rows = {(row["do"], row["guidance"]): row for row in index["rows"]}

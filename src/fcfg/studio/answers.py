@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
-import torch
 from PIL import Image
 from torch import Tensor
 
 from fcfg import answers
 from fcfg.answers import AnswerLoop, Memory
 from fcfg.datasets import portraits
-from fcfg.generation.results import Result, finite, scores_of
+from fcfg.generation.results import Result, distances, finite, results_of
 from fcfg.model import AbstractAbduction, AbstractCounterfactual
 from fcfg.sampling import OnStep, StepRecord
 from fcfg.sheet import difference_map, difference_scale
@@ -27,8 +26,8 @@ from fcfg.studio.models import describe_plan
 from fcfg.studio.pictures import image_url
 from fcfg.studio.questions import PreparedQuestion, Question
 from fcfg.studio.snippets import as_command, as_python
-from fcfg.support.images import data_url, image_keys, pixel_range_is_known, to_png
-from fcfg.trust import limits_of, measure_trust, not_reached, unchecked
+from fcfg.support.images import data_url, pixel_range_is_known, to_png
+from fcfg.trust import limits_of, measure_trust, unchecked
 from fcfg.version import __version__
 
 Event: TypeAlias = dict[str, Any]
@@ -133,28 +132,14 @@ class _Work:
         self._job.emit(event)
 
     def _show_answer(self, pair: AbstractCounterfactual) -> Result:
-        question, images = self._question, pair.images.float()
-        space, shown = self._model.space, {"factual": self._factual, "counterfactual": images}
-        read = {name: self._model.read(x.nan_to_num()) for name, x in shown.items()}
-        (missed,) = not_reached(self._model, question.factual, pair.action, *read.values())
-        judged = {
-            name: scores_of(space, reading, 0)
-            for name, reading in read.items()
-            if reading is not None
+        question, images, size = self._question, pair.images.float(), self._factual.shape[-1]
+        about = {
+            "file": question.picture.name,
+            "stored": (size, size),
+            "prepared": question.picture.notes,
+            "attributes_from": "given",
         }
-        result = Result(
-            file=question.picture.name,
-            stored=(question.model.pixels.size, question.model.pixels.size),
-            prepared=question.picture.notes,
-            attributes_from="given",
-            factual=question.before,
-            counterfactual=question.after,
-            judged=judged,
-            not_reached=missed,
-            network_rows={"counterfactual": pair.spent[0]},
-            key=image_keys(self._factual)[0],
-            change=_distance(images, self._factual),
-        )
+        (result,) = results_of(self._model, self._factual, question.factual, pair, about=[about])
         scale = difference_scale(self._factual[0], images[0].nan_to_num())
         change = difference_map(self._factual[0], images[0].nan_to_num(), scale)
         self._emit(
@@ -164,8 +149,8 @@ class _Work:
             difference_scale=scale,
             change=result.change,
             attributes=result.counterfactual,
-            judged=judged,
-            not_reached=missed,
+            judged=result.judged,
+            not_reached=result.not_reached,
             evaluations=pair.spent[0],
             seconds=round(time.monotonic() - self._begin, 3),
             **describe_plan(self._plan),
@@ -176,7 +161,7 @@ class _Work:
         drawing = self._question.picture.drawing
         assert drawing is not None
         truth = portraits.counterfactual(drawing, dict(pair.attributes)).images
-        error = _distance(pair.images.float(), truth)
+        (error,) = distances(pair.images.float(), truth)
         self._emit("truth", image=image_url(truth), error=error)
 
     def _show_trust(self, result: Result, pair: Any, on_step: OnStep) -> Result:
@@ -194,7 +179,7 @@ class _Work:
         self._emit("trust", **about, signals=result.signals)
 
     def _show_reversal(self, result: Result, back: AbstractCounterfactual) -> Result:
-        error = _distance(back.images.float(), self._factual)
+        (error,) = distances(back.images.float(), self._factual)
         self._emit("reversal", image=image_url(back.images), error=error)
         rows = result.network_rows | {"reversal": back.spent[0]}
         doubted = replace(result, reversal_error=error, network_rows=rows).doubted(self._limits)
@@ -236,8 +221,3 @@ def _previews(abduction: AbstractAbduction, factual: Tensor) -> Preview | None:
         return None if share < 0.4 else factual + (step.trajectory.x - there).cpu()
 
     return preview
-
-
-def _distance(images: Tensor, others: Tensor) -> float | None:
-    """Return the mean absolute difference of two images; None if it is not finite."""
-    return finite(torch.mean((images - others).abs()).item())

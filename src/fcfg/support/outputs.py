@@ -6,11 +6,13 @@ not changed since. A hidden list in the folder records this. ``--overwrite`` rep
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -107,6 +109,39 @@ def already_there(folder: Path, names: list[str]) -> InputError:
         got=listed(names, shown=3),
         do="choose another folder, or replace them with --overwrite",
     )
+
+
+def check_same(
+    subject: str, there: Mapping[str, Any], asked: Mapping[str, Any], *, do: str
+) -> None:
+    """Refuse what differs from the JSON values of a run that is there, naming the first part.
+
+    >>> check_same("out", {"sizes": [8, 8], "seed": 1}, {"sizes": [8, 9], "seed": 1}, do="move it")
+    Traceback (most recent call last):
+    fcfg.InputError: out: expected one run (sizes.1: 8), got another one (sizes.1: 9); move it.
+    """
+    for key in {**there, **asked}:
+        if there.get(key) != asked.get(key):
+            name, old, new = _difference(key, there.get(key), asked.get(key))
+            expected, got = f"one run ({name}: {old})", f"another one ({name}: {new})"
+            raise InputError(subject, expected=expected, got=got, do=do)
+
+
+def _difference(name: str, one: Any, other: Any) -> tuple[str, str, str]:
+    """Return the first part in which two JSON values differ: its name, and both as short texts."""
+    if isinstance(one, list) and isinstance(other, list):
+        if len(one) != len(other):
+            return f"length of {name}", str(len(one)), str(len(other))
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys()):
+            if one.get(key) != other.get(key):
+                return _difference(f"{name}.{key}", one.get(key), other.get(key))
+    texts = json.dumps(one), json.dumps(other)
+    same = len(os.path.commonprefix(texts))  # noqa: RUF071 # characters are meant
+    start = max(0, same - 20)  # of long ones, which may differ at their ends only
+    short = [text if len(text) <= 80 else f"...{text[start : start + 77]}" for text in texts]
+    return name, short[0], short[1]
 
 
 def check_folder(folder: Path) -> None:
