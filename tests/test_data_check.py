@@ -467,7 +467,7 @@ def test_the_first_configuration_has_images_as_large_as_they_are(
         file.write_text(starting_config(report, options, tmp_path))
         config = read_config(str(file))  # which the network allows
         assert config.data.channels == channels
-        assert config.data.size == config.model.unet(config.inputs).size == size
+        assert config.data.size == config.model.shape(config.inputs).size == size
 
 
 def test_a_heat_map_is_red_where_things_go_together_and_blue_where_they_exclude() -> None:

@@ -27,23 +27,27 @@ SETTINGS = ["none", "temperature:0.1", "temperature:1.0"]
 def test_the_counterfactual_of_the_factual_values_is_the_image(text: str, channels: int) -> None:
     answers, x, values = tiny_hvae(channels), pictures(5, channels), table(5)
     same = {name: values[name] for name in ("age", "site")}
-    answer = answers.counterfactual(x, values, same, setting=HVAESetting.parse(text))
+    answer = answers.counterfactual(x, values, same, plan={"setting": HVAESetting.parse(text)})
     assert (answer.images - x).abs().max() < 1e-6
     assert all(np.array_equal(answer.attributes[name], values[name]) for name in values)
-    other = answers.counterfactual(x, values, {"site": "b"}, setting=HVAESetting.parse(text))
+    other = answers.counterfactual(
+        x, values, {"site": "b"}, plan={"setting": HVAESetting.parse(text)}
+    )
     assert (other.images - x)[values["site"] != 1].abs().max() > 0.01
 
 
 def test_without_the_residual_the_answer_is_what_the_model_predicts() -> None:
     answers, x, values = tiny_hvae(), pictures(5), table(5)
     setting = HVAESetting(temperature=0, residual=0)
-    answer = answers.counterfactual(x, values, {"site": "b"}, setting=setting)
+    answer = answers.counterfactual(x, values, {"site": "b"}, plan={"setting": setting})
     encode = SPACE.encode
     there, then = (torch.from_numpy(encode(t)).float() for t in (values, answer.attributes))
     latents = answers.network.infer(x, there).latents
     assert torch.allclose(answer.images, answers.network.decode(latents, then).image, atol=1e-6)
     half = HVAESetting(temperature=0, residual=0.5)
-    factual = answers.counterfactual(x, values, {"site": values["site"]}, setting=half).images
+    factual = answers.counterfactual(
+        x, values, {"site": values["site"]}, plan={"setting": half}
+    ).images
     explained = answers.network.infer(x, there).pixels.image
     assert torch.allclose(factual, (x + explained) / 2, atol=1e-6)
 
@@ -54,7 +58,9 @@ def test_the_answer_follows_from_image_key_and_seed() -> None:
 
     def ask(rows: list[int], **options: object) -> Tensor:
         part = {name: column[rows] for name, column in values.items()}
-        return answers.counterfactual(x[rows], part, do, setting=setting, **options).images
+        return answers.counterfactual(
+            x[rows], part, do, plan={"setting": setting}, **options
+        ).images
 
     whole = ask([0, 1, 2, 3, 4])
     assert torch.allclose(ask([3, 1]), whole[[3, 1]], atol=1e-5)
@@ -68,7 +74,7 @@ def test_without_temperature_nothing_is_drawn() -> None:
     answers, x, values = tiny_hvae(), pictures(5), table(5)
     cold = HVAESetting.parse("none")
     first, second = (
-        answers.counterfactual(x, values, {"site": "b"}, setting=cold, seed=seed)
+        answers.counterfactual(x, values, {"site": "b"}, plan={"setting": cold}, seed=seed)
         for seed in (0, 1)
     )
     assert torch.equal(first.images, second.images)
@@ -100,7 +106,7 @@ def test_double_precision_is_kept() -> None:
     answers, x, values = tiny_hvae(), pictures(5), table(5)
     answers.network.double()
     same = {"site": values["site"]}
-    answer = answers.counterfactual(x, values, same, setting=HVAESetting(temperature=1))
+    answer = answers.counterfactual(x, values, same, plan={"setting": HVAESetting(temperature=1)})
     assert (answer.images - x.double()).abs().max() < 1e-13
 
 

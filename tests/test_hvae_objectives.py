@@ -21,7 +21,6 @@ from fcfg.rivals.hvae_objectives import (
     ConstrainedHVAE,
     CounterfactualObjective,
     FreeEnergyObjective,
-    Lagrangian,
     TrainingInterventions,
 )
 from fcfg.support.images import images_from_bytes, images_to_bytes
@@ -62,7 +61,7 @@ def sick_batch(count: int = 6) -> Batch:
 
 
 def sick_objective(*, soft: bool) -> CounterfactualObjective:
-    subject = ConstrainedHVAE(network(parents=5), Lagrangian(4.0, damping=10.0))
+    subject = ConstrainedHVAE(network(parents=5), 4.0, damping=10.0)
     torch.manual_seed(1)
     factors = {"tone": (0.0, 1.0)}  # drawn images have some, and counterfactuals have none
     judge = AttributeJudge(Judge(JudgeConfig(channels=1, outputs=6, width=4)), SPACE, factors)
@@ -93,7 +92,7 @@ def test_the_loss_of_a_batch_is_the_mean_of_its_parts(soft: bool | None) -> None
     batch, draws = sick_batch(), draws_of(objective, 6)
     assert {len(drawn) for drawn in draws} == {6}
     if soft is not None:  # the damping is not linear in the energy
-        objective.subject.lagrangian.damping = 0.0
+        objective.subject.damping = 0.0
     parts = [rows_of(batch, draws, rows) for rows in (slice(0, 3), slice(3, 6))]
     mean = torch.stack([objective(*part) for part in parts]).mean()
     assert torch.allclose(objective(batch, draws), mean, rtol=1e-5)
@@ -130,23 +129,23 @@ def test_only_a_constrained_objective_acts_after_a_step() -> None:
 
 @pytest.mark.parametrize("energy", [3.5, 4.0, 4.6])
 def test_the_gradients_of_the_constraint_are_those_of_the_damped_lagrangian(energy) -> None:
-    lagrangian = Lagrangian(bound=4.0, damping=10.0)
-    lagrangian.multiplier.data.fill_(0.3)
+    subject = ConstrainedHVAE(network(), 4.0, damping=10.0)
+    subject.multiplier.data.fill_(0.3)
     value = torch.tensor(energy, requires_grad=True)
-    lagrangian(value).backward()
+    subject.penalty(value).backward()
     assert np.isclose(value.grad.item(), 0.3 + 10 * (energy - 4), atol=1e-5)
-    assert np.isclose(lagrangian.multiplier.grad.item(), energy - 4, atol=1e-5)
+    assert np.isclose(subject.multiplier.grad.item(), energy - 4, atol=1e-5)
 
 
 def test_the_multiplier_ascends_while_the_constraint_is_broken_and_is_never_negative() -> None:
-    lagrangian = Lagrangian(bound=4.0)
-    optimiser = torch.optim.AdamW(lagrangian.parameters(), lr=0.1, maximize=True, weight_decay=0)
+    subject = ConstrainedHVAE(network(), 4.0)
+    optimiser = torch.optim.AdamW([subject.multiplier], lr=0.1, maximize=True, weight_decay=0)
     for energy, expected in ((5.0, 0.1), (5.0, 0.2), *[(1.0, None)] * 6):
         optimiser.zero_grad()
-        lagrangian(torch.tensor(energy)).backward()
+        subject.penalty(torch.tensor(energy)).backward()
         optimiser.step()
-        lagrangian.clamp()
-        value = lagrangian.multiplier.item()
+        subject.clamp()
+        value = subject.multiplier.item()
         assert value >= 0
         assert expected is None or np.isclose(value, expected, atol=1e-4)
     assert value == 0
@@ -203,7 +202,7 @@ def test_a_whole_batch_has_one_attribute_and_all_occur() -> None:
 def test_the_loss_is_the_judges_on_counterfactuals_and_the_constraint(soft, target: int) -> None:
     objective = sick_objective(soft=soft)
     subject, judge, batch = objective.subject, objective.judge, sick_batch()
-    subject.lagrangian.multiplier.data.fill_(0.7)
+    subject.multiplier.data.fill_(0.7)
     _, rows, keys, *noise = draws_of(objective, 6)
     loss = objective(batch, (torch.full((6,), target), rows, keys, *noise))
     # The same by hand.
@@ -257,7 +256,7 @@ def test_another_subject_has_the_same_objective() -> None:
     network = objective.subject.network
     nll, kl = network.free_energy(batch.images, batch.values, draws[3:])
     assert torch.allclose(energy, (nll + 2.0 * kl).mean())
-    objective.subject.lagrangian.bound.fill_(1.0)
+    objective.subject.bound.fill_(1.0)
     assert objective.advice({"validation_free_energy": 1.04}) is None
     assert "far above" in (objective.advice({"validation_free_energy": 1.06}) or "")
 
@@ -265,7 +264,7 @@ def test_another_subject_has_the_same_objective() -> None:
 def optimiser_of(subject: ConstrainedHVAE, rate: float) -> torch.optim.AdamW:
     groups = [
         {"params": subject.network.parameters(), "lr": rate, "weight_decay": 0.01},
-        {"params": subject.lagrangian.parameters(), "lr": 0.1, "maximize": True},
+        {"params": [subject.multiplier], "lr": 0.1, "maximize": True},
     ]
     return torch.optim.AdamW(groups, betas=(0.9, 0.9), weight_decay=0.0)
 
@@ -331,7 +330,9 @@ def flipped(model: HVAE) -> float:
     images, table = halves(64, seed=1)
     answers, right = HVAEModel(model, HALVES_SCM), []
     for name in HALVES.names:
-        answer = answers.counterfactual(images, table, {name: "flip"}, setting=HVAESetting(1.0))
+        answer = answers.counterfactual(
+            images, table, {name: "flip"}, plan={"setting": HVAESetting(1.0)}
+        )
         read = JUDGE.read(answer.images).attributes
         right += [np.mean(read[other] == answer.attributes[other]) for other in HALVES.names]
     return min(right)
@@ -353,14 +354,14 @@ def test_fine_tuning_obeys_the_judge_and_meets_the_constraint() -> None:
     bound = energy_of(pretrained)
     assert bound < energy_of(network()) - 0.3
     assert flipped(pretrained) < 0.1
-    subject = ConstrainedHVAE(copy.deepcopy(pretrained), Lagrangian(bound, damping=10.0))
+    subject = ConstrainedHVAE(copy.deepcopy(pretrained), bound, damping=10.0)
     interventions = TrainingInterventions(HALVES_SCM, TABLE)
     objective = CounterfactualObjective(subject, JUDGE, interventions, beta=1.0, soft=True)
     optimiser = optimiser_of(subject, 5e-3)
     multipliers = []
     for number in range(90):
         step(objective, optimiser, half_batch(number), draws_of(objective, 32, number))
-        multipliers.append(subject.lagrangian.multiplier.item())
+        multipliers.append(subject.multiplier.item())
     assert min(multipliers) >= 0
     assert max(multipliers) > 0
     assert energy_of(subject.network) <= 1.02 * bound  # without the constraint it doubles

@@ -18,9 +18,9 @@ from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.config_errors import validate
 from fcfg.training import TrainingConfig, train
-from fcfg.training.describe import describe
 from fcfg.training.feed import Batch
 from fcfg.training.objectives import DenoisingObjective
+from fcfg.training.preflight import describe
 from place import DEVICE
 from refusal import refused
 from runs import Recorder, log_of, tiny

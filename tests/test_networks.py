@@ -48,7 +48,7 @@ def inputs(batch: int = 3) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 def paper(name: str) -> UNetConfig:
     config = read_config(name)
-    return config.model.unet(config.inputs)
+    return config.model.shape(config.inputs)
 
 
 MILLIONS = {"celeba-hq": (3, 60.5), "embed": (2, 29.0), "mimic-cxr": (4, 16.1)}

@@ -19,7 +19,7 @@ from fcfg.cli import main
 from fcfg.evaluation import choose_subset, find_evaluators, find_experiment
 from fcfg.rivals.hvae import HVAEModel, HVAESetting
 from fcfg.training import TrainingStopped, read_config, train
-from fcfg.training.describe import describe
+from fcfg.training.preflight import describe
 from fcfg.training.workspace import Workspace
 from refusal import refused
 from runs import MODELS, Recorder, log_of, same, tiny
@@ -68,7 +68,7 @@ def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
 ) -> None:
     workspace = Workspace(trained["hvae"], tiny("hvae"))
     tensors = workspace.checkpoints("finetuning").read(4).tensors
-    assert tensors["weights.lagrangian.multiplier"] >= 0
+    assert tensors["weights.multiplier"] >= 0
     logged = [e for e in log_of(trained["hvae"]) if "validation_free_energy" in e]
     assert [entry["step"] for entry in logged] == [2, 4]
     first = [e["loss"] for e in log_of(trained["hvae"]) if e["part"] == "hvae" and "loss" in e]
@@ -78,7 +78,7 @@ def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
         for e in log_of(trained["hvae"])
         if e.get("rate") and e["part"] != "judge"
     )
-    bound = float(tensors["weights.lagrangian.bound"])
+    bound = float(tensors["weights.bound"])
     assert abs(bound - first[-1]) < 0.5 * first[-1]  # the free energy of the pretrained network
     tuned = fcfg.load(trained["hvae"]).image_model
     before = workspace.config.model.build(workspace.config.inputs)
@@ -97,8 +97,8 @@ def test_the_multiplier_rises_above_the_bound_and_never_falls_below_zero(
     still = {**FINETUNING, "learning_rate": 1e-9, "multiplier_rate": 0.1, "warmup": 1}
     config = tiny("hvae", model={"finetuning": still}, seed=seed)
     state = Workspace(train(config, tmp_path), config).checkpoints("finetuning").read(4)
-    multiplier = float(state.tensors["weights.lagrangian.multiplier"])
-    bound = float(state.tensors["weights.lagrangian.bound"])
+    multiplier = float(state.tensors["weights.multiplier"])
+    bound = float(state.tensors["weights.bound"])
     lines = [entry for entry in log_of(tmp_path) if entry["part"] == "finetuning"]
     logged = [entry["multiplier"] for entry in lines if "loss" in entry]
     assert len(lines) == 4 + 2  # two of them are of validations

@@ -244,7 +244,7 @@ def test_what_needs_masks_of_single_attributes_is_refused(
 
 def test_what_does_not_fit_together_is_refused(denoiser: SemanticDenoiser) -> None:
     images, attributes = tiny_images()
-    with refused("condition of SA-DCG", "attributes alone"):
+    with refused("condition", "attributes alone"):
         denoiser.condition(binary_space().parse(attributes))
     with refused("images", "floating-point"):
         unchecked = inspect.unwrap(SemanticDenoiser.loss)  # as callers without run-time checks

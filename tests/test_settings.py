@@ -12,7 +12,7 @@ from fcfg.datasets.registry import default_attributes
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import to_yaml
 from fcfg.training import TrainingConfig, presets, read_config, train
-from fcfg.training.describe import describe
+from fcfg.training.preflight import describe
 from refusal import refused
 from runs import NO_FOLDERS, tiny
 

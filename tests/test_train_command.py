@@ -19,7 +19,7 @@ from fcfg.cli import main
 from fcfg.evaluation import Experiment, choose_subset
 from fcfg.training import presets, read_config
 from fcfg.training.config import TrainingConfig
-from fcfg.training.describe import expected_time
+from fcfg.training.preflight import expected_time
 from refusal import refused, refused_line
 from runs import tiny, tiny_file
 

@@ -14,9 +14,8 @@ from torch import nn
 import fcfg
 from fcfg.training import TrainingConfig, train
 from fcfg.training.feed import Batch
-from fcfg.training.loop import Course, optimiser_for
-from fcfg.training.moving_average import MovingAverage
 from fcfg.training.objectives import DenoisingObjective, ReadingObjective
+from fcfg.training.optimiser import Course, MovingAverage, optimiser_for
 from fcfg.training.preflight import accelerator_for, check_batches
 from fcfg.training.sections import Optimisation
 from refusal import refused

@@ -10,14 +10,8 @@ import pytest
 import torch
 
 from fcfg.support.files import single_writer
-from fcfg.training.state import (
-    Checkpoint,
-    Checkpoints,
-    fill_optimiser,
-    optimiser_tensors,
-    under_prefix,
-    with_prefix,
-)
+from fcfg.training.optimiser import fill_optimiser, optimiser_tensors
+from fcfg.training.state import Checkpoint, Checkpoints, under_prefix, with_prefix
 from refusal import refused
 from runs import largest_file
 

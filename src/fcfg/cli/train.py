@@ -54,7 +54,7 @@ def train(
     from fcfg.support.config_files import to_yaml
     from fcfg.training import TrainingStopped
     from fcfg.training import train as run
-    from fcfg.training.describe import describe
+    from fcfg.training.preflight import describe
 
     if dry_run:
         typer.echo(to_yaml(config) + "\n".join(f"# {line}" for line in describe(config).lines()))

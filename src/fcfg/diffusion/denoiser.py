@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fcfg.causal.attributes import Column
-from fcfg.causal.graph import Partition
 from fcfg.diffusion.embedder import AbstractEmbedder
 from fcfg.diffusion.networks import UNet, repeat_for_conditions
 from fcfg.diffusion.prediction import Condition, Evaluate, Images
@@ -33,7 +32,9 @@ class Corruption:
     t: Int[Tensor, "batch"]
     noise: Images
     keep: Bool[Tensor, "batch attributes"]
-    latent: Float[Tensor, "batch latent"] | None = None  #: noise of the semantics, of SA-DCG
+    latent: Float[Tensor, "batch latent"] | None = (
+        None  #: noise of the semantics, if there are some
+    )
 
 
 class Denoiser(nn.Module):
@@ -131,6 +132,13 @@ class Denoiser(nn.Module):
             table: The attributes.
             semantics: Output of :meth:`semantics`, if it has any numbers.
         """
+        if semantics is None and self.semantic_width:
+            raise InputError(
+                "condition",
+                expected="the semantics of the images beside their attributes",
+                got="attributes alone",
+                do="pass semantics=denoiser.semantics(images)",
+            )
         values = torch.from_numpy(self.embedder.space.encode(table))
         weight = next(self.embedder.parameters())
         c = self.embedder(values.to(weight.device, weight.dtype)).to(self.state_dtype)
@@ -181,7 +189,6 @@ class Denoiser(nn.Module):
         *,
         p_null: float = 0.5,
         p_group: float = 0.0,
-        groups: Partition | None = None,
     ) -> Corruption:
         r"""Draw the random choices of a training step, on the device of the generator.
 
@@ -189,26 +196,26 @@ class Denoiser(nn.Module):
             shape: Shape of the batch of images.
             generator: Source of all randomness.
             p_null: Probability :math:`p_\varnothing` of dropping the whole condition.
-            p_group: Probability of dropping each group of a condition that was not dropped as a
-                whole. The paper uses 0.
-            groups: Attributes that ``p_group`` drops together; single attributes by default.
+            p_group: Probability of dropping each attribute of a condition that was not dropped as
+                a whole. The paper uses 0.
         """
         for name, p in {"p_null": p_null, "p_group": p_group}.items():
             if not 0 <= p <= 1:
                 expected, do = "a probability from 0 to 1", "the paper has 0.5 and 0"
                 raise InputError(name, expected=expected, got=p, do=do)
-        space = self.embedder.space
-        if groups is None:
-            groups = Partition({name: [name] for name in space.names})
-        groups.check_covers(space.names)
-        device, batch = generator.device, shape[0]
+        if p_group:
+            self.embedder.check_separate("p_group")
+        (batch, *_), device = shape, generator.device
         t = torch.randint(1, self.schedule.steps + 1, (batch,), generator=generator, device=device)
         noise = torch.randn(shape, generator=generator, device=device)
-        uniform = torch.rand((batch, 1 + len(groups)), generator=generator, device=device)
-        member = torch.tensor(groups.mask(space.names), device=device)  # (groups, attributes)
-        dropped = ((uniform[:, 1:, None] < p_group) & member).any(dim=1)
-        keep = ~dropped & (uniform[:, :1] >= p_null)
-        return Corruption(t=t, noise=noise, keep=keep)
+        size = (batch, 1 + len(self.embedder.space))
+        uniform = torch.rand(size, generator=generator, device=device)
+        keep = (uniform[:, 1:] >= p_group) & (uniform[:, :1] >= p_null)
+        if not self.semantic_width:
+            return Corruption(t, noise, keep)
+        size = (batch, self.semantic_width)
+        latent = torch.randn(size, generator=generator, device=device)
+        return Corruption(t, noise, keep, latent)
 
     def draw_groups(
         self, batch: int, generator: torch.Generator

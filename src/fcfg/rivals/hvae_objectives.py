@@ -44,7 +44,7 @@ class FreeEnergyObjective(AbstractObjective[HVAE]):
     """
 
     def __init__(self, network: HVAE, beta: float) -> None:
-        super().__init__(network)
+        super().__init__(network, beta=beta)
         self._beta = beta
 
     def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
@@ -66,30 +66,28 @@ class FreeEnergyObjective(AbstractObjective[HVAE]):
         """Return the draws without hidden attributes."""
         return {"validation_loss": draws[: len(self.subject.noise_shapes(0))]}
 
-    def over(self, subject: HVAE) -> FreeEnergyObjective:
-        """Return the objective of another network."""
-        return FreeEnergyObjective(subject, self._beta)
 
+class ConstrainedHVAE(nn.Module):
+    """A network in fine-tuning, with the multiplier of the bound on its free energy.
 
-class Lagrangian(nn.Module):
-    """The multiplier of the constraint that the free energy is at most a bound.
-
-    Its optimiser has to ascend, and :meth:`clamp` has to follow each step.
+    The optimiser of the multiplier has to ascend, and :meth:`clamp` has to follow each step.
 
     Args:
+        network: Pretrained network.
         bound: Largest free energy, that of the pretrained network on the training images.
         damping: Factor d of the quadratic penalty around the bound.
     """
 
     bound: Float[Tensor, ""]
 
-    def __init__(self, bound: float, damping: float = 100.0) -> None:
+    def __init__(self, network: HVAE, bound: float, damping: float = 100.0) -> None:
         super().__init__()
+        self.network = network
         self.multiplier = nn.Parameter(torch.zeros(()))
         self.register_buffer("bound", torch.tensor(bound, dtype=torch.float32))
         self.damping = damping
 
-    def forward(self, energy: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    def penalty(self, energy: Float[Tensor, ""]) -> Float[Tensor, ""]:
         """Return what the constraint adds to the loss."""
         slack = self.bound - energy
         return -(self.multiplier - self.damping * slack.detach()) * slack
@@ -98,20 +96,6 @@ class Lagrangian(nn.Module):
     def clamp(self) -> None:
         """Bring the multiplier back to 0 if it is negative."""
         self.multiplier.clamp_(min=0)
-
-
-class ConstrainedHVAE(nn.Module):
-    """A network in fine-tuning, with its constraint.
-
-    Args:
-        network: Pretrained network.
-        lagrangian: Constraint on its free energy.
-    """
-
-    def __init__(self, network: HVAE, lagrangian: Lagrangian) -> None:
-        super().__init__()
-        self.network = network
-        self.lagrangian = lagrangian
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,14 +115,7 @@ class TrainingInterventions:
         rows: Int[Tensor, "batch"],
         keys: Int[Tensor, "batch"],
     ) -> Float[Tensor, "batch values"]:
-        """Return encoded counterfactual attributes.
-
-        Args:
-            values: Encoded factual attributes.
-            target: Attribute intervened on.
-            rows: Training images whose values it is set to.
-            keys: Keys for sampling discrete exogenous noise.
-        """
+        """Return encoded counterfactual attributes: a target has the values of training images."""
         space, scm = self.scm.space, self.scm
         factual = space.decode(values.cpu().numpy())
         downstream = scm.graph.affected([target]) - {target}
@@ -180,7 +157,8 @@ class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
         soft: bool,
         multiplier_rate: float = 1.0,
     ) -> None:
-        super().__init__(subject)
+        fixed = {"judge": judge, "interventions": interventions}
+        super().__init__(subject, **fixed, beta=beta, soft=soft, multiplier_rate=multiplier_rate)
         self.judge, self._multiplier_rate = judge.requires_grad_(False), multiplier_rate
         self._interventions, self._beta, self._soft = interventions, beta, soft
 
@@ -221,7 +199,7 @@ class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
                 soft = self._interventions.softened(target).to(wanted.device)
                 wanted = torch.where(soft, self._reading(images), wanted)
             loss = self.judge.attribute_loss(self.judge(answer).float(), wanted)
-        return loss + self.subject.lagrangian(energy)
+        return loss + self.subject.penalty(energy)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return the draws of the whole loss, and those of the free energy alone."""
@@ -230,7 +208,7 @@ class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
 
     def advice(self, losses: Mapping[str, float]) -> str | None:
         """Warn if the free energy is far above its bound."""
-        energy, bound = losses["validation_free_energy"], float(self.subject.lagrangian.bound)
+        energy, bound = losses["validation_free_energy"], float(self.subject.bound)
         if energy - bound < _MARGIN * abs(bound):
             return None
         return (
@@ -238,36 +216,23 @@ class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
             f"images before, {bound:.4g}: fine-tune longer, or raise finetuning.damping"
         )
 
-    def over(self, subject: ConstrainedHVAE) -> CounterfactualObjective:
-        """Return the objective of another network with its constraint."""
-        return CounterfactualObjective(
-            subject,
-            self.judge,
-            self._interventions,
-            beta=self._beta,
-            soft=self._soft,
-        )
-
     def fuse(self, *, cuda_graphs: bool) -> None:
         """Compile nothing, since the causal model interrupts the computation."""
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the network, whose loss descends, and the multiplier, whose loss ascends."""
-        multiplier = {"params": [self.subject.lagrangian.multiplier], "weight_decay": 0.0}
+        multiplier = {"params": [self.subject.multiplier], "weight_decay": 0.0}
         ascending = {"factor": self._multiplier_rate, "maximize": True}
-        return [
-            {"params": list(self.subject.network.parameters())},
-            multiplier | ascending,
-        ]
+        return [{"params": list(self.subject.network.parameters())}, multiplier | ascending]
 
     def after_step(self) -> None:
         """Keep the multiplier from being negative."""
-        self.subject.lagrangian.clamp()
+        self.subject.clamp()
 
     def log_values(self) -> dict[str, float]:
         """Return the multiplier and the bound."""
-        lagrangian = self.subject.lagrangian
-        return {"multiplier": lagrangian.multiplier.item(), "bound": lagrangian.bound.item()}
+        multiplier, bound = self.subject.multiplier, self.subject.bound
+        return {"multiplier": multiplier.item(), "bound": bound.item()}
 
     @torch.no_grad()
     def _reading(self, images: Tensor) -> Float[Tensor, "batch values"]:

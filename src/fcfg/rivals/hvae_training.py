@@ -13,9 +13,7 @@ from fcfg.training.sections import BatchSize, Optimisation, Publish
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fcfg.causal.scm import StructuralCausalModel
-    from fcfg.judge import AttributeJudge
-    from fcfg.rivals.hvae import HVAE, HVAEConfig, HVAEModel
+    from fcfg.rivals.hvae import HVAE, HVAEConfig
     from fcfg.rivals.hvae_objectives import CounterfactualObjective, FreeEnergyObjective
 
 _BOUND_IMAGES = 8192  # training images whose free energy bounds that of the fine-tuning
@@ -75,10 +73,6 @@ class HVAETraining(ModelTraining):
             return (first,)
         return first, Part("finetuning", "model.finetuning", self.finetuning, self)
 
-    def check(self, inputs: Inputs) -> None:
-        """Refuse settings that do not fit together."""
-        self.shape(inputs)
-
     def shape(self, inputs: Inputs) -> HVAEConfig:
         """Return the shape of the network."""
         from fcfg.rivals.hvae import HVAEConfig
@@ -100,18 +94,10 @@ class HVAETraining(ModelTraining):
             return HVAE(self.shape(inputs))
 
     def objective(self, network: HVAE) -> FreeEnergyObjective:
-        """Return the free energy of a network."""
+        """Return its loss."""
         from fcfg.rivals.hvae_objectives import FreeEnergyObjective
 
         return FreeEnergyObjective(network, self.beta)
-
-    def model(
-        self, network: HVAE, scm: StructuralCausalModel, judge: AttributeJudge | None
-    ) -> HVAEModel:
-        """Assemble the model."""
-        from fcfg.rivals.hvae import HVAEModel
-
-        return HVAEModel(network, scm, judge=judge)
 
     def published(self, weights: WeightsOf) -> dict[str, Tensor] | None:
         """Return the fine-tuned weights, if there are some."""
@@ -125,7 +111,6 @@ class HVAETraining(ModelTraining):
         from fcfg.rivals.hvae_objectives import (
             ConstrainedHVAE,
             CounterfactualObjective,
-            Lagrangian,
             TrainingInterventions,
         )
 
@@ -133,7 +118,7 @@ class HVAETraining(ModelTraining):
         assert settings is not None, "the configuration has this part"
         bound = ground.first_loss(self.objective(network), _BOUND_IMAGES, settings.batch)
         return CounterfactualObjective(
-            ConstrainedHVAE(network, Lagrangian(bound, settings.damping)),
+            ConstrainedHVAE(network, bound, settings.damping),
             ground.judge,
             TrainingInterventions(ground.scm, ground.table),
             beta=self.beta,

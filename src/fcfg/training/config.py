@@ -72,7 +72,7 @@ class TrainingConfig(Section):
         """Derive the objects of the run; each of them checks the values it is made of."""
         together(
             lambda: check_graph(self.space, self.causal_graph),
-            lambda: self.model.check(self.inputs),
+            lambda: self.model.shape(self.inputs),
             lambda: self.judge.shape(self.inputs),
         )
         return self

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
 from fcfg.support.config_errors import validate
-from fcfg.training.kinds import (
-    Inputs,
-    ModelTraining,
-    Part,
-    register_presets,
-    register_training,
-)
+from fcfg.training.kinds import Inputs, ModelTraining, Part, register_training
 from fcfg.training.sections import Section
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from fcfg.causal.scm import StructuralCausalModel
     from fcfg.diffusion.denoiser import Denoiser
     from fcfg.diffusion.networks import UNetConfig
     from fcfg.diffusion.schedule import NoiseSchedule
-    from fcfg.judge import AttributeJudge
-    from fcfg.pipeline.counterfactual import CounterfactualPipeline
     from fcfg.training.objectives import DenoisingObjective
-
-register_presets("fcfg.training")
 
 
 class Schedule(Section):
@@ -55,9 +44,15 @@ class DenoisingNetwork(Section):
     dropout: float = Field(default=0.0, ge=0, lt=1)  #: inside residual blocks
     gradient_checkpointing: bool = False  #: saves memory, costs about a third more time
 
-    def shape(self, inputs: Inputs) -> dict[str, Any]:
-        """Return what the U-Net is made of, but for its condition."""
-        return self.model_dump(exclude={"embedding", "gradient_checkpointing"}) | inputs.pixels
+    def shape(self, inputs: Inputs, condition: int) -> dict[str, Any]:
+        """Return what the U-Net is made of."""
+        own = self.model_dump(exclude={"embedding", "gradient_checkpointing"})
+        return own | inputs.pixels | {"condition": condition}
+
+    def layout(self, inputs: Inputs) -> dict[str, bool]:
+        """Return how the U-Net computes."""
+        saves = self.gradient_checkpointing
+        return {"gradient_checkpointing": saves, "channels_last": inputs.channels_last}
 
 
 class Network(DenoisingNetwork):
@@ -69,6 +64,8 @@ class Network(DenoisingNetwork):
 
 class DenoisingTraining(ModelTraining):
     """Training of a denoiser."""
+
+    terms: ClassVar[set[str]]  #: fields that are options of the loss
 
     ema: float | None = Field(default=0.9999, ge=0, lt=1)
     p_null: float = Field(default=0.5, ge=0, le=1)  #: probability of dropping the whole condition
@@ -83,65 +80,44 @@ class DenoisingTraining(ModelTraining):
         """Return the embedder."""
         return {"embedder": network.embedder}
 
-    def model(
-        self, network: Denoiser, scm: StructuralCausalModel, judge: AttributeJudge | None
-    ) -> CounterfactualPipeline:
-        """Assemble the model."""
-        from fcfg.pipeline.counterfactual import CounterfactualPipeline
+    def objective(self, network: Denoiser) -> DenoisingObjective:
+        """Return its loss."""
+        from fcfg.training.objectives import DenoisingObjective
 
-        return CounterfactualPipeline(network, scm, judge=judge)
+        return DenoisingObjective(network, **self.model_dump(include=self.terms))
 
 
 @register_training("diffusion")
 class DiffusionTraining(DenoisingTraining):
     """Training of a diffusion model; defaults are the paper's (App. D) where it has one."""
 
+    terms: ClassVar = {"p_null", "p_group", "independence"}
+
     kind: Literal["diffusion"] = "diffusion"
     network: Network = Network()
     p_group: float = Field(default=0.0, ge=0, le=1)  #: and each attribute; not in the paper
     independence: float = Field(default=0.0, ge=0)  #: weight of groups adding up; from CoInD
 
-    def check(self, inputs: Inputs) -> None:
-        """Refuse settings that do not fit together."""
-        self.schedule.build()
-        self.unet(inputs)
-        if self.independence and len(inputs.space) == 1:
-            raise ValueError("model.independence must be 0 for a single attribute")
-
-    def unet(self, inputs: Inputs) -> UNetConfig:
-        """Return the shape of the U-Net."""
+    def shape(self, inputs: Inputs) -> UNetConfig:
+        """Return the shape of the network."""
         from fcfg.diffusion.networks import UNetConfig
 
-        width = len(inputs.space) * self.network.embedding
-        shape = self.network.shape(inputs) | {"condition": width}
+        if self.independence and len(inputs.space) == 1:
+            raise ValueError("model.independence must be 0 for a single attribute")
+        self.schedule.build()
+        shape = self.network.shape(inputs, len(inputs.space) * self.network.embedding)
         return validate(UNetConfig, shape, "model.network")
 
     def build(self, inputs: Inputs) -> Denoiser:
-        """Return a new denoiser."""
+        """Return a new network."""
         from fcfg.diffusion.denoiser import Denoiser
         from fcfg.diffusion.embedder import AttributeEmbedder
         from fcfg.diffusion.networks import UNet
 
-        network = self.network
         with inputs.seeded():
             return Denoiser(
-                UNet(
-                    self.unet(inputs),
-                    gradient_checkpointing=network.gradient_checkpointing,
-                    channels_last=inputs.channels_last,
-                ),
-                AttributeEmbedder(inputs.space, network.embedding),
+                UNet(self.shape(inputs), **self.network.layout(inputs)),
+                AttributeEmbedder(inputs.space, self.network.embedding),
                 self.schedule.build(),
                 parameterisation=self.schedule.parameterisation,
             )
-
-    def objective(self, network: Denoiser) -> DenoisingObjective:
-        """Return the loss of a denoiser."""
-        from fcfg.training.objectives import DenoisingObjective
-
-        return DenoisingObjective(
-            network,
-            p_null=self.p_null,
-            p_group=self.p_group,
-            independence=self.independence,
-        )

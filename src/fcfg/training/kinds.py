@@ -14,9 +14,9 @@ from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.support.config_errors import validate
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from fcfg.causal.scm import StructuralCausalModel
     from fcfg.diffusion.networks import JudgeConfig
     from fcfg.judge import AttributeJudge
-    from fcfg.model import AnyModel
     from fcfg.training.objectives import AnyObjective, ReadingObjective
 
 #: Mean and standard deviation of each factor behind the attributes.
@@ -37,10 +36,9 @@ Scales: TypeAlias = Mapping[str, tuple[float, float]]
 #: Returns the weights of a part to publish; None before its first checkpoint.
 WeightsOf: TypeAlias = "Callable[[str], dict[str, Tensor] | None]"
 
-#: Modules that register kinds and presets when they are imported; their rooms may be missing.
+#: Modules that register kinds when they are imported, beside presets; rooms may be missing.
 _MODULES = ("fcfg.training.diffusion", "fcfg.rivals.training")
 _KINDS: dict[str, type[ModelTraining]] = {}
-_PRESETS: dict[str, Traversable] = {}
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,10 @@ class NetworkTraining(Optimisation, ABC):
     """The training of one network, from new weights on."""
 
     @abstractmethod
+    def shape(self, inputs: Inputs) -> BaseModel:
+        """Return the shape of the network; refuse settings that do not fit together."""
+
+    @abstractmethod
     def build(self, inputs: Inputs) -> nn.Module:
         """Return a new network, whose weights follow from the seed."""
 
@@ -102,7 +104,7 @@ class JudgeTraining(NetworkTraining):
         return validate(JudgeConfig, shape, "judge")
 
     def build(self, inputs: Inputs) -> AttributeJudge:
-        """Return a new judge."""
+        """Return a new network."""
         from fcfg.diffusion.networks import Judge
         from fcfg.judge import AttributeJudge
 
@@ -110,7 +112,7 @@ class JudgeTraining(NetworkTraining):
             return AttributeJudge(Judge(self.shape(inputs)), inputs.space, inputs.factors)
 
     def objective(self, network: AttributeJudge) -> ReadingObjective:
-        """Return the loss of a judge."""
+        """Return its loss."""
         from fcfg.training.objectives import ReadingObjective
 
         return ReadingObjective(network)
@@ -155,15 +157,7 @@ class ModelTraining(NetworkTraining, ABC):
     def parts(self) -> tuple[Part, ...]:
         """The parts of the training, in order; the first one trains the whole network."""
 
-    @abstractmethod
-    def check(self, inputs: Inputs) -> None:
-        """Refuse settings that fit neither each other nor the data and attributes."""
-
-    @abstractmethod
-    def model(
-        self, network: Any, scm: StructuralCausalModel, judge: AttributeJudge | None
-    ) -> AnyModel:
-        """Assemble the model."""
+    trains: ClassVar[str]  #: kind of its models, as :func:`register_training` was told
 
     def published(self, weights: WeightsOf) -> dict[str, Tensor] | None:
         """Return the weights of the network; those of the first part by default."""
@@ -185,28 +179,25 @@ def register_training(kind: str) -> Callable[[TrainingT], TrainingT]:
     """Class decorator that lets ``model: {kind: KIND}`` name a subclass of ModelTraining."""
 
     def register(training: TrainingT) -> TrainingT:
+        training.trains = kind
         _KINDS[kind] = training
         return training
 
     return register
 
 
-def register_presets(room: str) -> None:
-    """Add the YAML files in the folder ``presets`` of a room to those of the package."""
-    for entry in (files(room) / "presets").iterdir():
-        if entry.name.endswith(".yaml"):
-            _PRESETS[entry.name.removesuffix(".yaml")] = entry
-
-
 def preset_files() -> dict[str, Traversable]:
     """Return the configurations of the package, by name."""
-    _import_modules()
-    return dict(sorted(_PRESETS.items()))
+    rooms = [module.rpartition(".")[0] for module in _modules()]
+    entries = [entry for room in rooms for entry in (files(room) / "presets").iterdir()]
+    found = {entry.name.removesuffix(".yaml"): entry for entry in entries}
+    return {name: found[name] for name in sorted(found)}
 
 
 def read_model(values: Mapping[str, Any]) -> ModelTraining:
     """Build the training of an image model from the section ``model:`` of a configuration."""
-    _import_modules()
+    for module in _modules():
+        import_module(module)
     kind = values.get("kind", "diffusion")
     if not isinstance(kind, str):
         raise InputError("model, kind", expected="a name", got=short(kind), do="quote it")
@@ -214,7 +205,5 @@ def read_model(values: Mapping[str, Any]) -> ModelTraining:
     return validate(_KINDS[kind], values, "model")
 
 
-def _import_modules() -> None:
-    for module in _MODULES:
-        if find_spec(module.rpartition(".")[0]) is not None:
-            import_module(module)
+def _modules() -> list[str]:
+    return [module for module in _MODULES if find_spec(module.rpartition(".")[0]) is not None]

@@ -21,21 +21,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fcfg.support.errors import InputError
-from fcfg.support.hashing import stream_seed
 from fcfg.support.progress import Reporter
 from fcfg.training.feed import Batch, Feed
 from fcfg.training.log import RunLog
-from fcfg.training.moving_average import MovingAverage
 from fcfg.training.objectives import AnyObjective
-from fcfg.training.sections import Optimisation, Run
-from fcfg.training.state import (
-    Checkpoint,
-    Checkpoints,
+from fcfg.training.optimiser import (
+    Course,
+    MovingAverage,
     fill_optimiser,
+    optimiser_for,
     optimiser_tensors,
-    under_prefix,
-    with_prefix,
 )
+from fcfg.training.sections import Run
+from fcfg.training.state import Checkpoint, Checkpoints, under_prefix, with_prefix
 
 _MOST_SKIPPED = 20  # steps in a row
 
@@ -82,26 +80,6 @@ class StopRequest:
                 signal.signal(number, handler)
 
 
-@dataclass(frozen=True)
-class Course:
-    """Length and optimisation of one part of a run."""
-
-    part: str
-    seed: int
-    steps: int
-    settings: Optimisation
-
-    def rate_at(self, step: int) -> float:
-        """Return the learning rate of a step, from 0."""
-        peak, warmup = self.settings.learning_rate, self.settings.warmup
-        if step < warmup:
-            return peak * (step + 1) / warmup
-        if self.settings.decay == "constant":
-            return peak
-        share = (step - warmup) / max(1, self.steps - warmup)
-        return peak * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
-
-
 @dataclass(frozen=True, eq=False)
 class Surroundings:
     """What all parts of a run share."""
@@ -118,23 +96,6 @@ class Surroundings:
         return self.accelerator.is_main_process
 
 
-def optimiser_for(objective: AnyObjective, settings: Optimisation) -> torch.optim.AdamW:
-    """Return Adam with decoupled weight decay, fused on a GPU.
-
-    The paper says Adam with a weight decay of 1e-4. In the gradient of the loss, which is a mean
-    over pixels, such a decay outweighs everything the condition passes through: after some
-    thousand steps the network ignores the condition. docs/training.md has numbers.
-    """
-    groups = objective.parameter_groups()
-    return torch.optim.AdamW(
-        groups,
-        settings.learning_rate,
-        betas=settings.betas,
-        weight_decay=settings.weight_decay,
-        fused=groups[0]["params"][0].device.type == "cuda",
-    )
-
-
 class Loop:
     """The training of one module: from the images of a feed, with those of validation beside."""
 
@@ -145,31 +106,23 @@ class Loop:
         feed: Feed,
         validation: list[Batch],
         checkpoints: Checkpoints,
-        surroundings: Surroundings,
+        around: Surroundings,
     ) -> None:
         self.course, self.objective, self.feed = course, objective, feed
-        self.validation, self.checkpoints = validation, checkpoints
-        self.accelerator, self.run_settings = surroundings.accelerator, surroundings.settings
-        self.log, self.reporter = surroundings.log, surroundings.reporter
-        accelerator, self.stop = self.accelerator, surroundings.stop
+        self.validation, self.checkpoints, self.around = validation, checkpoints, around
         self.optimiser = optimiser_for(objective, course.settings)
         # Before the average, which follows the weights where they are then: this may move them.
-        self._wrapped: nn.Module = accelerator.prepare(objective)
+        self._wrapped: nn.Module = around.accelerator.prepare(objective)
         ema = course.settings.ema
         self.average = None if ema is None else MovingAverage(objective.subject, ema)
-        self._parameters = list(objective.parameters())
         self.step = 0
         self.best: dict[str, float] | None = None
-        self._generator = torch.Generator(device=accelerator.device)
+        self._parameters = list(objective.parameters())
+        self._generator = torch.Generator(device=around.accelerator.device)
         self._written = time.monotonic()
-        self._loss = torch.zeros((), device=accelerator.device)
+        self._loss = torch.zeros((), device=around.accelerator.device)
         self._skipped = 0  # steps in a row
         self._not_taken = 0  # steps since the last line of the log
-
-    @property
-    def published(self) -> nn.Module:
-        """The module to publish: with averaged weights, if there is an average."""
-        return self.objective.subject if self.average is None else self.average.module
 
     def resume(self) -> None:
         """Load the latest checkpoint, if there is one."""
@@ -184,36 +137,40 @@ class Loop:
 
     def run(self, on_checkpoint: Callable[[], None], on_sheet: Callable[[int], None]) -> None:
         """Take all remaining steps; the main process has callbacks of checkpoints and sheets."""
-        course, settings, main = self.course, self.run_settings, self.accelerator.is_main_process
-        self.reporter.progress(course.part, self.step, course.steps)
+        course, settings, around = self.course, self.around.settings, self.around
+        around.reporter.progress(course.part, self.step, course.steps)
         if self.step:
-            self.reporter.say(f"{course.part}: going on at step {self.step} of {course.steps}")
+            around.reporter.say(f"{course.part}: going on at step {self.step} of {course.steps}")
         self._wrapped.train()
-        total = torch.zeros((), device=self.accelerator.device)
+        total = torch.zeros((), device=around.accelerator.device)
         logged, began, waited = self.step, time.perf_counter(), self.feed.waited
         while self.step < course.steps:
             total += self.take_step()
             done = self.step
-            validates = _every(done, course.steps, settings.validations)
-            if done % settings.log_steps == 0 or validates or done == course.steps:
+            validates = _every(done, course.steps, settings.validations)  # the last step, too
+            if done % settings.log_steps == 0 or validates:
                 loss = self._agreed(total / (done - logged))
                 seconds = time.perf_counter() - began
-                if main:
-                    share = (self.feed.waited - waited) / seconds
-                    rate = (done - logged) / seconds
-                    skipped = {} if course.settings.skip is None else {"skipped": self._not_taken}
-                    self._log(loss=loss, rate=rate, data_wait=share, **skipped)
-                self.reporter.progress(course.part, done, course.steps, loss)
+                skipped = {} if course.settings.skip is None else {"skipped": self._not_taken}
+                waiting = (self.feed.waited - waited) / seconds
+                self._log(loss=loss, rate=(done - logged) / seconds, data_wait=waiting, **skipped)
+                around.reporter.progress(course.part, done, course.steps, loss)
                 total.zero_()
                 self._not_taken = 0
                 logged, began, waited = done, time.perf_counter(), self.feed.waited
             improved = validates and self._validate()
-            if main and (self._checkpoint_is_due() or improved):
+            if around.is_main and (self._checkpoint_is_due() or improved):
                 self._write(on_checkpoint)
-            agreed = logged == done or self.accelerator.num_processes == 1
-            if self.stop.signal is not None and agreed:
-                self._end_early(on_checkpoint)
-            if main and _every(done, course.steps, settings.sheets):
+            agreed = logged == done or around.accelerator.num_processes == 1
+            if around.stop.signal is not None and agreed:
+                if around.is_main and done not in self.checkpoints.steps():
+                    self._write(on_checkpoint)
+                raise TrainingStopped(
+                    f"{course.part}: stopped at step {done} of {course.steps}, which is kept; run "
+                    "the same command again to go on",
+                    code=128 + around.stop.signal,
+                )
+            if around.is_main and _every(done, course.steps, settings.sheets):
                 on_sheet(done)
 
     def take_step(self) -> Float[Tensor, ""]:
@@ -221,16 +178,14 @@ class Loop:
 
         A step whose gradient is too large, or no number, is skipped; the loss is the last one.
         """
-        course, settings, accelerator = self.course, self.course.settings, self.accelerator
+        course, settings, accelerator = self.course, self.course.settings, self.around.accelerator
         batch = self.feed.at(self.step)
-        self._generator.manual_seed(stream_seed(course.seed, course.part, self.step))
+        self._generator.manual_seed(course.stream(self.step))
         rows = share_of(settings.batch, accelerator)
         _, channels, height, width = batch.images.shape
         shape = (settings.batch, channels, height, width)
         draws = tuple(drawn[rows] for drawn in self.objective.draw(shape, self._generator))
-        torch.manual_seed(
-            stream_seed(course.seed, course.part, self.step, accelerator.process_index)
-        )
+        torch.manual_seed(course.stream(self.step, accelerator.process_index))
         for group in self.optimiser.param_groups:
             group["lr"] = course.rate_at(self.step) * group.get("factor", 1.0)
         mean = torch.zeros((), device=accelerator.device)
@@ -267,12 +222,13 @@ class Loop:
 
     def _agreed(self, loss: Float[Tensor, ""]) -> float:
         """Return the loss over all processes, and share a request to stop among them."""
-        request = torch.tensor(float(self.stop.signal or 0), device=loss.device)
-        gathered = self.accelerator.gather(torch.stack([loss, request])[None])
+        stop = self.around.stop
+        request = torch.tensor(float(stop.signal or 0), device=loss.device)
+        gathered = self.around.accelerator.gather(torch.stack([loss, request])[None])
         value, number = gathered[:, 0].mean().item(), gathered[:, 1].max().item()
         if not math.isfinite(value):
             raise self._diverged(str(value))
-        self.stop.signal = self.stop.signal or int(number) or None  # it may have just arrived
+        stop.signal = stop.signal or int(number) or None  # it may have just arrived
         return value
 
     def _diverged(self, value: str) -> TrainingStopped:
@@ -289,19 +245,21 @@ class Loop:
 
     def _log(self, **values: float) -> None:
         """Write a line to the log, with what the objective has to say."""
-        self.log.write(self.course.part, self.step, **values, **self.objective.log_values())
+        if self.around.is_main:
+            own = self.objective.log_values()
+            self.around.log.write(self.course.part, self.step, **values, **own)
 
     def _validate(self) -> bool:
         """Log the validation loss of the published weights; return whether it is the lowest."""
-        objective = self.objective.over(self.published)
-        self._generator.manual_seed(stream_seed(self.course.seed, self.course.part, "validation"))
-        with self.accelerator.autocast():
+        subject = self.objective.subject if self.average is None else self.average.module
+        objective = self.objective.over(subject)
+        self._generator.manual_seed(self.course.stream("validation"))
+        with self.around.accelerator.autocast():
             losses = objective.mean_losses(self.validation, self._generator)
-        if self.accelerator.is_main_process:
-            self._log(**losses)
+        self._log(**losses)
         advice = objective.advice(losses) if self.step == self.course.steps else None
         if advice is not None:
-            self.reporter.say(f"{self.course.part}: {advice}")
+            self.around.reporter.say(f"{self.course.part}: {advice}")
         loss = losses["validation_loss"]
         improved = self.best is None or loss < self.best["loss"]
         if improved:
@@ -309,7 +267,7 @@ class Loop:
         return improved
 
     def _checkpoint_is_due(self) -> bool:
-        settings = self.run_settings
+        settings = self.around.settings
         minutes = (time.monotonic() - self._written) / 60
         by_steps = self.step % settings.checkpoint_steps == 0 or self.step == self.course.steps
         return by_steps or minutes >= settings.checkpoint_minutes
@@ -340,16 +298,6 @@ class Loop:
                 f"{self.course.part}: step {self.step} is kept, but the pipeline could not be "
                 f"saved ({str(error).rstrip('.')}); see to it and run the same command again"
             ) from error
-
-    def _end_early(self, on_checkpoint: Callable[[], None]) -> None:
-        """Write a checkpoint, and stop."""
-        if self.accelerator.is_main_process and self.step not in self.checkpoints.steps():
-            self._write(on_checkpoint)
-        raise TrainingStopped(
-            f"{self.course.part}: stopped at step {self.step} of {self.course.steps}, which is "
-            "kept; run the same command again to go on",
-            code=128 + (self.stop.signal or 0),
-        )
 
 
 def share_of(batch: int, accelerator: Accelerator) -> slice:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -21,17 +21,19 @@ from fcfg.judge import AttributeJudge
 from fcfg.training.feed import Batch
 
 Draws = tuple[Tensor, ...]
-
-
 SubjectT = TypeVar("SubjectT", bound=nn.Module)
 
 
 class AbstractObjective(nn.Module, ABC, Generic[SubjectT]):
-    """A module that is trained, the subject, and its loss."""
+    """A module that is trained, the subject, and its loss.
 
-    def __init__(self, subject: SubjectT) -> None:
+    The options are keyword arguments of the constructor.
+    """
+
+    def __init__(self, subject: SubjectT, **options: Any) -> None:
         super().__init__()
         self.subject = subject
+        self._options = options
         self._loss: Callable[..., Tensor] = self.loss_of
 
     @abstractmethod
@@ -48,9 +50,9 @@ class AbstractObjective(nn.Module, ABC, Generic[SubjectT]):
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return the draws of each validation loss, by its name in the log."""
 
-    @abstractmethod
-    def over(self, subject: SubjectT) -> AbstractObjective[SubjectT]:
+    def over(self, subject: SubjectT) -> Self:
         """Return the same objective, not compiled, for another module."""
+        return type(self)(subject, **self._options)
 
     def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
         """Return the loss."""
@@ -125,9 +127,9 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
         independence: float = 0.0,
         **weights: float,
     ) -> None:
-        super().__init__(denoiser)
-        self._p_null, self._p_group = p_null, p_group
-        self._independence, self._weights = independence, weights
+        dropped = {"p_null": p_null, "p_group": p_group}
+        super().__init__(denoiser, independence=independence, **dropped, **weights)
+        self._independence, self._weights, self._dropped = independence, weights, dropped
 
     @property
     def passes(self) -> int:
@@ -140,7 +142,7 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
         Groups do not advance the generator, so that later draws are those without the term, and
         validation losses can be compared.
         """
-        drawn = self.subject.draw(shape, generator, p_null=self._p_null, p_group=self._p_group)
+        drawn = self.subject.draw(shape, generator, **self._dropped)
         draws = drawn.t, drawn.noise, drawn.keep
         draws += () if drawn.latent is None else (drawn.latent,)
         if self._independence == 0:
@@ -157,9 +159,9 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
             "validation_with_condition": (t, noise, torch.ones_like(keep), *rest),
             "validation_without_condition": (t, noise, torch.zeros_like(keep), *rest),
         }
-        return variants | (
-            {"validation_without_independence": alone} if self._independence else {}
-        )
+        if self._independence:
+            variants["validation_without_independence"] = alone
+        return variants
 
     def advice(self, losses: Mapping[str, float]) -> str | None:
         """Warn if the condition does not lower the loss."""
@@ -171,16 +173,6 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
             "held-out images are denoised no better with their attributes "
             f"(loss {conditional:.6g}) than without ({unconditional:.6g}), so guidance will have "
             "no effect: train longer, or check that the attributes are visible in the images"
-        )
-
-    def over(self, subject: Denoiser) -> DenoisingObjective:
-        """Return the objective of another denoiser."""
-        return DenoisingObjective(
-            subject,
-            p_null=self._p_null,
-            p_group=self._p_group,
-            independence=self._independence,
-            **self._weights,
         )
 
     def fuse(self, *, cuda_graphs: bool) -> None:
@@ -218,7 +210,3 @@ class ReadingObjective(AbstractObjective[AttributeJudge]):
     def variants(self, draws: Draws) -> dict[str, Draws]:
         """Return one variant, since nothing is drawn."""
         return {"validation_loss": draws}
-
-    def over(self, subject: AttributeJudge) -> ReadingObjective:
-        """Return the objective of another judge."""
-        return ReadingObjective(subject)

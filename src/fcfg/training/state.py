@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors import torch as safetensors
 from torch import Tensor
@@ -101,26 +100,3 @@ def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor
     """Return the tensors with a prefix, without it."""
     start = f"{prefix}."
     return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
-
-
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the moments of an optimiser, by the position of their parameter."""
-    state = optimiser.state_dict()["state"]
-    return {f"{p}.{name}": tensor for p, entry in state.items() for name, tensor in entry.items()}
-
-
-def fill_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Load the result of :func:`optimiser_tensors`.
-
-    The moments get the memory layout of their parameter, which files do not store and fused
-    optimisers require.
-    """
-    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in tensors.items():
-        position, name = key.split(".", 1)
-        parameter = parameters[int(position)]
-        if tensor.shape == parameter.shape:
-            tensor = torch.empty_like(parameter).copy_(tensor)
-        state.setdefault(int(position), {})[name] = tensor
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})

@@ -6,24 +6,35 @@ configuration, the log, sheets of counterfactuals and the checkpoints of each pa
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fcfg.causal.scm import StructuralCausalModel
+from fcfg.datasets.base import OnProgress, Splits
 from fcfg.judge import AttributeJudge
 from fcfg.model import AnyModel
 from fcfg.pipeline.checkpoint import replaced_files, save
+from fcfg.storage.kinds import find_kind
 from fcfg.support.config_files import parse_json, read_text, to_yaml
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.files import remove_unfinished, write_atomically
 from fcfg.training.config import TrainingConfig, read_config
 from fcfg.training.kinds import Scales
 from fcfg.training.state import Checkpoints, under_prefix
+
+_CHANGES = {  # by part of the digest
+    "split": "other images in its splits, or another order",
+    "labels": "other labels",
+    "images": "images with other pixels",
+}
+_ROWS = 4096  # images to hash at a time
 
 
 class Workspace:
@@ -85,6 +96,22 @@ class Workspace:
             remove_unfinished(folder)  # a kill may have left a checkpoint half written
         write_atomically(path, to_yaml(self.config).encode())
 
+    def claim_data(self, splits: Splits, on_progress: OnProgress) -> None:
+        """Write digests of the images and their labels, or refuse to resume with others."""
+        path, digests = self.folder / "data.json", _digests(splits, on_progress)
+        if path.exists() and self.is_begun:
+            subject, do = f"run {self.out}, {path.name}", "delete it, if the data are the same"
+            before = parse_json(read_text(path, subject, expected="digests"), subject, do=do)
+            for part, change in _CHANGES.items():
+                if before.get(part) != digests[part]:
+                    raise InputError(
+                        f"run {self.out}",
+                        expected="the data it began with",
+                        got=change,
+                        do="choose another --out, or go back to the old data",
+                    )
+        write_atomically(path, json.dumps(digests, indent=1).encode())
+
     def publish(self, steps: dict[str, int]) -> None:
         """Save the model from the latest checkpoints, once its networks have one.
 
@@ -114,7 +141,8 @@ class Workspace:
         network, weights = training.build(self.config.inputs), training.published(self.weights)
         if weights is not None:
             network.load_state_dict(weights)
-        return training.model(network.eval(), self.scm(), self.judge())
+        kind = find_kind(training.trains, "model, kind").model
+        return kind(network.eval(), self.scm(), judge=self.judge())
 
     def scm(self) -> StructuralCausalModel:
         """Return the causal model, fitted if it has a checkpoint."""
@@ -155,3 +183,22 @@ class Workspace:
             latest = checkpoints.read(int(latest.facts["best"]["step"]))
         average = under_prefix("average", latest.tensors)
         return average or under_prefix("weights", latest.tensors)
+
+
+def _digests(splits: Splits, on_progress: OnProgress) -> dict[str, str]:
+    """Return digests of names, labels and pixels, whatever the place and age of their files."""
+    used = {split: splits[split] for split in ("train", "val")}
+    parts = {part: hashlib.blake2b(digest_size=16) for part in _CHANGES}
+    done, total = 0, sum(map(len, used.values()))
+    for split, examples in used.items():
+        parts["split"].update(json.dumps([split, examples.names]).encode())
+        for name, column in examples.attributes.items():
+            parts["labels"].update(json.dumps([split, name, str(column.dtype)]).encode())
+            parts["labels"].update(np.ascontiguousarray(column).data)
+        parts["images"].update(json.dumps([split, examples.images.shape]).encode())
+        for start in range(0, len(examples), _ROWS):
+            rows = examples.images[start : start + _ROWS]
+            parts["images"].update(np.ascontiguousarray(rows).data)
+            done += len(rows)
+            on_progress("hashing images", done, total)
+    return {part: digest.hexdigest() for part, digest in parts.items()}

@@ -16,13 +16,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace, Table
-from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import Keys, StructuralCausalModel
 from fcfg.model import (
     AbstractAbduction,
     AbstractCounterfactual,
     Action,
-    AttributesLike,
     CounterfactualModel,
     Plan,
     Traits,
@@ -35,7 +33,6 @@ from fcfg.sampling import OnStep, SamplingLike, StepRecord, Trajectory
 from fcfg.storage import ModelConfig, register_kind
 from fcfg.support.errors import InputError, check_is
 from fcfg.support.hashing import stream_seed
-from fcfg.support.images import ImagesLike
 
 _ROWS = 2  # one for the inference of the latents, one for the counterfactual
 
@@ -57,11 +54,6 @@ class HVAECounterfactual(AbstractCounterfactual):
     def images(self) -> Float[Tensor, "batch channel height width"]:
         """Counterfactual images, clamped to [-1, 1]."""
         return self.prediction.clamp(-1, 1)
-
-    @property
-    def setting(self) -> HVAESetting:
-        """Temperature of the latents, and share of the residual."""
-        return self.plan.setting
 
     @property
     def spent(self) -> Sequence[int]:
@@ -163,20 +155,6 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         check_is("setting", setting, HVAESetting, "a fcfg.rivals.hvae.HVAESetting", do=do)
         return Plan(setting, _ROWS, None, abduction_rows=0)
 
-    def counterfactual(
-        self,
-        images: ImagesLike,
-        attributes: AttributesLike,
-        do: Mapping[str, Intervention],
-        *,
-        setting: HVAESetting | None = None,
-        plan: Plan[HVAESetting] | Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> HVAECounterfactual:
-        """What would these images look like had the attributes been different?"""
-        plan = {"setting": setting} if plan is None else plan
-        return super().counterfactual(images, attributes, do, plan=plan, **options)
-
     def infer(
         self,
         images: Images,
@@ -211,13 +189,9 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
     ) -> Images:
         """Predict some of the images."""
         x = self._sent(abduction.images[rows])
+        tables = (abduction.attributes, action.attributes)
         factual, counterfactual = (
-            self._sent(
-                torch.from_numpy(
-                    self.space.encode({name: column[rows] for name, column in table.items()})
-                )
-            )
-            for table in (abduction.attributes, action.attributes)
+            self._sent(torch.from_numpy(self.space.encode(table)[rows])) for table in tables
         )
         noise = None
         if setting.temperature > 0:
@@ -236,11 +210,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         shapes = self.network.noise_shapes(1)
         total = sum(map(math.prod, shapes))
         generator = torch.Generator()
-        rows = [
-            torch.randn(
-                total, generator=generator.manual_seed(stream_seed(seed, "latents", str(key)))
-            )
-            for key in keys
-        ]
+        seeds = [stream_seed(seed, "latents", str(key)) for key in keys]
+        rows = [torch.randn(total, generator=generator.manual_seed(each)) for each in seeds]
         pieces = torch.stack(rows).split([math.prod(shape) for shape in shapes], dim=1)
         return [piece.view(-1, *shape[1:]) for piece, shape in zip(pieces, shapes, strict=True)]

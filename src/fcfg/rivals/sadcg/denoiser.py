@@ -9,16 +9,12 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.causal.attributes import AttributeSpace, Column
-from fcfg.causal.graph import Partition
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.denoiser import Corruption, Denoiser, check_pixels
 from fcfg.diffusion.embedder import AbstractEmbedder, Keep
 from fcfg.diffusion.prediction import Condition, Images
@@ -66,14 +62,8 @@ class SemanticEmbedder(AbstractEmbedder):
         whole = keep.all(dim=1)
         if not torch.equal(whole, keep.any(dim=1)):
             self.check_separate("mask")
-        return self.whole_or_null(condition, whole, other)
-
-    def whole_or_null(
-        self, condition: Condition, keep: Bool[Tensor, "#batch"], other: Condition | None = None
-    ) -> Condition:
-        """Replace conditions that are not kept."""
         rest = self.null_for(condition) if other is None else other
-        return torch.where(keep[:, None], condition, rest)
+        return torch.where(whole[:, None], condition, rest)
 
     def check_separate(self, subject: str) -> None:
         """Refuse what masks single attributes."""
@@ -124,38 +114,6 @@ class SemanticDenoiser(Denoiser):
         weight = next(self.encoder.parameters())
         return self.encoder(images.to(weight.dtype))[0].to(self.state_dtype)
 
-    def condition(
-        self,
-        table: Mapping[str, Column],
-        semantics: Float[Tensor, "batch latent"] | None = None,
-    ) -> Condition:
-        """Join semantics and parsed attributes, on the device of the weights."""
-        if semantics is None:
-            raise InputError(
-                "condition of SA-DCG",
-                expected="the semantics of the images beside their attributes",
-                got="attributes alone",
-                do="pass semantics=denoiser.semantics(images)",
-            )
-        return super().condition(table, semantics)
-
-    def draw(
-        self,
-        shape: tuple[int, int, int, int],
-        generator: torch.Generator,
-        *,
-        p_null: float = 0.5,
-        p_group: float = 0.0,
-        groups: Partition | None = None,
-    ) -> Corruption:
-        """Draw the random choices of a training step, on the device of the generator."""
-        if p_group:
-            self.embedder.check_separate("p_group")
-        drawn = super().draw(shape, generator, p_null=p_null, groups=groups)
-        size = (shape[0], self.embedder.width)
-        latent = torch.randn(size, generator=generator, device=generator.device)
-        return replace(drawn, latent=latent)
-
     def loss(
         self,
         images: Images,
@@ -174,13 +132,8 @@ class SemanticDenoiser(Denoiser):
         mean, log_variance = self.encoder(images)
         z = mean + (log_variance / 2).exp() * corruption.latent
         c = torch.cat([z, self._embedded(values)], dim=1)
-        c = self.embedder.whole_or_null(c, corruption.keep.all(dim=1))
+        c = torch.where(corruption.keep.all(dim=1)[:, None], c, self.embedder.null_for(c))
         output, target = self._output_and_target(images, c, corruption)
         error = functional.mse_loss(output, target, reduction="sum") / len(images)
-        return error + kl_weight * _divergence(mean, log_variance)
-
-
-def _divergence(mean: Tensor, log_variance: Tensor) -> Float[Tensor, ""]:
-    """Return the divergence from the standard normal distribution, averaged over the batch."""
-    terms = mean.square() + log_variance.exp() - 1 - log_variance
-    return terms.sum(dim=1).mean() / 2
+        divergence = (mean.square() + log_variance.exp() - 1 - log_variance).sum(dim=1).mean() / 2
+        return error + kl_weight * divergence
