@@ -16,7 +16,7 @@ from fcfg.diffusion.networks import Judge, JudgeConfig
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
-from fcfg.pipeline.checkpoint import load, save
+from fcfg.model import load, save
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.storage import FORMAT
 from refusal import refused

@@ -11,7 +11,7 @@ import pytest
 from evaluations import rows_of
 from fcfg.cli import main
 from fcfg.evaluation import Evaluation, choose_subset, find_experiment, presets, read_results
-from fcfg.pipeline.checkpoint import load
+from fcfg.model import load
 from fcfg.reports.strips import read_pictures
 from fcfg.sampling import as_sampling
 

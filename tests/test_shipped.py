@@ -13,7 +13,7 @@ import fcfg
 from fcfg.datasets import portraits
 from fcfg.generation import sample_pictures
 from fcfg.metrics import stroke_thickness
-from fcfg.pipeline.checkpoint import shipped
+from fcfg.storage import shipped
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "src" / "fcfg" / "pipeline" / "models"

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from fcfg.diffusion.schedule import NoiseSchedule
     from fcfg.guidance import Guidance
     from fcfg.judge import AttributeJudge, Reading
-    from fcfg.model import Action, CounterfactualModel
+    from fcfg.model import Action, CounterfactualModel, load, save
     from fcfg.pipeline.calibration import Calibration
-    from fcfg.pipeline.checkpoint import load, save
     from fcfg.pipeline.counterfactual import CounterfactualPipeline
     from fcfg.pipeline.records import Abduction, Counterfactual
     from fcfg.sampling import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Heun, StepRecord
@@ -45,9 +44,8 @@ _NAMES = {
     "diffusion.schedule": ("NoiseSchedule",),
     "guidance": ("Guidance",),
     "judge": ("AttributeJudge", "Reading"),
-    "model": ("Action", "CounterfactualModel"),
+    "model": ("Action", "CounterfactualModel", "load", "save"),
     "pipeline.calibration": ("Calibration",),
-    "pipeline.checkpoint": ("load", "save"),
     "pipeline.counterfactual": ("CounterfactualPipeline",),
     "pipeline.records": ("Abduction", "Counterfactual"),
     "sampling": ("BDIA", "DDIM", "DPMSolver2M", "FixedPointDDIM", "Heun", "StepRecord"),

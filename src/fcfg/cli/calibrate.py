@@ -78,15 +78,15 @@ def calibrate(
     from fcfg.calibration import WEIGHTS, choose_images
     from fcfg.calibration import calibrate as run
     from fcfg.calibration.run import checked_search
-    from fcfg.cli.computing import Computing
+    from fcfg.cli.computing import Computing, load_pipeline
     from fcfg.cli.progress import ProgressReporter, resumable
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
     from fcfg.model.thresholds import Thresholds
     from fcfg.pipeline.calibration import Calibration
-    from fcfg.pipeline.checkpoint import load_pipeline, shipped
     from fcfg.pipeline.plans import DEFAULT_GUIDANCE, default_sampling
     from fcfg.sampling import as_sampling
+    from fcfg.storage import shipped
     from fcfg.support.outputs import Outputs, make_folder
     from fcfg.support.progress import share_bar
     from fcfg.trust import trust_thresholds

@@ -13,6 +13,7 @@ from fcfg.support.errors import InputError, check_among, check_integer, together
 
 if TYPE_CHECKING:
     from fcfg.model import AnyModel
+    from fcfg.pipeline.counterfactual import CounterfactualPipeline
 
 AUTO = "auto"
 
@@ -108,3 +109,19 @@ def check_sampled(model: AnyModel, **options: object) -> None:
                 got=value,
                 do="leave it out",
             )
+
+
+def load_pipeline(path: str | os.PathLike[str], purpose: str) -> CounterfactualPipeline:
+    """Read a diffusion pipeline; refuse other models."""
+    from fcfg.model import load
+    from fcfg.pipeline.counterfactual import CounterfactualPipeline
+
+    model = load(path)
+    if isinstance(model, CounterfactualPipeline):
+        return model
+    raise InputError(
+        f"model {path}",
+        expected=f"a diffusion model, since {purpose} is about guidance",
+        got=f"a model of kind '{model.kind}', which has none",
+        do=f"compare its settings with 'fcfg evaluate {path} baselines'",
+    )

@@ -36,9 +36,9 @@ def demo(
       fcfg demo
       fcfg demo --full --device cuda
     """
+    from fcfg.cli.computing import load_pipeline
     from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
     from fcfg.evaluation.provenance import collect_provenance
-    from fcfg.pipeline.checkpoint import load_pipeline
 
     target = computing.target
     pipeline = load_pipeline(_MODEL, "fcfg demo").to(target).prepare()

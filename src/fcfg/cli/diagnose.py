@@ -46,12 +46,12 @@ def diagnose(
       fcfg diagnose runs/faces --noised 256 --device cuda
       fcfg diagnose runs/faces --data /data/faces --out runs/diagnosis
     """
+    from fcfg.cli.computing import load_pipeline
     from fcfg.cli.progress import ProgressReporter
     from fcfg.diagnosis import diagnose, diagnosis_page
     from fcfg.evaluation.experiment import Experiment
     from fcfg.evaluation.provenance import collect_provenance
     from fcfg.evaluation.subset import choose_subset
-    from fcfg.pipeline.checkpoint import load_pipeline
     from fcfg.support.config_errors import validate
     from fcfg.support.hashing import digest_of
     from fcfg.support.outputs import Outputs

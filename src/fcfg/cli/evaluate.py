@@ -86,7 +86,8 @@ def evaluate(
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
     """
     from fcfg.evaluation.presets import OWN, asks_the_model, experiments, find_experiment
-    from fcfg.pipeline.checkpoint import load, read_outline
+    from fcfg.model import load
+    from fcfg.storage import read_outline
     from fcfg.support.config_files import to_yaml
 
     if list_all:

@@ -70,7 +70,7 @@ def generate(
     """
     from fcfg.cli.progress import resumable
     from fcfg.generation import Request, find_pictures, model_pixels, parse_do, prepare, run
-    from fcfg.pipeline.checkpoint import load
+    from fcfg.model import load
     from fcfg.sampling import as_sampling
 
     guidance = request.pop("guidance", None)

@@ -69,7 +69,7 @@ def studio(
         raise InputError("studio", expected=packages, got="not both", do=do)
     import webbrowser
 
-    from fcfg.pipeline.checkpoint import load
+    from fcfg.model import load
     from fcfg.studio.app import Studio
     from fcfg.studio.export import export_gallery
     from fcfg.studio.models import as_studio_models

@@ -16,7 +16,7 @@ from fcfg.model.answers import (
     Traits,
     Work,
 )
-from fcfg.model.contract import AnyModel, CounterfactualModel
+from fcfg.model.contract import AnyModel, CounterfactualModel, load, save
 from fcfg.model.inputs import (
     AUTO,
     AttributesLike,
@@ -38,7 +38,9 @@ __all__ = [
     "Plan",
     "Traits",
     "Work",
+    "load",
     "model_pixels",
     "parse_setting",
+    "save",
     "training_data",
 ]

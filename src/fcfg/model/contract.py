@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, Unpack
 
 import numpy as np
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from fcfg.causal.attributes import Table
 from fcfg.causal.intervention import Intervention
@@ -28,6 +29,7 @@ from fcfg.model.inputs import AttributesLike, model_pixels, read_factual
 from fcfg.model.parts import AbstractModel
 from fcfg.sampling import OnStep, SamplingLike
 from fcfg.sheet import figure
+from fcfg.storage import Storage, load_model, save_model
 from fcfg.support.errors import InputError, check_batch_size, check_is
 from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.pictures import SUFFIXES
@@ -286,6 +288,37 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
 
 
 AnyModel: TypeAlias = CounterfactualModel[Any, Any, Any]
+
+
+def save(model: AnyModel, path: str | os.PathLike[str], storage: Storage = "float32") -> None:
+    """Write a model to a folder, atomically; its kind must be registered.
+
+    Args:
+        model: The model. Of a network that is not a :class:`fcfg.UNet`, only the weights are
+            stored, and :func:`load` needs the module.
+        path: The folder, which is created if missing; an older model in it is replaced.
+        storage: 'float32', which keeps counterfactuals identical bit by bit, or 'float16', half
+            the size. The structural causal model is always stored exactly.
+    """
+    known = "a fcfg.CounterfactualPipeline or another fcfg.CounterfactualModel"
+    check_is("model", model, CounterfactualModel, known)
+    save_model(model, path, storage)
+
+
+def load(path: str | os.PathLike[str], *, network: nn.Module | None = None) -> AnyModel:
+    """Read a model that :func:`save` wrote, onto the CPU.
+
+    Args:
+        path: A folder, or the name of a model that comes with the package (see
+            :func:`fcfg.storage.shipped`); a folder of that name is ``./name``.
+        network: The module the weights belong to, where it is not a
+            :class:`fcfg.diffusion.networks.UNet`.
+
+    Returns:
+        Whichever model the folder holds; the shipped ones are
+        :class:`fcfg.CounterfactualPipeline`.
+    """
+    return load_model(path, network)
 
 
 @contextmanager

@@ -130,23 +130,12 @@ class AbstractModel(ABC):
         return 256
 
     def save(self, path: str | os.PathLike[str], storage: Storage = "float32") -> None:
-        """Write the model to a folder, atomically; its kind must be registered.
-
-        Args:
-            path: The folder, which is created if missing; an older model in it is replaced.
-            storage: 'float32', which keeps counterfactuals identical bit by bit, or 'float16',
-                half the size. The structural causal model is always stored exactly.
-        """
+        """Write the model to a folder, as :func:`fcfg.save` does."""
         save_model(self, path, storage)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, network: nn.Module | None = None) -> Self:
-        """Read a model that :meth:`save` wrote, onto the CPU; refuse one of another class.
-
-        Args:
-            path: A folder, or the name of a model that comes with the package.
-            network: Module the weights belong to, where the folder does not describe it.
-        """
+        """Read a model, as :func:`fcfg.load` does; refuse one of another class."""
         model = load_model(path, network)
         if isinstance(model, cls):
             return model

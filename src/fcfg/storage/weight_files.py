@@ -85,9 +85,4 @@ def digest(data: bytes) -> str:
 
 def refusal(folder: Path, expected: str, got: object) -> InputError:
     """Return the refusal of a folder."""
-    return InputError(
-        f"checkpoint {folder}",
-        expected=expected,
-        got=got,
-        do=ADVICE,
-    )
+    return InputError(f"checkpoint {folder}", expected=expected, got=got, do=ADVICE)

@@ -19,8 +19,8 @@ from torch import Tensor
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.datasets.base import OnProgress, Splits
 from fcfg.judge import AttributeJudge
-from fcfg.model import AnyModel
-from fcfg.pipeline.checkpoint import replaced_files, save
+from fcfg.model import AnyModel, save
+from fcfg.storage import replaced_files
 from fcfg.storage.kinds import find_kind
 from fcfg.support.config_files import parse_json, read_text, to_yaml
 from fcfg.support.errors import InputError, quoted
