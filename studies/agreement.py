@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from fcfg.evaluation.metric_table import effectiveness
 from fcfg.evaluation.summary import Cell, Estimates, Summary
 from fcfg.metrics import Estimate, amplification
-from fcfg.reports.numbers import number, with_interval
 from fcfg.reports.paper import PaperRow, dataset_of, match, meaning
+from fcfg.reports.wording import number, with_interval
 
 #: Largest share of the amplification of global guidance.
 SHARE = 1 / 3

@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fcfg.reports.numbers import number
 from fcfg.reports.rule_styles import setting
 from fcfg.reports.table import Row, Table
+from fcfg.reports.wording import number
 
 RESULTS = Path(__file__).parent / "results"
 UNTUNED = "not calibrated"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from estimates import UNTUNED, Line, dos, kept, read, run, source, stored, table
 from fcfg.guidance import Guidance
-from fcfg.reports.numbers import number
+from fcfg.reports.wording import number
 
 MODELS = Path(__file__).parents[1] / "src" / "fcfg" / "pipeline" / "models"
 FCFG = "fcfg:affected=3.0,invariant=1.2"

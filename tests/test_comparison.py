@@ -19,9 +19,9 @@ from fcfg.evaluation.result_files import read_results
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports import Comparison, compare, write_report
-from fcfg.reports.measures import Measure, best, measures
-from fcfg.reports.strips import make_strips, opening_strip, read_album, read_pictures
-from fcfg.reports.table import Number, Table
+from fcfg.reports.measures import best, gap, measured, measures
+from fcfg.reports.strips import make_strips, opening_strip, read_album
+from fcfg.reports.table import Column, Number, Table
 from fcfg.reports.tables import differences, make_tables, models, numbers, overview, table_files
 from fcfg.reports.tradeoff import tradeoff_panels
 from refusal import refused
@@ -84,12 +84,12 @@ def without(*dos: str) -> Change:
     return change
 
 
-def column(comparison: Comparison, do: str, group: str, title: str) -> Measure:
-    found = [(own.column.group, own.column.title, own) for own in measures(comparison, do)]
-    return next(own for its_group, its, own in found if (its_group, its) == (group, title))
+def column(comparison: Comparison, do: str, group: str, title: str) -> Column:
+    found = measures(comparison, do)
+    return next(own for own in found if (own.group, own.title) == (group, title))
 
 
-def back(comparison: Comparison, do: str) -> Measure:
+def back(comparison: Comparison, do: str) -> Column:
     return column(comparison, do, "after reversal", "MAE")
 
 
@@ -165,11 +165,11 @@ def test_a_run_compared_with_itself_differs_in_nothing_and_has_no_winner(large: 
     for do, rows in same.rows.items():
         half = len(rows) // 2
         for own in measures(same, do):
-            values = [own.get(row) for row in rows]
-            assert best(own.column, values) is None, own.column.title
+            values = [measured(own, row) for row in rows]
+            assert best(own, values) is None, own.title
             for one, other in zip(rows[:half], rows[half:], strict=True):
-                gap = own.gap(one, other)
-                assert gap is None or gap == 0 or {gap.value, gap.low, gap.high} == {0.0}
+                apart = gap(own, one, other)
+                assert apart in (None, 0) or {apart.value, apart.low, apart.high} == {0.0}
     glance = overview(same)
     assert len(glance.columns) >= 4
     assert not [cell for row in glance.rows for cell in row.cells if cell and cell.is_best]
@@ -178,8 +178,8 @@ def test_a_run_compared_with_itself_differs_in_nothing_and_has_no_winner(large: 
 def test_a_shifted_copy_has_the_shift(pair: Comparison) -> None:
     rows = pair.rows["male"]
     for one, other in zip(rows[:3], rows[3:], strict=True):
-        gap = back(pair, "male").gap(other, one)
-        assert [gap.value, gap.low, gap.high] == pytest.approx([0.05] * 3, abs=1e-12)
+        apart = gap(back(pair, "male"), other, one)
+        assert [apart.value, apart.low, apart.high] == pytest.approx([0.05] * 3, abs=1e-12)
     first, second = cells(overview(pair), "reversal_mae")
     assert second.value - first.value == pytest.approx(0.05)
     assert (first.is_best, second.is_best) == (True, False)
@@ -195,8 +195,8 @@ def test_differences_are_paired_over_the_same_resamples(tmp_path: Path, ours: Pa
     counts = Bootstrap(FEW, resamples=200).counts
     low, high = np.quantile(counts @ (other - one) / FEW, [0.025, 0.975])
     rows = [row for row in both.rows["male"] if row.cell.guidance == CFG]
-    gap = back(both, "male").gap(rows[1], rows[0])
-    assert [gap.value, gap.low, gap.high] == pytest.approx([(other - one).mean(), low, high])
+    apart = gap(back(both, "male"), rows[1], rows[0])
+    assert [apart.value, apart.low, apart.high] == pytest.approx([(other - one).mean(), low, high])
 
 
 @pytest.mark.parametrize(("by", "is_clear"), [(0.0, False), (-0.02, True)])
@@ -211,8 +211,8 @@ def test_the_best_is_marked_only_if_it_is_clear(
     unguided = [row for row in both.rows["smiling"] if row.cell.guidance == "none"]
     change = column(both, "smiling", "change", "MAE")  # no value of it is best
     for metric, clear in ((back(both, "smiling"), is_clear), (change, False)):
-        values = [metric.get(row) for row in unguided]
-        assert (best(metric.column, values) is not None) == clear
+        values = [measured(metric, row) for row in unguided]
+        assert (best(metric, values) is not None) == clear
 
 
 def test_the_order_of_the_runs_changes_no_number(tmp_path: Path, ours: Path) -> None:
@@ -244,10 +244,10 @@ def test_runs_of_other_subsets_share_what_they_have_in_common(tmp_path: Path, ou
     both = compare(*files, resamples=50)
     assert both.n == 5
     assert "low has 8 and up has 9" in both.notes[0]
-    found = back(both, "male").get(both.rows["male"][1])
+    found = measured(back(both, "male"), both.rows["male"][1])
     assert found is not None
     assert found.value == pytest.approx(np.mean(reversals(ours)[3:8]))
-    assert not {"fid", "minimality"} & {own.column.metric for own in measures(both, "male")}
+    assert not {"fid", "minimality"} & {own.metric for own in measures(both, "male")}
 
 
 def test_minimality_stays_with_its_image_in_another_order(tmp_path: Path, ours: Path) -> None:
@@ -270,8 +270,8 @@ def test_minimality_stays_with_its_image_in_another_order(tmp_path: Path, ours: 
     ]
     both = compare(*files, resamples=50)
     rows = both.rows["male"]
-    gap = column(both, "male", "minimality", "CLD").gap(rows[0], rows[3])
-    assert (gap.value, gap.low, gap.high) == (0.0, 0.0, 0.0)
+    apart = gap(column(both, "male", "minimality", "CLD"), rows[0], rows[3])
+    assert (apart.value, apart.low, apart.high) == (0.0, 0.0, 0.0)
 
 
 def test_off_target_is_nearer_to_the_real_images_or_further(pair: Comparison) -> None:
@@ -279,9 +279,8 @@ def test_off_target_is_nearer_to_the_real_images_or_further(pair: Comparison) ->
     assert pair.drift.name == "delta_real"
     off = column(pair, "male", "difference from real images", "off target")
     rows = {row.cell.guidance: row for row in pair.rows["male"][:3]}
-    gap = off.gap(rows[CFG], rows[FCFG])
-    assert gap.low > 0
-    factored = off.get(rows[FCFG])
+    assert gap(off, rows[CFG], rows[FCFG]).low > 0
+    factored = measured(off, rows[FCFG])
     assert factored is not None
     assert abs(factored.value) < 1e-9  # as strong as on the real images
 
@@ -454,7 +453,7 @@ def test_a_network_that_one_run_lacks_is_no_other_network(tmp_path: Path, ours: 
     lacking = known_results(tmp_path / "lacking.jsonl", n=FEW, reversal={}, lpips=False)
     both = compare(ours, edited(lacking, lacking, renamed("lacking")), resamples=2)
     lpips = column(both, "male", "after reversal", "LPIPS")
-    assert [lpips.get(row) is None for row in both.rows["male"]] == [False] * 3 + [True] * 3
+    assert [measured(lpips, row) is None for row in both.rows["male"]] == [False] * 3 + [True] * 3
     assert cells(overview(both), "reversal_lpips")[1] is None
     found = lines(replace(both, against=("lacking", "")), "differences.csv")
     assert found
@@ -472,13 +471,13 @@ def test_what_follows_may_differ_and_is_said(tmp_path: Path) -> None:
     file = edited(next(folder.glob("*.jsonl")), tmp_path / "b.jsonl", renamed("other"), other)
     both = compare(folder, file, resamples=50)
     assert both.notes[0].startswith("Under do(age), the causal models give finding different val")
-    columns = {do: [own.column for own in measures(both, do)] for do in both.dos}
+    columns = {do: measures(both, do) for do in both.dos}
     roles = {own.attribute: own.role for own in columns["age"] if own.metric in ("error", "auroc")}
     assert roles == {"sex": "", "race": "", "age": "target", "finding": "follows"}
     units = [own.unit for own in columns["sex"] if own.title == "off target"]
     assert units == ["AUROC x 100", "units of age"]
     error = column(both, "age", "effectiveness", "age")
-    assert (error.column.better, error.column.metric) == ("↓", "error")
+    assert (error.better, error.metric) == ("↓", "error")
     reached = {own.unit for own in overview(both).columns if own.title == "target"}
     assert reached == {"AUROC x 100", "units of age"}
     assert {panel.name for panel in tradeoff_panels(both)} == {"tradeoff-sex"}
@@ -535,10 +534,8 @@ def test_a_report_of_several_has_every_model_and_every_file(
 def test_bold_numbers_are_those_that_are_best_or_differ(pair: Comparison) -> None:
     for do in pair.dos:
         rows = pair.rows[do]
-        winners = {
-            own.column: best(own.column, [own.get(row) for row in rows])
-            for own in measures(pair, do)
-        }
+        columns = {own: [measured(own, row) for row in rows] for own in measures(pair, do)}
+        winners = {own: best(own, values) for own, values in columns.items()}
         table = numbers(pair, do)
         for k, own in enumerate(table.columns):
             marked = [n for n, line in enumerate(table.rows) if (c := line.cells[k]) and c.is_best]
@@ -562,9 +559,8 @@ def test_pictures_of_all_models_show_the_same_images(drawn: tuple[Path, Path]) -
     both = compare(*drawn, resamples=2)
     album = read_album(both)
     assert album is not None
-    first, second = (read_pictures(run.result) for run in both.runs)
-    assert first is not None
-    assert second is not None
+    albums = [read_album(compare(folder, resamples=2)) for folder in drawn]
+    first, second = (own for own in albums if own is not None)
     common = len(second.names)
     assert common == 3 < len(first.names)
     opening = opening_strip(both, album)
@@ -573,10 +569,16 @@ def test_pictures_of_all_models_show_the_same_images(drawn: tuple[Path, Path]) -
         titles = [group.title for group in strip.groups]
         assert titles == ["factual", "truth", "portraits FCFG 3.0 / 1.2", "vae temperature 0.1"]
     for strip in make_strips(both, album)["counterfactuals"]:
-        expected = (
-            *(first.factual, first.truth[strip.do], first.answers[strip.do, FCFG]),
-            second.answers[strip.do, HOT[1]],
-        )
+        asked = ((first, FCFG), (second, HOT[1]))
+        answers = [
+            next(
+                images
+                for row, images in own.answers.items()
+                if row.cell.guidance == text and row.cell.do == strip.do
+            )
+            for own, text in asked
+        ]
+        expected = (first.factual, first.truth[strip.do], *answers)
         for group, wanted in zip(strip.groups, expected, strict=True):
             assert torch.equal(group.columns[""], wanted[:common])
     only = both.runs[1]

@@ -320,7 +320,7 @@ def test_tables_show_both(written: Path, tmp_path: Path) -> None:
         assert found[key] == pytest.approx(value)
     old = compare(fake_results.known_results(tmp_path / "old.jsonl", n=20), resamples=50)
     for run, there in ((comparison, True), (old, False)):
-        metrics = [{own.column.metric for own in measures(run, do)} for do in ("smiling", "")]
+        metrics = [{own.metric for own in measures(run, do)} for do in ("smiling", "")]
         assert ("minimality" in metrics[0], "repeated_mae" in metrics[1]) == (there, there)
         assert "change_mae" in metrics[1]
         page = write_report(run, tmp_path / str(there)).page.read_text("utf-8")

@@ -17,22 +17,20 @@ from PIL import Image
 from fake_results import CFG, CORE, FCFG, MISSING, SWEEP, known_results, make_results
 from fcfg.cli import main
 from fcfg.evaluation.metric_table import METRICS, Metric
-from fcfg.evaluation.result_files import read_results
 from fcfg.evaluation.summary import Summary
 from fcfg.metrics import Estimate
 from fcfg.reports import Comparison, Report, compare, write_report
-from fcfg.reports.bars import axis_label, bar_panels
+from fcfg.reports.bars import bar_panels
 from fcfg.reports.failures import failures
-from fcfg.reports.measures import measure, measures
-from fcfg.reports.numbers import average, distance
+from fcfg.reports.measures import column_of, measures
 from fcfg.reports.page import make_figures
 from fcfg.reports.rule_styles import PAPER, STYLES, colours, palette_css, setting, strongest
-from fcfg.reports.strips import opening_strip, read_album, read_pictures
+from fcfg.reports.strips import opening_strip, read_album
 from fcfg.reports.svg import Panel, Scale, around
 from fcfg.reports.table import Number
 from fcfg.reports.tables import make_tables, numbers, overview
 from fcfg.reports.tradeoff import lines, points_of, tradeoff_panels
-from fcfg.reports.wording import in_words
+from fcfg.reports.wording import average, distance, in_words
 from refusal import refused, refused_line
 
 SHORT = CORE[:3]
@@ -133,7 +131,7 @@ def test_attributes_of_each_unit_have_columns_of_their_own(clinic: Comparison) -
     assert "unguided" not in found["shift", "target", "sd"]  # it does not differ from itself
     units = {"sex": "probability", "race": "probability", "age": "sd", "finding": "probability"}
     for do in clinic.dos:
-        own = [m.column for m in measures(clinic, do) if m.column.metric == "shift"]
+        own = [one for one in measures(clinic, do) if one.metric == "shift"]
         assert {one.attribute: one.unit for one in own if one.attribute} == units
     names = {panel.name for panel in tradeoff_panels(clinic)}
     assert names == {
@@ -337,10 +335,10 @@ def test_bars_of_another_unit_have_a_scale_of_their_own(
 ) -> None:
     for metric in (DELTA, METRICS["shift"]):
         (panel, *_) = bar_panels(clinic, metric)
-        own = [measure(clinic, metric, name) for name in clinic.space.names]
-        units = {axis_label(metric, one) for one in own}
+        units = {column_of(clinic, metric, name).unit for name in clinic.space.names}
         assert len(units) == 2
-        assert all(unit in panel.file for unit in units)
+        axes = (f"{metric.title} ({unit.replace(' x ', ' × ')})" for unit in units)
+        assert all(axis in panel.file for axis in axes)
     assert "should follow" in panel.file  # finding, when age changes
     assert bar_panels(few, DELTA) == bar_panels(clinic, FACTOR) == []  # nothing was measured
 
@@ -421,13 +419,11 @@ def test_ticks_are_round_and_hold_zero() -> None:
 def test_two_interventions_never_share_a_file(tmp_path: Path, names: tuple[str, str]) -> None:
     rename = dict(zip(("smiling", "male"), names, strict=True))
     one = run_of(tmp_path, n=8, rename=rename, dos=names, settings=SHORT, pictures=1)
-    pictures = read_pictures(one.runs[0].result)
-    assert pictures is not None
-    for first, second in (
-        [pictures.truth[do] for do in names],
-        [pictures.answers[do, CFG] for do in names],
-        [pictures.reversed[do, CFG] for do in names],
-    ):
+    album = read_album(one)
+    assert album is not None
+    rows = [one.rows[do][1] for do in names]
+    for kept, keys in ((album.truth, names), (album.answers, rows), (album.reversed, rows)):
+        first, second = (kept[key] for key in keys)
         assert not torch.equal(first, second)
     files = make_figures(one).files
     assert len({name.lower() for name in files}) == 1 + 2 * 5
@@ -551,14 +547,14 @@ def test_grey_pictures_are_shown_as_well(tmp_path: Path) -> None:
     make_results(tmp_path, n=8, settings=SHORT, pictures=1)
     for path in (tmp_path / "pictures").glob("*.png"):
         Image.open(path).convert("L").save(path)
-    shown = read_pictures(read_results(tmp_path))
+    shown = read_album(compare(tmp_path, resamples=2))
     assert shown is not None
     assert torch.equal(shown.factual[:, :1].expand(1, 3, 32, 32), shown.factual)
 
 
 def test_pictures_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     make_results(tmp_path, n=8, settings=SHORT, dos=("male",), pictures=1)
-    result, index = read_results(tmp_path), tmp_path / "pictures" / "index.json"
+    run, index = compare(tmp_path, resamples=2), tmp_path / "pictures" / "index.json"
     whole = json.loads(index.read_text("utf-8"))
     broken = ("{", "[" * 100_000, "[]", '"' + " " * 2**25)
     partial = (
@@ -569,11 +565,11 @@ def test_pictures_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     for text in (*broken, *map(json.dumps, partial)):
         index.write_text(text, "utf-8")
         with refused("pictures"):
-            read_pictures(result)
+            read_album(run)
     index.unlink()
     index.mkdir()
     with refused("pictures", "a folder"):
-        read_pictures(result)
+        read_album(run)
 
 
 def test_strips_show_what_there_is(tmp_path: Path) -> None:

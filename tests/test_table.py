@@ -18,30 +18,29 @@ TABLE = Table(
         Column("Δ", "AUROC x 100", 1, signed=True, is_small=True),
         Column("seconds", "s", None),
         Column("kind"),
-        Column("nothing"),
     ),
     (
-        Row(("a", "CFG"), (Number(98.76, 98.5, 99.0, 500), Number(2.3, 1, 3), None, "x", None)),
+        Row(("a", "CFG"), (Number(98.76, 98.5, 99.0, 500), Number(2.3, 1, 3), None, "x")),
         Row(
             ("a", "FCFG"),
-            (Number(99.9, 99.8, 100, 500, is_best=True), None, Number(1234.5), "y", None),
+            (Number(99.9, 99.8, 100, 500, is_best=True), None, Number(1234.5), "y"),
         ),
-        Row(("b", ODD), (None, None, Number(0.0123), ODD, None)),
+        Row(("b", ODD), (None, None, Number(0.0123), ODD)),
     ),
     title="a title",
     notes=("n = 500 images, 95 % intervals.",),
 )
 
 
-def test_columns_without_numbers_are_left_out() -> None:
-    table = TABLE.filled()
-    assert [column.title for column in table.columns] == ["AUROC", "Δ", "seconds", "kind"]
-    assert table.rows[0].cells == TABLE.rows[0].cells[:-1]
-    assert table.groups == [("target", 1), ("", 2)]
+def test_some_groups_of_columns_have_only_the_rows_with_numbers() -> None:
+    table = TABLE.only(["target"])
+    assert [column.title for column in table.columns] == ["AUROC"]
+    assert [row.cells for row in table.rows] == [row.cells[:1] for row in TABLE.rows[:2]]
+    assert TABLE.groups == [("target", 1), ("", 2)]
 
 
 def test_markdown_has_one_cell_for_every_place() -> None:
-    lines = TABLE.filled().markdown().splitlines()
+    lines = TABLE.markdown().splitlines()
     assert lines[0] == "| do | rule | target, AUROC ↑ / Δ | seconds | kind |"
     assert lines[2] == "| a | CFG | 98.8 ± 0.2 / +2.3 ± 1.0 | – | x |"
     assert lines[3] == "| a | FCFG | **99.9** ± 0.1 / – | 1.23e+03 | y |"
@@ -72,7 +71,7 @@ def test_csv_has_one_line_for_every_number_in_full() -> None:
 
 
 def test_latex_is_well_formed_and_says_a_name_once() -> None:
-    text = TABLE.filled().latex()
+    text = TABLE.latex()
     check_latex(text)
     assert r"\begin{tabular}{llrrr}" in text
     assert text.count("\na & ") == 1

@@ -89,9 +89,8 @@ def print_overview(comparison: Comparison) -> None:
 
 def print_numbers(comparison: Comparison) -> None:
     """Print the drift and the errors of every intervention, and the table at a glance."""
-    from fcfg.reports.numbers import named
     from fcfg.reports.tables import numbers
-    from fcfg.reports.wording import in_words
+    from fcfg.reports.wording import in_words, named
 
     shown = (comparison.drift.group, "error to the truth", "after reversal")
     for do in comparison.dos:

@@ -16,7 +16,7 @@ from fcfg.diagnosis.entanglement import Associations, measure_associations
 from fcfg.diagnosis.gain import measure_gain
 from fcfg.metrics import Estimate
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.reports.numbers import interval, listed, named, number
+from fcfg.reports.wording import interval, listed, named, number
 from fcfg.sampling.grids import time_grid
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.hashing import LARGEST_SEED

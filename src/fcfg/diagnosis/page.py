@@ -10,10 +10,10 @@ from markupsafe import Markup
 from fcfg.diagnosis.additivity import Gap
 from fcfg.diagnosis.diagnosis import Diagnosis, percent
 from fcfg.diagnosis.entanglement import Association
-from fcfg.reports.numbers import named, number
 from fcfg.reports.rule_styles import TINTS, variable
 from fcfg.reports.svg import INK, PALE, RULE, Scale, described, drawing, stroke, tag, write
 from fcfg.reports.template import rendered
+from fcfg.reports.wording import named, number
 
 _WIDTH, _HEIGHT, _LINE = 480.0, 300.0, 20.0  # of a chart, and of a line of its legend
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 468.0, 14.0, 254.0  # of the plot

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from fcfg.evaluation.metric_table import Metric
 from fcfg.metrics import Estimate
 from fcfg.reports.comparison import Comparison, Row
-from fcfg.reports.measures import Measure, measure
-from fcfg.reports.numbers import named, number, with_interval
+from fcfg.reports.measures import column_of, measured
 from fcfg.reports.svg import (
     FOCUS,
     INK,
@@ -26,10 +26,21 @@ from fcfg.reports.svg import (
     tag,
     write,
 )
+from fcfg.reports.table import Column
+from fcfg.reports.wording import named, number, with_interval
 
 _WIDTH, _LEFT, _RIGHT = 360, 136, 50
 _ROW, _BAR, _HEAD, _FOOT, _TOP = 18, 9, 28, 26, 30
 _LONGEST = 19  # letters of a label
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The bars of one attribute under one intervention."""
+
+    column: Column
+    axis: str  #: label of its axis: the metric and its unit
+    bars: list[tuple[Row, Estimate]]
 
 
 def bar_panels(comparison: Comparison, metric: Metric) -> list[Panel]:
@@ -37,66 +48,43 @@ def bar_panels(comparison: Comparison, metric: Metric) -> list[Panel]:
 
     Of one run all settings are shown, of several those that represent the models.
     """
-    every = [measure(comparison, metric, name) for name in comparison.space.names]
-    rows = {
-        do: comparison.rows[do] if comparison.is_alone else comparison.picked(do)
-        for do in comparison.dos
-    }
+    every = [column_of(comparison, metric, name) for name in comparison.space.names]
+    panels: dict[str, list[_Block]] = {}
     ends: dict[str, list[float]] = {}
-    for own in every:
-        for some in rows.values():
-            found = [value for _, value in _values(own, some)]
-            ends.setdefault(axis_label(metric, own), []).extend(
-                end for value in found for end in (value.low, value.value, value.high)
-            )
-    scales = {label: around(some, _LEFT, _WIDTH - _RIGHT) for label, some in ends.items()}
-    panels: list[Panel] = []
-    for do, some in rows.items():
-        shown = [own for own in every if _values(own, some)]
-        if shown:
-            name = f"{metric.name.replace('_', '-')}-{do}"
-            panels.append(Panel(name, _panel(metric, do, shown, some, scales)))
-    return panels
+    for do, all_rows in comparison.rows.items():
+        rows = all_rows if comparison.is_alone else comparison.picked(do)
+        for column in every if do else ():
+            found = [(row, measured(column, row)) for row in rows]
+            bars = [(row, value) for row, value in found if isinstance(value, Estimate)]
+            if bars:
+                axis = f"{metric.title} ({column.unit.replace(' x ', ' × ')})"
+                panels.setdefault(do, []).append(_Block(column, axis, bars))
+                parts = ((value.low, value.value, value.high) for _, value in bars)
+                ends.setdefault(axis, []).extend(end for some in parts for end in some)
+    scales = {axis: around(some, _LEFT, _WIDTH - _RIGHT) for axis, some in ends.items()}
+    name = metric.name.replace("_", "-")
+    return [Panel(f"{name}-{do}", _panel(do, own, scales)) for do, own in panels.items()]
 
 
-def axis_label(metric: Metric, own: Measure) -> str:
-    """Label of an attribute's axis: the metric and its unit."""
-    return f"{metric.title} ({own.column.unit.replace(' x ', ' × ')})"
-
-
-def _values(own: Measure, rows: Sequence[Row]) -> list[tuple[Row, Estimate]]:
-    return [(row, value) for row in rows if isinstance(value := own.get(row), Estimate)]
-
-
-def _panel(
-    metric: Metric,
-    do: str,
-    shown: Sequence[Measure],
-    rows: Sequence[Row],
-    scales: Mapping[str, Scale],
-) -> Markup:
-    labels = [axis_label(metric, own) for own in shown]
+def _panel(do: str, blocks: Sequence[_Block], scales: dict[str, Scale]) -> Markup:
     parts, words = [write(8, 18, named(do), size=13, weight="600")], list[str]()
-    top = float(_TOP)
-    for own, label, following in zip(shown, labels, [*labels[1:], ""], strict=True):
-        values, scale = _values(own, rows), scales[label]
-        block, bottom = _block(own, values, scale, top)
-        parts.append(block)
-        if following != label:
-            parts.append(_axis(scale, label, bottom))
+    top, following = float(_TOP), [*(block.axis for block in blocks[1:]), ""]
+    for block, after in zip(blocks, following, strict=True):
+        drawn, bottom = _block(block, scales[block.axis], top)
+        parts.append(drawn)
+        if after != block.axis:
+            parts.append(_axis(scales[block.axis], block.axis, bottom))
             bottom += _FOOT + 8
         top = bottom + 6
-        said = (f"{row.setting.title} {own.column.text(value.value)}" for row, value in values)
-        words.append(f"{own.column.attribute}: {', '.join(said)}")
-    title = f"{named(do)}: {'; '.join(dict.fromkeys(labels))}"
+        said = (f"{row.setting.title} {block.column.text(v.value)}" for row, v in block.bars)
+        words.append(f"{block.column.attribute}: {', '.join(said)}")
+    title = f"{named(do)}: {'; '.join(dict.fromkeys(block.axis for block in blocks))}"
     return drawing(_WIDTH, top, title, "; ".join(words), *parts)
 
 
-def _block(
-    own: Measure, shown: Sequence[tuple[Row, Estimate]], scale: Scale, top: float
-) -> tuple[Markup, float]:
+def _block(block: _Block, scale: Scale, top: float) -> tuple[Markup, float]:
     """The bars of one attribute, and the position of their end."""
-    name, cell = own.column.attribute, shown[0][0].cell
+    shown, name, cell = block.bars, block.column.attribute, block.bars[0][0].cell
     bottom = top + _HEAD + len(shown) * _ROW + 4
     parts: list[Markup] = []
     if name in cell.targets:
@@ -113,13 +101,12 @@ def _block(
         parts.append(stroke(x, top + _HEAD - 2, x, bottom, PALE if tick == 0 else RULE))
     for place, (row, value) in enumerate(shown):
         y = top + _HEAD + place * _ROW + _ROW / 2
-        parts.append(_bar(own, row, value, scale, y))
+        parts.append(_bar(block.column, row, value, scale, y))
     return tag("g", *parts), bottom
 
 
-def _bar(own: Measure, row: Row, value: Estimate, scale: Scale, y: float) -> Markup:
-    name, chosen, digits = own.column.attribute, row.setting, own.column.digits or 0
-    zero, end = scale(0), scale(value.value)
+def _bar(column: Column, row: Row, value: Estimate, scale: Scale, y: float) -> Markup:
+    chosen, zero, end = row.setting, scale(0), scale(value.value)
     low, high = scale(value.low), scale(value.high)
     label = chosen.title
     if len(label) > _LONGEST:
@@ -133,9 +120,9 @@ def _bar(own: Measure, row: Row, value: Estimate, scale: Scale, y: float) -> Mar
         stroke(low, y, high, y, INK, stroke_width=1.3),
         stroke(low, y - 3, low, y + 3, INK, stroke_width=1.3),
         stroke(high, y - 3, high, y + 3, INK, stroke_width=1.3),
-        write(_WIDTH - 8, y + 4, own.column.text(value.value), anchor="end", size=11),
+        write(_WIDTH - 8, y + 4, column.text(value.value), anchor="end", size=11),
     )
-    numbers = with_interval(value, digits, signed=True)
+    name, numbers = column.attribute, with_interval(value, column.digits or 0, signed=True)
     return described(
         shape,
         f"{named(row.cell.do)}, {chosen.title}, {name}: {numbers}",
@@ -151,15 +138,11 @@ def _bar(own: Measure, row: Row, value: Estimate, scale: Scale, y: float) -> Mar
 def _axis(scale: Scale, label: str, y: float) -> Markup:
     labels = (_WIDTH - _LEFT - _RIGHT) / (6.5 * (scale.digits + 3))  # how many fit
     every = math.ceil(len(scale.ticks) / labels)
-    zero = scale.ticks.index(0.0)
+    look = {"fill": PALE, "anchor": "middle"}
     ticks = [
-        write(
-            *(scale(tick), y + 13, number(tick, scale.digits, signed=True), PALE),
-            anchor="middle",
-            size=10.5,
-        )
+        write(scale(tick), y + 13, number(tick, scale.digits, signed=True), **look, size=10.5)
         for index, tick in enumerate(scale.ticks)
-        if (index - zero) % every == 0
+        if (index - scale.ticks.index(0.0)) % every == 0
     ]
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    return tag("g", *ticks, write(middle, y + 28, label, PALE, anchor="middle", size=11))
+    return tag("g", *ticks, write(middle, y + 28, label, **look, size=11))

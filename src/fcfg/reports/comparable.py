@@ -15,8 +15,7 @@ import numpy as np
 
 from fcfg.evaluation.result_files import JSON, Result, read_results
 from fcfg.evaluation.summary import check_whole
-from fcfg.reports.numbers import listed, named
-from fcfg.reports.wording import hardware
+from fcfg.reports.wording import hardware, listed, named
 from fcfg.support.errors import InputError, quoted
 
 _DATA = ("format", "split", "seed")  # of the header's data; the rest describes a subset
@@ -44,8 +43,7 @@ def read_comparable(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Sourc
             do="name a folder that 'fcfg evaluate' wrote",
         )
     results = [read_results(file) for file in files]
-    names = _names(files, results)
-    sources = [Source(*own) for own in zip(files, names, results, strict=True)]
+    sources = list(map(Source, files, _names(files, results), results))
     for source in sources:
         try:  # refuses an unfinished run
             check_whole(source.result)
@@ -56,7 +54,13 @@ def read_comparable(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Sourc
     images = _common_images(sources)
     is_whole = all(len(result.header["images"]) == len(images) for result in results)
     own = [replace(s, result=_restricted(s.result, images, is_whole=is_whole)) for s in sources]
-    notes = [] if is_whole else [_image_note(sources, len(images))]
+    runs = listed(f"{s.name} has {len(s.result.header['images']):,}" for s in sources)
+    notes = [
+        f"The runs have different images ({runs}): all numbers are of the {len(images):,} that "
+        "they share. Fréchet distances and minimality depend on all images of a run, and are left "
+        "out."
+    ]
+    notes = [] if is_whole else notes
     return own, [*notes, *_check_questions(own), *_judge_notes(own), *_hardware_notes(own)]
 
 
@@ -76,15 +80,13 @@ def _refusal(source: Source, expected: str, got: object, do: str) -> InputError:
 
 def _check_headers(source: Source, first: Source) -> None:
     """Refuse other data, attributes or networks."""
-    header, other = source.result.header, first.result.header
-    facts: dict[str, tuple[Any, Any]] = {
-        f"data, {name}": (other["data"].get(name), header["data"].get(name)) for name in _DATA
-    }
-    facts |= {name: (other[name], header[name]) for name in ("attributes", "graph")}
+    headers = first.result.header, source.result.header
+    facts = {f"data, {name}": [h["data"].get(name) for h in headers] for name in _DATA}
+    facts |= {name: [h[name] for h in headers] for name in ("attributes", "graph")}
     for name, title in _NETWORKS.items():
-        ours, theirs = (_network(h["metrics"].get(name)) for h in (other, header))
-        if ours and theirs and not (name == "judge" and _read_alike(first.result, source.result)):
-            facts[title] = (ours, theirs)
+        networks = [_network(h["metrics"].get(name)) for h in headers]
+        if all(networks) and not (name == "judge" and _read_alike(first.result, source.result)):
+            facts[title] = networks
     for name, (expected, got) in facts.items():
         if expected != got:
             raise _refusal(
@@ -101,13 +103,12 @@ def _read_alike(one: Result, other: Result) -> bool:
     read = sorted(one.header["attributes"].keys() - one.header["metrics"].get("measured", {}))
     if not common or not read or one.header["attributes"] != other.header["attributes"]:
         return False
-    first, second = (_readings(result, common, read) for result in (one, other))
+    pairs = [(image, name) for image in common for name in read]
+    first, second = (
+        np.concatenate([np.ravel(result.real[image]["scores"][name]) for image, name in pairs])
+        for result in (one, other)
+    )
     return np.allclose(first, second, rtol=_ALIKE, atol=1e-6)  # six digits are kept
-
-
-def _readings(result: Result, images: Sequence[str], names: Sequence[str]) -> np.ndarray:
-    scores = [result.real[image]["scores"] for image in images]
-    return np.concatenate([np.ravel(score[name]) for score in scores for name in names])
 
 
 def _network(about: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -151,28 +152,27 @@ def _restricted(result: Result, images: list[str], *, is_whole: bool) -> Result:
 
 def _check_questions(sources: Sequence[Source]) -> list[str]:
     """Refuse other questions and images; note where values differ that follow from a question."""
-    real: dict[str, tuple[Path, JSON]] = {}
+    first, *_ = sources
     asked: dict[tuple[str, str], tuple[Path, JSON]] = {}
     apart: dict[tuple[str, str], set[str]] = {}
     for source in sources:
         for image, entry in source.result.real.items():
-            first, theirs = real.setdefault(image, (source.path, entry["attributes"]))
-            if entry["attributes"] != theirs:
+            if entry["attributes"] != (theirs := first.result.real[image]["attributes"]):
                 raise _refusal(
                     source,
-                    f"the attributes of '{image}' in {first} ({theirs})",
+                    f"the attributes of '{image}' in {first.path} ({theirs})",
                     entry["attributes"],
                     "evaluate all models on the same data",
                 )
         for row in source.result.rows:
             do, image, target = row["do"], row["image"], row["target"]
-            first, theirs = asked.setdefault((do, image), (source.path, target))
+            path, theirs = asked.setdefault((do, image), (source.path, target))
             for name in (name for name in target if target[name] != theirs[name]):
                 if name in do.split("+"):
                     raise _refusal(
                         source,
                         f"'{image}' with {name} set to {theirs[name]} under {named(do)}, as in "
-                        f"{first}",
+                        f"{path}",
                         target[name],
                         "evaluate all models with the same seed and the same experiment",
                     )
@@ -182,14 +182,6 @@ def _check_questions(sources: Sequence[Source]) -> list[str]:
         "images; each model is judged by its own."
         for (do, name), images in apart.items()
     ]
-
-
-def _image_note(sources: Sequence[Source], common: int) -> str:
-    runs = listed(f"{s.name} has {len(s.result.header['images']):,}" for s in sources)
-    return (
-        f"The runs have different images ({runs}): all numbers are of the {common:,} that they "
-        "share. Fréchet distances and minimality depend on all images of a run, and are left out."
-    )
 
 
 def _judge_notes(sources: Sequence[Source]) -> list[str]:

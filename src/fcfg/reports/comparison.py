@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.evaluation.metric_table import METRICS, Metric
-from fcfg.evaluation.result_files import JSON
+from fcfg.evaluation.result_files import BASELINE, JSON
 from fcfg.evaluation.summary import Cell, Summary, summarise
 from fcfg.metrics import MIN_IMAGES
+from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports.comparable import Source, read_comparable
 from fcfg.reports.failures import failures, unread
-from fcfg.reports.numbers import named
-from fcfg.reports.rule_styles import TINTS, Setting, is_default, settings_of, strongest
-from fcfg.reports.wording import missing, too_few
+from fcfg.reports.rule_styles import TINTS, Setting, setting, strongest
+from fcfg.reports.wording import has_trait, missing, named, too_few
 from fcfg.support.errors import InputError, check_among, quoted
 
 
@@ -44,10 +45,15 @@ class Row:
     setting: Setting  #: with the name and the colour of the model, beside others
 
     @property
+    def is_default(self) -> bool:
+        """Whether it is the answer that its model gives by default."""
+        defaults = self.run.header["model"].get("defaults", {})
+        return defaults.get(self.cell.do) == self.cell.guidance
+
+    @property
     def names(self) -> tuple[str, str]:
         """Its model, and its setting."""
-        default = " (default)" if is_default(self.cell, self.run.header) else ""
-        return self.run.name, self.setting.label + default
+        return self.run.name, self.setting.label + " (default)" * self.is_default
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,21 +111,18 @@ class Comparison:
         return [line if self.is_alone else f"{name}: {line}" for name, line in found]
 
     def representative(self, do: str) -> list[Row]:
-        """For each model the row of its default setting, or that of its strongest.
+        """For each model its default, or its largest weight, factored if several have that."""
 
-        The strongest has the largest weight, and is factored if several have it.
-        """
-        best: dict[str, Row] = {}
-        for row in self.rows[do]:
-            other = best.setdefault(row.run.name, row)
-            if _rank(row) > _rank(other):
-                best[row.run.name] = row
-        return list(best.values())
+        def rank(row: Row) -> tuple[bool, float, bool]:
+            return row.is_default, row.setting.strength, row.setting.factored
+
+        by_model = groupby(self.rows[do], lambda row: row.run.name)
+        return [max(rows, key=rank) for _, rows in by_model]
 
     def picked(self, do: str) -> list[Row]:
-        """The rows that pictures show: one for each model, or those of one that differ most.
+        """The rows that pictures show: one for each model, or three that differ most.
 
-        The latter are the strongest global setting, a factored one, and the first anchored one.
+        Those are the strongest global setting, a factored one, and the first anchored one.
         """
         if not self.is_alone:
             return self.representative(do)
@@ -136,11 +139,6 @@ class Comparison:
         rows = self.rows[do] if text else self.representative(do)
         found = (r for r in rows if r.run.name == name and text in ("", r.cell.guidance))
         return next(found, None)
-
-
-def _rank(row: Row) -> tuple[bool, float, bool]:
-    own = row.setting
-    return is_default(row.cell, row.run.header), own.strength, own.factored
 
 
 def compare(
@@ -161,10 +159,8 @@ def compare(
         for own in sources
     )
     dos, alone = _shared_interventions(runs)
-    rows = {do: _rows(runs, do) for do in (*dos, "")}
-    found = Comparison(
-        runs, {do: own for do, own in rows.items() if own}, (), _reference(runs, dos, against)
-    )
+    rows = {do: own for do in (*dos, "") if (own := _rows(runs, do))}
+    found = Comparison(runs, rows, (), _reference(runs, dos, against))
     few = [f"{too_few(found.n)}."] if found.n < MIN_IMAGES else []
     blind = [
         f"The judge reads {name} from these factual images no better than chance, so means leave "
@@ -176,19 +172,19 @@ def compare(
 
 
 def _rows(runs: Sequence[Run], do: str) -> tuple[Row, ...]:
-    cells = [
-        (run, cell)
-        for run in runs
-        for cell in (run.summary.cells_of(do) if do else run.summary.compositions.values())
-    ]
-    settings = settings_of([(cell, run.header) for run, cell in cells])
-    if len(runs) > 1:
-        tints = {run: TINTS[k % len(TINTS)] for k, run in enumerate(runs)}
-        settings = [
-            replace(own, model=run.name, tint=tints[run])
-            for own, (run, _) in zip(settings, cells, strict=True)
-        ]
-    return tuple(Row(*own, setting) for own, setting in zip(cells, settings, strict=True))
+    """All rows of an intervention; beside calibrated weights, plain ones say that they are not."""
+    rows: list[Row] = []
+    for number, run in enumerate(runs):
+        look = {"model": run.name, "tint": TINTS[number % len(TINTS)]} if len(runs) > 1 else {}
+        cells = run.summary.cells_of(do) if do else run.summary.compositions.values()
+        rows += [Row(run, cell, replace(setting(cell.guidance), **look)) for cell in cells]
+    untuned = repr(DEFAULT_GUIDANCE)  # of a model without a calibration
+    if any(r.is_default and r.setting.anchored and r.cell.guidance != untuned for r in rows):
+        for k, row in enumerate(rows):
+            plain = row.setting.family != BASELINE and not row.setting.anchored
+            if plain and has_trait(row.run.header, "steps"):
+                rows[k] = replace(row, setting=replace(row.setting, note="not calibrated"))
+    return tuple(rows)
 
 
 def _shared_interventions(runs: Sequence[Run]) -> tuple[tuple[str, ...], list[str]]:

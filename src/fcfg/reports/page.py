@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from fcfg.evaluation.metric_table import METRICS
@@ -102,19 +103,13 @@ def make_figures(comparison: Comparison) -> Figures:
 
 def build_page(comparison: Comparison, figures: Figures, tables: Tables) -> str:
     """The whole page, which needs no other file."""
-    columns = [column for table in tables.numbers.values() for column in table.columns]
-    provenance = {run.name: run.header["model"].get("provenance") for run in comparison.runs}
     return rendered(
         "page.html.jinja",
         comparison=comparison,
         header=comparison.runs[0].header,
         figures=figures,
         tables=tables,
-        has_minimality=any(column.metric == "minimality" for column in columns),
         in_words={do: in_words(rows[0].run.summary, do) for do, rows in comparison.rows.items()},
         made={run.name: made(run.header) for run in comparison.runs},
-        provenance={
-            name: about and json.dumps(about, indent=1, ensure_ascii=False)
-            for name, about in provenance.items()
-        },
+        written=partial(json.dumps, indent=1, ensure_ascii=False),
     )

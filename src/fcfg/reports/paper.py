@@ -17,14 +17,6 @@ from fcfg.guidance import Guidance
 from fcfg.reports.wording import has_trait
 from fcfg.support.errors import InputError
 
-# Data set of the paper, by the format of our data.
-_FORMATS = {
-    "celeba-hq": "celeba-hq",
-    "celeba-mosaic": "celeba-hq",
-    "embed": "embed",
-    "mimic-cxr": "mimic-cxr",
-}
-
 
 @dataclass(frozen=True)
 class PaperRow:
@@ -84,7 +76,8 @@ def dataset_of(header: Mapping[str, Any]) -> str | None:
     """Data set of the paper that a model with its guidance was run on, or None."""
     if not has_trait(header, "groups"):
         return None  # without guidance, another kind of model has nothing in common with ω = 1
-    return _FORMATS.get(header["data"]["format"])
+    name = str(header["data"]["format"]).replace("celeba-mosaic", "celeba-hq")
+    return name if paper_rows(name) else None
 
 
 def meaning(text: str) -> Guidance:

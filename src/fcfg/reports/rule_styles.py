@@ -7,14 +7,12 @@ shape of the mark tells the rules apart. A rule without a style of its own gets 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from fcfg.evaluation.result_files import BASELINE, JSON
-from fcfg.evaluation.summary import Cell
-from fcfg.pipeline.plans import DEFAULT_GUIDANCE
-from fcfg.reports.wording import has_trait
+from fcfg.evaluation.result_files import BASELINE
 
 
 class Style(NamedTuple):
@@ -26,7 +24,7 @@ class Style(NamedTuple):
     mark: str
 
 
-_ANCHORED = ";anchor"  # behind the family of anchored settings
+_WEIGHT = re.compile(r"(?:([^=,]+)=)?([-+.\de]+)(?:,|$)")  # a function of the step has none
 
 #: By the name of the rule in the text form; a factored rule has an f in front.
 STYLES: dict[str, Style] = {
@@ -61,7 +59,7 @@ class Setting:
     """A guidance as tables and figures show it."""
 
     text: str  #: its text form, as in result files
-    family: str  #: name of the rule in the text form, and whether it is anchored
+    rule: str  #: its name in the text form
     weights: tuple[tuple[str, float], ...]
     options: str
     factored: bool  #: whether groups have weights of their own
@@ -71,9 +69,13 @@ class Setting:
     note: str = ""  #: behind its weights, such as 'not calibrated'
 
     @property
+    def family(self) -> str:
+        """Its rule, and whether it is anchored."""
+        return f"{self.rule};anchor" if self.anchored else self.rule
+
+    @property
     def _key(self) -> str:
-        rule = self.family.removesuffix(_ANCHORED)
-        return rule if rule in STYLES else "fown" if self.factored else "own"
+        return self.rule if self.rule in STYLES else "fown" if self.factored else "own"
 
     @property
     def style(self) -> Style:
@@ -91,9 +93,8 @@ class Setting:
         >>> setting("cfg:1.5;anchor=true;drawn_noise=true").label
         'anchored CFG 1.5 drawn noise'
         """
-        name = self.style.name or self.family.removesuffix(_ANCHORED)
-        text = f"{'anchored ' * self.anchored}{name} {self.numbers}".strip()
-        return f"{text}, {self.note}" if self.note else text
+        parts = ("anchored" * self.anchored, self.style.name or self.rule, self.numbers)
+        return ", ".join(filter(None, (" ".join(filter(None, parts)), self.note)))
 
     @property
     def title(self) -> str:
@@ -132,49 +133,11 @@ def setting(text: str) -> Setting:
     'fmine 3.0 power=2.0'
     """
     head, *options = text.split(";")
-    family, _, stated = (part.strip() for part in head.partition(":"))
-    anchored = "anchor=true" in options
-    pairs = [pair.partition("=") for pair in stated.split(",") if pair]
-    factored = "=" in stated
-    weights = tuple(
-        (name.strip() if factored else "all", number)
-        for name, _, value in pairs
-        if (number := _number(value if factored else name)) is not None
-    )
-    others = [option for option in options if option != "anchor=true"]
-    shown = " ".join(
-        "drawn noise" if option == "drawn_noise=true" else option for option in others
-    )
-    return Setting(text, family + _ANCHORED * anchored, weights, shown, factored, anchored)
-
-
-def settings_of(rows: Sequence[tuple[Cell, JSON]]) -> list[Setting]:
-    """Return the settings of the rows of a table; beside calibrated weights, plain ones say so."""
-    untuned = repr(DEFAULT_GUIDANCE)  # of a model without a calibration
-    found = [setting(cell.guidance) for cell, _ in rows]
-    tuned = any(
-        is_default(*row) and one.anchored and one.text != untuned
-        for one, row in zip(found, rows, strict=True)
-    )
-    return [
-        replace(one, note="not calibrated")
-        if tuned and one.family != BASELINE and not one.anchored and has_trait(header, "steps")
-        else one
-        for one, (_, header) in zip(found, rows, strict=True)
-    ]
-
-
-def is_default(cell: Cell, header: JSON) -> bool:
-    """Return whether an answer is the one that its model gives by default."""
-    return header["model"].get("defaults", {}).get(cell.do) == cell.guidance
-
-
-def _number(text: str) -> float | None:
-    """A weight; None for a function of the step, which has no number."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    rule, _, stated = head.partition(":")
+    weights = tuple((name or "all", float(weight)) for name, weight in _WEIGHT.findall(stated))
+    others = " ".join(option for option in options if option != "anchor=true")
+    shown, anchored = others.replace("drawn_noise=true", "drawn noise"), "anchor=true" in options
+    return Setting(text, rule, weights, shown, "=" in stated, anchored)
 
 
 def variable(name: str) -> str:

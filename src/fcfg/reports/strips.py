@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
+from pydantic import BaseModel
 from torch import Tensor
 
-from fcfg.evaluation.result_files import BASELINE, Result
+from fcfg.evaluation.pictures import INDEX
+from fcfg.evaluation.result_files import BASELINE
 from fcfg.reports.comparison import Comparison, Row
-from fcfg.reports.numbers import listed, named
 from fcfg.reports.rule_styles import Setting
-from fcfg.reports.wording import in_words
+from fcfg.reports.wording import in_words, listed, named
 from fcfg.sheet import difference_map, difference_scale, sheet
+from fcfg.support.config_errors import validate
 from fcfg.support.config_files import parse_json, read_text
 from fcfg.support.errors import InputError
-from fcfg.support.images import images_from_bytes, read_images
+from fcfg.support.images import images_from_bytes, read_images, to_png
 
 _MANY, _FEW = 6, 3  # images in a strip of counterfactuals, and in one with difference maps
-_INDEX = "pictures/index.json"
-
-
-Key = TypeVar("Key")
-
-
-@dataclass(frozen=True, eq=False)
-class Pictures(Generic[Key]):
-    """Pictures of the same images, in [-1, 1]: of one run, or by row of all that kept some."""
-
-    names: tuple[str, ...]  #: of the images
-    factual: Tensor = field(repr=False)
-    truth: dict[str, Tensor] = field(repr=False)  #: by intervention
-    answers: dict[Key, Tensor] = field(repr=False)  #: by intervention and guidance, or by row
-    reversed: dict[Key, Tensor] = field(repr=False)
-
-    def known(self, do: str, rows: slice) -> list[Group]:
-        """The factual images, and the truth."""
-        shown = {"factual": self.factual} | ({"truth": self.truth[do]} if do in self.truth else {})
-        return [Group(title, {"": images[rows]}) for title, images in shown.items()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,90 +59,98 @@ class Strip:
             for heading, images in group.columns.items()
         }
         side = next(iter(rows.values())).shape[-1]
-        return encoded(sheet(rows, scale=max(1, 64 // side)))
+        return to_png(sheet(rows, scale=max(1, 64 // side)))
 
 
-def encoded(picture: Image.Image) -> bytes:
-    """A picture as a PNG file."""
-    file = io.BytesIO()
-    picture.save(file, format="PNG")
-    return file.getvalue()
+@dataclass(frozen=True, eq=False)
+class Album:
+    """Pictures of the images that all runs with pictures have, in [-1, 1]."""
+
+    names: tuple[str, ...]  #: of the images
+    factual: Tensor = field(repr=False)
+    truth: dict[str, Tensor] = field(repr=False)  #: by intervention
+    answers: dict[Row, Tensor] = field(repr=False)
+    reversed: dict[Row, Tensor] = field(repr=False)
+
+    def known(self, do: str, rows: slice) -> list[Group]:
+        """The factual images, and the truth."""
+        shown = {"factual": self.factual} | ({"truth": self.truth[do]} if do in self.truth else {})
+        return [Group(title, {"": images[rows]}) for title, images in shown.items()]
 
 
-def read_pictures(result: Result) -> Pictures[tuple[str, str]] | None:
-    """Read the pictures that an evaluation kept; None if it kept none."""
-    if result.folder is None or not (result.folder / _INDEX).exists():
+class _Answers(BaseModel):
+    do: str
+    guidance: str = ""
+    counterfactual: list[str]
+    reversed: list[str] | None = None
+
+
+class _Index(BaseModel):
+    """Paths of the pictures that an evaluation kept in its folder."""
+
+    folder: Path
+    images: list[str]
+    factual: list[str]
+    truth: list[_Answers]
+    rows: list[_Answers]
+
+    def read(self, paths: Sequence[str], names: Sequence[str]) -> Tensor:
+        """Read the pictures of some images, which must lie in the folder."""
+        known, folder = dict(zip(self.images, paths, strict=False)), self.folder.resolve()
+        pictures: list[Image.Image] = []
+        for path in (known.get(name, "") for name in names):
+            file = (folder / path).resolve()
+            if folder not in file.parents:
+                raise _refusal(folder, f"a picture elsewhere, '{path}'")
+            try:
+                with Image.open(file) as picture:
+                    pictures.append(picture.convert("RGB"))  # beside coloured maps
+            except OSError as error:
+                raise _refusal(folder, f"a picture that cannot be read, '{path}'") from error
+        return read_images(pictures, channels=3)
+
+
+def _index_of(folder: Path | None) -> _Index | None:
+    """Read the index of the pictures that an evaluation kept; None if it kept none."""
+    if folder is None or not (folder / INDEX).exists():
         return None
-    subject, do = f"pictures {result.folder / _INDEX}", "remove the folder of pictures"
-    text = read_text(result.folder / _INDEX, subject, expected="the index of pictures")
-    index = parse_json(text, subject, do=do)
-    read = partial(_read, result.folder.resolve())
-    try:
-        rows = {(row["do"], row["guidance"]): row for row in index["rows"]}
-        return Pictures(
-            tuple(index["images"]),
-            read(index["factual"]),
-            {row["do"]: read(row["counterfactual"]) for row in index["truth"]},
-            {key: read(row["counterfactual"]) for key, row in rows.items()},
-            {key: read(row["reversed"]) for key, row in rows.items() if row["reversed"]},
-        )
-    except (KeyError, TypeError) as error:
-        raise _refusal(result.folder, f"no {error}") from error
+    subject, do = f"pictures {folder / INDEX}", "remove the folder of pictures"
+    text = read_text(folder / INDEX, subject, expected="the index of pictures")
+    values = parse_json(text, subject, do=do) | {"folder": folder}
+    return validate(_Index, values, subject)
 
 
 def _refusal(folder: Path, got: str) -> InputError:
     return InputError(
-        f"pictures {folder / _INDEX}",
+        f"pictures {folder / INDEX}",
         expected="the index that 'fcfg evaluate' wrote",
         got=got,
         do="remove the folder of pictures to have a report without them",
     )
 
 
-def _read(folder: Path, paths: Sequence[str]) -> Tensor:
-    pictures = [_open(folder, path) for path in paths]
-    mode = "L" if all(picture.mode == "L" for picture in pictures) else "RGB"
-    converted = [picture.convert(mode) for picture in pictures]
-    images = read_images(converted, channels=1 if mode == "L" else 3)
-    return images.expand(-1, 3, -1, -1)  # beside coloured maps
-
-
-def _open(folder: Path, path: str) -> Image.Image:
-    """Open a picture, which must lie in the folder."""
-    file = (folder / path).resolve()
-    if folder not in file.parents:
-        raise _refusal(folder, f"a picture elsewhere, '{path}'")
-    try:
-        with Image.open(file) as picture:
-            picture.load()
-            return picture
-    except (OSError, UnidentifiedImageError) as error:
-        raise _refusal(folder, f"a picture that cannot be read, '{path}'") from error
-
-
-def read_album(comparison: Comparison) -> Pictures[Row] | None:
+def read_album(comparison: Comparison) -> Album | None:
     """Read the pictures of the images that all runs with pictures have; None if there are none."""
-    found = {run: own for run in comparison.runs if (own := read_pictures(run.result))}
-    every = [own.names for own in found.values()]
+    found = {run: own for run in comparison.runs if (own := _index_of(run.result.folder))}
+    every = [own.images for own in found.values()]
     names = [name for own in every[:1] for name in own if all(name in other for other in every)]
     if not names:
         return None
-    factual: list[Tensor] = []
+    first = next(iter(found.values()))
     truth: dict[str, Tensor] = {}
     answers, back = dict[Row, Tensor](), dict[Row, Tensor]()
     for run, own in found.items():
-        places = [own.names.index(name) for name in names]
-        factual.append(own.factual[places])
-        truth = {do: images[places] for do, images in own.truth.items()} | truth
+        truth = {one.do: own.read(one.counterfactual, names) for one in own.truth} | truth
+        kept = {(one.do, one.guidance): one for one in own.rows}
         for row in (row for rows in comparison.rows.values() for row in rows if row.run is run):
-            key = row.cell.do, row.cell.guidance
-            for kept, images in ((answers, own.answers), (back, own.reversed)):
-                if key in images:
-                    kept[row] = images[key][places]
-    return Pictures(tuple(names), factual[0], truth, answers, back)
+            if one := kept.get((row.cell.do, row.cell.guidance)):
+                answers[row] = own.read(one.counterfactual, names)
+                if one.reversed:
+                    back[row] = own.read(one.reversed, names)
+    return Album(tuple(names), first.read(first.factual, names), truth, answers, back)
 
 
-def make_strips(comparison: Comparison, album: Pictures[Row]) -> dict[str, list[Strip]]:
+def make_strips(comparison: Comparison, album: Album) -> dict[str, list[Strip]]:
     """Strips of each kind, by intervention: of every setting of one run, and of those picked."""
     strips: dict[str, list[Strip]] = {"counterfactuals": [], "truth": [], "reversal": []}
     for do in comparison.dos:
@@ -183,7 +170,7 @@ def make_strips(comparison: Comparison, album: Pictures[Row]) -> dict[str, list[
     return strips
 
 
-def _truth_strip(album: Pictures[Row], do: str, rows: Sequence[Row]) -> Strip:
+def _truth_strip(album: Album, do: str, rows: Sequence[Row]) -> Strip:
     """Counterfactuals, and their differences from the truth."""
     truth, answers = album.truth[do][:_FEW], {row: album.answers[row][:_FEW] for row in rows}
     scale = _scale(truth, *answers.values())
@@ -194,7 +181,7 @@ def _truth_strip(album: Pictures[Row], do: str, rows: Sequence[Row]) -> Strip:
     return Strip(f"truth-{do}", do, (*album.known(do, slice(_FEW)), *groups), scale)
 
 
-def _reversal_strip(album: Pictures[Row], do: str, rows: Sequence[Row]) -> Strip:
+def _reversal_strip(album: Album, do: str, rows: Sequence[Row]) -> Strip:
     """Counterfactuals and their changes, reversals and their losses."""
     factual = album.factual[:_FEW]
     ways = {row: (album.answers[row][:_FEW], album.reversed[row][:_FEW]) for row in rows}
@@ -208,7 +195,7 @@ def _reversal_strip(album: Pictures[Row], do: str, rows: Sequence[Row]) -> Strip
     return Strip(f"reversal-{do}", do, tuple(groups), scale)
 
 
-def opening_strip(comparison: Comparison, album: Pictures[Row]) -> Strip | None:
+def opening_strip(comparison: Comparison, album: Album) -> Strip | None:
     """The first intervention that has pictures, on the image that it changes most.
 
     The truth says which, else the unguided answer, else the first there is.
@@ -240,12 +227,11 @@ def _values(row: Row, image: str) -> str:
     """A sentence on how the attributes of one image change."""
     result, key = row.run.result, (row.cell.do, row.cell.guidance, image)
     rows = (one for one in result.rows if (one["do"], one["guidance"], one["image"]) == key)
-    target = next((one["target"] for one in rows), {})
-    own = result.real[image]["attributes"] if target else {}
     changes = [
-        f"{name} changes from {_short(own[name])} to {_short(value)}"
-        for name, value in target.items()
-        if value != own[name]
+        f"{name} changes from {_short(own)} to {_short(value)}"
+        for one in rows
+        for name, value in one["target"].items()
+        if value != (own := result.real[image]["attributes"][name])
     ]
     return f" Here {listed(changes)}." if changes else ""
 
@@ -269,4 +255,4 @@ def _maps(images: Tensor, others: Tensor, scale: float) -> Tensor:
 def ramp(width: int = 128) -> bytes:
     """The colours of a difference map, from darker to brighter, as a PNG one pixel high."""
     share = torch.linspace(-1, 1, width).reshape(1, 1, width)
-    return encoded(Image.fromarray(difference_map(torch.zeros_like(share), share, 1.0)))
+    return to_png(Image.fromarray(difference_map(torch.zeros_like(share), share, 1.0)))

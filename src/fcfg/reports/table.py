@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Self, TypeAlias
 
 from fcfg.evaluation.metric_table import Better
 from fcfg.metrics import Estimate
-from fcfg.reports.numbers import interval, number
+from fcfg.reports.wording import interval, number
 
-_LATEX = {
+_LATEX_LETTERS = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
     "}": r"\}",
@@ -51,11 +51,11 @@ class Number:
     note: str = ""  #: a doubt about it
 
     @classmethod
-    def of(cls, value: Estimate | float, *, is_best: bool = False) -> Self:
-        """An estimate with its interval, or a plain number."""
+    def of(cls, value: Estimate | float | None, *, is_best: bool = False) -> Self | None:
+        """An estimate with its interval, or a plain number; None of None."""
         if isinstance(value, Estimate):
             return cls(value.value, value.low, value.high, value.n, is_best)
-        return cls(value, is_best=is_best)
+        return None if value is None else cls(value, is_best=is_best)
 
 
 Cell: TypeAlias = Number | str | None  #: a number, words, or nothing
@@ -72,21 +72,19 @@ class Column:
     better: Better = ""
     group: str = ""  #: heading above neighbouring columns
     metric: str = ""  #: name in CSV files; the title by default
-    attribute: str = ""  #: what it is measured of; "" for whole images
     role: str = ""  #: of the attribute, such as target
     is_small: bool = False  #: whether it stands in small print below the column before it
+    names: tuple[str, ...] = ("",)  #: attributes whose mean it is; "" is a whole image
+
+    @property
+    def attribute(self) -> str:
+        """The only attribute that it is measured of; "" for several and for whole images."""
+        return self.names[0] if len(self.names) == 1 else ""
 
     @property
     def heading(self) -> str:
         """Its title and an arrow."""
         return f"{self.title} {self.better}".strip()
-
-    @property
-    def in_full(self) -> str:
-        """Its heading with that of its group."""
-        return (
-            self.heading if self.is_small else ", ".join(filter(None, (self.group, self.heading)))
-        )
 
     def text(self, value: float) -> str:
         """A number with the digits of the column.
@@ -124,7 +122,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of numbers; columns that have none are left out by :meth:`filled`.
+    """Rows of numbers, or of words.
 
     >>> table = Table(("rule",), (Column("shift", digits=1),), (Row(("CFG",), (Number(0.5),)),))
     >>> print(table.markdown())
@@ -140,19 +138,12 @@ class Table:
     title: str = ""
     notes: tuple[str, ...] = ()
 
-    def filled(self) -> Self:
-        """The same table without columns that are empty."""
-        numbers = range(len(self.columns))
-        return self._keep([k for k in numbers if any(r.cells[k] is not None for r in self.rows)])
-
     def only(self, groups: Collection[str]) -> Self:
         """The same table with the columns of some groups, and the rows that have them."""
-        kept = self._keep([k for k, own in enumerate(self.columns) if own.group in groups])
-        return replace(kept, rows=tuple(row for row in kept.rows if any(row.cells)))
-
-    def _keep(self, kept: Sequence[int]) -> Self:
-        rows = (replace(row, cells=tuple(row.cells[k] for k in kept)) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[k] for k in kept), rows=tuple(rows))
+        kept = [k for k, column in enumerate(self.columns) if column.group in groups]
+        rows = [replace(row, cells=tuple(row.cells[k] for k in kept)) for row in self.rows]
+        columns = tuple(self.columns[k] for k in kept)
+        return replace(self, columns=columns, rows=tuple(row for row in rows if any(row.cells)))
 
     @property
     def places(self) -> list[tuple[int, ...]]:
@@ -173,29 +164,37 @@ class Table:
 
     def markdown(self) -> str:
         """The table in Markdown: numbers with half of their intervals, the best ones bold."""
-        lines = [table_row(self._headings()), "|" + "---|" * len(self._headings())]
-        lines += [table_row([*row.names, *self._texts(row, _markdown, "–")]) for row in self.rows]
-        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"
+        heads, *rows = ["| " + " | ".join(texts) + " |" for texts in self._texts(_MARKDOWN)]
+        rule = "|" + "---|" * (len(self.names) + len(self.places))
+        return "\n".join([heads, rule, *rows, *(f"\n{note}" for note in self.notes)]) + "\n"
 
     def csv(self) -> str:
         """One line for each number, in full; a field that has nothing to say is empty."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*self.names, *_FIELDS])
-        writer.writerows(line for row in self.rows for line in self._lines(row))
+        for row in self.rows:
+            for column, cell in zip(self.columns, row.cells, strict=True):
+                about = (*row.names, column.metric or column.title, column.attribute)
+                if isinstance(cell, str):
+                    writer.writerow([*about, cell, "", "", "", column.unit, "", ""])
+                elif cell is not None:
+                    ends, best = (cell.low, cell.high, cell.n), "best" if cell.is_best else ""
+                    writer.writerow([*about, cell.value, *ends, column.unit, best, cell.note])
         return text.getvalue()
 
     def latex(self) -> str:
         r"""A ``tabular`` to ``\input`` into a document that uses booktabs and xcolor."""
-        heads = self._headings()
+        heads, *rows = self._texts(_LATEX)
         layout = "l" * len(self.names) + "r" * len(self.places)
-        lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", _latex_row(map(escaped, heads))]
+        lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", _latex_row(heads)]
         before: tuple[str, ...] = ()
-        for row in self.rows:
+        for row, texts in zip(self.rows, rows, strict=True):
             lines += [r"\midrule"] if row.names[:-1] != before[:-1] or not before else []
-            names = ("" if own == old else own for own, old in zip_longest(row.names, before))
-            cells = [*(escaped(name or "") for name in names), *self._texts(row, _latex, "--")]
-            lines.append(_latex_row(map(_grey, cells) if row.is_pale else cells))
+            for k, (own, old) in enumerate(zip(row.names, before, strict=False)):
+                texts[k] = "" if own == old else texts[k]  # a name is said once
+            grey = [rf"\textcolor{{gray}}{{{text}}}" if text else "" for text in texts]
+            lines.append(_latex_row(grey if row.is_pale else texts))
             before = row.names
         lines.append(r"\bottomrule")
         about = rf"\multicolumn{{{len(heads)}}}{{l}}"
@@ -203,62 +202,38 @@ class Table:
         title = f"% {self.title}\n" if self.title else ""
         return title + "\n".join([*lines, r"\end{tabular}"]) + "\n"
 
-    def _headings(self) -> list[str]:
-        columns = [" / ".join(self.columns[k].in_full for k in place) for place in self.places]
-        return [*self.names, *columns]
-
-    def _texts(self, row: Row, write: _Write, missing: str) -> Iterator[str]:
-        for place in self.places:
-            cells = [(self.columns[k], row.cells[k]) for k in place]
-            texts = [missing if cell is None else write(column, cell) for column, cell in cells]
-            yield missing if set(texts) == {missing} else " / ".join(texts)
-
-    def _lines(self, row: Row) -> Iterator[Sequence[object]]:
-        for column, cell in zip(self.columns, row.cells, strict=True):
-            if cell is None:
-                continue
-            about = (*row.names, column.metric or column.title, column.attribute)
-            if isinstance(cell, str):
-                yield (*about, cell, "", "", "", column.unit, "", "")
-            else:
-                ends, best = (cell.low, cell.high, cell.n), "best" if cell.is_best else ""
-                yield (*about, cell.value, *ends, column.unit, best, cell.note)
+    def _texts(self, form: _Form) -> Iterator[list[str]]:
+        """The headings and the rows, with one text for every name and place."""
+        titles: list[str] = []
+        for first, *small in self.places:
+            group, own = self.columns[first].group, [self.columns[k].heading for k in small]
+            whole = ", ".join(filter(None, (group, self.columns[first].heading)))
+            titles.append(" / ".join([whole, *own]))
+        yield [form.escape(text) for text in (*self.names, *titles)]
+        for row in self.rows:
+            texts = [form.write(*pair) for pair in zip(self.columns, row.cells, strict=True)]
+            parts = [[texts[k] for k in place] for place in self.places]
+            parts = [[form.missing] if set(some) == {form.missing} else some for some in parts]
+            yield [*map(form.escape, row.names), *map(" / ".join, parts)]
 
 
-_Write: TypeAlias = Callable[[Column, Number | str], str]
+@dataclass(frozen=True)
+class _Form:
+    """How a table is written as text."""
 
+    missing: str
+    escape: Callable[[str], str]
+    bold: str
+    margin: str
 
-def _markdown(column: Column, cell: Number | str) -> str:
-    if isinstance(cell, str):
-        return cell
-    text, margin = column.text(cell.value), column.margin(cell)
-    text = f"**{text}**" if cell.is_best else text
-    return f"{text} ± {margin}" if margin else text
-
-
-def _latex(column: Column, cell: Number | str) -> str:
-    if isinstance(cell, str):
-        return escaped(cell)
-    text, margin = escaped(column.text(cell.value)), column.margin(cell)
-    text = rf"\textbf{{{text}}}" if cell.is_best else text
-    return text + rf"{{\tiny$\,\pm\,${margin}}}" if margin else text
-
-
-def _grey(text: str) -> str:
-    return rf"\textcolor{{gray}}{{{text}}}" if text else ""
-
-
-def _latex_row(cells: Iterable[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def table_row(cells: Iterable[str]) -> str:
-    r"""One line of a Markdown table.
-
-    >>> table_row(["do", "a|b"])
-    '| do | a\\|b |'
-    """
-    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+    def write(self, column: Column, cell: Cell) -> str:
+        if cell is None:
+            return self.missing
+        if isinstance(cell, str):
+            return self.escape(cell)
+        text, margin = self.escape(column.text(cell.value)), column.margin(cell)
+        text = self.bold.format(text) if cell.is_best else text
+        return text + self.margin.format(margin) if margin else text
 
 
 def escaped(text: str) -> str:
@@ -267,4 +242,12 @@ def escaped(text: str) -> str:
     >>> print(escaped("100 % of lung_mass"))
     100 \% of lung\_mass
     """
-    return "".join(_LATEX.get(character, character) for character in text)
+    return "".join(_LATEX_LETTERS.get(character, character) for character in text)
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+_MARKDOWN = _Form("–", lambda text: text.replace("|", r"\|"), "**{}**", " ± {}")
+_LATEX = _Form("--", escaped, r"\textbf{{{}}}", r"{{\tiny$\,\pm\,${}}}")

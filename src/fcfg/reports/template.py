@@ -9,11 +9,10 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from torch import Tensor
 
-from fcfg.reports.numbers import listed, named
 from fcfg.reports.rule_styles import palette_css
-from fcfg.reports.strips import encoded, ramp
-from fcfg.reports.wording import facts
-from fcfg.support.images import data_url, to_pictures
+from fcfg.reports.strips import ramp
+from fcfg.reports.wording import facts, listed, named
+from fcfg.support.images import data_url, to_pictures, to_png
 
 
 def rendered(template: str, package: str = "fcfg.reports", **values: object) -> str:
@@ -40,4 +39,4 @@ def rendered(template: str, package: str = "fcfg.reports", **values: object) -> 
 
 def _png(images: Tensor) -> Sequence[str]:
     """Images as PNG files inside the page."""
-    return [data_url(encoded(picture)) for picture in to_pictures(images)]
+    return [data_url(to_png(picture)) for picture in to_pictures(images)]

@@ -12,7 +12,6 @@ from fcfg.evaluation.result_files import BASELINE
 from fcfg.metrics import Estimate
 from fcfg.reports.comparison import Comparison, Row
 from fcfg.reports.measures import mean, units
-from fcfg.reports.numbers import named, number, with_interval
 from fcfg.reports.rule_styles import STYLES, Setting
 from fcfg.reports.svg import (
     PALE,
@@ -27,6 +26,7 @@ from fcfg.reports.svg import (
     tag,
     write,
 )
+from fcfg.reports.wording import named, number, with_interval
 
 _WIDTH, _HEIGHT = 360.0, 330.0  # without the legend
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 10.0, 34.0, 44.0
@@ -88,22 +88,23 @@ def points_of(
 
 def lines(points: Sequence[Point]) -> list[list[Point]]:
     """Points to join: those of one model and family that differ in one weight, in its order."""
+    families: dict[tuple[str, str], list[Point]] = {}
+    for point in points:
+        families.setdefault((point.setting.model, point.setting.family), []).append(point)
+    models, known = list(dict.fromkeys(model for model, _ in families)), list(STYLES)
+    known += [family for _, family in families if family not in STYLES]
     joined: list[list[Point]] = []
-    models = dict.fromkeys(point.setting.model for point in points)
-    families = dict.fromkeys([*STYLES, *(point.setting.family for point in points)])
-    for family in [(model, family) for model in models for family in families]:
-        some = [p for p in points if (p.setting.model, p.setting.family) == family]
-        names = sorted({name for point in some for name, _ in point.setting.weights})
-        values = {name: {dict(p.setting.weights).get(name, 0.0) for p in some} for name in names}
+    for own in sorted(families, key=lambda own: (models.index(own[0]), known.index(own[1]))):
+        weights = {point: dict(point.setting.weights) for point in families[own]}
+        names = sorted({name for some in weights.values() for name in some})
+        values = {name: {some.get(name, 0.0) for some in weights.values()} for name in names}
         along = max(names, key=lambda name: len(values[name]), default="")
         groups: dict[tuple[object, ...], list[Point]] = {}
-        for point in some:
+        for point in weights:
             others = tuple(pair for pair in point.setting.weights if pair[0] != along)
             groups.setdefault((others, point.setting.options), []).append(point)
-        joined += [
-            sorted(group, key=lambda p: dict(p.setting.weights).get(along, 0.0))
-            for group in groups.values()
-        ]
+        sizes = {point: some.get(along, 0.0) for point, some in weights.items()}
+        joined += [sorted(group, key=sizes.__getitem__) for group in groups.values()]
     return joined
 
 
@@ -124,16 +125,11 @@ class _Chart:
             f"off target {number(p.y.value, self.digits, signed=True)}"
             for p in self.points
         )
-        return drawing(
-            *(_WIDTH, _HEIGHT + _LINE * len(joined)),
-            f"{named(self.do)}: target ({self.target}) against attributes that should not change "
-            f"({self.rest})",
-            words,
-            self._frame(),
-            *(self._line(line) for line in joined),
-            *(self._point(point) for point in self.points),
-            *(self._legend(line, row) for row, line in enumerate(joined)),
-        )
+        rest = f"attributes that should not change ({self.rest})"
+        title = f"{named(self.do)}: target ({self.target}) against {rest}"
+        parts = [self._frame(), *map(self._line, joined), *map(self._point, self.points)]
+        parts += [self._legend(line, row) for row, line in enumerate(joined)]
+        return drawing(_WIDTH, _HEIGHT + _LINE * len(joined), title, words, *parts)
 
     def _frame(self) -> Markup:
         bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT

@@ -1,24 +1,80 @@
-"""Phrases about a run that several outputs share."""
+"""Numbers, names and runs as text, and means of estimates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from fcfg.causal.attributes import Binary, Categorical
 from fcfg.evaluation.result_files import JSON
 from fcfg.evaluation.summary import Cell, Summary
-from fcfg.metrics import MIN_IMAGES
-from fcfg.reports.numbers import listed
+from fcfg.metrics import MIN_IMAGES, Estimate
+
+
+def number(value: float, digits: int, *, signed: bool = False) -> str:
+    """A number with a true minus sign, and no sign at zero.
+
+    >>> number(-0.126, 2), number(0.5, 1, signed=True), number(-0.001, 2, signed=True)
+    ('−0.13', '+0.5', '0.00')
+    """
+    text = f"{value:{'+' if signed else ''}z.{digits}f}"
+    return text.lstrip("+") if float(text) == 0 else text.replace("-", "−")
+
+
+def interval(low: float, high: float, digits: int, *, signed: bool = False) -> str:
+    """The ends of an interval, in brackets."""
+    ends = ", ".join(number(end, digits, signed=signed) for end in (low, high))
+    return f"[{ends}]"
+
+
+def with_interval(estimate: Estimate, digits: int, *, signed: bool = False) -> str:
+    """A number and its interval."""
+    value = number(estimate.value, digits, signed=signed)
+    return f"{value} {interval(estimate.low, estimate.high, digits, signed=signed)}"
+
+
+def average(estimates: Iterable[Estimate | None]) -> Estimate | None:
+    """Mean of those estimates there are, on the same images; None if there are none."""
+    given = [estimate for estimate in estimates if estimate is not None]
+    if not given:
+        return None
+    value = float(np.mean([estimate.value for estimate in given]))
+    replicates = np.mean([estimate.replicates for estimate in given], axis=0)
+    return Estimate(value, replicates, given[0].n)
+
+
+def distance(estimate: Estimate) -> Estimate:
+    """Absolute value of an estimate."""
+    return Estimate(abs(estimate.value), np.abs(estimate.replicates), estimate.n)
+
+
+def listed(texts: Iterable[str], last: str = "and") -> str:
+    """Words as a list in a sentence.
+
+    >>> listed(["a", "b", "c"]), listed(["a"]), listed(["a", "b"], "or")
+    ('a, b and c', 'a', 'a or b')
+    """
+    *most, final = texts
+    return f"{', '.join(most)} {last} {final}" if most else final
+
+
+def named(do: str) -> str:
+    """An intervention as the paper writes it.
+
+    >>> named("smiling+male"), named("")
+    ('do(smiling, male)', 'the null intervention')
+    """
+    return f"do({do.replace('+', ', ')})" if do else "the null intervention"
 
 
 def in_words(summary: Summary, do: str) -> str:
     """What an intervention does to every image."""
     if not do:
-        times = (
-            f", and {cycles} times in a row" if (cycles := summary.header.get("cycles")) else ""
-        )
-        return f"nothing is changed: abducted and predicted once{times}"
+        cycles = summary.header.get("cycles")
+        again = f", and {cycles} times in a row" if cycles else ""
+        return f"nothing is changed: abducted and predicted once{again}"
     cell = summary.cells_of(do)[0]
     flipped = [name for name in cell.targets if isinstance(summary.space[name], Binary)]
     verb = "is" if len(flipped) == 1 else "are"
