@@ -120,9 +120,16 @@ def _of_images(comparison: Comparison, do: str) -> Iterator[Column]:
 def column_of(comparison: Comparison, metric: Metric, name: str, **look: Any) -> Column:
     """A metric of one attribute, or of whole images; ``look`` replaces fields of the column."""
     unit = metric.unit_of(comparison.space, name) or ""
-    about = {"group": metric.group, "metric": metric.name}
-    shown = name or metric.title, unit if name else "", metric.digits_in(unit), metric.signed
-    return replace(Column(*shown, **about, names=(name,)), **look)
+    plain = Column(
+        name or metric.title,
+        unit if name else "",
+        metric.digits_in(unit),
+        metric.signed,
+        group=metric.group,
+        metric=metric.name,
+        names=(name,),
+    )
+    return replace(plain, **look)
 
 
 def units(comparison: Comparison, metric: Metric, names: Iterable[str]) -> dict[str, list[str]]:
