@@ -118,12 +118,15 @@ def predict_fcfg(
     omegas: Sequence[float],
     alpha: np.ndarray,
     times: Sequence[int],
+    *,
+    plus: bool = False,
 ) -> np.ndarray:
-    """Generate with factored guidance (Algorithm 4, Equation 14).
+    """Generate with factored guidance (Algorithm 4, Equation 14), or factored CFG++ (Algorithm 7).
 
-    ``masked`` holds one masked condition for each group and ``omegas`` its weight. Two groups give
-    Algorithm 5; one group that holds every attribute gives classifier-free guidance (Algorithm 3).
-    ``times`` descends to 0.
+    ``masked`` holds one masked condition for each group and ``omegas`` its weight, used as it is
+    given. Two groups give Algorithm 5; one group that holds every attribute gives classifier-free
+    guidance (Algorithm 3), or CFG++ (Algorithm 6). In ``plus``, the guided noise serves the clean
+    estimate only; the unconditional noise takes the step. ``times`` descends to 0.
     """
     null = np.zeros_like(masked[0])
     x_t = np.array(u, dtype=np.float64)
@@ -134,34 +137,8 @@ def predict_fcfg(
         for c_m, omega_m in zip(masked, omegas, strict=True):
             eps_fcfg = eps_fcfg + omega_m * (eps(x_t, t, c_m) - eps_null)
         x0_hat = (x_t - np.sqrt(1 - alpha[t]) * eps_fcfg) / np.sqrt(alpha[t])
-        x_t = np.sqrt(alpha[s]) * x0_hat + np.sqrt(1 - alpha[s]) * eps_fcfg
-    return x_t
-
-
-def predict_fcfgpp(
-    eps: Noise,
-    u: np.ndarray,
-    masked: Sequence[np.ndarray],
-    lambdas: Sequence[float],
-    alpha: np.ndarray,
-    times: Sequence[int],
-) -> np.ndarray:
-    """Generate with factored CFG++ (Algorithm 7).
-
-    The guided noise serves the clean estimate only; the unconditional noise takes the step. One
-    group gives Algorithm 6. Each lambda is used as it is given, whatever the grid. ``times``
-    descends to 0.
-    """
-    null = np.zeros_like(masked[0])
-    x_t = np.array(u, dtype=np.float64)
-    for i in range(len(times) - 1):
-        t, s = times[i], times[i + 1]
-        eps_null = eps(x_t, t, null)
-        eps_fcfgpp = eps_null
-        for c_m, lambda_m in zip(masked, lambdas, strict=True):
-            eps_fcfgpp = eps_fcfgpp + lambda_m * (eps(x_t, t, c_m) - eps_null)
-        x0_hat = (x_t - np.sqrt(1 - alpha[t]) * eps_fcfgpp) / np.sqrt(alpha[t])
-        x_t = np.sqrt(alpha[s]) * x0_hat + np.sqrt(1 - alpha[s]) * eps_null
+        eps_step = eps_null if plus else eps_fcfg
+        x_t = np.sqrt(alpha[s]) * x0_hat + np.sqrt(1 - alpha[s]) * eps_step
     return x_t
 
 

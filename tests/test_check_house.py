@@ -37,20 +37,20 @@ def problems(house: Path, capsys: pytest.CaptureFixture[str], count: int) -> str
     return out
 
 
-def test_a_tidy_house_has_no_problems(house: Path, capsys) -> None:
+def test_a_tidy_house_has_no_problems_and_each_is_named(house: Path, capsys) -> None:
     (house / "src/fcfg/long.py").write_text("\n" * 400)
+    (house / "docs/network.safetensors").write_bytes(bytes(500_001))
     assert problems(house, capsys, 0) == "0 problems\n"
-
-
-def test_a_long_file_is_named(house: Path, capsys) -> None:
     (house / "src/fcfg/long.py").write_text("\n" * 401)
-    assert "src/fcfg/long.py: 401 lines, at most 400" in problems(house, capsys, 1)
-
-
-def test_words_of_the_readme_are_counted_outside_code(house: Path, capsys) -> None:
-    with (house / "README.md").open("a") as file:
+    (house / "docs/rows.jsonl").write_bytes(bytes(500_001))
+    with (house / "README.md").open("a") as file:  # words in code are not counted
         file.write("more\n")
-    assert "README.md: 701 words outside code, at most 700" in problems(house, capsys, 1)
+    (house / "studies").rmdir()
+    out = problems(house, capsys, 7)
+    assert "src/fcfg/long.py: 401 lines, at most 400" in out
+    assert "docs/rows.jsonl: 500,001 bytes, at most 500,000" in out
+    assert "README.md: 701 words outside code, at most 700" in out
+    assert "pyproject.toml: no studies" in out
 
 
 @pytest.mark.parametrize("first", ["Of", "What", "How", "Where", "Told"])
@@ -74,18 +74,6 @@ def test_an_argument_that_is_no_noun_phrase_is_named(house: Path, capsys, first:
     )
     out = problems(house, capsys, 1)
     assert f"src/fcfg/poor.py:2: put, y: '{first} things, which take'; say what it is" in out
-
-
-def test_a_heavy_file_is_named_unless_it_holds_weights(house: Path, capsys) -> None:
-    for name in ("rows.jsonl", "network.safetensors"):
-        (house / "docs" / name).write_bytes(bytes(500_001))
-    out = problems(house, capsys, 1)
-    assert "docs/rows.jsonl: 500,001 bytes, at most 500,000" in out
-
-
-def test_a_path_in_the_settings_that_is_missing_is_named(house: Path, capsys) -> None:
-    (house / "studies").rmdir()
-    assert "pyproject.toml: no studies" in problems(house, capsys, 4)
 
 
 def test_every_path_in_the_settings_exists() -> None:

@@ -114,7 +114,7 @@ def test_every_rule_agrees_with_the_straight_line_reference(guidance, steps, kin
     expected = {
         "none": lambda: reference.predict_fcfg(eps, u, [wanted], [1.0], alpha, down),
         "cfg": lambda: reference.predict_fcfg(eps, u, masked, weights, alpha, down),
-        "cfg++": lambda: reference.predict_fcfgpp(eps, u, masked, weights, alpha, down),
+        "cfg++": lambda: reference.predict_fcfg(eps, u, masked, weights, alpha, down, plus=True),
         "apg": lambda: reference.predict_fapg(eps, u, masked, weights, alpha, down),
     }[rule]()
     np.testing.assert_allclose(pair.trajectory.x.numpy(), expected, rtol=1e-10, atol=1e-10)
