@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+import worlds
 from evaluations import counted_rows
 from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.evaluation import Experiment
 from fcfg.guidance import Guidance
-from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import PAPER_GUIDANCE
 from fcfg.sampling import SOLVERS, Anchor, Trajectory, steps_along
 from fcfg.sampling.anchor import (
@@ -41,13 +43,7 @@ def pipeline() -> CounterfactualPipeline:
     return mixture_pipeline()
 
 
-def ask(
-    pipeline: CounterfactualPipeline, n: int = 3, do: Any = None, **options: Any
-) -> tuple[Tensor, Counterfactual]:
-    faces, attributes = mixture_faces(pipeline, n)
-    options = {"sampling": "dpm-2m karras 7", "anchor": True} | options
-    question = {"smiling": "flip"} if do is None else do
-    return faces, pipeline.counterfactual(faces, attributes, question, **options)
+ask = partial(worlds.ask, n=3, sampling="dpm-2m karras 7", anchor=True)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +120,7 @@ def test_evaluations_are_shared_and_counted(
     """What the abduction evaluated is not evaluated again, and every row is counted."""
     n = 2
     with counted_rows(pipeline) as spent:
-        _, pair = ask(pipeline, n, guidance=Guidance.parse(guidance))
+        _, pair = ask(pipeline, n=n, guidance=Guidance.parse(guidance))
     assert sum(spent) == n * rows
     assert pair.evaluations == rows
     with counted_rows(pipeline) as again:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import reference
+import worlds
 from evaluations import counted_rows
 from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
 from fcfg.causal.graph import CausalGraph, Partition
@@ -20,7 +22,7 @@ from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import APG, Guidance, GuidedPredictor
-from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import StepRecord, steps_along
 from place import DEVICE, anywhere
 from refusal import refused
@@ -43,12 +45,7 @@ pytestmark = anywhere
 SETTINGS = [Guidance.none(), *RULES]
 
 
-def ask(
-    pipeline: CounterfactualPipeline, n: int = 4, **options: Any
-) -> tuple[Tensor, Counterfactual]:
-    faces, attributes = mixture_faces(pipeline, n)
-    options = {"sampling": "ddim uniform 20"} | options
-    return faces, pipeline.counterfactual(faces, attributes, {"smiling": "flip"}, **options)
+ask = partial(worlds.ask, sampling="ddim uniform 20")
 
 
 @pytest.fixture(scope="module")
@@ -256,9 +253,9 @@ def test_momentum_waits_while_a_step_is_not_guided(pipeline) -> None:
 
 @pytest.mark.parametrize("guidance", SETTINGS, ids=repr)
 def test_a_batch_is_as_many_batches_of_one(pipeline, guidance) -> None:
-    faces, whole = ask(pipeline, 5, guidance=guidance)
+    faces, whole = ask(pipeline, n=5, guidance=guidance)
     for batch_size in (3, 7):
-        _, parts = ask(pipeline, 5, guidance=guidance, batch_size=batch_size)
+        _, parts = ask(pipeline, n=5, guidance=guidance, batch_size=batch_size)
         assert torch.allclose(parts.trajectory.x, whole.trajectory.x, atol=1e-10)
     table = whole.abduction.attributes
     for row in range(5):
@@ -275,7 +272,7 @@ def test_a_batch_is_as_many_batches_of_one(pipeline, guidance) -> None:
 def test_no_call_has_more_rows_than_the_batch_size(pipeline) -> None:
     guidance = Guidance.fcfg(affected=3, invariant=1)
     with counted_rows(pipeline) as seen:
-        ask(pipeline, 10, guidance=guidance, batch_size=7, sampling="ddim uniform 2")
+        ask(pipeline, n=10, guidance=guidance, batch_size=7, sampling="ddim uniform 2")
     assert max(seen) == 7  # abduction: one row an image
     assert sorted(set(seen)) == [3, 6, 7]  # prediction: two images of three rows
 
@@ -283,7 +280,7 @@ def test_no_call_has_more_rows_than_the_batch_size(pipeline) -> None:
 def test_steps_are_reported_with_the_images_they_are_about(pipeline) -> None:
     seen: list[StepRecord] = []
     how = {"sampling": "ddim uniform 3", "batch_size": 4, "on_step": seen.append}
-    ask(pipeline, 5, guidance=Guidance.cfg(2.0), **how)
+    ask(pipeline, n=5, guidance=Guidance.cfg(2.0), **how)
     assert [(r.first_image, len(r.trajectory.x)) for r in seen] == [
         *[(0, 4)] * 3,
         *[(4, 1)] * 3,
@@ -347,7 +344,7 @@ def test_networks_and_judge_move_with_the_pipeline() -> None:
 
 
 def test_images_are_clamped_and_the_trajectory_is_not(pipeline) -> None:
-    _, pair = ask(pipeline, 20, guidance=Guidance.cfg(8.0))
+    _, pair = ask(pipeline, n=20, guidance=Guidance.cfg(8.0))
     assert pair.trajectory.x.abs().max() > 1
     assert pair.images.abs().max() == 1
     assert torch.equal(pair.images, pair.trajectory.x.clamp(-1, 1))
@@ -530,11 +527,3 @@ def test_what_does_not_belong_together_is_refused(tiny) -> None:
         with counted_rows(tiny) as asked, refused(subject, fragment):
             call()
         assert not asked  # before any work was done
-
-
-def test_all_that_is_wrong_with_a_question_is_said_at_once(tiny) -> None:
-    images, attributes = tiny_faces(2)
-    first = next(iter(attributes))
-    attributes["nme"] = attributes.pop(first)
-    with refused("images", "8 by 8", "got 16 by 16", "'nme'", "'agee'"):
-        tiny.counterfactual(images.repeat(1, 1, 2, 2), attributes, {"agee": 1})

@@ -18,10 +18,9 @@ from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuo
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import UNet, UNetConfig
-from fcfg.diffusion.prediction import Prediction
 from fcfg.diffusion.schedule import NoiseSchedule, clean_image, noise_from_output, training_target
-from fcfg.sampling import steps_along
 from refusal import refused
+from tiny import tiny_pipeline
 from worlds import binary_space, readable_embedder
 
 SCHEDULE = NoiseSchedule()
@@ -180,16 +179,12 @@ def test_training_hides_exactly_the_attributes_that_were_drawn(p_null, p_group, 
 
 def test_a_few_steps_of_training_lower_the_loss() -> None:
     """The recipe of the documentation: encode, draw, loss; float64 columns and all."""
-    torch.manual_seed(0)
-    space = binary_space()
-    embedder = AttributeEmbedder(space, width=8)
-    config = UNetConfig(channels=1, size=8, base=8, multipliers=(1, 2), attention=(), condition=24)
-    model = Denoiser(UNet(config), embedder, SCHEDULE)
+    model = tiny_pipeline(channels=1).denoiser
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
-    generator = torch.Generator().manual_seed(0)
+    space, generator = model.embedder.space, torch.Generator().manual_seed(0)
     smiling = torch.arange(64) % 2
     images = (smiling.float() - 0.5).view(-1, 1, 1, 1).expand(64, 1, 8, 8)
-    table = space.parse({"smiling": smiling, "male": [0] * 64, "young": [1] * 64})
+    table = space.parse({"smiling": smiling, "age": [40.0] * 64, "hair": ["dark"] * 64})
     values = torch.from_numpy(space.encode(table))
     losses = []
     for _ in range(60):
@@ -234,20 +229,6 @@ for kind in ("noise", "velocity"):
 def test_a_denoiser_compiles_whole() -> None:
     """Room for compiled steps: no graph break. In a process without run-time checks."""
     subprocess.run([sys.executable, "-c", COMPILE], check=True)
-
-
-@pytest.mark.parametrize(("t", "s"), [(1000, 990), (500, 400), (10, 0), (0, 10), (400, 500)])
-def test_the_merged_noise_gives_the_same_ddim_step(t: int, s: int) -> None:
-    x, clean, renoise = torch.randn(3, 2, 1, 4, 4, dtype=torch.float64)
-    (here,) = steps_along(SCHEDULE, (t, s), dtype=torch.float64)
-
-    def ddim(for_clean: Tensor, for_noise: Tensor) -> Tensor:
-        image = (x - here.noise_t * for_clean) / here.signal_t
-        return here.signal_s * image + here.noise_s * for_noise
-
-    merged = Prediction(clean, renoise).merged(here)
-    assert torch.allclose(ddim(merged, merged), ddim(clean, renoise), atol=1e-12)
-    assert Prediction(clean, clean).merged(here) is clean
 
 
 def test_what_makes_no_denoiser_schedule_or_training_step_is_refused() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import worlds
 from evaluations import counted_rows
 from fcfg.guidance import Guidance
 from fcfg.model.thresholds import way_back_guidance
@@ -31,11 +32,10 @@ def pipeline() -> CounterfactualPipeline:
 
 
 def ask(
-    pipeline: CounterfactualPipeline, guidance: Guidance = DRAWN, n: int = 4, **options: Any
+    pipeline: CounterfactualPipeline, guidance: Guidance = DRAWN, **options: Any
 ) -> tuple[Tensor, Counterfactual]:
-    faces, attributes = mixture_faces(pipeline, n)
-    options = {"sampling": "ddim uniform 8", "do": {"male": 1 - attributes["male"]}} | options
-    return faces, pipeline.counterfactual(faces, attributes, guidance=guidance, **options)
+    options = {"sampling": "ddim uniform 8", "do": {"male": "flip"}} | options
+    return worlds.ask(pipeline, guidance=guidance, **options)
 
 
 def states(pair: Counterfactual) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import SOLVERS
-from worlds import MixtureNetwork, mixture_faces, mixture_pipeline
+from worlds import MixtureNetwork, ask, mixture_faces, mixture_pipeline
 
 PLAIN = Guidance.none()
 ANCHORED = Guidance.parse("none;anchor=true")
@@ -36,16 +36,8 @@ class ForgetfulNetwork(MixtureNetwork):
 def answer(
     pipeline: CounterfactualPipeline, guidance: Guidance, solver: str, steps: int, **options: Any
 ) -> Tensor:
-    faces, attributes = mixture_faces(pipeline, 4)
-    pair = pipeline.counterfactual(
-        faces,
-        attributes,
-        {"male": 1 - attributes["male"]},
-        guidance=guidance,
-        sampling=f"{solver} uniform {steps}",
-        **options,
-    )
-    return pair.trajectory.x
+    how = {"do": {"male": "flip"}, "sampling": f"{solver} uniform {steps}"} | options
+    return ask(pipeline, guidance=guidance, **how)[1].trajectory.x
 
 
 def distance(one: Tensor, other: Tensor) -> float:

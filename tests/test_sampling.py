@@ -132,12 +132,6 @@ def test_what_means_nothing_is_refused(subject: str) -> None:
     all_refused(subject, *WRONG[subject])
 
 
-def test_an_error_about_steps_names_the_default_and_the_papers_number() -> None:
-    default, paper = (as_sampling(preset).steps for preset in ("default", "paper"))
-    with refused("steps", f"{default} is the default, {paper} the paper's"):
-        time_grid(SCHEDULE, 1001)
-
-
 # Refined inversion ------------------------------------------------------------------------------
 
 
@@ -207,12 +201,6 @@ def test_a_configuration_is_its_text_and_its_parts(solver, grid: str, steps: int
     assert type(as_solver(solver.name)) is SOLVERS[solver.name] is type(solver)
 
 
-def test_presets_are_read_by_name() -> None:
-    assert as_sampling("paper") == PAPER
-    assert as_sampling("default") == PRESETS["default"]
-    assert as_sampling("default", ANCHORED) == ANCHORED
-
-
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
@@ -226,6 +214,7 @@ def test_presets_are_read_by_name() -> None:
 def test_the_default_depends_on_anchor_and_noise(pipeline, options, wanted) -> None:
     """Bit by bit, as its solver, grid and steps in one text, or as an object."""
     faces, attributes = mixture_faces(pipeline, 1)
+    assert as_sampling(options.get("sampling", "default"), wanted) == wanted
     silent = pipeline.abduct(faces, attributes, **options)
     assert (silent.times, silent.solver) == (wanted.times(SCHEDULE), wanted.solver)
     for named in (wanted, str(wanted)):

@@ -37,7 +37,7 @@ from fcfg.sampling import (
     time_grid,
 )
 from place import DEVICE, anywhere
-from worlds import Gaussian, mixture, mixture_faces, mixture_pipeline, pipeline_of
+from worlds import Gaussian, ask, mixture, mixture_pipeline, pipeline_of
 
 pytestmark = anywhere
 
@@ -193,9 +193,8 @@ def smile(
     """A new mixture world, and an answer of it."""
     pipeline = mixture_pipeline()
     pipeline.denoiser.to(dtype)
-    faces, attributes = mixture_faces(pipeline, n)
-    asked = {"sampling": sampling} | options
-    return pipeline, pipeline.counterfactual(faces, attributes, {"smiling": 1}, **asked)
+    _, pair = ask(pipeline, n, do={"smiling": 1}, sampling=sampling, **options)
+    return pipeline, pair
 
 
 ROWS = {  # of 6 steps up, and of 6 steps down, for each row of a prediction

@@ -19,7 +19,7 @@ from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, State, Step
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
 from place import DEVICE
 
 SHAPE = (1, 4, 4)  # of an image
@@ -157,6 +157,15 @@ def mixture_faces(pipeline: CounterfactualPipeline, n: int, seed: int = 1) -> tu
     images = (network.means[which] + network.spread * noise).clamp(-1, 1)
     names = pipeline.space.names
     return images, {name: network.values[which, i].numpy() for i, name in enumerate(names)}
+
+
+def ask(
+    pipeline: CounterfactualPipeline, n: int = 4, **options: Any
+) -> tuple[Tensor, Counterfactual]:
+    """Faces of the mixture world, and answers about them: by default, each smile is another."""
+    faces, attributes = mixture_faces(pipeline, n)
+    question = {"do": {"smiling": "flip"}} | options
+    return faces, pipeline.counterfactual(faces, attributes, **question)
 
 
 def mixture(n: int, **options: Any) -> tuple[CounterfactualPipeline, Tensor, dict]:
