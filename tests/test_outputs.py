@@ -49,17 +49,14 @@ def test_a_file_that_was_there_before_is_a_strangers(tmp_path: Path) -> None:
     assert not (tmp_path / LIST).exists()
 
 
-@pytest.mark.parametrize("target", ["elsewhere", "nowhere", None])
-def test_links_and_folders_in_the_way_are_not_followed(tmp_path: Path, target) -> None:
+def test_links_and_folders_in_the_way_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("mine")
-    out = tmp_path / "out"
-    out.mkdir()
-    if target:
-        (out / "page.html").symlink_to(tmp_path / target)
-    else:
-        (out / "page.html").mkdir()
-    with refused(f"out {out}", "'page.html'"):
-        ours(out).write({"page.html": b"two"})
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "folder").mkdir()
+    for name in ("link", "broken", "folder"):
+        with refused(f"out {tmp_path}", f"'{name}'"):
+            ours(tmp_path).write({name: b"two"})
     assert (tmp_path / "elsewhere").read_text() == "mine"
 
 
@@ -93,13 +90,11 @@ def test_whenever_writing_is_killed_it_can_be_done_again(tmp_path, monkeypatch, 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    places = tmp_path / "file", tmp_path / "file" / "below"
-    for out in places:
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
         with refused(f"out {out}", "a folder that can be written", "the file"):
             ours(out).check(())
-    for out in (*places, Path("/proc/nothing/here")):
-        with refused(f"out {out}", "a folder that can be written"):
-            make_folder(out)
+    with refused("out /proc/nothing/here", "a folder that can be written"):
+        make_folder(Path("/proc/nothing/here"))
 
 
 # What the commands make of it -------------------------------------------------------------------

@@ -115,37 +115,42 @@ def rendered(bar: ProgressReporter) -> str:
     return page.file.getvalue()
 
 
-def test_elsewhere_lines_come_now_and_then_and_at_the_end(monkeypatch) -> None:
-    bar, screen = reporter(terminal=False)
-    clock = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    with bar:
-        bar.progress("diffusion", 0, 10)
-        for step in range(1, 11):
-            clock[0] += 10  # a line every half minute at most
-            bar.progress("diffusion", step, 10, 1 / step)
-    assert screen.getvalue().splitlines() == [
-        "diffusion: step 4 of 10, loss 0.2500, 10.0 s/it, about 60 s left",
-        "diffusion: step 8 of 10, loss 0.1250, 10.0 s/it, about 20 s left",
-        "diffusion: step 10 of 10, loss 0.1000",
-    ]
+Event = tuple[float, str, int, int] | tuple[float, str, int, int, float]
+DIFFUSION, READING, DRAWING = "diffusion", "reading images", "drawing portraits"
 
 
-def test_the_time_that_is_left_counts_the_steps_of_this_run_alone(monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("events", "lines"),  # seconds before an event, what it tells, and the lines
+    [
+        (  # a line every half minute at most, and at the end
+            [(0, DIFFUSION, 0, 10), *((10, DIFFUSION, n, 10, 1 / n) for n in range(1, 11))],
+            [
+                "diffusion: step 4 of 10, loss 0.2500, 10.0 s/it, about 60 s left",
+                "diffusion: step 8 of 10, loss 0.1250, 10.0 s/it, about 20 s left",
+                "diffusion: step 10 of 10, loss 0.1000",
+            ],
+        ),
+        (  # what is left counts the steps of this run alone
+            [(0, DIFFUSION, 1000, 2000), (40, DIFFUSION, 1100, 2000, 0.5)],
+            ["diffusion: step 1100 of 2000, loss 0.5000, 2.5 it/s, about 6 min left"],
+        ),
+        ([(0, READING, 0, 8), (40, READING, 0, 8)], ["reading images: 0 of 8"]),
+        ([(0, READING, n, 8) for n in (0, 4, 8)], ["reading images: 8 of 8"]),  # without a loss
+        ([(0, DRAWING, n, 3) for n in (0, 3)], ["drawing portraits: 3 of 3"]),
+    ],
+)
+def test_elsewhere_lines_come_now_and_then_and_at_the_end(
+    monkeypatch, events: list[Event], lines: list[str]
+) -> None:
     bar, screen = reporter(terminal=False)
-    clock = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    clock, path = 100.0, "runs/[bold]/[/x]/:smile:/" + "long/" * 50
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock)
     with bar:
-        bar.progress("diffusion", 1000, 2000)
-        clock[0] += 40
-        bar.progress("diffusion", 1100, 2000, 0.5)
-        bar.progress("reading images", 0, 8)
-        clock[0] += 40
-        bar.progress("reading images", 0, 8)  # nothing to divide by
-    assert screen.getvalue().splitlines() == [
-        "diffusion: step 1100 of 2000, loss 0.5000, 2.5 it/s, about 6 min left",
-        "reading images: 0 of 8",
-    ]
+        for seconds, *told in events:
+            clock += seconds
+            bar.progress(*told)
+        bar.say(path)
+    assert screen.getvalue().splitlines() == [*lines, path]
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -157,19 +162,6 @@ def test_a_quiet_one_shows_nothing(terminal: bool) -> None:
         bar.progress("judge", 40, 40, 0.25)
         bar.say("done")
     assert screen.getvalue() == ""
-
-
-def test_images_are_counted_without_a_loss_and_paths_said_as_they_are() -> None:
-    bar, screen = reporter(terminal=False)
-    path = "runs/[bold]/[/x]/:smile:/" + "long/" * 50
-    with bar:
-        for done in (0, 4, 8):
-            bar.progress("reading images", done, 8)
-        for done in (0, 3):
-            bar.progress("drawing portraits", done, 3)
-        bar.say(path)
-    lines = ["reading images: 8 of 8", "drawing portraits: 3 of 3", path]
-    assert screen.getvalue().splitlines() == lines
 
 
 def test_by_default_it_is_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
