@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 
-def covering(*sizes: int, strength: int = 2) -> list[tuple[int, ...]]:
+def covering(*sizes: int) -> list[tuple[int, ...]]:
     """Return few combinations that hold each pair of values, chosen greedily."""
 
     def held(row: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
-        return set(combinations(enumerate(row), strength))
+        return set(combinations(enumerate(row), 2))
 
     rows = list(product(*map(range, sizes)))
     missing, chosen = set().union(*map(held, rows)), []
@@ -24,13 +24,10 @@ def covering(*sizes: int, strength: int = 2) -> list[tuple[int, ...]]:
     return chosen
 
 
-def pairwise(*values: Iterable[Any], strength: int = 2) -> list[Any]:
-    """Return the parameters of a test for all combinations of values.
-
-    Those that no pair needs are marked ``long``. Of two lists, a strength of 1 needs each value.
-    """
+def pairwise(*values: Iterable[Any]) -> list[Any]:
+    """Return the parameters of a test; those that no pair of values needs are marked ``long``."""
     lists = [list(options) for options in values]
-    daily = set(covering(*map(len, lists), strength=strength))
+    daily = covering(*map(len, lists))
     return [
         pytest.param(
             *(options[at] for options, at in zip(lists, row, strict=True)),

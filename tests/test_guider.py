@@ -155,8 +155,7 @@ def block(request: pytest.FixtureRequest) -> Block:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"start": 0.25, "stop": 0.75}, {"guidance_rescale": 0.7}, {"enabled": False}],
+    "options", [{}, {"start": 0.25, "stop": 0.75}, {"guidance_rescale": 0.7}, {"enabled": False}]
 )
 @pytest.mark.parametrize("weight", [3.0, 1.0])
 def test_one_group_is_classifier_free_guidance(
