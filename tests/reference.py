@@ -181,21 +181,3 @@ def predict_fapg(
         eps_fapg = (x_t - np.sqrt(alpha[t]) * x0_fapg) / np.sqrt(1 - alpha[t])
         x_t = np.sqrt(alpha[s]) * x0_fapg + np.sqrt(1 - alpha[s]) * eps_fapg
     return x_t
-
-
-def gumbel_posterior(logits: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw the Gumbel noise of one sample whose observed class is ``k`` (part of Algorithm 2).
-
-    The noise is a draw from the posterior of the noise given that ``logits + noise`` has its
-    maximum at ``k``. ``logits`` has shape (L,) and so has the noise. ``np.logaddexp(a, b)`` is
-    ``log(exp(a) + exp(b))`` without overflow.
-    """
-    top = rng.gumbel() + np.logaddexp.reduce(logits)
-    noise = np.zeros(len(logits), dtype=np.float64)
-    for j in range(len(logits)):
-        if j == k:
-            noise[j] = top - logits[j]
-        else:
-            g_j = rng.gumbel()
-            noise[j] = -np.logaddexp(-(g_j + logits[j]), -top) - logits[j]
-    return noise

@@ -24,7 +24,6 @@ from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuo
 from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
 from fcfg.datasets.base import Examples
-from fcfg.datasets.registry import default_attributes
 from fcfg.evaluation import Experiment, choose_subset, experiments, find_experiment
 from fcfg.evaluation.measurements import Evaluators, find_evaluators, judge_of
 from fcfg.evaluation.presets import OWN
@@ -39,6 +38,7 @@ from fcfg.support.hashing import digest_of
 from refusal import all_refused, refused
 from runs import NO_FOLDERS
 from stored import alexnet, images, linear_layers
+from trees import usual
 
 # Questions --------------------------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ from stored import alexnet, images, linear_layers
 @pytest.mark.parametrize("name", experiments())
 def test_every_experiment_asks_what_its_data_set_can_answer(name: str, tmp_path: Path) -> None:
     """As a user who sets nothing asks, but for the demo, which is to be quick."""
-    space, graph = default_attributes(name.split("/")[0])
+    space, graph = usual(name.split("/")[0])
     experiment, file = find_experiment(name), tmp_path / "mine.yaml"
     file.write_text(to_yaml(experiment))
     assert find_experiment(str(file)) == experiment
@@ -222,9 +222,7 @@ def test_a_kind_that_does_not_fit_is_refused(kind: str, model: str | None) -> No
 
 def test_named_experiments_fit_a_model_that_has_their_attributes() -> None:
     for name in ("portraits", "portraits-causal", "nih-cxr14", "morphomnist"):
-        _, graph = default_attributes(name) or (None, None)
-        assert graph is not None
-        fitting = {other for other in experiments(graph) if "/" in other}
+        fitting = {other for other in experiments(usual(name)[1]) if "/" in other}
         assert {f"{name}/core", f"{name}/aff"} <= fitting
         assert not fitting & {"embed/core", "embed/cost", "mimic-cxr/cost"}
     larger = CausalGraph({name: [] for name in ("smiling", "male", "young", "hat")})

@@ -40,14 +40,11 @@ def test_numbers_keep_their_precision_and_values_however_they_lie_in_memory() ->
     assert not read_images(gradients, channels=3).requires_grad
 
 
-def test_keys_name_images_by_their_pixels() -> None:
+def test_keys_name_images_by_their_pixels_and_those_from_zero_to_one_are_warned_about() -> None:
     images = torch.rand(3, 1, 4, 4)
     keys = image_keys(images)
     assert len(set(keys)) == 3
     assert image_keys(images.flip(0).double()) == keys[::-1]
-
-
-def test_pictures_that_look_like_zero_to_one_are_warned_about() -> None:
     with pytest.warns(UserWarning, match=r"2 \* x - 1"):
         read_images(torch.rand(1, 3, 4, 4), channels=3)
     read_images(torch.full((1, 3, 4, 4), 0.3), channels=3)  # a dark constant says nothing

@@ -237,7 +237,7 @@ def test_a_caption_is_text() -> None:
 
 
 def test_names_are_listed() -> None:
-    loaders = {options.__module__.split(".")[2] for options in registry._CLASSES.values()}
+    loaders = {options.__module__.split(".")[2] for options in registry.DATA_SETS.values()}
     assert loaders <= set(dir(fcfg.datasets))
     assert {"datasets", "load", "CounterfactualPipeline"} <= set(dir(fcfg))
 

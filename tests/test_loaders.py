@@ -132,8 +132,8 @@ def test_embed_finds_dicom_files_below_their_cohort(tmp_path: Path) -> None:
     space = AttributeSpace([Binary("density"), Binary("view")])
     (tmp_path / "tables/predicted_all_embed.csv").unlink()  # nobody asks for circles
     found = config.listing(space)
-    assert found.names[0] == "images/cohort_1/1/1/1.1.CC.dcm"
-    assert found.cases[0].source.path == tmp_path / found.names[0]
+    assert found.cases[0].name == "images/cohort_1/1/1/1.1.CC.dcm"
+    assert found.cases[0].source.path == tmp_path / found.cases[0].name
     assert {case.values["view"] for case in found.cases} == {"1"}
     with refused("EMBED", "'age'"):
         config.listing(AttributeSpace([Binary("age")]))

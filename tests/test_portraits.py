@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 from torch.nn import functional
 
-import fcfg
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits import world
 from refusal import refused
@@ -88,9 +87,8 @@ def test_age_brings_glasses_and_grey_hair_by_their_stated_probabilities() -> Non
         wanted = np.exp(logits) / np.exp(logits).sum()
         assert np.abs(np.bincount(table["hair"], minlength=4) / 4000 - wanted).max() < 0.03
     assert abs(record.attributes["age"].mean() - 50) < 1
-    older = portraits.counterfactual(
-        record, {"age": np.minimum(record.attributes["age"] + 20, 80)}
-    )
+    do = {"age": np.minimum(record.attributes["age"] + 20, 80)}
+    older = portraits.counterfactual(record, do)
     had = record.attributes["glasses"] == 1
     assert (older.attributes["glasses"][had] == 1).all()  # age never takes glasses away
 
@@ -132,46 +130,20 @@ def test_every_factor_of_a_person_shows() -> None:
         assert (other.images - record.images).abs().max() > 0.02, name
 
 
-def test_drawings_go_straight_into_a_pipeline() -> None:
-    record = portraits.sample(2, size=16)
-    space = portraits.space()
-    embedder = fcfg.AttributeEmbedder(space)
-    config = fcfg.UNetConfig(size=16, base=8, multipliers=(1, 2), attention=())
-    denoiser = fcfg.Denoiser(fcfg.UNet(config), embedder, fcfg.NoiseSchedule())
-    scm = fcfg.StructuralCausalModel(space, portraits.graph())
-    pipeline = fcfg.CounterfactualPipeline(denoiser, scm)
-    pair = pipeline.counterfactual(record.images, record.attributes, {"smiling": 1}, sampling=2)
-    truth = portraits.counterfactual(record, {"smiling": 1})
-    assert pair.images.shape == truth.images.shape
-    assert np.array_equal(pair.attributes["smiling"], truth.attributes["smiling"])
-
-
-def ask(do, variant: str = "portraits") -> portraits.Portraits:
-    return portraits.counterfactual(portraits.sample(3, size=8, variant=variant), do)
-
-
-@pytest.mark.parametrize(
-    ("call", "subject"),
-    [
-        (lambda: portraits.sample(0), "portraits, n"),
-        (lambda: portraits.sample(1, seed=-1), "portraits, seed"),
-        (lambda: portraits.sample(1, size=4), "portraits, size"),
-        (lambda: portraits.sample(1, variant="portrait"), "variant"),
-        (lambda: ask({"hat": 1}), "intervention"),
-        (lambda: ask(["smiling"]), "intervention"),
-        (lambda: ask({"smiling": 2}), "intervention on 'smiling'"),
-        (lambda: ask({"smiling": [0, 1]}), "intervention on 'smiling'"),
-        (lambda: ask({"age": "flip"}, "portraits-causal"), "intervention on 'age'"),
-    ],
-)
-def test_illegal_questions_are_refused(call, subject: str) -> None:
-    with refused(subject):
-        call()
+def test_illegal_questions_are_refused() -> None:
+    for name, value in {"n": 0, "seed": -1, "size": 4, "variant": "portrait"}.items():
+        with refused(f"portraits, {name}"):
+            portraits.sample(**{"n": 1, name: value})
+    record = portraits.sample(3, size=8, variant="portraits-causal")
+    for name, value in {"smiling": 2, "sex": [0, 1], "age": "flip"}.items():
+        with refused(f"intervention on '{name}'"):
+            portraits.counterfactual(record, {name: value})
+    for do in ({"hat": 1}, ["smiling"]):
+        with refused("intervention"):
+            portraits.counterfactual(record, do)
 
 
 def test_faces_are_drawn_as_ever() -> None:
     """Models and results refer to them: hair, eyes, mouth, and beard with neck."""
     bands = portraits.sample(6, seed=0, size=32).images.unflatten(2, (4, 8)).mean(dim=(0, 1, 3, 4))
-    torch.testing.assert_close(
-        bands, torch.tensor([0.2527, 0.1426, 0.0534, -0.0844]), atol=5e-4, rtol=0
-    )
+    assert bands.tolist() == pytest.approx([0.2527, 0.1426, 0.0534, -0.0844], abs=5e-4)

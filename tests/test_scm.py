@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-import reference
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.mechanisms import gumbel_posterior
@@ -17,24 +16,12 @@ from fcfg.causal.scm import StructuralCausalModel
 from refusal import all_refused, refused
 
 # sex, age -> volume (continuous); age -> finding (binary); age, finding -> hair (categorical)
-SPACE = AttributeSpace(
-    [
-        Binary("sex"),
-        Binary("finding"),
-        Categorical("hair", ["dark", "fair", "grey"]),
-        Continuous("age", 20, 80),
-        Continuous("volume", -10, 10),
-    ]
-)
-GRAPH = CausalGraph(
-    {
-        "sex": [],
-        "finding": ["age"],
-        "hair": ["age", "finding"],
-        "age": [],
-        "volume": ["sex", "age"],
-    }
-)
+HAIR, AGE = Categorical("hair", ["dark", "fair", "grey"]), Continuous("age", 20, 80)
+VOLUME = Continuous("volume", -10, 10)
+SPACE = AttributeSpace([Binary("sex"), Binary("finding"), HAIR, AGE, VOLUME])
+CAUSES = {"finding": ["age"], "hair": ["age", "finding"], "volume": ["sex", "age"]}
+GRAPH = CausalGraph({"sex": [], "age": []} | CAUSES)
+ONE_CAUSE = CausalGraph({"cause": [], "effect": ["cause"]})
 
 
 def population(n: int, seed: int = 0) -> dict:
@@ -165,18 +152,6 @@ def test_abducted_noise_is_standard_gumbel_over_the_population() -> None:
     assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 0.015
 
 
-@pytest.mark.parametrize("observed", [0, 1])
-def test_the_posterior_agrees_with_the_reference_in_distribution(observed: int) -> None:
-    rng = np.random.default_rng(0)
-    logits = np.array([0.7, -1.1])
-    wanted = np.stack([reference.gumbel_posterior(logits, observed, rng) for _ in range(4000)])
-    rows = torch.from_numpy(logits).repeat(4000, 1)
-    uniform = torch.from_numpy(rng.random((4000, 3)))
-    got = gumbel_posterior(rows, torch.full((4000,), observed), uniform).numpy()
-    for level in range(2):
-        assert stats.ks_2samp(got[:, level], wanted[:, level]).pvalue > 0.01
-
-
 def test_a_row_depends_on_its_key_and_the_seed_and_not_on_its_neighbours(fitted) -> None:
     table = SPACE.parse(population(300, seed=7))
     keys = np.arange(300)
@@ -189,15 +164,11 @@ def test_a_row_depends_on_its_key_and_the_seed_and_not_on_its_neighbours(fitted)
     other = ask(fitted, table, {"age": 75}, seed=4)
     assert np.array_equal(default["hair"], everything["hair"])
     assert not np.array_equal(default["hair"], other["hair"])
-
-
-def test_keys_may_be_names(fitted) -> None:
-    table = {name: np.repeat(column[:1], 50) for name, column in population(1).items()}
-    names = [f"{i:06}.png" for i in range(50)]
-    one = fitted.abduct(SPACE.parse(table), keys=names)
-    other = fitted.abduct(SPACE.parse(table), keys=names[::-1])
-    assert torch.equal(one["hair"], other["hair"].flip(0))
-    assert len(one["hair"].unique()) == 150
+    same = {name: np.repeat(column[:1], 50) for name, column in table.items()}
+    names = [f"{i:06}.png" for i in range(50)]  # keys may be names
+    one, turned = (fitted.abduct(same, keys=keys)["hair"] for keys in (names, names[::-1]))
+    assert torch.equal(one, turned.flip(0))
+    assert len(one.unique()) == 150
 
 
 def test_fitting_is_reproducible_and_improves_the_likelihood() -> None:
@@ -222,7 +193,7 @@ def test_fitting_is_reproducible_and_improves_the_likelihood() -> None:
 def test_small_batches_see_every_row() -> None:
     """In the end each of two rows that say the opposite is known almost for sure."""
     space = AttributeSpace([Binary("cause"), Binary("effect")])
-    scm = StructuralCausalModel(space, CausalGraph({"cause": [], "effect": ["cause"]}))
+    scm = StructuralCausalModel(space, ONE_CAUSE)
     table = {"cause": [0, 1], "effect": [1, 0]}
     assert scm.fit(table, steps=100, batch_size=1)["effect"] < 0.1
 
@@ -238,9 +209,8 @@ def test_counterfactual_values_end_in_their_range(fitted) -> None:
 def test_the_noises_of_two_nodes_are_independent() -> None:
     """Were they drawn from one stream, common noise would pose as a cause."""
     space = AttributeSpace([Binary("cause"), Binary("one"), Binary("other")])
-    scm = StructuralCausalModel(
-        space, CausalGraph({"cause": [], "one": ["cause"], "other": ["cause"]})
-    )
+    graph = CausalGraph({"cause": [], "one": ["cause"], "other": ["cause"]})
+    scm = StructuralCausalModel(space, graph)
     rng = np.random.default_rng(0)
     table = {name: rng.integers(0, 2, 4000) for name in space.names}
     scm.fit(table, steps=5)
@@ -251,15 +221,14 @@ def test_the_noises_of_two_nodes_are_independent() -> None:
 
 def test_the_reported_likelihood_is_that_of_the_values_in_their_own_unit() -> None:
     """For Gaussian values the best there is, is known."""
-    space = AttributeSpace([Binary("sex"), Continuous("volume", -1000, 1000)])
-    scm = StructuralCausalModel(space, CausalGraph({"sex": [], "volume": ["sex"]}))
+    space = AttributeSpace([Binary("cause"), Continuous("effect", -1000, 1000)])
+    scm = StructuralCausalModel(space, ONE_CAUSE)
     rng = np.random.default_rng(0)
-    sex = rng.integers(0, 2, 3000)
-    spread = 40.0
-    volume = 100 * sex + spread * rng.normal(size=3000)
-    found = scm.fit({"sex": sex, "volume": volume}, steps=150, batch_size=256)
+    cause, spread = rng.integers(0, 2, 3000), 40.0
+    effect = 100 * cause + spread * rng.normal(size=3000)
+    found = scm.fit({"cause": cause, "effect": effect}, steps=150, batch_size=256)
     best = 0.5 * np.log(2 * np.pi * np.e * spread**2)
-    assert abs(found["volume"] - best) < 0.06
+    assert abs(found["effect"] - best) < 0.06
 
 
 def test_an_interrupted_fit_is_no_fit() -> None:
@@ -283,22 +252,13 @@ def test_an_interrupted_fit_is_no_fit() -> None:
         scm.act(table, {"age": 30}, noise)
 
 
-def test_illegal_interventions_are_refused(fitted) -> None:
-    for name, values in {
-        "age": (81, float("nan"), [30, 40]),
-        "hair": ("blond",),
-        "sex": (lambda sex: sex + 1,),
-    }.items():
-        for value in values:
-            with refused(f"intervention on '{name}'"):
-                ask(fitted, population(5), {name: value})
-    with refused("intervention", "'hat'"):
-        ask(fitted, population(5), {"hat": 1})
-
-
-def test_other_illegal_input_is_refused(fitted) -> None:
+def test_illegal_input_is_refused(fitted) -> None:
     few, scm = population(5), StructuralCausalModel(SPACE, GRAPH)
+    targets = {"age": (81, float("nan"), [30, 40]), "hair": ("blond",), "sex": (lambda x: x + 1,)}
     wrong = {
+        f"intervention on '{name}'": [partial(ask, fitted, few, {name: v}) for v in values]
+        for name, values in targets.items()
+    } | {
         "causal graph": [lambda: StructuralCausalModel(SPACE, CausalGraph({"sex": []}))],
         "keys": [
             partial(fitted.abduct, few, keys=keys)
@@ -307,7 +267,7 @@ def test_other_illegal_input_is_refused(fitted) -> None:
         "seed": [partial(fitted.abduct, few, seed=seed) for seed in (None, 1.5, "a")],
         "attributes": [partial(fitted.abduct, few, nodes=["hat"])],
         "noise": [partial(fitted.act, few, {"age": 30}, {})],
-        "intervention": [partial(fitted.act, few, ["age"], {})],
+        "intervention": [partial(fitted.act, few, do, {}) for do in (["age"], {"hat": 1})],
         "fit": [
             partial(scm.fit, few, **options)
             for options in ({"steps": 0}, {"batch_size": 0}, {"learning_rate": 1e6})

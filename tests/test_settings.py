@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fcfg.datasets.registry import default_attributes
 from fcfg.support.config_errors import validate
 from fcfg.support.config_files import to_yaml
 from fcfg.training import TrainingConfig, presets, read_config, train
 from fcfg.training.preflight import describe
 from refusal import refused
 from runs import NO_FOLDERS, tiny
+from trees import usual
 
 RIVALS = () if find_spec("fcfg.rivals") is None else ("hvae", "hvae-soft", "sadcg")
 
@@ -29,16 +29,11 @@ def test_there_is_a_preset_for_every_model_of_the_paper_and_of_ours() -> None:
 
 
 @pytest.mark.parametrize("name", presets())
-def test_presets_are_legal_and_can_be_written_out(name: str, tmp_path: Path) -> None:
+def test_presets_are_legal_written_out_and_alike_for_one_data_set(name: str, tmp_path) -> None:
     config = read_config(name)
     (tmp_path / "copy.yaml").write_text(to_yaml(config))
     assert read_config(str(tmp_path / "copy.yaml")) == config
-
-
-@pytest.mark.parametrize("name", presets())
-def test_presets_have_the_natural_attributes_of_their_data(name: str) -> None:
-    config = read_config(name)
-    space, graph = default_attributes(config.data.format)
+    space, graph = usual(config.data.format)
     assert set(config.space) == set(space)
     assert {k: set(v) for k, v in config.graph.items()} == {
         k: set(v) for k, v in graph.parents.items()
@@ -107,6 +102,8 @@ def test_overrides_are_yaml_and_epochs_replace_steps() -> None:
     config = read_config("portraits", ["model.epochs=2", "model.network.blocks=1", "seed=7"])
     assert (config.model.steps, config.model.epochs) == (None, 2)
     assert (config.model.network.blocks, config.seed) == (1, 7)
+    graph = tiny(graph={"smiling": None, "male": None, "young": ["male"]}).graph
+    assert graph == {"smiling": (), "male": (), "young": ("male",)}  # nothing: no parents
 
 
 def test_paths_in_a_file_start_at_its_folder_and_data_replaces_them(tmp_path: Path) -> None:
@@ -122,14 +119,6 @@ def test_paths_in_a_file_start_at_its_folder_and_data_replaces_them(tmp_path: Pa
     assert elsewhere.data.path == Path("/elsewhere")
     with refused("--data", "none", "drawn"):
         read_config("portraits", data=Path("/elsewhere"))
-
-
-def test_in_a_graph_nothing_means_no_parents() -> None:
-    assert tiny(graph={"smiling": None, "male": None, "young": ["male"]}).graph == {
-        "smiling": (),
-        "male": (),
-        "young": ("male",),
-    }
 
 
 @pytest.mark.parametrize(
@@ -173,13 +162,29 @@ def test_in_a_graph_nothing_means_no_parents() -> None:
         ("name=[", "--set name", ("expected YAML", "quote it")),
         ("name={a: 1, a: 2}", "--set name", ("'a' twice",)),
         ("graph=5", "'graph'", ("dictionary",)),
+        ("graph.male=young", "'graph.male'", ("a list", "'young'", "write [young]")),
+        ("attributes.a+b={kind: binary}", "name", ("'+', which joins the targets", "'a+b'")),
+        (
+            "attributes.young={kind: categorical, levels: [0, 1]}",
+            "'young'",
+            ("quote every level",),
+        ),
     ],
 )
-def test_whatever_is_wrong_is_refused_in_one_line(
-    override: str, subject: str, fragments: tuple[str, ...]
-) -> None:
+def test_whatever_is_wrong_is_refused_in_one_line(override, subject, fragments) -> None:
     with refused(subject, *fragments):
         read_config("portraits", [override])
+
+
+def test_all_that_is_wrong_with_a_configuration_is_said_at_once() -> None:
+    sections = {"judge": {"width": 0}, "run": {"keep": "x"}, "modle": {}}
+    with refused("'modle'", "did you mean 'model'?", "'judge.width'", "'run.keep'"):
+        tiny(**sections)
+    kinds = {"young": {"kind": "binry"}, "male": {"kind": "binary", "levels": ["a"]}}
+    with refused("attribute 'male'", "did you mean 'binary'?", "attribute 'young'"):
+        tiny(attributes=kinds)
+    with refused("'key0'", "Also: 4 more."):
+        tiny(**{f"key{n}": 1 for n in range(9)})
 
 
 def test_what_no_network_can_take_is_refused_before_anything_is_done(tmp_path: Path) -> None:
@@ -195,14 +200,11 @@ def test_what_no_network_can_take_is_refused_before_anything_is_done(tmp_path: P
     assert not (tmp_path / "run/training/state").exists()
 
 
-def test_a_source_that_is_neither_preset_nor_file_is_refused(tmp_path: Path) -> None:
+def test_what_is_neither_preset_nor_file_or_lacks_a_section_is_refused(tmp_path: Path) -> None:
     with refused("configuration 'portrait'", "did you mean 'portraits'?"):
         read_config("portrait")
     with refused("missing.yaml", "No such file", "check the path"):
         read_config(str(tmp_path / "missing.yaml"))
-
-
-@pytest.mark.parametrize("section", ["data", "model"])
-def test_a_section_that_is_missing_is_to_be_added(section: str) -> None:
-    with refused(f"'{section}'", "add this key"):
-        validate(TrainingConfig, tiny().model_dump(exclude={section}), "configuration")
+    for section in ("data", "model"):
+        with refused(f"'{section}'", "add this key"):
+            validate(TrainingConfig, tiny().model_dump(exclude={section}), "configuration")

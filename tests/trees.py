@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fcfg.causal.attributes import AttributeSpace
+from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.celeba import CelebAData, MosaicData
 from fcfg.datasets.embed import EmbedData
 from fcfg.datasets.mimic import MimicData
 from fcfg.datasets.morphomnist import MorphoMNISTData
 from fcfg.datasets.nih import NIHData
-from fcfg.datasets.registry import (
-    DiskData,
-    default_attributes,
-)
+from fcfg.datasets.registry import DiskData
+from fcfg.training import read_config
 
 META = ["empi_anon", "acc_anon", "anon_dicom_path", "FinalImageType", "ViewPosition", "spot_mag"]
 
@@ -36,10 +35,17 @@ def write(path: Path, rows: list[list[object]]) -> None:
         csv.writer(file).writerows(rows)
 
 
+PRESETS = {"celeba-mosaic": "celeba-64", "morphomnist": "digits", "nih-cxr14": "radiographs"}
+
+
+def usual(format: str) -> tuple[AttributeSpace, CausalGraph]:
+    """What the configuration of the package for a data set says."""
+    config = read_config(PRESETS.get(format, format))
+    return config.space, CausalGraph(config.graph)
+
+
 def space_of(config: DiskData) -> AttributeSpace:
-    defaults = default_attributes(config.format)
-    assert defaults is not None
-    return defaults[0]
+    return usual(config.format)[0]
 
 
 def loaded(config: DiskData) -> dict[str, dict[str, object]]:

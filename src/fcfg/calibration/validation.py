@@ -14,7 +14,7 @@ from torch import Tensor
 from fcfg.calibration.run import TrueCounterfactual
 from fcfg.causal.attributes import AttributeSpace, Continuous, Table
 from fcfg.datasets import portraits
-from fcfg.datasets.base import Examples, OnProgress
+from fcfg.datasets.base import Examples, OnProgress, silent
 from fcfg.datasets.portraits import Portraits
 from fcfg.datasets.portraits.data import VALIDATION_SEED, PortraitsData
 from fcfg.evaluation.result_schema import JSON
@@ -45,7 +45,7 @@ def choose_images(
     *,
     seed: int = 0,
     data: Path | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = silent,
 ) -> ValidationImages:
     """Choose images of the validation split, with all combinations of values equally often.
 

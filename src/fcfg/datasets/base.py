@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from fcfg.causal.attributes import AttributeSpace, Table
-from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.columns import is_missing
 from fcfg.datasets.pixels import Source
 from fcfg.support.errors import InputError, joined, listed, nearest, quoted
@@ -34,6 +33,10 @@ Measure: TypeAlias = "Callable[[Tensor], NDArray[np.float64]]"  # images in [-1,
 Size: TypeAlias = Annotated[int, Field(ge=8, le=2048)]
 Channels: TypeAlias = Literal[1, 3]
 Fractions: TypeAlias = tuple[float, float, float]  # of train, val and test
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Report progress to nobody."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +87,6 @@ class Listing:
     def __post_init__(self) -> None:
         """Refuse unknown or empty splits, and groups in several."""
         check_splits(self.root, self.cases, self.excluded)
-
-    def __len__(self) -> int:
-        return len(self.cases)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the images."""
-        return [case.name for case in self.cases]
 
     def split(self, name: str) -> list[Case]:
         """Images of a split."""
@@ -153,16 +148,8 @@ class AbstractData(BaseModel, ABC, frozen=True, extra="forbid"):
     format: str  #: name of the data set
 
     @abstractmethod
-    def attributes(self) -> tuple[AttributeSpace, CausalGraph] | None:
-        """The natural attributes and their graph; None if there are none."""
-
-    @abstractmethod
     def load(
-        self,
-        space: AttributeSpace,
-        *,
-        skip_bad: bool = False,
-        on_progress: OnProgress | None = None,
+        self, space: AttributeSpace, *, skip_bad: bool = False, on_progress: OnProgress = silent
     ) -> Splits:
         """Load all splits.
 
@@ -178,6 +165,10 @@ class AbstractData(BaseModel, ABC, frozen=True, extra="forbid"):
 
     def excluded(self, space: AttributeSpace) -> Mapping[str, int]:
         """Return the number of images that are left out on purpose, by reason."""
+        return {}
+
+    def measures(self) -> dict[str, Measure]:
+        """Return how to measure attributes in an image without a judge, by name."""
         return {}
 
 
@@ -228,17 +219,3 @@ def existing_folder(path: Path | None) -> Path:
             do="give the folder of the data set: --data DIR, or 'path' of the section data",
         )
     return path
-
-
-def find_file(folder: Path | None, candidates: Sequence[str], source: str) -> Path:
-    """Return the first candidate, the official one first, or say where (``source``) to get it."""
-    root = existing_folder(folder)
-    for candidate in candidates:
-        if (root / candidate).exists():
-            return root / candidate
-    raise InputError(
-        f"data in {root}",
-        expected=" or ".join(f"'{candidate}'" for candidate in candidates),
-        got="no such file",
-        do=f"get it from {source}",
-    )

@@ -44,12 +44,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from fcfg.causal.attributes import AttributeSpace, Binary
-from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import Case, find_file
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.datasets.base import Case
+from fcfg.datasets.columns import LabelTable, Row, find_file
 from fcfg.datasets.loading import AbstractDiskData
 from fcfg.datasets.pixels import Source
-from fcfg.datasets.tables import LabelTable, Row
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
 
@@ -65,17 +64,7 @@ _LABELS = LabelTable(("labels.csv",), _CROPS, ("file", "split", "identity"), oth
 _CELL, _ACROSS, _CELLS = 64, 40, 1000
 
 
-class AbstractCelebAData(AbstractDiskData, frozen=True):
-    """What both formats share."""
-
-    def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
-        """Smiling, male, young: three attributes without arrows, as in the paper."""
-        names = ("smiling", "male", "young")
-        space = AttributeSpace([Binary(name) for name in names])
-        return space, CausalGraph({name: [] for name in names})
-
-
-class CelebAData(AbstractCelebAData, frozen=True):
+class CelebAData(AbstractDiskData, frozen=True):
     """Options of CelebA-HQ; ``path`` is the folder CelebAMask-HQ."""
 
     format: Literal["celeba-hq"] = "celeba-hq"
@@ -102,7 +91,7 @@ class CelebAData(AbstractCelebAData, frozen=True):
             yield Case(Source(images / row["file"]), row["file"], values, split=split)
 
 
-class MosaicData(AbstractCelebAData, frozen=True):
+class MosaicData(AbstractDiskData, frozen=True):
     """Options of CelebA in mosaics; ``path`` has labels.csv and the mosaics."""
 
     format: Literal["celeba-mosaic"] = "celeba-mosaic"

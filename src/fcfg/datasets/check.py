@@ -26,16 +26,22 @@ from fcfg.causal.attributes import (
     Categorical,
     Column,
     Continuous,
-    Table,
 )
-from fcfg.datasets.base import SPLITS, Case, OnProgress, check_names, check_splits, existing_folder
+from fcfg.datasets.base import (
+    SPLITS,
+    Case,
+    OnProgress,
+    check_names,
+    check_splits,
+    existing_folder,
+    silent,
+)
 from fcfg.datasets.columns import column_faults, parse_column
 from fcfg.datasets.folder import METADATA, FolderData, Labels, read_metadata
 from fcfg.datasets.guesses import guess_attribute
 from fcfg.datasets.pixels import read_all
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError, quoted
-from fcfg.support.fonts import font_for, missing_letters
 from fcfg.support.hashing import hex_digest
 from fcfg.support.pictures import SUFFIXES, Pixels
 
@@ -105,7 +111,7 @@ def check_folder(
     path: Path,
     config: FolderData | None = None,
     space: AttributeSpace | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = silent,
 ) -> FolderReport:
     """Check every label and every image of a folder.
 
@@ -124,18 +130,18 @@ def check_folder(
             findings.append(Finding("error", f"{METADATA} lists no image"))
     if not table.get("file_name"):
         return FolderReport(root, tuple(findings))
-    _find_unlisted(root, table["file_name"], findings)
+    paths = [path.relative_to(root) for path in root.rglob("*") if path.suffix.lower() in SUFFIXES]
+    shown = {path.as_posix() for path in paths if not any(p.startswith(".") for p in path.parts)}
+    unlisted = shown - {Path(name).as_posix() for name in table["file_name"]}
+    findings.add("warning", f"images that {METADATA} does not list", sorted(unlisted))
     if space is None:
         space, reasons = _guess_space(config, table, findings)
-    known: list[AbstractAttribute] = []
     if space is None:
         findings.add("error", f"{METADATA} has no column that looks like an attribute", table)
-    else:
-        with findings.catching():
-            check_columns(METADATA, [config.column_of(name) for name in space.names], table)
-        known = [each for each in space if config.column_of(each.name) in table]
+    wanted = [] if space is None else [config.column_of(name) for name in space.names]
     with findings.catching():
-        check_columns(METADATA, config.special, table)
+        check_columns(METADATA, [*wanted, *config.special], table)
+    known = [each for each in space or () if config.column_of(each.name) in table]
     if not set(config.special) <= set(table):
         config = config.model_copy(update={"split": None, "group": None})
     found = list(config.labelled(root, table, known))
@@ -164,19 +170,6 @@ def check_folder(
         side=min((min(size) for size, _ in kinds), default=None),
         reasons=reasons,
     )
-
-
-def _find_unlisted(root: Path, names: Sequence[str], findings: _Findings) -> None:
-    known = {Path(name).as_posix() for name in names}
-    paths = [path.relative_to(root) for path in root.rglob("*")]
-    unlisted = sorted(
-        path.as_posix()
-        for path in paths
-        if path.suffix.lower() in SUFFIXES
-        and not any(part.startswith(".") for part in path.parts)
-        and path.as_posix() not in known
-    )
-    findings.add("warning", f"images that {METADATA} does not list", unlisted)
 
 
 def _guess_space(
@@ -217,7 +210,10 @@ def _guess_space(
 def _check_attributes(
     known: Sequence[AbstractAttribute], cases: Sequence[Case], findings: _Findings
 ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """Find missing, invalid, rare and constant values; return labels and correlations."""
+    """Find missing, invalid, rare and constant values; return labels and their correlations.
+
+    A categorical attribute has a 0-1 variable per level; those of a constant variable are NaN.
+    """
     names, columns = [case.name for case in cases], dict[str, Column]()
     complete = np.ones(len(cases), dtype=bool)
     for attribute in known:
@@ -235,46 +231,27 @@ def _check_attributes(
             levels = dict(enumerate(named or ("0", "1")))
             rare = [f"{text}: {counts[n]}" for n, text in levels.items() if counts[n] < _RARE]
             findings.add("warning", f"{label}: levels with fewer than {_RARE} images", rare)
-    if complete.sum() < 2:
-        return (), np.zeros((0, 0))
-    columns = {name: column[complete] for name, column in columns.items()}
-    labels, matrix = _correlations(known, columns)
-    shown = {label.split(":")[0] for label in labels}  # no name has a colon
+    # As many of the first attributes as fit, which bounds memory and keeps the picture legible.
+    fitting = int((np.cumsum([each.width for each in known]) <= _MOST_LABELS).sum())
+    chosen, rest = known[:fitting], known[fitting:]
     most = f"attributes without correlations: {_MOST_LABELS} numbers are shown at most"
-    findings.add("info", most, [name for name in columns if name not in shown])
-    font = font_for(labels, 13)
-    findings.add(
-        "info",
-        "labels with letters that no font of this machine has: pictures show their codes",
-        [label for label in labels if missing_letters(label, font)],
-    )
-    return labels, matrix
-
-
-def _correlations(
-    known: Sequence[AbstractAttribute], columns: Table
-) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """Pearson correlations of the attributes, with labels; NaN for constant variables.
-
-    A categorical attribute counts as one 0-1 variable per level. Only the first attributes with at
-    most 60 variables in total are included, which bounds memory and keeps the picture legible.
-    """
-    fitting = np.cumsum([each.width for each in known]) <= _MOST_LABELS
-    chosen = [attribute for attribute, fits in zip(known, fitting, strict=True) if fits]
-    if not chosen:
+    findings.add("info", most, [each.name for each in rest])
+    if complete.sum() < 2 or not chosen:
         return (), np.zeros((0, 0))
     labels = [
-        f"{attribute.name}: {level}" if level else attribute.name
-        for attribute in chosen
-        for level in (attribute.levels if isinstance(attribute, Categorical) else ("",))
+        f"{each.name}: {level}" if level else each.name
+        for each in chosen
+        for level in (each.levels if isinstance(each, Categorical) else ("",))
     ]
-    numbers = np.concatenate([each.encode(columns[each.name]) for each in chosen], axis=1)
+    numbers = np.concatenate(
+        [each.encode(columns[each.name][complete]) for each in chosen], axis=1
+    )
     numbers[:, np.ptp(numbers, axis=0) == 0] = np.nan
     return tuple(labels), np.corrcoef(numbers, rowvar=False).reshape(len(labels), -1)
 
 
 def _check_images(
-    pixels: Pixels, cases: Sequence[Case], findings: _Findings, on_progress: OnProgress | None
+    pixels: Pixels, cases: Sequence[Case], findings: _Findings, on_progress: OnProgress
 ) -> tuple[dict[str, UInt8[np.ndarray, "example channel height width"]], Kinds]:
     """Find images that are unreadable or identical; return a sample of each split, and kinds."""
     shown: dict[str, list[UInt8[np.ndarray, "channel height width"]]] = {}
@@ -284,8 +261,7 @@ def _check_images(
         warnings.simplefilter("ignore")  # Pillow warns of what is reported here
         results = read_all([case.source for case in cases], pixels)
         for done, (case, result) in enumerate(zip(cases, results, strict=True), start=1):
-            if on_progress is not None:
-                on_progress("reading images", done, len(cases))
+            on_progress("reading images", done, len(cases))
             if isinstance(result, str):
                 bad.append(f"{case.name} ({result})")
                 continue

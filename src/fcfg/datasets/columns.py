@@ -1,4 +1,4 @@
-"""Columns of a label file: parse their strings.
+"""Label files: find one, read its rows, and parse its columns.
 
 A binary attribute takes ``0`` and ``1``, also ``0.0``, ``1.0``, and in any case ``false``,
 ``true``, ``no``, ``yes``; or the names of its two levels. A categorical one takes the names of its
@@ -10,8 +10,10 @@ valid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -25,12 +27,52 @@ from fcfg.causal.attributes import (
     Table,
 )
 from fcfg.causal.codes import binary_code, number
-from fcfg.support.csv_files import check_columns
+from fcfg.support.csv_files import check_columns, read_columns
 from fcfg.support.errors import InputError, joined, listed, quoted
 
 _MISSING = {"", "nan", "na", "n/a", "null", "?"}
 _BINARY = "0 or 1 (or true, false, yes, no)"
 _SHOWN = 10  # values in one message
+
+Row: TypeAlias = Mapping[str, str]  # by name of the column
+
+
+def find_file(root: Path, candidates: Sequence[str], source: str) -> Path:
+    """Return the first candidate, the official one first, or say where (``source``) to get it."""
+    for candidate in candidates:
+        if (root / candidate).exists():
+            return root / candidate
+    raise InputError(
+        f"data in {root}",
+        expected=" or ".join(f"'{candidate}'" for candidate in candidates),
+        got="no such file",
+        do=f"get it from {source}",
+    )
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """A file of labels, of which a row describes an image, and where to get it."""
+
+    files: tuple[str, ...]  #: relative paths, the official one first
+    origin: str
+    columns: Sequence[str]  #: those that are needed
+    others: bool = False  #: whether to read all other columns as well
+
+    def rows(self, root: Path, more: Iterable[str] = ()) -> Iterator[Row]:
+        """Read the table, which must also have the columns ``more``."""
+        path, wanted = find_file(root, self.files, self.origin), (*self.columns, *more)
+        table = read_columns(path, None if self.others else wanted)
+        check_columns(str(path), wanted, table)
+        for values in zip(*table.values(), strict=True):
+            yield dict(zip(table, values, strict=True))
+
+    def first_by(self, key: str, root: Path) -> dict[str, Row]:
+        """Return the first row of each value of a column."""
+        first: dict[str, Row] = {}
+        for row in self.rows(root):
+            first.setdefault(row[key], row)
+        return first
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,14 +43,12 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from fcfg.causal.attributes import AttributeSpace, Binary
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.codes import number
-from fcfg.causal.graph import CausalGraph
 from fcfg.datasets.base import Case, Channels, Fractions, Size
-from fcfg.datasets.columns import is_missing
+from fcfg.datasets.columns import LabelTable, is_missing
 from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
-from fcfg.datasets.tables import LabelTable
 from fcfg.support.csv_files import check_columns
 from fcfg.support.pictures import Fit, Intensity
 
@@ -83,19 +81,15 @@ class EmbedData(AbstractDrawnData, frozen=True):
     fit: Fit = "pad"  #: cropping would cut a breast that fills its tall picture
     fractions: Fractions = (0.75, 0.035, 0.215)  #: of patients
 
-    def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
-        """Density and circle: two attributes without arrows, as in the paper."""
-        space = AttributeSpace([Binary("density"), Binary("circle")])
-        return space, CausalGraph({"density": [], "circle": []})
-
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
         """Read the tables."""
         check_columns("EMBED", space.names, ("density", "circle", "view"))
         images = _IMAGES.rows(root)
-        densities = _densities(root)
-        markers = _MARKERS.rows(root) if "circle" in space.names else ()
-        circles: dict[str, str] = {}
-        for row in markers:
+        densities, circles = dict[str, str](), dict[str, str]()
+        for row in _FINDINGS.rows(root):  # several of an exam, not all of them with a density
+            if half := _DENSITY.get(number(row["tissueden"]) or 0.0):
+                densities.setdefault(row["acc_anon"], half)
+        for row in _MARKERS.rows(root) if "circle" in space.names else ():
             circles.setdefault(PurePosixPath(row["image_path"]).stem, row["circle marker"])
         as_png, seen = (root / _PNG).is_dir(), set[str]()
         for row in images:
@@ -107,7 +101,8 @@ class EmbedData(AbstractDrawnData, frozen=True):
                 "view": "01"[row["ViewPosition"] == "CC"],
             }
             patient = row["empi_anon"]
-            file = Path(_PNG, patient, f"{stem}.png") if as_png else _local(path)
+            local = path[max(0, path.find("/cohort_")) :].lstrip("/")
+            file = Path(_PNG, patient, f"{stem}.png") if as_png else Path("images", local)
             spot = row["spot_mag"]
             reasons = {
                 "listed twice": path in seen,
@@ -119,19 +114,3 @@ class EmbedData(AbstractDrawnData, frozen=True):
             }
             seen.add(path)
             yield Case(Source(root / file), file.as_posix(), values, patient, reasons=reasons)
-
-
-def _densities(root: Path) -> dict[str, str]:
-    """First valid density of every exam; the table has a row for each finding."""
-    first: dict[str, str] = {}
-    for row in _FINDINGS.rows(root):
-        if half := _DENSITY.get(number(row["tissueden"]) or 0.0):
-            first.setdefault(row["acc_anon"], half)
-    return first
-
-
-def _local(path: str) -> Path:
-    """Path of a file relative to the data set: the part that starts at its cohort."""
-    parts = PurePosixPath(path.lstrip("/")).parts
-    start = next((i for i, part in enumerate(parts) if part.startswith("cohort_")), 0)
-    return Path("images", *parts[start:])

@@ -52,9 +52,6 @@ class FolderData(AbstractDrawnData, frozen=True):
     missing: Literal["error", "drop"] = "error"  #: rows without a value: drop leaves them out
     rename: dict[str, str] = Field(default_factory=dict)  #: attribute: column
 
-    def attributes(self) -> None:
-        """A folder has no attributes of its own."""
-
     @property
     def special(self) -> list[str]:
         """Columns of the split and of the groups, as far as there are some."""

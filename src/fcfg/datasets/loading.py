@@ -49,6 +49,7 @@ from fcfg.datasets.base import (
     Splits,
     check_names,
     existing_folder,
+    silent,
     split_by_group,
 )
 from fcfg.datasets.columns import parse_table
@@ -58,19 +59,6 @@ from fcfg.support.files import write_atomically
 from fcfg.support.pictures import Pixels
 
 _VERSION = 3  # of the decoding; increase it when the same file gives other pixels
-
-
-def _report_bad(listing: Listing, bad: dict[str, str], *, skip_bad: bool) -> None:
-    first = f"{listed(list(bad))} (the first: {next(iter(bad.values()))})"
-    if not skip_bad or len(bad) == len(listing):
-        raise InputError(
-            f"images in {listing.root}",
-            expected=f"{len(listing)} images that can be read",
-            got=f"{len(bad)} that cannot: {first}",
-            do="repair or remove them, or skip them with --skip-bad (skip_bad=True)",
-        )
-    what = f"{len(bad)} of {len(listing)} images in {listing.root} cannot be read and are skipped"
-    warnings.warn(f"{what}: {first}", stacklevel=3)  # the caller of load
 
 
 def cache_folder(root: Path, folder: Path | None = None) -> Path:
@@ -189,11 +177,7 @@ class AbstractDiskData(AbstractData, frozen=True):
         return Listing(root, [c for c in self.with_splits(early) if not c.reason], excluded)
 
     def load(
-        self,
-        space: AttributeSpace,
-        *,
-        skip_bad: bool = False,
-        on_progress: OnProgress | None = None,
+        self, space: AttributeSpace, *, skip_bad: bool = False, on_progress: OnProgress = silent
     ) -> Splits:
         """Load all splits: labels first, then images, mapped from one cached file."""
         listing, pixels = self.listing(space), self.pixels
@@ -206,20 +190,27 @@ class AbstractDiskData(AbstractData, frozen=True):
         path = cache_folder(listing.root, self.cache) / f"{name}.npy"
         cached = _open(path)
         if cached is None:
-            _write(path, cases, pixels, on_progress or (lambda what, done, total: None))
+            _write(path, cases, pixels, on_progress)
             cached = _open(path)
             assert cached is not None, "a cache that was just written opens"
-        if cached.bad:
-            _report_bad(listing, cached.bad, skip_bad=skip_bad)
-            rows = [row for row, name in enumerate(names) if name not in cached.bad]
+        total, bad, several = f"{len(names)} images", cached.bad, cached.several_frames
+        if bad:
+            first = f"{listed(list(bad))} (the first: {next(iter(bad.values()))})"
+            if not skip_bad or len(bad) == len(names):
+                raise InputError(
+                    f"images in {listing.root}",
+                    expected=f"{total} that can be read",
+                    got=f"{len(bad)} that cannot: {first}",
+                    do="repair or remove them, or skip them with --skip-bad (skip_bad=True)",
+                )
+            what = f"{len(bad)} of {total} in {listing.root} cannot be read and are skipped"
+            warnings.warn(f"{what}: {first}", stacklevel=2)
+            rows = [row for row, name in enumerate(names) if name not in bad]
             listing = replace(listing, cases=[cases[row] for row in rows])
             table = {name: column[rows] for name, column in table.items()}
-        if cached.several_frames:
-            warnings.warn(
-                f"{len(cached.several_frames)} of {len(listing)} images in {listing.root} are the "
-                f"first of several frames: {listed(cached.several_frames)}",
-                stacklevel=2,
-            )
+        if several:
+            what = f"{len(several)} of {total} in {listing.root} are the first of several frames"
+            warnings.warn(f"{what}: {listed(several)}", stacklevel=2)
         splits: Splits = {}
         start = 0
         for split in SPLITS:

@@ -43,13 +43,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.codes import number
-from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import SPLITS, Case, Channels, Fractions, Size, find_file
+from fcfg.datasets.base import SPLITS, Case, Channels, Fractions, Size
+from fcfg.datasets.columns import LabelTable, Row, find_file
 from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
-from fcfg.datasets.tables import LabelTable, Row
 from fcfg.support.csv_files import check_columns
 from fcfg.support.pictures import Fit
 
@@ -86,18 +85,6 @@ class MimicData(AbstractDrawnData, frozen=True):
     samples: Path | None = None  #: folder with mimic.sample.train.csv, val and test
     fractions: Fractions = (0.6, 0.1, 0.3)  #: of patients, without samples
 
-    def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
-        """Race, sex, age and finding; age causes finding, as in de Sousa Ribeiro et al."""
-        space = AttributeSpace(
-            [
-                Categorical("race", tuple(_RACE.values())),
-                Binary("sex"),
-                Continuous("age", 0, 110),  # 91 stands for all above 89, and years are added
-                Binary("finding"),
-            ]
-        )
-        return space, CausalGraph({"race": [], "sex": [], "age": [], "finding": ["age"]})
-
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
         """Read the tables."""
         check_columns("MIMIC-CXR", space.names, ("race", "sex", "age", "finding"))
@@ -109,11 +96,14 @@ def _followed(root: Path, files: Path) -> Iterator[Case]:
     """Follow the protocol, with the tables of MIMIC."""
     images = _IMAGES.rows(root)
     labels = _LABELS.first_by("study_id", root)
-    people, races = _PEOPLE.first_by("subject_id", root), _races(root)
+    people, stays = (table.first_by("subject_id", root) for table in (_PEOPLE, _STAYS))
+    head = next(iter(stays.values()), {"race": ""})
+    column = "ethnicity" if "ethnicity" in head and "race" not in head else "race"
+    check_columns("admissions.csv", (column,), head)
     for row in images:
         patient, study = row["subject_id"], row["study_id"]
         label, person = labels.get(study), people.get(patient)
-        race = _RACE.get(races.get(patient, ""))
+        race = _RACE.get(stays[patient][column]) if patient in stays else None
         ill = label is not None and number(label["Pleural Effusion"]) == 1
         well = label is not None and number(label["No Finding"]) == 1
         reasons = {
@@ -140,22 +130,10 @@ def _sampled(folder: Path, files: Path) -> Iterator[Case]:
             yield Case(source, row["path"], values, row["subject_id"], split, reasons)
 
 
-def _races(root: Path) -> dict[str, str]:
-    """Race of every patient at the first stay in hospital."""
-    races: dict[str, str] = {}
-    for patient, stay in _STAYS.first_by("subject_id", root).items():
-        column = "ethnicity" if "ethnicity" in stay and "race" not in stay else "race"
-        check_columns("admissions.csv", (column,), stay)
-        races[patient] = stay[column]
-    return races
-
-
 def _values(row: Row, person: Row, race: str, ill: bool) -> dict[str, str]:
     """Labels of an image; a sex or an age that is not known is refused later."""
-    then, anchor = number(row["StudyDate"][:4]), number(person["anchor_year"])
-    years = number(person["anchor_age"])
-    age = ""
-    if then is not None and anchor is not None and years is not None:
-        age = f"{years + then - anchor:g}"
+    texts = person["anchor_age"], row["StudyDate"][:4], person["anchor_year"]
+    years = [value for text in texts if (value := number(text)) is not None]
+    age = f"{years[0] + years[1] - years[2]:g}" if len(years) == 3 else ""
     sex = _SEX.get(person["gender"], person["gender"])
     return {"race": race, "sex": sex, "age": age, "finding": "01"[ill]}

@@ -23,20 +23,17 @@ References:
 
 from __future__ import annotations
 
-import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous
-from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import Case, Channels, Size, find_file, split_by_group
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.datasets.base import Case, Channels, Measure, Size, split_by_group
+from fcfg.datasets.columns import find_file
 from fcfg.datasets.loading import AbstractDiskData
 from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns
@@ -57,57 +54,48 @@ class MorphoMNISTData(AbstractDiskData, frozen=True):
     val_fraction: float = Field(default=0.1, gt=0, lt=1)  #: of the training images
     split_seed: int = 0  #: seed for the validation images
 
-    def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
-        """Thickness, which causes intensity, and the digit."""
-        space = AttributeSpace(
-            [
-                Continuous("thickness", 0.5, 6.5),
-                Continuous("intensity", 64, 255),
-                Categorical("digit", [str(digit) for digit in range(10)]),
-            ]
-        )
-        return space, CausalGraph({"thickness": [], "intensity": ["thickness"], "digit": []})
+    def measures(self) -> dict[str, Measure]:
+        """Return how to measure thickness and intensity."""
+        from fcfg.metrics import stroke_intensity, stroke_thickness  # with torch
+
+        return {"thickness": stroke_thickness, "intensity": stroke_intensity}
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
         """Read the labels, and the shapes of the images."""
         path = find_file(root, [_FILE], _SOURCE)
         check_columns(str(path), space.names, _ARRAYS)
-        counts, labels = _read_labels(path)
-        own = [f"train-{row:05d}" for row in range(counts["train"])]
+        arrays = _read_arrays(path)
+        own = [f"train-{row:05d}" for row in range(len(arrays["x_train"]))]
         fractions = (1 - self.val_fraction, self.val_fraction, 0.0)
         split_of = dict(zip(own, split_by_group(own, fractions, self.split_seed), strict=True))
-        for split, count in counts.items():
-            for row in range(count):
+        for split in ("train", "test"):
+            for row in range(len(arrays[f"x_{split}"])):
                 name = f"{split}-{row:05d}"
                 source = Source(path, f"x_{split}", _PADDED, row)
-                values = {each: str(labels[each, split][row]) for each in space.names}
+                values = {a: str(arrays[f"{_ARRAYS[a]}_{split}"][row]) for a in space.names}
                 yield Case(source, name, values, split=split_of.get(name, "test"))
 
 
-def _read_labels(path: Path) -> tuple[dict[str, int], dict[tuple[str, str], NDArray[np.generic]]]:
-    """Return the number of images of each published split, and the labels by name and split."""
-    counts: dict[str, int] = {}
-    labels: dict[tuple[str, str], NDArray[np.generic]] = {}
+def _read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
+    """Return the images and labels of the published splits, or refuse another file."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            for split in ("train", "test"):
-                with archive.open(f"x_{split}.npy") as file:
-                    npy.read_magic(file)
-                    shape, _, dtype = npy.read_array_header_1_0(file)
-                if dtype != np.uint8 or shape[1:] != (_SIDE, _SIDE):
-                    raise ValueError(f"x_{split} of {dtype} {shape}")
-                counts[split] = shape[0]
-        with np.load(path, allow_pickle=False) as arrays:
-            for name, prefix in _ARRAYS.items():
-                for split, count in counts.items():
-                    labels[name, split] = column = arrays[f"{prefix}_{split}"]
-                    if column.shape != (count,):
-                        raise ValueError(f"{prefix}_{split} of shape {column.shape}")
-    except (OSError, EOFError, KeyError, ValueError, zlib.error, zipfile.BadZipFile) as error:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {
+                f"{name}_{split}": archive[f"{name}_{split}"]
+                for name in ("x", *_ARRAYS.values())
+                for split in ("train", "test")
+            }
+        for name, array in arrays.items():
+            kind, split = name.split("_")
+            count = len(arrays[f"x_{split}"])
+            wanted = (count, _SIDE, _SIDE) if kind == "x" else (count,)
+            if array.shape != wanted or (kind == "x" and array.dtype != np.uint8):
+                raise ValueError(f"{name} of {array.dtype} {array.shape}")
+    except Exception as error:  # NumPy and zlib raise many kinds for broken files
         raise InputError(
             str(path),
             expected=f"images x_train and x_test of {_SIDE} by {_SIDE} bytes, and their labels",
             got=" ".join(str(error).strip("\"'").split())[:120],
             do=f"get it from {_SOURCE}",
         ) from error
-    return counts, labels
+    return arrays

@@ -25,12 +25,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
-from fcfg.causal.graph import CausalGraph
-from fcfg.datasets.base import Case, Channels, find_file
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.datasets.base import Case, Channels
+from fcfg.datasets.columns import LabelTable, find_file
 from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
-from fcfg.datasets.tables import LabelTable
 
 _SOURCE = "https://nihcc.app.box.com/v/ChestXray-NIHCC (reduced to 128 by 128 pixels)"
 _LABELS = LabelTable(("labels.csv",), _SOURCE, ("image", "patient_id"))
@@ -42,18 +41,6 @@ class NIHData(AbstractDrawnData, frozen=True):
 
     format: Literal["nih-cxr14"] = "nih-cxr14"
     channels: Channels = 1  #: 1 for grey, 3 for RGB
-
-    def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
-        """Sex, age, effusion and view.
-
-        The graph is a working assumption: age makes effusion more likely, and patients with an
-        effusion are more often X-rayed lying down.
-        """
-        space = AttributeSpace(
-            [Binary("sex"), Continuous("age", 0, 100), Binary("effusion"), Binary("view")]
-        )
-        graph = {"sex": [], "age": [], "effusion": ["age"], "view": ["effusion"]}
-        return space, CausalGraph(graph)
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
         """Read ``labels.csv``."""

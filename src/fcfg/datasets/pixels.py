@@ -84,29 +84,26 @@ def _read_group(group: list[Source], wanted: Pixels) -> list[Result]:
     """Read sources in the same file; what is wrong with it holds for all of them."""
     path, first = group[0].path, group[0]
     is_whole = first == Source(path)
-    read = _from_archive if first.row is None else _from_arrays
     try:
+        if first.row is not None:
+            return _from_arrays(group, wanted)
         if first.member is not None:
-            return read(group, wanted)
+            with zipfile.ZipFile(path) as archive:
+                return [_from_archive(archive, source.member or "", wanted) for source in group]
         with path.open("rb") as file:
-            if is_whole:
-                return [decode(file, path.name, wanted)] * len(group)
-            return _from_mosaic(group, open_image(file, path.name, wanted.intensity), wanted)
+            enough = 2 * wanted.size if is_whole else None
+            image = open_image(file, path.name, wanted.intensity, enough)
+        return [_part(image, source, wanted) for source in group]
     except Exception as error:  # NumPy, zlib and Pillow raise many kinds for broken files
         why = str(error) if isinstance(error, UnreadableError) else reason(error)
         return [why if is_whole else f"{path.name}: {why}"] * len(group)
 
 
-def _from_archive(group: list[Source], wanted: Pixels) -> list[Result]:
-    results: list[Result] = []
-    with zipfile.ZipFile(group[0].path) as archive:
-        for source in group:
-            member = source.member or ""
-            try:
-                results.append(decode(io.BytesIO(archive.read(member)), member, wanted))
-            except (KeyError, zipfile.BadZipFile, UnreadableError) as error:
-                results.append(str(error).strip("\"'"))
-    return results
+def _from_archive(archive: zipfile.ZipFile, member: str, wanted: Pixels) -> Result:
+    try:
+        return decode(io.BytesIO(archive.read(member)), member, wanted)
+    except (KeyError, zipfile.BadZipFile, UnreadableError) as error:
+        return str(error).strip("\"'")
 
 
 def _from_arrays(group: list[Source], wanted: Pixels) -> list[Result]:
@@ -116,14 +113,10 @@ def _from_arrays(group: list[Source], wanted: Pixels) -> list[Result]:
     return [DecodedImage(to_bytes(each, wanted), (each.size, each.mode)) for each in pictures]
 
 
-def _from_mosaic(group: list[Source], image: OpenedImage, wanted: Pixels) -> list[Result]:
-    large = image.picture
-    results: list[Result] = []
-    for source in group:
-        left, upper, right, lower = source.box or (0, 0, 0, 0)
-        if right > large.width or lower > large.height:
-            results.append(f"outside of the {large.width} by {large.height} pixels of its file")
-        else:
-            part = to_bytes(large.crop((left, upper, right, lower)), wanted)
-            results.append(DecodedImage(part, image.stored, image.several_frames))
-    return results
+def _part(image: OpenedImage, source: Source, wanted: Pixels) -> Result:
+    picture = image.picture
+    if source.box is not None:
+        if source.box[2] > picture.width or source.box[3] > picture.height:
+            return f"outside of the {picture.width} by {picture.height} pixels of its file"
+        picture = picture.crop(source.box)
+    return DecodedImage(to_bytes(picture, wanted), image.stored, image.several_frames)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fcfg.causal.attributes import AttributeSpace, Categorical, Column, Continuous, Table
 from fcfg.datasets import portraits
-from fcfg.datasets.base import Examples, OnProgress
+from fcfg.datasets.base import Examples, OnProgress, silent
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
 from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.datasets.registry import DataConfig
@@ -49,7 +49,7 @@ def choose_subset(
     experiment: Experiment,
     *,
     data: Path | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = silent,
 ) -> Subset:
     """Choose images that the model has not seen, from the test split of its data set.
 

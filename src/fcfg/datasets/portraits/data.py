@@ -15,9 +15,8 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from fcfg.causal.attributes import AttributeSpace, Table
-from fcfg.causal.graph import CausalGraph
 from fcfg.datasets import portraits
-from fcfg.datasets.base import AbstractData, Examples, OnProgress, Splits
+from fcfg.datasets.base import AbstractData, Examples, OnProgress, Splits, silent
 from fcfg.support.errors import InputError
 
 #: Seed for validation portraits, with any seed for training.
@@ -48,16 +47,8 @@ class PortraitsData(AbstractData, frozen=True):
             )
         return seed
 
-    def attributes(self) -> tuple[AttributeSpace, CausalGraph]:
-        """Attributes and graph of the variant."""
-        return portraits.space(self.format), portraits.graph(self.format)
-
     def load(
-        self,
-        space: AttributeSpace,
-        *,
-        skip_bad: bool = False,
-        on_progress: OnProgress | None = None,
+        self, space: AttributeSpace, *, skip_bad: bool = False, on_progress: OnProgress = silent
     ) -> Splits:
         """Draw portraits for training and validation, on the GPU if there is one.
 
@@ -86,13 +77,12 @@ class PortraitsData(AbstractData, frozen=True):
             )
 
         def report(done: int) -> None:
-            if on_progress is not None:
-                on_progress("drawing portraits", done, total)
+            on_progress("drawing portraits", done, total)
 
         report(0)
         train = _draw(self, space, self.count, self.seed, report)
-        seed, so_far = VALIDATION_SEED, self.count
-        val = _draw(self, space, self.val, seed, lambda done: report(so_far + done))
+        so_far = self.count
+        val = _draw(self, space, self.val, VALIDATION_SEED, lambda done: report(so_far + done))
         return {"train": train, "val": val}
 
     def training_images(self, space: AttributeSpace) -> int | None:
