@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 import fcfg
-from fcfg.support.config_errors import validate
-from fcfg.support.config_files import to_yaml
+from fcfg.support.config_files import to_yaml, validate
 from fcfg.support.progress import Reporter
 from fcfg.training.config import TrainingConfig
 

@@ -32,8 +32,7 @@ from fcfg.evaluation.subset import balanced_rows, draw_targets
 from fcfg.guidance import Guidance
 from fcfg.metrics import LPIPS, Missing
 from fcfg.sampling import PRESETS
-from fcfg.support.config_errors import validate
-from fcfg.support.config_files import to_yaml
+from fcfg.support.config_files import to_yaml, validate
 from fcfg.support.hashing import digest_of
 from refusal import all_refused, refused
 from runs import NO_FOLDERS

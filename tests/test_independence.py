@@ -16,7 +16,7 @@ from fcfg.diagnosis.additivity import measure_gaps
 from fcfg.diffusion.denoiser import Corruption, Denoiser
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.support.config_errors import validate
+from fcfg.support.config_files import validate
 from fcfg.training import TrainingConfig, train
 from fcfg.training.feed import Batch
 from fcfg.training.objectives import DenoisingObjective

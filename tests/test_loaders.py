@@ -27,18 +27,18 @@ def test_celeba_hq_takes_the_split_of_the_originals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "fragments"),
+    ("file", "content", "fragment"),
     [
-        ("CelebA-HQ-to-CelebA-mapping.txt", "idx orig_idx orig_file\n0 1 2.jpg\n", ["'0.jpg'"]),
-        ("CelebA-HQ-to-CelebA-mapping.txt", "idx orig_idx orig_file\n", ["no row for it"]),
-        ("CelebAMask-HQ-attribute-anno.txt", "1\nMale Smiling Young\n0.jpg 1\n", ["line 3"]),
-        ("CelebAMask-HQ-attribute-anno.txt", "0\nMale Smiley Young\n", ["if you mean 'smiley'"]),
+        ("CelebA-HQ-to-CelebA-mapping.txt", "idx orig_idx orig_file\n0 1 2.jpg\n", "'0.jpg'"),
+        ("CelebA-HQ-to-CelebA-mapping.txt", "idx orig_idx orig_file\n", "no row for it"),
+        ("CelebAMask-HQ-attribute-anno.txt", "1\nMale Smiling Young\n0.jpg 1\n", "line 3"),
+        ("CelebAMask-HQ-attribute-anno.txt", "0\nMale Smiley Young\n", "if you mean 'smiley'"),
     ],
 )
-def test_celebas_broken_texts_are_refused(tmp_path, file, content, fragments) -> None:
+def test_celebas_broken_texts_are_refused(tmp_path, file: str, content: str, fragment) -> None:
     config = celeba(tmp_path)
     (tmp_path / file).write_text(content)
-    with refused(file, *fragments):
+    with refused(file, fragment):
         loaded(config)
 
 
@@ -166,13 +166,13 @@ def test_mimic_follows_the_protocol_and_counts_what_it_leaves_out(tmp_path, race
 def test_mimic_takes_the_tables_of_the_protocol_where_there_are_some(tmp_path: Path) -> None:
     config = mimic(tmp_path).model_copy(update={"samples": tmp_path})
     head = ["", "subject_id", "sex", "path", "age", "race", "disease"]
+    findings = {8: "Pleural Effusion"}
     for split, patients in {"train": range(5), "val": (5, 6), "test": (8, 9)}.items():
-        rows: list[list[object]] = []
+        rows: list[list[object]] = [[99, 99, "Male", "p99.jpg", 50.0, "White", "Other"]]
         for n in patients:
             path = f"p10/p1000000{n}/s5000000{n}/d-1000000{n}.jpg"
-            disease = "Pleural Effusion" if n == 8 else "No Finding"
-            rows.append([n, f"1000000{n}", "Male", path, 61.0, "Black", disease])
-        rows.append([99, 99, "Male", "p99.jpg", 50.0, "White", "Other"])
+            finding = findings.get(n, "No Finding")
+            rows.append([n, f"1000000{n}", "Male", path, 61.0, "Black", finding])
         write(tmp_path / f"mimic.sample.{split}.csv", [head, *rows])
     assert config.listing(space_of(config)).excluded == {"neither effusion nor without finding": 3}
     found = loaded(config)
@@ -186,17 +186,16 @@ def test_what_mimic_cannot_know_is_refused(tmp_path: Path) -> None:
     config = mimic(tmp_path)
     with refused("MIMIC-CXR", "'view'"):
         config.listing(AttributeSpace([Binary("view")]))
+    people = [[10_000_000 + n, "F", "", 2175] for n in range(15)]
     head = ["subject_id", "gender", "anchor_age", "anchor_year"]
-    write(
-        tmp_path / "patients.csv.gz", [head, *([10_000_000 + n, "F", "", 2175] for n in range(15))]
-    )
+    write(tmp_path / "patients.csv.gz", [head, *people])
     with refused("attribute 'age'", "none for 10: 'p10/"):
         loaded(config)
     write(tmp_path / "hosp/admissions.csv", [["subject_id", "ethnic"], [1, "WHITE"]])
     with refused("admissions.csv", "'race'"):
         loaded(config)
-    write(tmp_path / "mimic-cxr-2.0.0-metadata.csv.gz", [["dicom_id", "subject_id", "study_id",
-          "ViewPosition", "StudyDate"], ["d", 1, 2, "LATERAL", 21800506]])  # fmt: skip
+    head = ["dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate"]
+    write(tmp_path / "mimic-cxr-2.0.0-metadata.csv.gz", [head, ["d", 1, 2, "LATERAL", 21800506]])
     write(tmp_path / "hosp/admissions.csv", [["subject_id", "race"]])
     with refused("data in", "none in 'train', 'val'", "view other than AP and PA"):
         loaded(config)

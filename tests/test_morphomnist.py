@@ -131,9 +131,6 @@ def test_intensity_is_the_median_of_the_brighter_half_of_the_range() -> None:
     assert measured == pytest.approx([120, 240])
     shades = torch.tensor([0.0, 0.0, 0.0, 99.0, 101.0, 150.0, 200.0, 0.0, 0.0])
     assert stroke_intensity(shades.view(1, 1, 3, 3) / 127.5 - 1) == pytest.approx([150.0])
-
-
-def test_an_image_of_one_shade_has_no_strokes() -> None:
     flat = torch.stack([torch.full((1, 32, 32), shade) for shade in (-1.0, 0.2)])
     assert stroke_thickness(flat) == pytest.approx([0.0, 0.0])
     assert stroke_intensity(flat) == pytest.approx([0.0, 153.0])
@@ -193,9 +190,8 @@ def test_measured_values_agree_with_the_published_ones() -> None:
     if not path.exists():
         pytest.skip(f"Morpho-MNIST is not at {path}")
     with np.load(path, allow_pickle=False) as arrays:
-        images = images_from_bytes(
-            np.pad(arrays["x_test"][:500], ((0, 0), (2, 2), (2, 2)))[:, None]
-        )
+        padded = np.pad(arrays["x_test"][:500], ((0, 0), (2, 2), (2, 2)))
+        images = images_from_bytes(padded[:, None])
         thickness, intensity = (arrays[f"{n}_test"][:500] for n in ("thickness", "intensity"))
     for measured, published, r, error in (
         (stroke_thickness(images), thickness, 0.97, 0.13),
@@ -212,15 +208,14 @@ def model(config: MorphoMNISTData) -> CounterfactualPipeline:
     """A model of the data that nobody trained."""
     torch.manual_seed(0)
     space, graph = usual("morphomnist")
-    shape = UNetConfig(
-        size=32, channels=1, base=8, multipliers=(1,), attention=(), blocks=1, condition=12
-    )
-    denoiser = Denoiser(UNet(shape), AttributeEmbedder(space, width=4), NoiseSchedule())
+    small = {"base": 8, "multipliers": (1,), "attention": (), "blocks": 1, "condition": 12}
+    network = UNet(UNetConfig(size=32, channels=1, **small))
+    denoiser = Denoiser(network, AttributeEmbedder(space, width=4), NoiseSchedule())
     scm = StructuralCausalModel(space, graph)
     scm.fit(config.load(space)["train"].attributes, steps=2)
-    network = Judge(JudgeConfig(channels=1, outputs=sum(space.widths), width=4))
+    reader = Judge(JudgeConfig(channels=1, outputs=sum(space.widths), width=4))
     provenance = {"training": {"data": config.model_dump(mode="json")}}
-    judge = AttributeJudge(network, space).eval()
+    judge = AttributeJudge(reader, space).eval()
     return CounterfactualPipeline(denoiser.eval(), scm, judge=judge, provenance=provenance)
 
 

@@ -52,9 +52,6 @@ def test_grey_becomes_three_equal_channels_and_colour_its_luma(tmp_path: Path) -
     for mode in ("1", "P", "LA", "RGBA", "CMYK"):
         path = saved(tmp_path, Image.new("RGB", (8, 8), "white").convert(mode), f"{mode}.tiff")
         assert (read(path, Pixels(8, 3)) == 255).all(), mode
-
-
-def test_transparent_pixels_have_no_colour(tmp_path: Path) -> None:
     path = saved(tmp_path, Image.new("RGBA", (8, 8), (1, 2, 3, 100)))
     assert "transparent" in unreadable(path, Pixels(8, 3))
 
@@ -119,15 +116,11 @@ def test_a_pixel_without_a_number_is_refused_and_no_option_advised(
     values[3, 4] = broken
     path = saved(tmp_path, Image.fromarray(values), "x.tiff")
     said = [unreadable(path, Pixels(8, 1, intensity)) for intensity in ("full", "minmax")]
-    said += [
-        unreadable(dicom(tmp_path, values, **options), Pixels(8, 1)) for options in ({}, window)
-    ]
     far = np.full((8, 8), 1e308)  # whose range has no number
     far[0] *= -1
-    said.append(unreadable(dicom(tmp_path, far), Pixels(8, 1)))
-    for text in said:
-        assert "NaN or infinite" in text
-        assert "minmax" not in text
+    for pixels, options in ((values, {}), (values, window), (far, {})):
+        said.append(unreadable(dicom(tmp_path, pixels, **options), Pixels(8, 1)))
+    assert all("NaN or infinite" in text and "minmax" not in text for text in said)
 
 
 @pytest.mark.parametrize("name", ["x.gif", "x.tiff", "x.webp", "x.png"])

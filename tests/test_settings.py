@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fcfg.support.config_errors import validate
-from fcfg.support.config_files import to_yaml
+from fcfg.support.config_files import to_yaml, validate
 from fcfg.training import TrainingConfig, presets, read_config, train
 from fcfg.training.preflight import describe
 from refusal import refused

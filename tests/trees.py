@@ -90,10 +90,8 @@ def mosaic(root: Path, count: int = 1042) -> MosaicData:
 
 
 def nih(root: Path) -> NIHData:
-    rows = [
-        [f"{n:08d}_000.png", n // 2, 30 + n, "FM"[n % 2], ["PA", "AP"][n % 2], 0]
-        for n in range(20)
-    ]
+    kinds = [("F", "PA"), ("M", "AP")]
+    rows = [[f"{n:08d}_000.png", n // 2, 30 + n, *kinds[n % 2], 0] for n in range(20)]
     head = ["image", "patient_id", "age", "sex", "view", "effusion"]
     write(root / "labels.csv", [head, *rows])
     with zipfile.ZipFile(root / "nih_128_jpg.zip", "w") as archive:
@@ -109,21 +107,13 @@ def embed(root: Path, suffix: str = "") -> EmbedData:
         return [patient, exam, path, kind, view, spot]
 
     taken = [image(p, p) for p in range(1, 9)]
-    others = [
-        taken[0],
-        image(1, 1, "cview", "MLO"),
-        image(1, 1, view="ML"),
-        image(2, 2, view="MLO", spot=1.0),
-        image(10, 10),
-        image(11, 11),
-    ]
+    others = [taken[0], image(1, 1, "cview", "MLO"), image(1, 1, view="ML")]
+    others += [image(2, 2, view="MLO", spot=1.0), image(10, 10), image(11, 11)]
     write(root / f"tables/EMBED_OpenData_metadata{suffix}.csv", [META, *taken, *others])
     # the last two have no density of a woman, and one has no prediction
-    exams = [[p, (p - 1) % 4 + 1.0] for p in range(1, 9)] + [[1, 4.0], [10, 5.0], [11, 3.0]]
-    exams.insert(0, [1, ""])  # a finding without density, before one with
-    write(
-        root / f"tables/EMBED_OpenData_clinical{suffix}.csv", [["acc_anon", "tissueden"], *exams]
-    )
+    exams: list[list[object]] = [["acc_anon", "tissueden"], [1, ""]]  # one without, before others
+    exams += [[p, (p - 1) % 4 + 1.0] for p in range(1, 9)] + [[1, 4.0], [10, 5.0], [11, 3.0]]
+    write(root / f"tables/EMBED_OpenData_clinical{suffix}.csv", exams)
     markers = [[f"/data/x/{p}/{p}.{p}.CC.png", p % 2, 0] for p in range(1, 9)]
     head = ["image_path", "circle marker", "compression"]
     write(root / "tables/predicted_all_embed.csv", [head, *markers])
@@ -132,20 +122,17 @@ def embed(root: Path, suffix: str = "") -> EmbedData:
 
 def mimic(root: Path, race: str = "race") -> MimicData:
     """Ten patients with one study each, then what the protocol leaves out."""
-    cases = [
-        # patient, view, race, no finding, effusion
-        *(
-            (10_000_000 + n, "AP" if n % 2 else "PA", ["WHITE", "ASIAN"][n % 2], "1.0", "")
-            for n in range(8)
-        ),
-        (10_000_008, "PA", "BLACK/AFRICAN AMERICAN", "", "1.0"),
-        (10_000_009, "PA", "WHITE", "1.0", "1.0"),
-        (10_000_010, "LATERAL", "WHITE", "1.0", ""),
-        (10_000_011, "PA", "OTHER", "1.0", ""),
-        (10_000_012, "PA", "WHITE", "", "-1.0"),
-        (10_000_013, "PA", "WHITE", None, None),
-        (10_000_014, "PA", None, "1.0", ""),
+    others = [  # view, race, no finding, effusion
+        ("PA", "BLACK/AFRICAN AMERICAN", "", "1.0"),
+        ("PA", "WHITE", "1.0", "1.0"),
+        ("LATERAL", "WHITE", "1.0", ""),
+        ("PA", "OTHER", "1.0", ""),
+        ("PA", "WHITE", "", "-1.0"),
+        ("PA", "WHITE", None, None),
+        ("PA", None, "1.0", ""),
     ]
+    first = [(["PA", "AP"][n % 2], ["WHITE", "ASIAN"][n % 2], "1.0", "") for n in range(8)]
+    cases = [(10_000_000 + n, *case) for n, case in enumerate(first + others)]
     studies = {patient: patient + 40_000_000 for patient, *_ in cases}
     head = ["dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate"]
     images = [[f"d-{p}", p, studies[p], view, 21800506] for p, view, *_ in cases]

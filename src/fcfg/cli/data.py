@@ -133,8 +133,7 @@ def _options(
 
     from fcfg.causal.attributes import AttributeSpace
     from fcfg.datasets.folder import FolderData
-    from fcfg.support.config_errors import validate
-    from fcfg.support.config_files import read_yaml
+    from fcfg.support.config_files import read_yaml, validate
 
     class Sections(BaseModel):
         data: FolderData = FolderData()

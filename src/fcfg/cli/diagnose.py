@@ -52,7 +52,7 @@ def diagnose(
     from fcfg.evaluation.experiment import Experiment
     from fcfg.evaluation.provenance import collect_provenance
     from fcfg.evaluation.subset import choose_subset
-    from fcfg.support.config_errors import validate
+    from fcfg.support.config_files import validate
     from fcfg.support.hashing import digest_of
     from fcfg.support.outputs import Outputs
     from fcfg.support.progress import share_bar

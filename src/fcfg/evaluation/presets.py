@@ -23,8 +23,7 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.evaluation.experiment import Experiment, targets_of
 from fcfg.guidance import Guidance
 from fcfg.model import AnyModel
-from fcfg.support.config_errors import validate
-from fcfg.support.config_files import looks_like_a_file, read_yaml
+from fcfg.support.config_files import looks_like_a_file, read_yaml, validate
 from fcfg.support.errors import InputError, quoted
 
 _WEIGHTS = (1.2, 1.5, 1.7, 2.0, 2.5, 3.0)  # of the paper's sweeps, beside 1

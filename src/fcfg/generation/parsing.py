@@ -21,7 +21,7 @@ from fcfg.judge import Reading
 from fcfg.model import AUTO, AttributesLike
 from fcfg.support.csv_files import check_columns, read_columns
 from fcfg.support.errors import InputError, listed, together
-from fcfg.support.parsing import parse_pairs
+from fcfg.support.options import parse_pairs
 
 JUDGE = "judge"
 FILE = "file_name"  # the column of a table that names the pictures

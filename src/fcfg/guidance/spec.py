@@ -38,8 +38,7 @@ from fcfg.support.errors import (
     short,
 )
 from fcfg.support.names import RESERVED, check_name
-from fcfg.support.options import check_options, option
-from fcfg.support.parsing import TextForm
+from fcfg.support.options import TextForm, check_options, option
 
 Weight: TypeAlias = float | Callable[[float], float]
 PathKind: TypeAlias = Literal["none", "inferred", "drawn"]

@@ -18,8 +18,7 @@ from fcfg.reports.comparison import Comparison, Row
 from fcfg.reports.rule_styles import Setting
 from fcfg.reports.wording import in_words, listed, named
 from fcfg.sheet import difference_map, difference_scale, sheet
-from fcfg.support.config_errors import validate
-from fcfg.support.config_files import parse_json, read_text
+from fcfg.support.config_files import parse_json, read_text, validate
 from fcfg.support.errors import InputError
 from fcfg.support.images import images_from_bytes, read_images, to_png
 

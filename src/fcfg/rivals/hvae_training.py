@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from fcfg.support.config_errors import validate
+from fcfg.support.config_files import validate
 from fcfg.training.kinds import Ground, Inputs, ModelTraining, Part, WeightsOf, register_training
 from fcfg.training.sections import BatchSize, Optimisation, Publish
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from fcfg.support.config_errors import validate
+from fcfg.support.config_files import validate
 from fcfg.training.diffusion import DenoisingNetwork, DenoisingTraining
 from fcfg.training.kinds import Inputs, register_training
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, Rows, State, Step
 from fcfg.support.errors import InputError, check_among
-from fcfg.support.options import check_options, check_registrable
-from fcfg.support.parsing import TextForm
+from fcfg.support.options import TextForm, check_options, check_registrable
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace, Binary
-from fcfg.support.config_errors import validate
-from fcfg.support.config_files import parse_json, read_text
+from fcfg.support.config_files import parse_json, read_text, validate
 from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import digest_of, digest_of_values

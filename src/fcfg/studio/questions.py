@@ -13,8 +13,7 @@ from fcfg.generation.results import Value, values_of
 from fcfg.model import Action, Plan
 from fcfg.studio.models import StudioModel, describe_plan
 from fcfg.studio.pictures import StudioPicture
-from fcfg.support.config_errors import validate
-from fcfg.support.config_files import parse_json
+from fcfg.support.config_files import parse_json, validate
 from fcfg.support.errors import InputError, short
 from fcfg.support.images import image_keys
 

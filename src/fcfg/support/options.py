@@ -1,14 +1,17 @@
-"""Options of rules, solvers and settings: fields of frozen dataclasses, with legal values."""
+"""The one text form of guidance, solvers and settings, and their options.
+
+Options are fields of frozen dataclasses, with legal values.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
-from dataclasses import field, fields
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from numbers import Real
 from typing import Any, TypeGuard, TypeVar
 
-from fcfg.support.errors import InputError, quoted, short
+from fcfg.support.errors import InputError, check_is, quoted, short
 
 T = TypeVar("T", int, float)
 
@@ -50,15 +53,7 @@ def check_registrable(
     most: int = 99,
     reserved: Collection[str] = (),
 ) -> None:
-    """Refuse a class whose name or options could not be written in a text form.
-
-    Args:
-        made: Class with a ``name``, whose fields are its options.
-        kind: Kind of class, for messages.
-        taken: Names of others.
-        most: Largest number of options.
-        reserved: Names that no option may have.
-    """
+    """Refuse a class whose name or options, its fields, could not be written in a text form."""
     name, subject = getattr(made, "name", None), f"{kind} {made.__name__}"
     legal = isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9+_-]*", name)
     if not legal or name in taken:
@@ -79,3 +74,87 @@ def check_registrable(
             got=quoted(illegal) if illegal else "another class",
             do="put @dataclass(frozen=True) before it, and give its options defaults",
         )
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """A name, numbers behind a colon, and options behind semicolons; ``str`` writes the text.
+
+    >>> TextForm.read("fcfg:affected=3,invariant=1.2;anchor=true", "guidance", "cfg:3")
+    TextForm(name='fcfg', numbers={'affected': 3.0, 'invariant': 1.2}, options={'anchor': True})
+    >>> TextForm.read("fixed-point:5", "solver", "bdia:1.0")
+    TextForm(name='fixed-point', numbers={'': 5.0}, options={})
+    >>> str(TextForm("cfg", {"": 3.0}, {"start": 0.2, "anchor": True}))
+    'cfg:3.0;start=0.2;anchor=true'
+    """
+
+    name: str
+    numbers: Mapping[str, Any]  #: by group; a single number has no name
+    options: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, text: object, kind: str, example: str) -> TextForm:
+        """Read a text, or refuse it as a text of its kind, with an example of a better one."""
+        check_is(kind, text, str, "a string", do=f"write it as {example}")
+        subject = f"{kind} '{text}'"
+
+        def number(value: str) -> float:
+            try:
+                return float(value)
+            except ValueError as error:
+                do = f"write for example {example}"
+                raise InputError(subject, expected="a number", got=repr(value), do=do) from error
+
+        head, *options = str(text).split(";")
+        name, colon, stated = (part.strip() for part in head.partition(":"))
+        numbers = {"": stated} if colon else {}
+        if "=" in stated:
+            numbers = parse_pairs(stated.split(","), subject, example=example)
+        switches = {"true": True, "false": False}
+        return cls(
+            name,
+            {group: number(value) for group, value in numbers.items()},
+            {
+                option: switches[value] if value in switches else number(value)
+                for option, value in parse_pairs(options, subject, example=example).items()
+            },
+        )
+
+    def __str__(self) -> str:
+        numbers = [
+            f"{group}={_written(value)}" if group else _written(value)
+            for group, value in self.numbers.items()
+        ]
+        options = [f";{option}={_written(value)}" for option, value in self.options.items()]
+        return f"{self.name}{':' * bool(numbers)}{','.join(numbers)}{''.join(options)}"
+
+
+def _written(value: object) -> str:
+    """Write a number, a boolean, or the name of a function."""
+    if callable(value):
+        return f"<{getattr(value, '__name__', type(value).__name__)}>"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parse_pairs(parts: Iterable[str], subject: str, *, example: str) -> dict[str, str]:
+    """Parse ``name=value`` parts, every name once.
+
+    >>> parse_pairs(["smiling = 1", "male=0"], "do", example="smiling=1")
+    {'smiling': '1', 'male': '0'}
+    >>> parse_pairs(["smiling"], "do", example="smiling=1")
+    Traceback (most recent call last):
+    fcfg.InputError: do: expected name=value, every name once, got 'smiling'; write for example
+    smiling=1.
+    """
+    pairs: dict[str, str] = {}
+    for part in parts:
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value) or name in pairs:
+            raise InputError(
+                subject,
+                expected="name=value, every name once",
+                got=repr(part),
+                do=f"write for example {example}",
+            )
+        pairs[name] = value
+    return pairs

@@ -37,19 +37,12 @@ class _List(BaseModel, frozen=True):
 
 @dataclass(frozen=True)
 class Outputs:
-    """The files that one command writes to a folder.
+    """The files that one command writes to a folder."""
 
-    Args:
-        folder: Folder to write to; it is made if it is missing.
-        command: Name of the command, such as 'report'.
-        subject: Identity of the subject of the files, such as a digest of a run.
-        overwrite: Whether to replace files of others.
-    """
-
-    folder: Path
-    command: str
-    subject: str
-    overwrite: bool = False
+    folder: Path  #: made if it is missing
+    command: str  #: name of the command, such as 'report'
+    subject: str  #: identity of the subject of the files, such as a digest of a run
+    overwrite: bool = False  #: whether to replace files of others
 
     def check(self, names: Iterable[str]) -> None:
         """Refuse to replace files of others."""
@@ -78,13 +71,11 @@ class Outputs:
 
     def _is_foreign(self, name: str, entry: _Entry | None) -> bool:
         path = self.folder / name
-        if not os.path.lexists(path):
-            return False
-        if not path.is_file() or path.is_symlink() or entry is None:
-            return True
-        return entry != self._entry(*entry.digests) or (
-            hex_digest(path.read_bytes()) not in entry.digests
-        )
+        is_plain = path.is_file() and not path.is_symlink()
+        if not os.path.lexists(path) or not is_plain or entry is None:
+            return os.path.lexists(path)
+        is_ours = entry == self._entry(*entry.digests)
+        return not is_ours or hex_digest(path.read_bytes()) not in entry.digests
 
     def _entry(self, *digests: str) -> _Entry:
         return _Entry(command=self.command, subject=self.subject, digests=digests)

@@ -16,8 +16,13 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph, check_graph
 from fcfg.datasets.registry import DataConfig
-from fcfg.support.config_errors import validate
-from fcfg.support.config_files import looks_like_a_file, parse_yaml, parse_yaml_value, read_yaml
+from fcfg.support.config_files import (
+    looks_like_a_file,
+    parse_yaml,
+    parse_yaml_value,
+    read_yaml,
+    validate,
+)
 from fcfg.support.errors import (
     InputError,
     check_among,

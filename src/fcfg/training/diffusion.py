@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from fcfg.support.config_errors import validate
+from fcfg.support.config_files import validate
 from fcfg.training.kinds import Inputs, ModelTraining, Part, register_training
 from fcfg.training.sections import Section
 

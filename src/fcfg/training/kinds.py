@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 from pydantic import BaseModel, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from fcfg.causal.attributes import AttributeSpace, Table
-from fcfg.support.config_errors import validate
+from fcfg.support.config_files import validate
 from fcfg.support.errors import InputError, check_among, short
 from fcfg.training.sections import Decay, Optimisation, Publish, Steps
 

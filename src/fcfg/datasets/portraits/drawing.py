@@ -16,15 +16,7 @@ from torch.nn import functional
 
 
 def draw_portraits(factors: Mapping[str, Tensor], size: int) -> Float[Tensor, "batch 3 size size"]:
-    """Draw one portrait per row.
-
-    Args:
-        factors: Columns of factors, roughly standard normal; see :mod:`fcfg.datasets.portraits`.
-        size: Height and width.
-
-    Returns:
-        Images in [-1, 1].
-    """
+    """Draw one portrait per row, in [-1, 1], from columns of roughly standard normal factors."""
     canvas = _Canvas({name: f[:, None, None] for name, f in factors.items()}, 2 * size)
     for layer in (
         _background,
@@ -41,8 +33,7 @@ def draw_portraits(factors: Mapping[str, Tensor], size: int) -> Float[Tensor, "b
         _light,
     ):
         layer(canvas)
-    fine = canvas.pixels.clamp(0, 1)
-    return functional.avg_pool2d(fine, 2) * 2 - 1
+    return functional.avg_pool2d(canvas.pixels.clamp(0, 1), 2) * 2 - 1
 
 
 Number: TypeAlias = Tensor | float

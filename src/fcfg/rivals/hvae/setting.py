@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from fcfg.storage import register_setting
 from fcfg.support.errors import InputError
-from fcfg.support.options import check_options, option
-from fcfg.support.parsing import TextForm
+from fcfg.support.options import TextForm, check_options, option
 
 _EXAMPLE = "temperature:0.1;residual=0.5"
 
