@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fcfg.cli import main
 from fcfg.evaluation.presets import find_experiment
 from fcfg.support.config_files import parse_json, parse_yaml, parse_yaml_value, read_yaml
 from fcfg.training import read_config
@@ -93,7 +94,8 @@ def test_all_that_read_such_files_read_them_so(tmp_path: Path, capsys) -> None:
         for read in (find_experiment, read_config):
             with refused(source):
                 read(source)
-        refused_line(["data", "check", str(tmp_path), "--config", source], source, capsys)
+        assert main(["data", "check", str(tmp_path), "--config", source]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
     run = tmp_path / "run"
     (run / "training").mkdir(parents=True)
     for garbage in ("{", "- 1", "a: 1\na: 2"):

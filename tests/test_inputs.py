@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,37 +56,33 @@ def smooth(height: int, width: int) -> Image.Image:
 # Pictures ---------------------------------------------------------------------------------------
 
 
-def write(kind: str, path: Path) -> Path:
-    """Write a picture that has to be changed for the model."""
-    path = path / f"picture.{'jpg' if 'jpeg' in kind else 'png'}"
-    turned = Image.Exif()
-    turned[0x0112] = 6  # orientation
-    if kind == "grey":
-        Image.fromarray(noise(20, 13)).save(path)
-    elif kind == "deep":
-        Image.fromarray(noise(20, 13).astype(np.uint16) * 200).save(path)
-    elif kind == "opaque":
-        smooth(9, 30).convert("RGBA").save(path)
-    elif kind == "palette":
-        smooth(9, 30).convert("P").save(path)
-    elif kind == "exact":
-        Image.fromarray(noise(SIZE, SIZE, 3)).save(path)
-    else:  # so large that Pillow reduces it while it decodes
-        smooth(90, 140).save(path, exif=turned if kind == "turned jpeg" else Image.Exif())
-    return path
+PICTURES: dict[str, Callable[[], Image.Image]] = {  # that have to be changed for the model
+    "exact.png": lambda: Image.fromarray(noise(SIZE, SIZE, 3)),
+    "grey.png": lambda: Image.fromarray(noise(20, 13)),
+    "deep.png": lambda: Image.fromarray(noise(20, 13).astype(np.uint16) * 200),
+    "opaque.png": lambda: smooth(9, 30).convert("RGBA"),
+    "palette.png": lambda: smooth(9, 30).convert("P"),
+    "large.jpg": lambda: smooth(90, 140),  # so large that Pillow reduces it while it decodes
+    "turned.jpg": lambda: smooth(90, 140),
+}
 
 
-@pytest.mark.parametrize(
-    "kind", ["exact", "grey", "deep", "opaque", "palette", "jpeg", "turned jpeg"]
-)
+def write(name: str, folder: Path) -> Path:
+    exif = Image.Exif()
+    if name == "turned.jpg":
+        exif[0x0112] = 6  # orientation
+    PICTURES[name]().save(folder / name, exif=exif)
+    return folder / name
+
+
+@pytest.mark.parametrize("name", PICTURES)
 def test_python_and_the_command_line_give_the_same_bytes(
-    saved: str, kind: str, tmp_path: Path
+    saved: str, name: str, tmp_path: Path
 ) -> None:
-    path = write(kind, tmp_path)
-    out = tmp_path / "out"
+    path, out = write(name, tmp_path), tmp_path / "out"
     asked = ["--do", "smiling=flip", "--sampling", "3", "--no-reverse", "--no-trust"]
     assert main(["generate", saved, str(path), *asked, "--out", str(out)]) == 0
-    written = (out / "picture-counterfactual.png").read_bytes()
+    written = (out / f"{path.stem}-counterfactual.png").read_bytes()
     prepared = fcfg.load(saved).prepare()  # as the command does; it rounds in its own way
     with Image.open(path) as opened:
         for given in (path, str(path), opened, [opened]):
@@ -94,7 +91,7 @@ def test_python_and_the_command_line_give_the_same_bytes(
 
 
 def test_a_picture_stays_as_it_was(tmp_path: Path) -> None:
-    opened = Image.open(write("turned jpeg", tmp_path))
+    opened = Image.open(write("turned.jpg", tmp_path))
     wanted = Pixels(SIZE, 3)
     first = read_images(opened, channels=3, fit=wanted)
     assert opened.size == (140, 90)
@@ -137,7 +134,7 @@ def test_a_picture_of_another_size_is_refused_with_the_way_out(pipeline, tmp_pat
 def test_a_model_of_ones_own_takes_the_same(tmp_path: Path) -> None:
     answers, rows = shift(), {"smiling": [0], "male": [1], "young": [1]}
     answers.judge = None
-    path = write("jpeg", tmp_path)
+    path = write("large.jpg", tmp_path)
     pair = answers.counterfactual(path, rows, {"smiling": 1}, resize=True)
     with Image.open(path) as picture:
         opened = answers.abduct(picture, rows, resize=True)
@@ -259,7 +256,7 @@ def test_a_long_call_shows_a_bar_and_leaves_nothing(
     pipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     terminal = watched(monkeypatch)
-    images, path = noise(1, SIZE, SIZE, 3), write("exact", tmp_path)
+    images, path = noise(1, SIZE, SIZE, 3), write("exact.png", tmp_path)
     pair = pipeline.counterfactual(images, "auto", DO, sampling=2)
     calls = [
         lambda **o: pipeline.counterfactual(images, "auto", DO, sampling=2, **o),

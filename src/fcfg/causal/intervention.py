@@ -1,20 +1,8 @@
 """Interventions: what ``do`` may hold for an attribute, and the resulting column (Sec. 2).
 
 An intervention is a value for all images, a column with one value per image, a function of the
-factual column, or a string:
-
-================== ============================================================================
-string             meaning
-================== ============================================================================
-``40``, ``=40``    the value itself; ``=-3`` is a negative value, on the command line ``x==-3``
-``+5``, ``-5``     an increase or decrease by 5; if the attribute can be negative, write ``-=5``
-``+10%``, ``-5%``  an increase by 10 percent, a decrease by 5 percent
-``*1.5``           one and a half times the value
-``flip``           the other value of a binary attribute, which may also be ``true``, ``false``,
-                   ``yes`` or ``no``, or the name of its level
-================== ============================================================================
-
-A level of a categorical attribute is always written as its name.
+factual column, or a string, such as ``40``, ``=-3``, ``+5``, ``-5%``, ``*1.5`` or ``flip``; see
+``docs/generate.md``. A level of a categorical attribute is always written as its name.
 """
 
 from __future__ import annotations

@@ -1,33 +1,14 @@
-"""CelebA: faces of celebrities, in two formats.
-
-CelebA-HQ, as CelebAMask-HQ distributes it: 30,000 aligned faces::
-
-    CelebAMask-HQ/
-      CelebA-HQ-img/0.jpg ... 29999.jpg       1024 by 1024
-      CelebAMask-HQ-attribute-anno.txt        number of images; 40 names; then one line per
-                                              image: its file name and 40 values, -1 or 1
-      CelebA-HQ-to-CelebA-mapping.txt         idx, orig_idx, orig_file: which image of CelebA
-      list_eval_partition.txt                 (optional, from CelebA) 000001.jpg 0, ...
+"""CelebA: faces of celebrities, in two formats, whose layouts ``docs/data.md`` has.
 
 CelebA-HQ has no split of its own. As in the baselines of the paper, an image has the split of its
-original in CelebA's official partition: 24,183 for training, 2,993 for validation and 2,824 for
-test (the paper's table rounds to 24,000, 3,000, 3,000). That partition is by number, with no
-identity in two splits: 000001 to 162770 train, to 182637 validation, to 202599 test (verified
-against the official partition of 30,000 images). If ``list_eval_partition.txt`` is present, it is
-used instead.
+original in CelebA's official partition, which is by number, with no identity in two splits (the
+boundaries below were verified against the official partition of 30,000 images), or in
+``list_eval_partition.txt``, if that is present.
 
-CelebA in mosaics, 64 by 64 crops, is this project's own format::
-
-    celeba64/
-      labels.csv        file,split,identity,in_celebahq,5_o_Clock_Shadow,...,Young
-      mosaic_00.jpg     cells of 64 by 64, 40 in a row, row by row
-      mosaic_01.jpg     ...
-
-Row i of ``labels.csv`` is cell i mod 1000 of mosaic i div 1000 (verified on its files: 24,183
-training, 2,993 validation and 2,824 test images, CelebA's official partition). Call the data
+CelebA in mosaics is this project's own format: row i of ``labels.csv`` (``file``, ``split``,
+``identity`` and the attributes) is cell i mod 1000 of ``mosaic_00.jpg``, ``mosaic_01.jpg``, ...,
+64 by 64 pixels each and 40 in a row, of mosaic i div 1000 (verified on its files). Call the data
 "CelebA, 64×64 crop" in results, not CelebA-HQ. For non-commercial research only.
-
-Attributes are CelebA's forty, in lower case: ``smiling``, ``male``, ``young``, ``eyeglasses``, …
 
 References:
     Deep learning face attributes in the wild (Liu et al., ICCV 2015),

@@ -1,30 +1,8 @@
 """EMBED, the Emory breast imaging data set: mammograms with density and skin markers.
 
-::
-
-    EMBED/
-      tables/EMBED_OpenData_metadata.csv     one row per image (or ..._metadata_reduced.csv)
-      tables/EMBED_OpenData_clinical.csv     one row per finding (or ..._clinical_reduced.csv)
-      tables/predicted_all_embed.csv         markers predicted by Schueppert et al.
-      images/cohort_1/PATIENT/STUDY/NAME.dcm
-      images/png/1024x768/PATIENT/NAME.png   (instead of DICOM: the layout of mammo-net)
-
-The columns read are ``empi_anon``, ``acc_anon``, ``anon_dicom_path``, ``FinalImageType``,
-``ViewPosition`` and ``spot_mag`` of the metadata, ``acc_anon`` and ``tissueden`` of the clinical
-table, ``image_path`` and ``circle marker`` of the predictions. Attributes, as in the paper's
-appendix:
-
-``density``
-    0 for BI-RADS A and B (``tissueden`` 1, 2), 1 for C and D (3, 4).
-``circle``
-    1 if a circular skin marker was predicted.
-``view``
-    0 for MLO, 1 for CC.
-
-Excluded and counted: images other than 2D, views other than CC and MLO, spot compression and
-magnification, exams without density, images without a prediction, duplicate rows. The split is by
-patient, at random, with the fractions of the paper's 151,948, 7,156 and 43,669 images (which
-patients it had is not published: unverified).
+``docs/data.md`` has its layout, attributes and what is excluded. The split is by patient, at
+random, with the fractions of the paper's 151,948, 7,156 and 43,669 images (which patients it had
+is not published: unverified).
 
 References:
     EMBED (Jeong et al., 2023), tables and columns as in the README of

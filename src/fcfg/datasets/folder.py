@@ -1,19 +1,8 @@
 """Your own images: a folder with ``metadata.csv``, in the layout of Hugging Face's ImageFolder.
 
-::
-
-    faces/
-      metadata.csv        file_name,smiling,age,person
-      0001.png            0001.png,1,34,ann
-      more/0002.png       more/0002.png,0,51,bob
-
-``file_name`` is relative to the folder and may be in a subfolder. Every other column can be an
-attribute (see :mod:`fcfg.datasets.columns` for its values). Other columns and files are ignored;
-``fcfg data check`` lists them.
-
-The column that ``split`` names holds exactly ``train``, ``val`` or ``test``. Without it, the split
-is drawn at random from a seed, by group if there is one: images of one person must not be in two
-splits.
+``file_name`` is relative to the folder. Every other column can be an attribute (see
+:mod:`fcfg.datasets.columns` for its values), the split (``train``, ``val`` or ``test``) or the
+group. ``docs/data.md`` has the rest.
 
 References:
     https://huggingface.co/docs/datasets/image_dataset#imagefolder (``metadata.csv`` and

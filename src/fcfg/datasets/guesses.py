@@ -61,7 +61,8 @@ def guess_attribute(name: str, texts: Sequence[str]) -> Guess:
     present = [text.strip() for text in texts if not is_missing(text)]
     values = sorted(set(present))
     found = f"{len(values)} values in {len(present)} rows"
-    if is_identifiers_name(name, len(values)):
+    by_words = len(values) > _INTEGERS and _NAMES.fullmatch(name.lower())  # 'case' may have levels
+    if by_words or name.lower() == "id" or name.lower().endswith("_id"):
         question = f"{found}, left out" if len(values) < len(present) else ""
         return Guess(None, "an identifier, by its name", question=question)
     question = f"{found}, an attribute otherwise" if names_several(present) else ""
@@ -104,32 +105,15 @@ def _guess_numeric(numbers: Mapping[str, float], rows: int) -> tuple[dict[str, A
         why = f"{len(levels)} different integers in {rows} rows"
         return {"kind": "categorical", "levels": levels}, why
     why = f"{len(distinct)} different numbers from {distinct[0]:g} to {distinct[-1]:g}"
-    try:
-        low, high = _padded(distinct[0], distinct[-1])
+    low, high = distinct[0], distinct[-1]
+    span = (high - low) or 2 * max(1.0, abs(low))
+    try:  # wider by a twentieth on both sides, to round numbers
+        step = 10.0 ** math.floor(math.log10(span / 20))
+        low = round(math.floor((low - span / 20) / step) * step, 12)
+        high = round(math.ceil((high + span / 20) / step) * step, 12)
     except (ValueError, OverflowError):  # too large, or too close to each other
         return None, why
     return {"kind": "continuous", "low": low, "high": high} if low < high else None, why
-
-
-def _padded(low: float, high: float) -> tuple[float, float]:
-    """Widen a range by a twentieth on both sides, to round numbers."""
-    span = (high - low) or 2 * max(1.0, abs(low))
-    step = 10.0 ** math.floor(math.log10(span / 20))
-    return (
-        round(math.floor((low - span / 20) / step) * step, 12),
-        round(math.ceil((high + span / 20) / step) * step, 12),
-    )
-
-
-def is_identifiers_name(name: str, count: int) -> bool:
-    """Whether a column with this many distinct values has a name that identifiers have.
-
-    >>> [is_identifiers_name(n, 40) for n in ("scan_id", "PatientID", "person", "patient_age")]
-    [True, True, True, False]
-    """
-    name = name.lower()
-    by_words = count > _INTEGERS and _NAMES.fullmatch(name) is not None  # 'case' may have levels
-    return name == "id" or name.endswith("_id") or by_words
 
 
 def names_several(texts: Sequence[str]) -> bool:

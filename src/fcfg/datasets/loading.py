@@ -1,18 +1,13 @@
 """Data sets on disk, and their images, loaded through a cache of decoded pixels.
 
-A data set on disk is a class of options with two methods: ``cases`` reads the labels and opens no
-image, and ``attributes`` returns the natural attributes and their graph. Excluding, splitting,
-checking and loading are the same for all.
+A data set on disk is a class of options with a method ``cases``, which reads the labels and opens
+no image. Excluding, splitting, checking and loading are the same for all.
 
 Images are decoded once, into one file that later runs map into memory. A cache is ``NAME.npy``,
 bytes of shape (image, channel, height, width) in the order of the listing, and its index
 ``NAME.json``, which is written last: pixels without an index are ignored. The name contains a
 digest of everything that the pixels depend on (options, and paths, sizes and modification times of
-the source files), so a changed data set gets a new cache.
-
-Caches are kept in ``.fcfg-cache`` in the folder of the data set or, if that is not writable, in
-``$XDG_CACHE_HOME/fcfg`` (``~/.cache/fcfg`` by default). The option ``cache`` names another folder.
-Caches can be deleted at any time.
+the source files), so a changed data set gets a new cache. Caches can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -92,11 +87,12 @@ class _Cached:
 def _key(listing: Listing, pixels: Pixels) -> str:
     @memoize
     def stamp(path: Path) -> tuple[str, int, int]:
+        name = os.path.relpath(path, listing.root)
         try:
             state = path.stat()
         except (OSError, ValueError):  # reported by name when the image is read
-            return os.path.relpath(path, listing.root), -1, -1
-        return os.path.relpath(path, listing.root), state.st_size, state.st_mtime_ns
+            return name, -1, -1
+        return name, state.st_size, state.st_mtime_ns
 
     digest = hashlib.blake2b(digest_size=10)
     digest.update(json.dumps([_VERSION, asdict(pixels)]).encode())

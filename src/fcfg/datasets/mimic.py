@@ -1,16 +1,7 @@
-"""MIMIC-CXR: chest X-rays with race, sex, age and pleural effusion.
+"""MIMIC-CXR: chest X-rays with race, sex, age and finding, in the layout of ``docs/data.md``.
 
-::
-
-    mimic-cxr-jpg/
-      mimic-cxr-2.0.0-metadata.csv.gz    dicom_id, subject_id, study_id, ViewPosition, StudyDate
-      mimic-cxr-2.0.0-chexpert.csv.gz    subject_id, study_id, 'No Finding', 'Pleural Effusion'
-      patients.csv.gz                    from MIMIC-IV: subject_id, gender, anchor_age, anchor_year
-      admissions.csv.gz                  from MIMIC-IV: subject_id, race (ethnicity before 2.0)
-      files/p10/p10000032/s50414267/DICOM_ID.jpg
-
-Tables may also be uncompressed, and those of MIMIC-IV may be in ``hosp``. The protocol is that of
-Glocker et al. (2023), which de Sousa Ribeiro et al. (2023) and the paper follow:
+The protocol is that of Glocker et al. (2023), which de Sousa Ribeiro et al. (2023) and the paper
+follow:
 
 - only frontal views, AP and PA;
 - only patients first recorded as WHITE, ASIAN or BLACK/AFRICAN AMERICAN;
@@ -18,14 +9,9 @@ Glocker et al. (2023), which de Sousa Ribeiro et al. (2023) and the paper follow
 - 60 % of patients for training, 10 % for validation, 30 % for test, at random;
 - then only studies labelled 'Pleural Effusion' (finding 1) or else 'No Finding' (0).
 
-Their random split cannot be reproduced. To use it, set ``samples`` to the folder of their tables
-``mimic.sample.train.csv``, ``mimic.sample.val.csv`` and ``mimic.sample.test.csv``, which the
-notebook cited below writes, with columns ``path``, ``subject_id``, ``race``, ``sex``, ``age`` and
-``disease``. They then determine the rows and the split (the paper: 62,336, 9,968 and 30,535
-images).
-
-Attributes: ``race`` (White, Asian, Black), ``sex`` (1: female, as in those tables), ``age``,
-``finding``.
+Their random split cannot be reproduced. The tables ``mimic.sample.train.csv``, val and test, which
+the notebook cited below writes, determine rows and split instead, if ``samples`` is their folder
+(the paper: 62,336, 9,968 and 30,535 images).
 
 References:
     MIMIC-CXR-JPG (Johnson et al., 2019), https://physionet.org/content/mimic-cxr-jpg/; MIMIC-IV,

@@ -1,13 +1,7 @@
 """Morpho-MNIST: 70,000 handwritten digits, redrawn with a known thickness and intensity.
 
-::
-
-    morphomnist/
-      morphomnist.npz     x_train, x_test: (60000, 28, 28) and (10000, 28, 28), bytes
-                          y_train, y_test: the digit
-                          thickness_train, ..., intensity_test: one number per image
-
-This is the data set of deep structural causal models, in one file (verified on it). Each digit was
+``morphomnist.npz`` holds bytes of 28 by 28 in ``x_train`` and ``x_test``, and with the same
+endings the digit in ``y``, ``thickness`` and ``intensity`` (verified on it). Each digit was
 redrawn with thickness t = 0.5 + Gamma(10, 5) and intensity 64 + 191 σ(2 t - 5 + ε / 2), ε normal:
 thickness causes intensity, and the digit causes neither. Labels are the values asked for;
 :mod:`fcfg.metrics.strokes` measures those in an image.

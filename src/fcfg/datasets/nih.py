@@ -1,18 +1,9 @@
 """NIH ChestX-ray14, frontal chest X-rays (Wang et al., 2017), reduced to one archive.
 
-::
-
-    nih_cxr14/
-      labels.csv          image,patient_id,age,sex,view,effusion,...: one row per image
-      nih_128_jpg.zip     00000001_000.jpg, ...: grey, 128 by 128
-
-Column names are those of this reduced copy (verified on it: 4,999 images of 1,335 patients). The
-official table, ``Data_Entry_2017_v2020.csv``, names them 'Image Index', 'Patient ID', 'Patient
-Age', 'Patient Gender', 'View Position', 'Finding Labels' (unverified); it is not read.
-
-Attributes: ``sex`` (1: male), ``view`` (1: AP, lying; 0: PA, standing), ``age`` in years, and the
-findings under their names in the table, such as ``effusion``. The split is by patient, drawn at
-random from a seed: the official test list is for all 112,120 images, and these are a part.
+``docs/data.md`` has its layout and attributes. Column names are those of this reduced copy
+(verified on it: 4,999 images of 1,335 patients), not of the official table. The split is by
+patient, drawn at random from a seed: the official test list is for all 112,120 images, and these
+are a part.
 
 References:
     ChestX-ray8 (Wang et al., CVPR 2017). Data: https://nihcc.app.box.com/v/ChestXray-NIHCC;

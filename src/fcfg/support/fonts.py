@@ -8,6 +8,7 @@ so that two names never look alike.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from typing import TypeAlias, cast
 
@@ -35,15 +36,8 @@ _NO_LETTER = "\U0010ffff"  # in no font, so it is drawn like every missing lette
 
 def font_for(texts: Iterable[str], size: int) -> Font:
     """Return the font with most letters of some texts; Pillow's own if it has all."""
-    letters = frozenset("".join(texts))
-    best = _own(size)
-    for name in SYSTEM:
-        if not missing_letters(letters, best):
-            break
-        font = _system(name, size)
-        if font is not None:
-            best = min(best, font, key=lambda font: len(missing_letters(letters, font)))
-    return best
+    letters = "".join(texts)
+    return min(_fonts(SYSTEM, size), key=lambda font: len(missing_letters(letters, font)))
 
 
 def missing_letters(text: Iterable[str], font: Font) -> set[str]:
@@ -64,16 +58,13 @@ def legible(text: str, font: Font) -> str:
 
 
 @cache
-def _own(size: int) -> Font:
-    return cast(Font, ImageFont.load_default(size))
-
-
-@cache
-def _system(name: str, size: int) -> Font | None:
-    try:
-        return ImageFont.truetype(name, size)
-    except OSError:
-        return None
+def _fonts(names: tuple[str, ...], size: int) -> list[Font]:
+    """Return Pillow's own font, and those of some others that this machine has."""
+    found = [cast(Font, ImageFont.load_default(size))]
+    for name in names:
+        with suppress(OSError):
+            found.append(ImageFont.truetype(name, size))
+    return found
 
 
 @cache

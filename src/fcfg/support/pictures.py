@@ -1,17 +1,9 @@
 """Pictures: from a file, or from Pillow, to bytes of a given size.
 
-A picture is turned as its EXIF entry says, made square (``fit``: the centre is cropped, black
-padded, or the proportions stretched), resized with a Lanczos filter and converted to grey or RGB.
-
-Pixels of more than 8 bits are resized as floats and rounded last. ``intensity`` is ``full`` for
-images on a common scale, of which 0 to 65535 becomes 0 to 255, or ``minmax`` for raw detector
-values, of which each image's own range does; brightness between images is then lost.
-
-NaN and infinite pixels are always refused. Of several frames or pages only the first is read.
-
-DICOM files (``.dcm``, ``.dicom``) bring their own window: the modality and VOI transformations
-of the file are applied, its window (or its range, if it has none) becomes 0 to 255, and
-MONOCHROME1 is inverted, so that dense tissue is always bright.
+A picture is turned as its EXIF entry says, made square (``fit``), resized with a Lanczos filter
+and converted to grey or RGB; ``docs/data.md`` says how. Pixels of more than 8 bits are resized as
+floats and rounded last. NaN and infinite pixels are always refused. Of several frames or pages
+only the first is read.
 """
 
 from __future__ import annotations
