@@ -1,6 +1,9 @@
+"""Images: of what users hold, and of files: orientation, channels, depth, shape."""
+
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from face_folder import dicom, picture
+from fcfg.datasets.pixels import Source, read_all
 from fcfg.support.images import image_keys, read_images, to_pictures
+from fcfg.support.pictures import Pixels
 from refusal import refused
 
 
@@ -86,3 +92,123 @@ GREY = Image.new("L", (4, 4))
 def test_what_is_not_an_image_is_refused(images, channels: int, subject, fragment) -> None:
     with refused(subject, fragment):
         read_images(images, channels=channels, stride=4)
+
+
+def read(path: Path, wanted: Pixels) -> np.ndarray:
+    (result,) = read_all([Source(path)], wanted)
+    assert not isinstance(result, str), result
+    return result.pixels
+
+
+def unreadable(path: Path, wanted: Pixels) -> str:
+    (result,) = read_all([Source(path)], wanted)
+    assert isinstance(result, str)
+    return result
+
+
+def saved(tmp_path: Path, image: Image.Image, name: str = "x.png", **options: Any) -> Path:
+    image.save(tmp_path / name, **options)
+    return tmp_path / name
+
+
+def test_the_centre_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
+    values = np.zeros((8, 16), dtype=np.uint8)
+    values[:, 4:12] = 200
+    path = saved(tmp_path, Image.fromarray(values))
+    assert (read(path, Pixels(8, 1)) == 200).all()
+    padded = read(path, Pixels(16, 1, fit="pad"))
+    assert np.array_equal(padded[0, 4:12], values)
+    assert padded[0, :4].max() == padded[0, 12:].max() == 0
+    stretched = read(path, Pixels(8, 1, fit="stretch"))
+    assert stretched[0, :, 0].max() < 50
+    assert stretched[0, :, 4].min() > 150
+
+
+def test_grey_becomes_three_equal_channels_and_colour_its_luma(tmp_path: Path) -> None:
+    grey = saved(tmp_path, Image.new("L", (8, 8), 77))
+    assert (read(grey, Pixels(8, 3)) == 77).all()
+    red = saved(tmp_path, Image.new("RGB", (8, 8), (255, 0, 0)), "red.png")
+    assert (read(red, Pixels(8, 1)) == round(0.299 * 255)).all()
+    for mode in ("1", "P", "LA", "RGBA", "CMYK"):
+        path = saved(tmp_path, Image.new("RGB", (8, 8), "white").convert(mode), f"{mode}.tiff")
+        assert (read(path, Pixels(8, 3)) == 255).all(), mode
+    path = saved(tmp_path, Image.new("RGBA", (8, 8), (1, 2, 3, 100)))
+    assert "transparent" in unreadable(path, Pixels(8, 3))
+
+
+def test_pictures_are_turned_as_the_camera_was(tmp_path: Path) -> None:
+    values = np.zeros((8, 8), dtype=np.uint8)
+    values[:4] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    path = saved(tmp_path, Image.fromarray(values), exif=exif)
+    assert read(path, Pixels(8, 1))[0, 7].min() == 255
+
+
+def test_sixteen_bits_keep_their_range_or_take_their_own(tmp_path: Path) -> None:
+    ramp = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    full = saved(tmp_path, Image.fromarray(ramp), "full.png")
+    exact = np.round(ramp / 257).astype(np.uint8)
+    assert np.abs(read(full, Pixels(8, 1))[0].astype(int) - exact).max() <= 1
+    part = saved(tmp_path, Image.fromarray(ramp // 16), "part.png")  # 12 bits in 16
+    assert read(part, Pixels(8, 1)).max() == 16
+    own = read(part, Pixels(8, 1, "minmax"))[0]
+    assert (own.min(), own.max()) == (0, 255)
+    assert (read(part, Pixels(8, 3, "minmax")) == own).all()
+    flat = saved(tmp_path, Image.fromarray(np.full((8, 8), 900, np.uint16)), "flat.png")
+    assert read(flat, Pixels(8, 1, "minmax")).max() == 0
+    real = saved(tmp_path, Image.fromarray(ramp.astype(np.float32)), "real.tiff")
+    assert read(real, Pixels(8, 1, "minmax")).max() == 255
+    assert "minmax" in unreadable(real, Pixels(8, 1))
+
+
+def test_large_photographs_shrink_as_if_decoded_whole(tmp_path: Path) -> None:
+    smooth = picture(1, (8, 8)).resize((512, 512), Image.Resampling.BICUBIC)
+    path = saved(tmp_path, smooth, "large.jpg", quality=95)
+    whole = np.asarray(smooth.resize((16, 16), Image.Resampling.LANCZOS)).transpose(2, 0, 1)
+    assert np.abs(read(path, Pixels(16, 3)).astype(int) - whole).mean() < 2
+
+
+def test_dicom_is_shown_through_its_window_and_bright_is_dense(tmp_path: Path) -> None:
+    ramp = (np.arange(64, dtype=np.uint16) * 65).reshape(8, 8)
+    plain = read(dicom(tmp_path, ramp), Pixels(8, 1))[0]
+    assert np.abs(plain - np.round(ramp / ramp.max() * 255)).max() <= 1
+    window = {"WindowCenter": 2048, "WindowWidth": 2048}
+    shown = read(dicom(tmp_path, ramp, **window), Pixels(8, 1))[0].astype(int)
+    wanted = np.clip((ramp.astype(float) - 1024) / 2048, 0, 1) * 255
+    assert np.abs(shown - wanted).max() <= 2
+    narrow = dicom(tmp_path, np.full((8, 8), 2048, np.uint16), **window)
+    assert 120 <= read(narrow, Pixels(8, 1)).min() <= 135  # by the window, not its range
+    inverted = dicom(tmp_path, ramp, PhotometricInterpretation="MONOCHROME1", **window)
+    assert np.abs(read(inverted, Pixels(8, 1))[0] + shown - 255).max() <= 1
+    colour = dicom(tmp_path, np.zeros((8, 8, 3), np.uint8), PhotometricInterpretation="RGB")
+    assert "one grey image" in unreadable(colour, Pixels(8, 1))
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+def test_a_pixel_without_a_number_is_refused_and_no_option_advised(
+    tmp_path: Path, broken: float
+) -> None:
+    values = np.arange(64, dtype=np.float32).reshape(8, 8)
+    window = {"WindowCenter": 32, "WindowWidth": 32}
+    for options in ({}, window):
+        assert read(dicom(tmp_path, values, **options), Pixels(8, 1)).max() == 255
+    values[3, 4] = broken
+    path = saved(tmp_path, Image.fromarray(values), "x.tiff")
+    said = [unreadable(path, Pixels(8, 1, intensity)) for intensity in ("full", "minmax")]
+    far = np.full((8, 8), 1e308)  # whose range has no number
+    far[0] *= -1
+    for pixels, options in ((values, {}), (values, window), (far, {})):
+        said.append(unreadable(dicom(tmp_path, pixels, **options), Pixels(8, 1)))
+    assert all("NaN or infinite" in text and "minmax" not in text for text in said)
+
+
+@pytest.mark.parametrize("name", ["x.gif", "x.tiff", "x.webp", "x.png"])
+def test_of_several_frames_the_first_is_read_and_it_is_said(tmp_path: Path, name: str) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("white", "black")]
+    several = saved(tmp_path, frames[0], name, save_all=True, append_images=frames[1:])
+    (found,) = read_all([Source(several)], Pixels(8, 3))
+    assert found.several_frames
+    assert found.pixels.min() > 250
+    (found,) = read_all([Source(saved(tmp_path, frames[0], name))], Pixels(8, 3))
+    assert not found.several_frames
