@@ -17,7 +17,7 @@ from fcfg.pipeline import alignment
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction
 from refusal import refused
-from tiny_semantic import tiny_images, tiny_pipeline
+from tiny_rivals import tiny_images, tiny_pipeline
 from worlds import SHAPE, binary_space, pipeline_of
 
 SAMPLING = "ddim uniform 4"

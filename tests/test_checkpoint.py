@@ -19,6 +19,7 @@ from fcfg.judge import AttributeJudge
 from fcfg.model import load, save
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.storage import FORMAT
+from fcfg.storage.weight_files import digest
 from refusal import refused
 from tiny import GRAPH, SPACE, tiny_pipeline
 from worlds import mixture_pipeline
@@ -56,8 +57,8 @@ def edit(folder: Path, **changes: object) -> None:
 
 
 def test_a_pipeline_comes_back_bit_by_bit(pipeline, tmp_path: Path) -> None:
-    save(pipeline, tmp_path / "model")
-    again = load(tmp_path / "model")
+    save(pipeline, tmp_path)
+    again = load(tmp_path)
     one, other = answer(pipeline), answer(again)
     assert torch.equal(one.trajectory.x, other.trajectory.x)
     for name in SPACE.names:
@@ -70,38 +71,36 @@ def test_a_pipeline_comes_back_bit_by_bit(pipeline, tmp_path: Path) -> None:
 
 
 def test_float16_halves_the_network_and_costs_a_stated_error(pipeline, tmp_path: Path) -> None:
+    sizes = []
     for storage in ("float32", "float16"):
-        save(pipeline, tmp_path / storage, storage=storage)
-
-    def size(storage: str) -> int:
-        return next((tmp_path / storage).glob("network-*")).stat().st_size
-
-    again = load(tmp_path / "float16")
-    assert size("float16") < 0.65 * size("float32")  # names of tensors do not shrink
+        save(pipeline, tmp_path, storage=storage)
+        sizes.append(next(tmp_path.glob("network-*")).stat().st_size)
+    assert sizes[1] < 0.65 * sizes[0]  # names of tensors do not shrink
+    again = load(tmp_path)
     error = (answer(again).trajectory.x - answer(pipeline).trajectory.x).abs().mean()
     assert 0 < error < 5e-3
-    for one, other in zip(
-        pipeline.denoiser.parameters(), again.denoiser.parameters(), strict=True
-    ):
+    pairs = zip(pipeline.denoiser.parameters(), again.denoiser.parameters(), strict=True)
+    for one, other in pairs:
         assert other.dtype == torch.float32
         assert torch.allclose(one, other, rtol=2**-10, atol=1e-7)
     hair = [answer(model).attributes["hair"] for model in (again, pipeline)]
     assert np.array_equal(*hair)  # the structural causal model is stored whole
 
 
-def test_a_folder_holds_json_and_safetensors_and_nothing_else(pipeline, tmp_path: Path) -> None:
-    save(pipeline, tmp_path / "model")
-    save(pipeline, tmp_path / "model", storage="float16")  # what it replaces is removed
-    names = sorted(path.name for path in (tmp_path / "model").iterdir())
-    assert [name.split("-")[0] for name in names] == [
-        "config.json",
-        "embedder",
-        "judge",
-        "network",
-        "scm",
-    ]
+def test_a_folder_holds_json_and_safetensors_and_what_is_none_of_ours(
+    pipeline, tmp_path: Path
+) -> None:
+    save(pipeline, tmp_path)
+    mine = tmp_path / "network-best.safetensors"
+    mine.write_bytes(b"mine")
+    save(pipeline, tmp_path, storage="float16")  # what it replaces is removed
+    assert mine.read_bytes() == b"mine"
+    mine.unlink()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    parts = ["config.json", "embedder", "judge", "network", "scm"]
+    assert [name.split("-")[0] for name in names] == parts
     assert all(name.endswith((".json", ".safetensors")) for name in names)
-    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    config = json.loads((tmp_path / "config.json").read_text())
     assert config["format"] == 1  # which older releases read
     assert config["fcfg"] == fcfg.__version__
     assert config["graph"] == {"smiling": [], "age": [], "hair": ["age"]}
@@ -144,11 +143,14 @@ class Own(nn.Module):
         return self.weight * x
 
 
+def own_pipeline(pipeline: CounterfactualPipeline, network: nn.Module) -> CounterfactualPipeline:
+    embedder = AttributeEmbedder(SPACE, width=8)
+    denoiser = Denoiser(network, embedder, NoiseSchedule(), channels=1)
+    return CounterfactualPipeline(denoiser, pipeline.scm)
+
+
 def test_a_network_of_ones_own_is_stored_and_asked_for(pipeline, tmp_path: Path) -> None:
-    own = CounterfactualPipeline(
-        Denoiser(Own(), AttributeEmbedder(SPACE, width=8), NoiseSchedule(), channels=1),
-        pipeline.scm,
-    )
+    own = own_pipeline(pipeline, Own())
     own.denoiser.network.weight.data += 0.1
     save(own, tmp_path)
     again = load(tmp_path, network=Own())
@@ -159,13 +161,17 @@ def test_a_network_of_ones_own_is_stored_and_asked_for(pipeline, tmp_path: Path)
     save(pipeline, tmp_path)
     with refused(f"checkpoint {tmp_path}", "no network=", "got Own"):
         load(tmp_path, network=Own())
+    tied, fresh = Own(), Own()
+    tied.again, fresh.again = tied.weight, fresh.weight
+    save(own_pipeline(pipeline, tied), tmp_path)
+    assert torch.equal(load(tmp_path, network=fresh).denoiser.network.weight, tied.weight)
 
 
 def test_every_truncation_of_a_weight_file_is_refused(pipeline, tmp_path: Path) -> None:
     save(pipeline, tmp_path)
     for path in tmp_path.glob("*.safetensors"):
         whole = path.read_bytes()
-        for keep in (0, 7, 100, len(whole) // 2, len(whole) - 1):
+        for keep in (0, 7, 100, len(whole) - 1):
             path.write_bytes(whole[:keep])
             with refused(f"checkpoint {tmp_path}", path.name, "copy the folder again"):
                 load(tmp_path)
@@ -181,20 +187,17 @@ def as_a_pipe(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "fragments"),
     [
-        (
-            lambda f: (f / "config.json").unlink(),
-            ["config.json that fcfg wrote", "no config.json in it"],
-        ),
+        (lambda f: (f / "config.json").unlink(), ["fcfg wrote", "no config.json in it"]),
         (lambda f: (f / "config.json").write_text("{"), ["expected JSON"]),
         (lambda f: (f / "config.json").write_text("[]"), ["a mapping"]),
         (lambda f: (f / "config.json").write_text('{"format": 1, "format": 1}'), ["twice"]),
+        (lambda f: (f / "config.json").write_text("[" * 100_000), ["recursion"]),
         (lambda f: (f / "config.json").write_text('{"model_type": "bert"}'), ["something else"]),
         (lambda f: edit(f, format=FORMAT + 1), [f"format version {FORMAT}", "upgrade fcfg"]),
         (lambda f: edit(f, format="1.0"), ["'1.0'"]),
         (lambda f: edit(f, schedule="cosin"), ["'schedule'"]),
         (lambda f: edit(f, colour="red"), ["'colour'", "Extra inputs"]),
         (lambda f: edit(f, embedding=16), ["that makes sense", "condition width"]),
-        (lambda f: edit(f, embedding=-1), ["'embedding'"]),
         (lambda f: edit(f, format=0), ["'format'"]),
         (lambda f: edit(f, steps="500"), ["'steps'"]),
         (lambda f: edit(f, steps=10**12), ["makes sense", "100000"]),
@@ -203,7 +206,6 @@ def as_a_pipe(path: Path) -> None:
         (lambda f: edit(f, graph={"age": ["age"]}), ["makes sense"]),
         (lambda f: edit(f, attributes={"age": {"kind": "hat"}}), ["makes sense", "'hat'"]),
         (lambda f: edit(f, files={"scm": "a\0b"}), ["makes sense"]),
-        (lambda f: (f / "config.json").write_text("[" * 100_000), ["recursion"]),
         (lambda f: edit(f, network={"size": 2**20}), ["'network", "4096"]),
         (lambda f: edit(f, network={"base": 2**20}), ["'network", "16384"]),
         (lambda f: edit(f, network={"base": 7}), ["base must be even, and 7 is not"]),
@@ -234,30 +236,26 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("key", EDITS)
-def test_an_edited_config_is_noticed_unless_it_says_that_it_was(
-    pipeline, tmp_path: Path, key: str
-) -> None:
+def test_an_edited_config_is_noticed_unless_it_says_that_it_was(pipeline, tmp_path: Path) -> None:
     """Even the order of the attributes: it is that of their blocks in the condition."""
     save(pipeline, tmp_path)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text())
     path.write_text(json.dumps(values))  # laid out otherwise
     load(tmp_path)
-    path.write_text(json.dumps(values | {key: EDITS[key]}))
-    with refused(f"checkpoint {tmp_path}", "an edited one", "remove 'digest'"):
-        load(tmp_path)
+    for key, value in EDITS.items():
+        path.write_text(json.dumps(values | {key: value}))
+        with refused(f"checkpoint {tmp_path}", "an edited one", "remove 'digest'"):
+            load(tmp_path)
     path.write_text(json.dumps({k: v for k, v in values.items() if k != "digest"}))
-    load(tmp_path)  # as older releases wrote it
-    path.write_text(json.dumps(values | {key: EDITS[key]}))
+    load(tmp_path)
+    path.write_text(json.dumps(values | EDITS))
     save(pipeline, tmp_path)  # what is replaced may be anything of ours
     load(tmp_path)
 
 
 def test_a_valid_safetensors_file_under_the_right_name_must_still_fit(pipeline, tmp_path) -> None:
     """Even where name and content agree, garbage is refused."""
-    from fcfg.storage.weight_files import digest
-
     save(pipeline, tmp_path)
     data = b"\x08\0\0\0\0\0\0\0not json"
     name = f"embedder-{digest(data)}.safetensors"
@@ -297,34 +295,6 @@ def test_weights_that_would_be_lost_are_refused(pipeline, tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-def test_other_files_in_the_folder_are_left_alone(pipeline, tmp_path: Path) -> None:
-    save(pipeline, tmp_path)
-    mine = tmp_path / "network-best.safetensors"
-    mine.write_bytes(b"mine")
-    save(pipeline, tmp_path, storage="float16")
-    assert mine.read_bytes() == b"mine"
-
-
-def test_tied_weights_are_stored(pipeline, tmp_path: Path) -> None:
-    own = Own()
-    own.again = own.weight
-    denoiser = Denoiser(own, AttributeEmbedder(SPACE, width=8), NoiseSchedule(), channels=1)
-    save(CounterfactualPipeline(denoiser, pipeline.scm), tmp_path)
-    fresh = Own()
-    fresh.again = fresh.weight
-    assert torch.equal(load(tmp_path, network=fresh).denoiser.network.weight, own.weight)
-
-
-@pytest.mark.parametrize("value", [np.float32(1), torch.ones(2), float("nan"), {1, 2}])
-def test_provenance_that_json_cannot_hold_is_refused_before_writing(
-    pipeline, tmp_path: Path, value: object
-) -> None:
-    other = CounterfactualPipeline(pipeline.denoiser, pipeline.scm, provenance={"seed": value})
-    with refused("provenance", "finite numbers", ".item()"):
-        save(other, tmp_path / "model")
-    assert not (tmp_path / "model").exists()
-
-
 def test_a_folder_that_is_none_of_ours_is_neither_read_nor_replaced(
     pipeline, tmp_path: Path
 ) -> None:
@@ -348,6 +318,10 @@ def test_a_folder_that_is_none_of_ours_is_neither_read_nor_replaced(
     ):
         with refused(subject, fragment):
             call()
+    for value in (np.float32(1), torch.ones(2), float("nan"), {1, 2}):
+        own = CounterfactualPipeline(pipeline.denoiser, pipeline.scm, provenance={"seed": value})
+        with refused("provenance", "finite numbers", ".item()"):
+            save(own, new)
     for path in (None, 3, b"model", ["model"]):
         for call in (lambda path=path: load(path), lambda path=path: save(pipeline, path)):
             with refused("checkpoint", "the path of a folder", str(path)[:4]):

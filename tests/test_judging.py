@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -18,14 +16,8 @@ from fcfg.judge import AttributeJudge
 from fcfg.support.images import to_pictures
 from refusal import refused
 
-SPACE = AttributeSpace(
-    [
-        Binary("smiling"),
-        Categorical("hair", ["dark", "fair", "red"]),
-        Continuous("age", 20, 80),
-        Binary("male"),
-    ]
-)
+HAIRS, AGES = Categorical("hair", ["dark", "fair", "red"]), Continuous("age", 20, 80)
+SPACE = AttributeSpace([Binary("smiling"), HAIRS, AGES, Binary("male")])
 FACTORS = {"curve": (3.0, 0.5), "tone": (-10.0, 4.0)}
 # Columns of the outputs: attributes as they are encoded, then factors.
 SMILING, HAIR, AGE, MALE, CURVE, TONE = 0, slice(1, 4), 4, 5, 6, 7
@@ -54,14 +46,9 @@ def pictures(count: int = 5, size: int = 8) -> Tensor:
 
 def table(count: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(2)
-    return SPACE.parse(
-        {
-            "smiling": rng.integers(0, 2, count),
-            "hair": rng.integers(0, 3, count),
-            "age": rng.uniform(20, 80, count),
-            "male": rng.integers(0, 2, count),
-        }
-    )
+    columns = {"smiling": rng.integers(0, 2, count), "hair": rng.integers(0, 3, count)}
+    columns |= {"age": rng.uniform(20, 80, count), "male": rng.integers(0, 2, count)}
+    return SPACE.parse(columns)
 
 
 # The loss
@@ -80,39 +67,32 @@ def test_the_loss_is_cross_entropies_and_squared_errors_summed_over_the_heads() 
     chosen = powers[np.arange(count), rows["hair"]]
     expected -= np.mean(np.log(chosen / powers.sum(axis=1)))
     expected += np.mean((outputs[:, AGE] - (rows["age"] - 50) / 30) ** 2)
+    given = [torch.from_numpy(each) for each in (outputs, SPACE.encode(rows), factors)]
+    alone = judge(factors=None)
+    assert alone.loss(*given).item() == pytest.approx(expected, rel=1e-9)
+    assert alone.read(pictures()).factors == {}
     for column, number in ((CURVE, 0), (TONE, 1)):
         expected += np.mean((outputs[:, column] - factors[:, number]) ** 2)
-    loss = judge().loss(*map(torch.from_numpy, (outputs, SPACE.encode(rows), factors)))
-    assert loss.item() == pytest.approx(expected, rel=1e-9)
+    assert judge().loss(*given).item() == pytest.approx(expected, rel=1e-9)
 
 
-def test_without_factors_only_the_attributes_count() -> None:
-    outputs, without = torch.zeros(2, WIDTH - 2), judge(factors=None)
-    values = torch.from_numpy(SPACE.encode(table(2))).float()
-    age = (values[:, AGE] ** 2).mean().item()
-    loss = without.loss(outputs, values, torch.empty(2, 0))
-    assert loss.item() == pytest.approx(2 * math.log(2) + math.log(3) + age, rel=1e-6)
-    assert without.read(pictures()).factors == {}
-
-
-@pytest.mark.parametrize("column", range(WIDTH))
-def test_each_output_is_taught_by_its_own_value_alone(column: int) -> None:
+def test_each_output_is_taught_by_its_own_value_alone() -> None:
     """The gradient of an output is its error, so that a change of its target changes no other."""
     outputs = torch.linspace(-1, 1, 3 * WIDTH).reshape(3, WIDTH).requires_grad_()
-    values, factors = torch.from_numpy(SPACE.encode(table(3))).float(), torch.ones(3, 2)
+    values = torch.from_numpy(SPACE.encode(table(3))).float()
+    made, targets = judge(), torch.cat([values, torch.ones(3, 2)], dim=1)
 
     def gradient(targets: Tensor) -> Tensor:
-        loss = judge().loss(outputs, targets[:, :-2], targets[:, -2:])
+        loss = made.loss(outputs, targets[:, :-2], targets[:, -2:])
         return torch.autograd.grad(loss, outputs)[0]
 
-    targets = torch.cat([values, factors], dim=1)
     before = gradient(targets)
-    assert (before[:, column] != 0).any()
-    targets[:, column] += 0.25
-    changed = (gradient(targets) != before).any(dim=0)
-    head = range(WIDTH)[HAIR] if column in range(WIDTH)[HAIR] else [column]
-    assert changed[column]
-    assert not any(changed[other] for other in range(WIDTH) if other not in head)
+    for column in range(WIDTH):
+        other = targets.clone()
+        other[:, column] += 0.25
+        changed = set((gradient(other) != before).any(dim=0).nonzero().flatten().tolist())
+        head = range(WIDTH)[HAIR]
+        assert {column} <= changed <= ({*head} if column in head else {column})
 
 
 def test_what_the_judge_expects_is_where_its_loss_is_least() -> None:
@@ -134,12 +114,9 @@ def test_what_the_judge_expects_is_where_its_loss_is_least() -> None:
 def test_outputs_are_read_by_the_kind_of_their_attribute_and_factors_in_their_units() -> None:
     logits = [-2.0, 0.5, 1.5, -1.0, 0.5, 0.3, 2.0, -1.0]
     reading = always(logits).read(pictures(2))
-    assert {name: column.tolist() for name, column in reading.attributes.items()} == {
-        "smiling": [0, 0],
-        "hair": [1, 1],
-        "age": [pytest.approx(65)] * 2,
-        "male": [1, 1],
-    }
+    columns = {name: column.tolist() for name, column in reading.attributes.items()}
+    assert columns.pop("age") == pytest.approx([65, 65])
+    assert columns == {"smiling": [0, 0], "hair": [1, 1], "male": [1, 1]}
     np.testing.assert_allclose(reading.scores["smiling"], 1 / (1 + np.exp(2.0)), rtol=1e-6)
     np.testing.assert_allclose(reading.scores["male"], 1 / (1 + np.exp(-0.3)), rtol=1e-6)
     powers = np.exp([0.5, 1.5, -1.0])
@@ -162,16 +139,12 @@ def test_whatever_is_read_is_legal(tenths: list[int], outputs: list[float]) -> N
         [Binary("a"), Categorical("b", ["x", "y", "z"]), Continuous("c", low, high)]
     )
     reading = always(outputs, space, None).read(pictures(1))
-    parsed = space.parse(reading.attributes)
+    parsed, scale = space.parse(reading.attributes), (outputs[4] + 1) / 2
+    expected = min(max(low + (high - low) * scale, low), high)  # beyond its range, its end
+    assert reading.attributes["c"][0] == pytest.approx(expected, rel=1e-4, abs=1e-4)
     for name, column in reading.attributes.items():
         np.testing.assert_array_equal(parsed[name], column)
         assert parsed[name].dtype == column.dtype
-
-
-@pytest.mark.parametrize(("output", "age"), [(-1.5, 20.0), (-1.0, 20.0), (1.0, 80.0), (7.0, 80.0)])
-def test_a_number_beyond_its_range_is_read_as_its_end(output: float, age: float) -> None:
-    made = always([output], AttributeSpace([Continuous("age", 20, 80)]), None)
-    assert made.read(pictures(1)).attributes["age"].tolist() == [age]
 
 
 def test_the_size_of_batches_does_not_matter() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import fcfg
 from evaluations import asked, tiny_model
 from fcfg.cli import main
 from fcfg.evaluation import choose_subset, find_evaluators, find_experiment
-from fcfg.rivals.hvae import HVAEModel, HVAESetting
+from fcfg.rivals.hvae import HVAESetting
 from fcfg.training import TrainingStopped, read_config, train
 from fcfg.training.preflight import describe
 from fcfg.training.workspace import Workspace
@@ -73,11 +72,7 @@ def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
     assert [entry["step"] for entry in logged] == [2, 4]
     first = [e["loss"] for e in log_of(trained["hvae"]) if e["part"] == "hvae" and "loss" in e]
     assert len(first) == 6
-    assert all(
-        e["skipped"] == 0
-        for e in log_of(trained["hvae"])
-        if e.get("rate") and e["part"] != "judge"
-    )
+    assert {e.get("skipped", 0) for e in log_of(trained["hvae"])} == {0}
     bound = float(tensors["weights.bound"])
     assert abs(bound - first[-1]) < 0.5 * first[-1]  # the free energy of the pretrained network
     tuned = fcfg.load(trained["hvae"]).image_model
@@ -87,6 +82,8 @@ def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
         (a - b).abs().max() for a, b in zip(tuned.parameters(), before.parameters(), strict=True)
     ]
     assert 0 < max(moved) < 0.01  # four steps of 1e-4
+    names = sorted(path.name for path in (trained["hvae"] / "training/sheets").iterdir())
+    assert names == ["finetuning-step-000000004.png", "hvae-step-000000006.png"]
 
 
 @pytest.mark.parametrize(("seed", "above"), [(0, False), (2, True)])
@@ -154,19 +151,9 @@ def test_a_step_with_a_huge_gradient_is_not_taken_and_not_for_ever(tmp_path: Pat
     assert sum(entry["skipped"] for entry in lines) == 6
     with pytest.raises(TrainingStopped, match="too steep in 21 steps in a row at or before step"):
         train(tiny("hvae", model={**skipping, "steps": 40}), tmp_path, "hvae")
-
-
-def test_losses_that_are_no_numbers_are_skipped(tmp_path: Path) -> None:
-    """Weights that explode end in steps that are skipped, and then in a stop."""
-    wild = {"learning_rate": 1e30, "warmup": 0, "steps": 40}
-    config = tiny("hvae", model=wild, run={"validations": 1})
+    wild = {"learning_rate": 1e30, "warmup": 0, "steps": 40}  # losses are no numbers soon
     with pytest.raises(TrainingStopped, match=r"21 steps in a row|the loss became nan"):
-        train(config, tmp_path, "hvae")
-
-
-def test_sheets_of_all_parts_are_kept(trained: dict[str, Path]) -> None:
-    names = sorted(path.name for path in (trained["hvae"] / "training/sheets").iterdir())
-    assert names == ["finetuning-step-000000004.png", "hvae-step-000000006.png"]
+        train(tiny("hvae", model=wild, run={"validations": 1}), tmp_path / "wild", "hvae")
 
 
 # Configuration
@@ -189,9 +176,8 @@ def test_what_another_kind_has_is_refused(kind: str, changed: Any, fragment: str
 
 def test_hidden_attributes_are_named_and_become_numbers() -> None:
     config = read_config("hvae-digits")
-    assert config.model.shape(config.inputs).dropped == tuple(
-        range(2, 12)
-    )  # the digit, behind two single numbers
+    dropped = config.model.shape(config.inputs).dropped
+    assert dropped == tuple(range(2, 12))  # the digit, behind two single numbers
 
 
 def test_a_configuration_can_extend_a_preset(tmp_path: Path) -> None:
@@ -218,28 +204,7 @@ def test_a_vae_can_be_described_without_training_it() -> None:
     assert "embedder" not in description.lines()[0]
 
 
-# Files
-
-
-def test_older_releases_can_read_what_they_know(trained: dict[str, Path]) -> None:
-    formats = {
-        kind: json.loads((folder / "config.json").read_text())["format"]
-        for kind, folder in trained.items()
-    }
-    assert formats == {"diffusion": 1, "semantic": 2, "hvae": 2}
-
-
 # Questions
-
-
-def test_a_vae_has_no_path_to_anchor_and_knows_its_settings(trained: dict[str, Path]) -> None:
-    model = fcfg.load(trained["hvae"])
-    assert isinstance(model, HVAEModel)
-    assert model.plan(["smiling"]).setting == HVAESetting()
-    assert str(model.plan(["smiling"], model.parse_setting("none"))) == "none"
-    with refused("anchor", "no path to anchor", "True"):
-        model.plan(["smiling"], anchor=True)
-    assert model.prepare("bf16") is model
 
 
 def test_baselines_without_a_model_are_those_of_a_diffusion_model() -> None:
@@ -276,6 +241,7 @@ def test_a_judge_of_other_attributes_is_refused() -> None:
 
 def test_a_vae_has_no_path_to_anchor(trained: dict[str, Path]) -> None:
     model = fcfg.load(trained["hvae"])
+    assert model.plan(["smiling"]).setting == HVAESetting()
     experiment = asked(guidance=("temperature:1",))
     assert experiment.guidance == ("none", "temperature:1.0")
     with pytest.raises(fcfg.InputError, match="no path to anchor"):

@@ -1,4 +1,4 @@
-"""SA-DCG: its networks, its denoiser, and the pipeline over it."""
+"""SA-DCG: its networks, its denoiser, and the pipeline over it; see also test_laws.py."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from dataclasses import replace
 import pytest
 import torch
 from pydantic import ValidationError
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
-from awake import without_the_compiler
 from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.diagnosis import diagnose
 from fcfg.diffusion.denoiser import Corruption
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.rivals.sadcg import (
     SemanticConfig,
     SemanticDenoiser,
@@ -31,67 +30,49 @@ from fcfg.trust import measure_trust
 from fcfg.trust.manifold import denoising_loss
 from refusal import refused
 from tiny import randomised
-from tiny_semantic import CONFIG, tiny_denoiser, tiny_images, tiny_pipeline
+from tiny_rivals import SEMANTIC, tiny_denoiser, tiny_images, tiny_pipeline
 from worlds import binary_space
 
-RULES = [
-    *("cfg:2", "contrast:1.5", "apg:2", "cfg++:0.02", "cfg:0", "none"),
-    "cfg:2;stop=0.6",
-]
 SAMPLING = "dpm-2m karras 5"
+PIPELINE = tiny_pipeline()
+DENOISER: SemanticDenoiser = PIPELINE.denoiser
+IMAGES, TABLE = tiny_images()
+VALUES = torch.from_numpy(binary_space().encode(binary_space().parse(TABLE))).double()
+SECOND_DROPPED = torch.tensor([[True] * 3, [False] * 3, [True] * 3])
 
 
-def count(*modules: torch.nn.Module) -> int:
-    return sum(parameter.numel() for module in modules for parameter in module.parameters())
+def drawn(keep: Tensor = SECOND_DROPPED) -> Corruption:
+    made = DENOISER.draw((3, 1, 8, 8), torch.Generator().manual_seed(5))
+    assert made.latent is not None
+    return Corruption(made.t, made.noise.double(), keep, made.latent.double())
 
 
-@pytest.fixture(scope="module")
-def denoiser() -> SemanticDenoiser:
-    return tiny_denoiser()
-
-
-@pytest.fixture(scope="module")
-def pipeline() -> CounterfactualPipeline:
-    return tiny_pipeline()
-
-
-def drawn(denoiser: SemanticDenoiser, n: int = 3, p_null: float = 0.5) -> Corruption:
-    generator = torch.Generator().manual_seed(5)
-    corruption = denoiser.draw((n, 1, 8, 8), generator, p_null=p_null)
-    assert corruption.latent is not None
-    latent = corruption.latent.double()
-    return replace(corruption, noise=corruption.noise.double(), latent=latent)
-
-
-def encoded(n: int = 3) -> tuple[Tensor, Tensor]:
-    images, attributes = tiny_images(n)
-    space = binary_space()
-    return images, torch.from_numpy(space.encode(space.parse(attributes))).double()
+def noised(corruption: Corruption) -> Tensor:
+    alpha = DENOISER.schedule.alpha[corruption.t].view(-1, 1, 1, 1)
+    return alpha.sqrt() * IMAGES + (1 - alpha).sqrt() * corruption.noise
 
 
 # Networks
 
 
 @pytest.mark.parametrize(("attributes", "millions"), [(3, 72.56), (7, 72.62)])
-def test_both_networks_have_the_papers_72_6_million_parameters(
-    attributes: int, millions: float
-) -> None:
+def test_both_networks_have_the_papers_72_6_million_parameters(attributes, millions) -> None:
+    def count(*modules: nn.Module) -> float:
+        return sum(p.numel() for module in modules for p in module.parameters()) / 1e6
+
     config = SemanticConfig(condition=32 + attributes)
-    space = AttributeSpace([Binary(f"a{i}") for i in range(attributes)])
     with torch.device("meta"):
         network, encoder = SemanticUNet(config), SemanticEncoder(config)
-        embedder = SemanticEmbedder(space)
+        embedder = SemanticEmbedder(AttributeSpace([Binary(f"a{i}") for i in range(attributes)]))
     denoiser = SemanticDenoiser(network, embedder, NoiseSchedule(), encoder)
-    assert round(count(encoder) / 1e6, 1) == 37.2
-    assert round(count(denoiser) / 1e6, 2) == millions
+    assert round(count(encoder), 1) == 37.2
+    assert round(count(denoiser), 2) == millions
     if attributes == 3:
-        assert round(count(network) / 1e6, 1) == 35.3
+        assert round(count(network), 1) == 35.3
 
 
-def test_a_block_scales_and_shifts_by_time_and_scales_by_condition(
-    denoiser: SemanticDenoiser,
-) -> None:
-    block = denoiser.network.down[0].block
+def test_a_block_scales_and_shifts_by_time_and_scales_by_condition() -> None:
+    block = DENOISER.network.down[0].block
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(2, 8, 8, 8, generator=generator, dtype=torch.float64)
     embedding = torch.randn(2, 14, generator=generator, dtype=torch.float64)
@@ -105,30 +86,23 @@ def test_a_block_scales_and_shifts_by_time_and_scales_by_condition(
     torch.testing.assert_close(block(x, embedding), expected)
 
 
-def test_several_sets_of_conditions_are_several_calls(denoiser: SemanticDenoiser) -> None:
-    images, _ = tiny_images()
+def test_several_sets_of_conditions_are_several_calls() -> None:
     t = torch.tensor([1, 500, 1000])
     c = torch.randn(6, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    both = denoiser(images, t, c)
-    apart = torch.cat([denoiser(images, t, part) for part in c.chunk(2)])
+    both = DENOISER(IMAGES, t, c)
+    apart = torch.cat([DENOISER(IMAGES, t, part) for part in c.chunk(2)])
     torch.testing.assert_close(both, apart)
     assert (both[:3] - both[3:]).abs().mean() > 1e-3
 
 
-def test_the_prediction_depends_on_semantics_attributes_and_time(
-    denoiser: SemanticDenoiser,
-) -> None:
-    images, attributes = tiny_images()
-    t, table = torch.full((3,), 300), binary_space().parse(attributes)
-    z = denoiser.semantics(images)
-    before = denoiser(images, t, denoiser.condition(table, z))
-    changed = {**table, "male": 1 - table["male"]}
-    for other in (
-        denoiser(images, t, denoiser.condition(table, z + 1)),
-        denoiser(images, t, denoiser.condition(changed, z)),
-        denoiser(images, t + 300, denoiser.condition(table, z)),
-    ):
-        assert (other - before).abs().mean() > 1e-4
+def test_a_network_in_bf16_stays_in_it_and_near_the_exact_one() -> None:
+    torch.manual_seed(0)
+    network, t = randomised(SemanticUNet(SEMANTIC), 0.04), torch.tensor([1, 500, 999])
+    c = torch.linspace(-1, 1, 21).view(3, 7)
+    exact = network(IMAGES.float(), t, c)
+    rough = network.bfloat16()(IMAGES.bfloat16(), t, c.bfloat16())
+    assert rough.dtype == torch.bfloat16
+    assert (rough - exact).abs().mean() < 0.05 * exact.abs().mean()
 
 
 @pytest.mark.parametrize(
@@ -144,272 +118,172 @@ def test_the_prediction_depends_on_semantics_attributes_and_time(
 )
 def test_shapes_that_cannot_be_computed_are_refused(changes, told: str) -> None:
     with pytest.raises(ValidationError, match=told):
-        SemanticConfig(**(CONFIG.model_dump() | changes))
+        SemanticConfig(**(SEMANTIC.model_dump() | changes))
 
 
 # Denoiser
 
 
-def test_the_loss_is_the_squared_error_of_an_image_and_the_divergence(
-    denoiser: SemanticDenoiser,
-) -> None:
-    images, values = encoded()
-    corruption = drawn(denoiser)
-    corruption = replace(corruption, keep=torch.tensor([[True] * 3, [False] * 3, [True] * 3]))
-    mean, log_variance = denoiser.encoder(images)
-    q = torch.distributions.Normal(mean, (0.5 * log_variance).exp())
-    p = torch.distributions.Normal(torch.zeros_like(mean), torch.ones_like(mean))
-    z = mean + q.stddev * corruption.latent
-    error = 0.0
-    for row in range(3):
-        alpha = denoiser.schedule.alpha[corruption.t[row]]
-        x_t = alpha.sqrt() * images[row] + (1 - alpha).sqrt() * corruption.noise[row]
-        c = torch.cat([z[row], values[row]]) if row != 1 else denoiser.embedder.null
-        eps = denoiser.network(x_t[None], corruption.t[row : row + 1], c[None])[0]
-        error = error + (corruption.noise[row] - eps).square().sum() / 3
-    divergence = torch.distributions.kl_divergence(q, p).sum() / 3
+def test_the_loss_is_the_squared_error_of_an_image_and_the_divergence() -> None:
+    corruption = drawn()
+    mean, log_variance = DENOISER.encoder(IMAGES)
+    q = Normal(mean, (0.5 * log_variance).exp())
+    divergence = kl_divergence(q, Normal(0.0, 1.0)).sum() / 3
     assert divergence > 0.01
+    c = torch.cat([mean + q.stddev * corruption.latent, VALUES], dim=1)
+    c[1] = DENOISER.embedder.null
+    x_t, error = noised(corruption), 0.0
+    for row in (slice(row, row + 1) for row in range(3)):
+        eps = DENOISER.network(x_t[row], corruption.t[row], c[row])
+        error = error + (corruption.noise[row] - eps).square().sum() / 3
     for weight in (0.0, 1e-3, 1.0):
-        loss = denoiser.loss(images, values, corruption, kl_weight=weight)
+        loss = DENOISER.loss(IMAGES, VALUES, corruption, kl_weight=weight)
         torch.testing.assert_close(loss, error + weight * divergence)
 
 
-def test_every_weight_learns(denoiser: SemanticDenoiser) -> None:
-    images, values = encoded()
-    corruption = replace(drawn(denoiser), keep=torch.tensor([[True] * 3, [False] * 3, [True] * 3]))
-    denoiser.zero_grad()
-    denoiser.loss(images, values, corruption).backward()
+def test_every_weight_learns() -> None:
+    denoiser = tiny_denoiser().double()
+    denoiser.loss(IMAGES, VALUES, drawn()).backward()
     still = [n for n, p in denoiser.named_parameters() if p.grad is None or not p.grad.any()]
-    denoiser.zero_grad()
     assert still == []
 
 
 def test_the_same_learned_null_vector_is_used_in_training_and_inference() -> None:
-    denoiser = tiny_denoiser()
-    images, values = encoded()
-    corruption = replace(drawn(denoiser), keep=torch.zeros(3, 3, dtype=torch.bool))
-    condition = torch.cat([denoiser.semantics(images), values], dim=1)
-    keep = torch.ones(1, 3, dtype=torch.bool)
-    signal, noise = (
-        levels(corruption.t).view(-1, 1, 1, 1)
-        for levels in (denoiser.schedule.signal, denoiser.schedule.noise)
-    )
-    x_t = signal * images + noise * corruption.noise
-    losses = []
+    denoiser, corruption = tiny_denoiser().double(), drawn(torch.zeros_like(SECOND_DROPPED))
+    condition = torch.cat([denoiser.semantics(IMAGES), VALUES], dim=1)
+    keep, losses = torch.ones(1, 3, dtype=torch.bool), []
     for _ in range(2):
-        loss = denoiser.loss(images, values, corruption, kl_weight=0.0)
+        loss = denoiser.loss(IMAGES, VALUES, corruption, kl_weight=0.0)
         predictor = Guidance.cfg(2.0).predictor(denoiser, condition, condition, keep)
-        null = predictor.evaluate(x_t, corruption.t, guided=True)[0]
+        null = predictor.evaluate(noised(corruption), corruption.t, guided=True)[0]
         torch.testing.assert_close(loss, (null - corruption.noise).square().sum() / 3)
         losses.append(loss.item())
         denoiser.embedder.null.data += 1
-    assert losses[0] != pytest.approx(losses[1], rel=1e-3)
-    other = denoiser.loss(images + 0.0, 1 - values, corruption, kl_weight=0.0)
-    assert other.item() == denoiser.loss(images, values, corruption, kl_weight=0.0).item()
+    assert losses[0] != pytest.approx(losses[1], rel=1e-5)
+    other = denoiser.loss(IMAGES, 1 - VALUES, corruption, kl_weight=0.0)
+    assert other.item() == denoiser.loss(IMAGES, VALUES, corruption, kl_weight=0.0).item()
 
 
-def test_a_condition_is_dropped_as_often_as_asked(denoiser: SemanticDenoiser) -> None:
-    keep = drawn(denoiser, n=4000, p_null=0.2).keep
-    assert torch.equal(keep.all(dim=1), keep.any(dim=1))
-    assert keep[:, 0].double().mean().item() == pytest.approx(0.8, abs=0.03)
-
-
-def test_masks_keep_or_drop_a_condition_as_a_whole(denoiser: SemanticDenoiser) -> None:
-    embedder = denoiser.embedder
-    c = torch.randn(2, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    keep = torch.tensor([[True] * 3, [False] * 3])
-    masked = embedder.masked(c, keep)
-    assert torch.equal(masked[0], c[0])
+def test_masks_keep_or_drop_a_condition_as_a_whole() -> None:
+    embedder = DENOISER.embedder
+    c = torch.randn(3, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    masked = embedder.masked(c, SECOND_DROPPED)
+    assert torch.equal(masked[::2], c[::2])
     assert torch.equal(masked[1], embedder.null)
-    assert torch.equal(embedder.masked(c, keep, -c)[1], -c[1])
-    with refused("mask", "SA-DCG masks all attributes together"):
-        embedder.masked(c, torch.tensor([[True, False, True]]))
+    assert torch.equal(embedder.masked(c, SECOND_DROPPED, -c)[1], -c[1])
 
 
-def test_what_needs_masks_of_single_attributes_is_refused(
-    pipeline: CounterfactualPipeline,
-) -> None:
-    images, attributes = tiny_images()
-    told = "SA-DCG masks all attributes together"
-    denoiser, fcfg = pipeline.denoiser, Guidance.fcfg(affected=3.0, invariant=1.2)
-    with refused("guidance fcfg", told):
-        pipeline.counterfactual(images, attributes, {"male": 1}, guidance=fcfg)
-    with refused("guidance fcfg", told):
-        pipeline.plan(["male"], fcfg, sampling=SAMPLING)
-    with refused("diagnosis", told):
-        diagnose(pipeline, images, attributes)
-    with refused("p_group", told):
-        denoiser.draw((3, 1, 8, 8), torch.Generator(), p_group=0.5)
-
-
-def test_what_does_not_fit_together_is_refused(denoiser: SemanticDenoiser) -> None:
-    images, attributes = tiny_images()
-    with refused("condition", "attributes alone"):
-        denoiser.condition(binary_space().parse(attributes))
-    with refused("images", "floating-point"):
-        unchecked = inspect.unwrap(SemanticDenoiser.loss)  # as callers without run-time checks
-        unchecked(denoiser, images.to(torch.uint8), encoded()[1], drawn(denoiser))
-    other = SemanticEncoder(SemanticConfig(**(CONFIG.model_dump() | {"blocks": 2})))
-    with refused("denoiser of SA-DCG", "one config"):
-        SemanticDenoiser(denoiser.network, denoiser.embedder, denoiser.schedule, other)
+def test_what_masks_single_attributes_or_does_not_fit_is_refused() -> None:
+    together = "SA-DCG masks all attributes together"
+    fcfg = Guidance.fcfg(affected=3.0, invariant=1.2)
+    unchecked = inspect.unwrap(SemanticDenoiser.loss)  # as callers without run-time checks
+    other = SemanticEncoder(SemanticConfig(**(SEMANTIC.model_dump() | {"blocks": 2})))
+    parts = (DENOISER.network, DENOISER.embedder, DENOISER.schedule)
+    one, shape = torch.tensor([[True, False, True]]), (3, 1, 8, 8)
+    for subject, fragment, call in (
+        ("mask", together, lambda: DENOISER.embedder.masked(VALUES, one)),
+        ("p_group", together, lambda: DENOISER.draw(shape, torch.Generator(), p_group=0.5)),
+        ("guidance fcfg", together, lambda: PIPELINE.plan(["male"], fcfg)),
+        ("diagnosis", together, lambda: diagnose(PIPELINE, IMAGES, TABLE)),
+        ("condition", "attributes alone", lambda: DENOISER.condition(TABLE)),
+        ("images", "floating", lambda: unchecked(DENOISER, IMAGES.byte(), VALUES, drawn())),
+        ("denoiser of SA-DCG", "one config", lambda: SemanticDenoiser(*parts, other)),
+    ):
+        with refused(subject, fragment):
+            call()
 
 
 # Pipeline
 
 
-def test_an_abduction_keeps_the_semantics_and_a_prediction_uses_them(
-    pipeline: CounterfactualPipeline,
-) -> None:
-    images, attributes = tiny_images()
-    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING, batch_size=2)
-    torch.testing.assert_close(abduction.semantics, pipeline.denoiser.encoder(images)[0].detach())
-    action = pipeline.act(attributes, {"male": 1})
+def test_an_abduction_keeps_the_semantics_and_a_prediction_uses_them() -> None:
+    plan = PIPELINE.plan(["male"], sampling="paper")
+    assert plan.setting == Guidance.cfg(2.0)
+    plan = PIPELINE.plan(["male"], plan.setting, sampling=SAMPLING)
+    first = PIPELINE.abduct(IMAGES, TABLE, plan=plan, batch_size=2)
+    torch.testing.assert_close(first.semantics, DENOISER.encoder(IMAGES)[0].detach())
+    about = (IMAGES, first.attributes, first.keys, plan)
+    second = PIPELINE.restore(*about, first.inferred)
+    assert torch.equal(first.semantics, second.semantics)
+    assert torch.equal(first.trajectory.x, second.trajectory.x)
+    rest = {name: value for name, value in first.inferred.items() if name != "semantics"}
+    assert PIPELINE.restore(*about, rest) is None
+    action = PIPELINE.act(TABLE, {"male": 1})
     answers = [
-        pipeline.predict(replace(abduction, semantics=z), action, Guidance.cfg(2.0)).trajectory.x
-        for z in (abduction.semantics, abduction.semantics + 1)
+        PIPELINE.predict(replace(first, semantics=z), action, plan).trajectory.x
+        for z in (first.semantics, first.semantics + 1)
     ]
     assert (answers[0] - answers[1]).abs().mean() > 1e-3
 
 
-@pytest.mark.parametrize("text", RULES)
-def test_anchored_predictions_give_the_image_back_under_its_own_attributes(
-    pipeline: CounterfactualPipeline, text: str
-) -> None:
-    images, attributes = tiny_images()
-    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
-    action = pipeline.act(attributes, {"male": attributes["male"]})
+@pytest.mark.parametrize("text", ["contrast:1.5", "apg:2", "cfg:2;stop=0.6"])
+def test_anchored_predictions_give_the_image_back_under_its_own_attributes(text: str) -> None:
     states: list[Tensor] = []
-    pair = pipeline.predict(
-        abduction,
-        action,
-        Guidance.parse(text).replace(anchor=True),
+    pair = PIPELINE.counterfactual(
+        IMAGES,
+        TABLE,
+        {"male": TABLE["male"]},
+        guidance=Guidance.parse(text).replace(anchor=True),
+        sampling=SAMPLING,
         on_step=lambda record: states.append(record.trajectory.x),
     )
-    torch.testing.assert_close(states[-1], images, atol=1e-9, rtol=0)
-    assert torch.equal(pair.images, images)
+    torch.testing.assert_close(states[-1], IMAGES, atol=1e-9, rtol=0)
+    assert torch.equal(pair.images, IMAGES)
 
 
-def test_weight_one_is_the_plain_model_and_weight_zero_the_null_vector(
-    pipeline: CounterfactualPipeline,
-) -> None:
-    images, attributes = tiny_images()
-    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
-    action = pipeline.act(attributes, {"male": 1})
-    plain, one, zero = (
-        pipeline.predict(abduction, action, Guidance.parse(text)).trajectory.x
-        for text in ("none", "cfg:1", "cfg:0")
+def test_weight_one_is_the_plain_model_and_weight_zero_the_null_vector() -> None:
+    abduction = PIPELINE.abduct(IMAGES, TABLE, sampling=SAMPLING)
+    plain, one, zero, again = (
+        PIPELINE.predict(
+            abduction, PIPELINE.act(TABLE, {"male": male}), Guidance.parse(text)
+        ).trajectory.x
+        for text, male in (("none", 1), ("cfg:1", 1), ("cfg:0", 1), ("cfg:0", 0))
     )
     assert torch.equal(plain, one)
-    other = pipeline.act(attributes, {"male": 0})
-    again = pipeline.predict(abduction, other, Guidance.cfg(0.0)).trajectory.x
     assert torch.equal(zero, again)
     assert (zero - plain).abs().mean() > 1e-3
 
 
-def test_a_network_in_bf16_stays_in_it_and_near_the_exact_one() -> None:
-    torch.manual_seed(0)
-    network = randomised(SemanticUNet(CONFIG), 0.04)
-    images, _ = tiny_images()
-    c = torch.linspace(-1, 1, 21).view(3, 7)
-    exact = network(images.float(), torch.tensor([1, 500, 999]), c)
-    rough = network.bfloat16()(images.bfloat16(), torch.tensor([1, 500, 999]), c.bfloat16())
-    assert rough.dtype == torch.bfloat16
-    assert (rough - exact).abs().mean() < 0.05 * exact.abs().mean()
-
-
-def test_the_papers_sampling_has_cfg_by_default(pipeline: CounterfactualPipeline) -> None:
-    assert pipeline.plan(["male"], sampling="paper").setting == Guidance.cfg(2.0)
-
-
-def test_kept_abductions_hold_their_semantics(
-    pipeline: CounterfactualPipeline,
-) -> None:
-    images, attributes = tiny_images()
-    plan = pipeline.plan(["male"], Guidance.cfg(2.0), sampling=SAMPLING)
-    first = pipeline.abduct(images, attributes, plan=plan)
-    about = (images, first.attributes, first.keys, plan)
-    second = pipeline.restore(*about, first.inferred)
-    assert torch.equal(first.semantics, second.semantics)
-    assert torch.equal(first.trajectory.x, second.trajectory.x)
-    rest = {name: value for name, value in first.inferred.items() if name != "semantics"}
-    assert pipeline.restore(*about, rest) is None
-
-
-def test_signals_of_trust_see_the_semantics_of_the_images(
-    pipeline: CounterfactualPipeline,
-) -> None:
-    images, attributes = tiny_images()
-    pair = pipeline.counterfactual(images, attributes, {"male": 1}, sampling=SAMPLING)
-    signals = measure_trust(pipeline, images, pair)
-    alone = denoising_loss(pipeline.denoiser, pair.images, pair.attributes, batch_size=1)
+def test_signals_of_trust_see_the_semantics_of_the_images() -> None:
+    pair = PIPELINE.counterfactual(IMAGES, TABLE, {"male": 1}, sampling=SAMPLING)
+    signals = measure_trust(PIPELINE, IMAGES, pair)
+    alone = denoising_loss(DENOISER, pair.images, pair.attributes, batch_size=1)
     together = torch.stack([signals.values[n] for n in signals.values if "loss" in n], dim=1)
     torch.testing.assert_close(together, alone)
-    other = tiny_pipeline()
-    other.denoiser.encoder.mean[3].bias.data += 1
-    moved = denoising_loss(other.denoiser, pair.images, pair.attributes)
+    other = tiny_denoiser().double()
+    other.encoder.mean[3].bias.data += 1
+    moved = denoising_loss(other, pair.images, pair.attributes)
     assert (moved - alone).abs().max() > 1e-4
 
 
 # Training
 
 
-def objective_and_batch() -> tuple[DenoisingObjective, Batch, tuple[Tensor, ...]]:
-    objective = DenoisingObjective(tiny_denoiser(), p_null=0.5, kl_weight=0.1)
-    images, values = encoded()
-    draws = objective.draw((3, 1, 8, 8), torch.Generator().manual_seed(0))
-    t, noise, keep, latent = draws
-    return (
-        objective,
-        Batch(images, values, values[:, :0]),
-        (t, noise.double(), keep, latent.double()),
-    )
-
-
-def test_the_objective_is_the_loss_of_its_denoiser() -> None:
-    objective, batch, draws = objective_and_batch()
-    denoiser = objective.subject
-    expected = denoiser.loss(batch.images, batch.values, Corruption(*draws), kl_weight=0.1)
-    assert torch.equal(objective(batch, draws), expected)
-    other = tiny_denoiser(1)
-    there = objective.over(other)
-    assert there.subject is other
-    expected = other.loss(batch.images, batch.values, Corruption(*draws), kl_weight=0.1)
-    assert torch.equal(there(batch, draws), expected)
-
-
-def test_validation_losses_are_with_and_without_the_condition() -> None:
-    objective, batch, draws = objective_and_batch()
+def test_the_objective_is_the_loss_of_its_denoiser_with_and_without_the_condition() -> None:
+    objective = DenoisingObjective(DENOISER, p_null=0.5, kl_weight=0.1)
+    batch = Batch(IMAGES, VALUES, VALUES[:, :0])
+    t, noise, keep, latent = objective.draw((3, 1, 8, 8), torch.Generator().manual_seed(0))
+    draws = t, noise.double(), keep, latent.double()
+    other = tiny_denoiser(1).double()
+    for each, denoiser in ((objective, DENOISER), (objective.over(other), other)):
+        assert each.subject is denoiser
+        expected = denoiser.loss(IMAGES, VALUES, Corruption(*draws), kl_weight=0.1)
+        assert torch.equal(each(batch, draws), expected)
     variants = objective.variants(draws)
-    losses = {name: objective(batch, some).item() for name, some in variants.items()}
-    assert losses["validation_loss"] == objective(batch, draws).item()
-    for name, keep in (("with", True), ("without", False)):
-        forced = (*draws[:2], torch.full_like(draws[2], keep), draws[3])
-        assert losses[f"validation_{name}_condition"] == objective(batch, forced).item()
-    assert losses["validation_with_condition"] != losses["validation_without_condition"]
-
-
-def test_a_condition_that_does_not_help_is_warned_of() -> None:
-    objective, _, _ = objective_and_batch()
-    names = ("validation_with_condition", "validation_without_condition")
-    assert objective.advice(dict(zip(names, (1.0, 2.0), strict=True))) is None
-    assert "no better" in objective.advice(dict(zip(names, (2.0, 1.0), strict=True)))
-
-
-@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
-def test_a_compiled_objective_is_the_same() -> None:
-    objective, batch, draws = objective_and_batch()
-    expected = objective(batch, draws)
-    with without_the_compiler():
-        objective.fuse(cuda_graphs=False)
-        assert torch.equal(objective(batch, draws), expected)
+    assert variants.pop("validation_loss") == draws
+    assert list(variants) == [
+        *("validation_with_condition", "validation_without_condition"),
+    ]
+    for kept, (*before, forced, after) in zip((True, False), variants.values(), strict=True):
+        assert (*before, after) == (*draws[:2], draws[3])
+        assert torch.equal(forced, torch.full_like(keep, kept))
 
 
 def test_a_few_steps_lower_the_loss() -> None:
-    objective, batch, draws = objective_and_batch()
-    optimiser = torch.optim.Adam(objective.parameters(), lr=3e-3)
-    losses = []
+    denoiser, corruption, losses = tiny_denoiser().double(), drawn(), []
+    optimiser = torch.optim.Adam(denoiser.parameters(), lr=3e-3)
     for _ in range(30):
-        loss = objective(batch, draws)
+        loss = denoiser.loss(IMAGES, VALUES, corruption, kl_weight=0.1)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
