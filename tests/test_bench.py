@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import fcfg
-from evaluations import tiny_model
+from evaluations import shared_model, tiny_model
 from fcfg.bench import Measurement, Record, Workload, bench, from_preset
 from fcfg.bench.baselines import diffusers_loop, diffusers_obstacle, plain_loop
 from fcfg.bench.workload import random_table
@@ -229,10 +229,10 @@ def test_the_command_says_how_long_and_writes_every_row(
 def test_the_default_model_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     from fcfg.cli.bench import _model
 
-    monkeypatch.setattr("fcfg.bench.from_preset", lambda name: name)
+    monkeypatch.setattr("fcfg.bench.from_preset", lambda name: {"celeba-hq": shared_model()}[name])
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     assert [_model("", "", cpu)[0], _model("portraits", "", cuda)[0]] == ["portraits"] * 2
-    assert _model("", "", cuda) == ("celeba-hq", "celeba-hq")
+    assert _model("", "", cuda) == ("celeba-hq", shared_model())
 
 
 def test_what_is_wrong_is_one_line(

@@ -20,8 +20,8 @@ from browser import Reader, browsing, chromium
 from evaluations import tiny_model
 from fcfg.cli import main
 from fcfg.diagnosis import Association, Diagnosis, diagnose, diagnosis_page
-from fcfg.diagnosis.additivity import measure_gaps
 from fcfg.diagnosis.entanglement import measure_associations
+from fcfg.diagnosis.pushes import measure_gaps
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.metrics import Bootstrap, Estimate, mean
 from fcfg.pipeline.counterfactual import CounterfactualPipeline

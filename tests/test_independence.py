@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import fcfg
 from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.diagnosis import diagnose
-from fcfg.diagnosis.additivity import measure_gaps
+from fcfg.diagnosis.pushes import measure_gaps
 from fcfg.diffusion.denoiser import Corruption, Denoiser
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.pipeline.counterfactual import CounterfactualPipeline

@@ -174,26 +174,21 @@ def compute(work: Workload) -> Tensor:
 def network_call(work: Workload) -> Call:
     """Return a call of the network with the rows of one guided step."""
     denoiser, rows = work.pipeline.denoiser, work.rows_at_once
-    x = work.images.to(denoiser.device, denoiser.state_dtype).repeat(
-        rows // len(work.images), 1, 1, 1
-    )
+    copies = rows // len(work.images)
+    x = work.images.to(denoiser.device, denoiser.state_dtype).repeat(copies, 1, 1, 1)
     t = torch.full((rows,), 500, device=denoiser.device)
-    c = denoiser.condition(work.attributes).repeat(rows // len(work.images), 1)
+    c = denoiser.condition(work.attributes).repeat(copies, 1)
     return torch.no_grad()(lambda: denoiser(x, t, c))
 
 
 def timed(call: Call, device: torch.device) -> tuple[float, Any]:
     """Return the seconds of a call, until a GPU has finished it, and its result."""
-    _synchronise(device)
+    finish = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
+    finish()
     start = time.perf_counter()
     result = call()
-    _synchronise(device)
+    finish()
     return time.perf_counter() - start, result
-
-
-def _synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def matrix_rate(device: torch.device) -> float:

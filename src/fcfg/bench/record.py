@@ -6,7 +6,7 @@ import csv
 import io
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from fcfg.support.files import write_atomically
@@ -55,9 +55,6 @@ class Measurement:
         )
 
 
-_FIELDS = tuple(f.name for f in fields(Measurement))
-
-
 @dataclass(frozen=True)
 class Record:
     """The result of a benchmark."""
@@ -67,11 +64,10 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Write a CSV file atomically; every line repeats the facts."""
-        text = io.StringIO(newline="")
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow([*_FIELDS, *self.facts])
-        for row in self.rows:
-            table.writerow([*(getattr(row, name) for name in _FIELDS), *self.facts.values()])
+        lines, text = [{**asdict(row), **self.facts} for row in self.rows], io.StringIO(newline="")
+        table = csv.DictWriter(text, lines[0], lineterminator="\n")
+        table.writeheader()
+        table.writerows(lines)
         write_atomically(path, text.getvalue().encode())
 
     def heading(self) -> str:
@@ -86,9 +82,8 @@ class Record:
 
     def table(self) -> list[list[str]]:
         """Return the title of each column, then the cells of each row, as text."""
-        names = [f"{row.name} ({row.note})" if row.note else row.name for row in self.rows]
-        cells = [[cell(row) for cell in _COLUMNS.values()] for row in self.rows]
-        return [["", *_COLUMNS], *([name, *row] for name, row in zip(names, cells, strict=True))]
+        lines = [[cell(row) for cell in _COLUMNS.values()] for row in self.rows]
+        return [[*_COLUMNS], *lines]
 
 
 def number(value: float | None, spec: str = "", unit: str = "") -> str:
@@ -103,6 +98,7 @@ def number(value: float | None, spec: str = "", unit: str = "") -> str:
 
 
 _COLUMNS: Mapping[str, Callable[[Measurement], str]] = {
+    "": lambda row: f"{row.name} ({row.note})" if row.note else row.name,
     "precision": lambda row: row.precision,
     "images": lambda row: number(row.images),
     "rows": lambda row: number(row.rows),

@@ -15,8 +15,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from fcfg.causal.attributes import AttributeSpace, Column, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
+from fcfg.model import AnyModel
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.support.errors import InputError, check_among
+from fcfg.storage.kinds import find_kind
+from fcfg.support.errors import check_among
 from fcfg.training import presets, read_config
 
 AFFECTED, INVARIANT = 3.0, 1.2  #: weights, those of the paper
@@ -71,21 +73,14 @@ class Workload:
         return counter.get_total_flops()
 
 
-def from_preset(name: str) -> CounterfactualPipeline:
+def from_preset(name: str) -> AnyModel:
     """Build the network of a training preset, with random weights and a graph without edges."""
     check_among("--preset", name, presets())
     config = read_config(name)
     graph = CausalGraph({attribute: [] for attribute in config.space.names})
     scm = StructuralCausalModel(config.space, graph)
-    model = config.model.model(config.model.build(config.inputs), scm, None)
-    if isinstance(model, CounterfactualPipeline):
-        return model
-    raise InputError(
-        f"--preset {name}",
-        expected="one of a diffusion model",
-        got=f"one of kind '{model.kind}'",
-        do="choose another",
-    )
+    kind = find_kind(config.model.trains, f"--preset {name}")
+    return kind.model(config.model.build(config.inputs), scm)
 
 
 def random_table(space: AttributeSpace, count: int, seed: int = 0) -> Table:

@@ -92,10 +92,11 @@ def _check(model: str, preset: str, out: Path | None, *, overwrite: bool) -> Non
 def _model(model: str, preset: str, device: torch.device) -> tuple[str, CounterfactualPipeline]:
     """Return a model and its name: by default the paper's network on a GPU."""
     from fcfg.bench import from_preset
-    from fcfg.cli.computing import load_pipeline
+    from fcfg.cli.computing import as_pipeline, load_pipeline
 
     if preset or (device.type == "cuda" and not model):
-        return preset or "celeba-hq", from_preset(preset or "celeba-hq")
+        name = preset or "celeba-hq"
+        return name, as_pipeline(from_preset(name), f"--preset {name}", "fcfg bench")
     return Path(model or "portraits").name, load_pipeline(model or "portraits", "fcfg bench")
 
 

@@ -114,14 +114,19 @@ def check_sampled(model: AnyModel, **options: object) -> None:
 def load_pipeline(path: str | os.PathLike[str], purpose: str) -> CounterfactualPipeline:
     """Read a diffusion pipeline; refuse other models."""
     from fcfg.model import load
+
+    return as_pipeline(load(path), f"model {path}", purpose)
+
+
+def as_pipeline(model: AnyModel, subject: str, purpose: str) -> CounterfactualPipeline:
+    """Refuse a model without guidance."""
     from fcfg.pipeline.counterfactual import CounterfactualPipeline
 
-    model = load(path)
     if isinstance(model, CounterfactualPipeline):
         return model
     raise InputError(
-        f"model {path}",
+        subject,
         expected=f"a diffusion model, since {purpose} is about guidance",
         got=f"a model of kind '{model.kind}', which has none",
-        do=f"compare its settings with 'fcfg evaluate {path} baselines'",
+        do="choose another, or compare its settings with 'fcfg evaluate MODEL baselines'",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -11,9 +11,8 @@ import networkx as nx
 import numpy as np
 
 from fcfg.causal.graph import Partition
-from fcfg.diagnosis.additivity import Gap, Groups, measure_gaps
 from fcfg.diagnosis.entanglement import Associations, measure_associations
-from fcfg.diagnosis.gain import measure_gain
+from fcfg.diagnosis.pushes import Gap, Groups, measure_gain, measure_gaps
 from fcfg.metrics import Estimate
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.reports.wording import interval, listed, named, number
@@ -64,17 +63,15 @@ class Diagnosis:
 
         If the model does not seem to use its attributes, the first one says so instead.
         """
-        if not self.uses_attributes:
-            return [self._on_attributes(), *self._on_data()]
-        return [*self._on_groups(), *self._on_interventions(), *self._on_data()]
-
-    def _on_attributes(self) -> str:
-        return (
+        if self.uses_attributes:
+            return [*self._on_groups(), *self._on_interventions(), *self._on_data()]
+        unused = (
             "The model does not seem to use its attributes, so nothing is said about "
             "groups: with those of an image it predicts noise no better than with those of "
             f"another (gain {percent(self.gain)}; 100 % if exact). Train it for longer, check "
             "the values of the attributes, or take more images."
         )
+        return [unused, *self._on_data()]
 
     def _on_groups(self) -> Iterator[str]:
         shared = [group for group in self.suggestion.groups.values() if len(group) > 1]
@@ -118,43 +115,37 @@ class Diagnosis:
             yield f"{self.correlated} images are too few to say which attributes are correlated."
             return
         found = self.associations
-        pairs = _strongest({(a, b): of.data for (a, b), of in found.items() if a < b})
-        told = [f"{b} with {a} ({_signed(found[a, b].data)})" for a, b in pairs]
+        data = {(a, b): of.data for (a, b), of in found.items() if a < b}
+        told = [f"{b} with {a} ({_signed(data[a, b])})" for a, b in _strongest(data)]
         yield (
             f"Correlated in the data: {listed(told)}." if told else "No attributes are correlated."
         )
-        excess = {
-            pair: (of.reading - of.data).scaled(float(np.sign(of.reading.value)))
-            for pair, of in found.items()
-            if of.reading is not None
+        read = {pair: of.reading for pair, of in found.items() if of.reading is not None}
+        more = {
+            pair: (reading - found[pair].data).scaled(float(np.sign(reading.value)))
+            for pair, reading in read.items()
         }
         told = [
-            f"{b} with {a} ({_signed(reading)} instead of {_signed(found[a, b].data)})"
-            for a, b in _strongest({pair: e for pair, e in excess.items() if e.value > 0})
-            if (reading := found[a, b].reading)
+            f"{b} with {a} ({_signed(read[a, b])} instead of {_signed(found[a, b].data)})"
+            for a, b in _strongest({pair: e for pair, e in more.items() if e.value > 0})
         ]
         if told:
             yield f"The judge takes one for a sign of another: {listed(told)}."
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, for a file."""
-        associations = [
-            {"pair": pair, **{k: e and e.to_json() for k, e in found._asdict().items()}}
-            for pair, found in self.associations.items()
-        ]
-        numbers = {name: getattr(self, name) for name in ("images", "seed", "threshold", "times")}
-        return numbers | {
-            "attributes": self.attributes,
+        names = ("attributes", "images", "seed", "threshold", "times", "trained_on_parts")
+        gaps = {name: getattr(self, name).to_json() for name in ("suggested", "by_attribute")}
+        return {name: getattr(self, name) for name in (*names, "uses_attributes", "verdict")} | {
+            **gaps,
             "gain": self.gain.to_json(),
-            "uses_attributes": self.uses_attributes,
-            "verdict": self.verdict,
             "suggestion": self.suggestion.groups,
-            "suggested": self.suggested.to_json(),
-            "by_attribute": self.by_attribute.to_json(),
             "by_intervention": {do: gap.to_json() for do, gap in self.by_intervention.items()},
             "pairs": [gap.to_json() for gap in self.pairs.values()],
-            "associations": associations,
-            "trained_on_parts": self.trained_on_parts,
+            "associations": [
+                {"pair": pair, **{k: e and e.to_json() for k, e in found._asdict().items()}}
+                for pair, found in self.associations.items()
+            ],
         }
 
 
@@ -201,28 +192,30 @@ def diagnose(
     rows = np.arange(min(noised, len(x))) * len(x) // min(noised, len(x))
     chosen = x[rows], {name: column[rows] for name, column in table.items()}
     grid, start = time_grid(denoiser.schedule, times, "log-snr")[1:], 0.0
+    gaps: dict[Groups, Gap] = {}
 
     def report(share: float) -> None:
         if on_progress is not None:  # it is not known how many groupings will be tried
             on_progress(start + _PASS * (1 - start) * share)
 
-    def measure(groupings: Iterable[Groups]) -> dict[Groups, Gap]:
-        wanted, draw = list(dict.fromkeys(groupings)), {"seed": seed, "batch_size": batch_size}
-        gaps = measure_gaps(denoiser, *chosen, wanted, grid, **draw, on_progress=report)
-        return dict(zip(wanted, gaps, strict=True))
+    def measure(*groupings: Groups) -> None:
+        nonlocal start
+        if new := [groups for groups in dict.fromkeys(groupings) if groups not in gaps]:
+            draw: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "on_progress": report}
+            found = measure_gaps(denoiser, *chosen, new, grid, **draw)
+            gaps.update(zip(new, found, strict=True))
+        start += _PASS * (1 - start)
 
     singles = tuple((name,) for name in names)
     pairs = {(a, b): ((a,), (b,)) for a, b in combinations(names, 2)}
     splits = {name: _groups(Partition.by_intervention(graph, [name])) for name in names}
     splits = {name: groups for name, groups in splits.items() if len(groups) > 1}
-    gaps = measure([singles, (names,), *splits.values(), *pairs.values()])
+    measure(singles, (names,), *splits.values(), *pairs.values())
     of_pairs = {pair: gaps[groups] for pair, groups in pairs.items()}
     suggestion = Partition.single(graph)
     for suggestion in candidates(names, of_pairs, threshold):
-        start += _PASS * (1 - start)
-        groups = _groups(suggestion)
-        gaps |= {} if groups in gaps else measure([groups])
-        if gaps[groups].overall.value <= threshold:
+        measure(_groups(suggestion))
+        if gaps[_groups(suggestion)].overall.value <= threshold:
             break
     provenance = pipeline.provenance.get("training", {})
     training = provenance.get("model", provenance.get("diffusion", {}))  # of the shipped models

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from fcfg.diagnosis.additivity import Gap
 from fcfg.diagnosis.diagnosis import Diagnosis, percent
 from fcfg.diagnosis.entanglement import Association
+from fcfg.diagnosis.pushes import Gap
 from fcfg.reports.rule_styles import TINTS, variable
 from fcfg.reports.svg import INK, PALE, RULE, Scale, described, drawing, stroke, tag, write
 from fcfg.reports.template import rendered

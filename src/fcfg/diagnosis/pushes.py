@@ -1,7 +1,7 @@
-r"""The additivity gap: how far the pushes of groups are from adding up (Sec. 3.2).
+r"""What attributes change in predictions of noise: the gap of groups, and the gain of all.
 
-FCFG assumes that groups are independent given :math:`x_t`. Then the score difference of the joint
-condition is the sum of those of the groups, and the gap is 0:
+FCFG assumes that groups are independent given :math:`x_t` (Sec. 3.2). Then the score difference of
+the joint condition is the sum of those of the groups, and the gap is 0:
 
 .. math:: \frac{\lVert \Delta_{joint} - \sum_m \Delta_m \rVert}{\lVert \Delta_{joint} \rVert},
     \qquad \Delta_m = \epsilon_\theta(x_t, t, c^{(m)}) - \epsilon_\theta(x_t, t, \varnothing)
@@ -10,6 +10,16 @@ A gap of 1 is as wrong as no push at all. Norms are root mean squares over image
 all times weighs them by the push that guidance gives there to the noisy image,
 :math:`\sqrt{1 - \alpha_t}\, \Delta_{joint}` for a unit of log-SNR, on times that are even in
 log-SNR: a time at which the attributes change nothing counts nothing.
+
+Gaps of a network that does not know what its attributes mean say nothing. The gain compares the
+error of the predicted noise under the attributes of another image, :math:`c'`, and under its own:
+
+.. math:: \frac{\lVert \epsilon - \epsilon_\theta(x_t, t, c') \rVert^2
+    - \lVert \epsilon - \epsilon_\theta(x_t, t, c) \rVert^2}
+    {\lVert \epsilon_\theta(x_t, t, c) - \epsilon_\theta(x_t, t, c') \rVert^2}
+
+On average it is 1 for exact predictions, by the theorem of Pythagoras. For a network that was not
+trained it is 0, because it cannot tell its own attributes from those of another image.
 """
 
 from __future__ import annotations
@@ -27,18 +37,13 @@ from torch import Tensor
 from fcfg.causal.attributes import Table
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.networks import evaluation_mode
-from fcfg.metrics import Bootstrap, Estimate, ratio
+from fcfg.metrics import Bootstrap, Estimate, mean, ratio
 from fcfg.support.errors import InputError, check_integer, quoted
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import image_keys
 from fcfg.support.progress import OnProgress
 
 Groups: TypeAlias = tuple[tuple[str, ...], ...]
-
-
-def joined(groups: Groups) -> tuple[str, ...]:
-    """Return the members of all groups, sorted."""
-    return tuple(sorted(name for group in groups for name in group))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,17 +85,18 @@ def measure_gaps(
     """Measure the gaps of groups on the same noisy images; attributes in no group are masked."""
     check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
     names, count = denoiser.embedder.space.names, len(images)
-    sets = [(), *dict.fromkeys(s for groups in groupings for s in (*groups, joined(groups)))]
+    joints = [tuple(sorted(sum(groups, ()))) for groups in groupings]
+    sets = [(), *dict.fromkeys([group for groups in groupings for group in groups] + joints)]
     keep = torch.tensor([[name in members for name in names] for members in sets])
     squares = np.zeros((len(groupings), 2, len(times), count))
     size, done = max(1, batch_size // len(sets)), 0
     with torch.no_grad(), evaluation_mode(denoiser):
-        for at in noised(denoiser, images, times, seed, size):
+        for at in _noised(denoiser, images, times, seed, size):
             table = {name: values[at.rows] for name, values in attributes.items()}
-            eps = _evaluate(denoiser, at.x, at.t, table, keep, batch_size)
+            eps = _evaluate(denoiser, at, table, keep, batch_size)
             push = (at.level * (eps - eps[0])).double()  # of a unit of log-SNR
-            for row, groups in enumerate(groupings):
-                joint = push[sets.index(joined(groups))]
+            for row, (groups, members) in enumerate(zip(groupings, joints, strict=True)):
+                joint = push[sets.index(members)]
                 parts = push[[sets.index(group) for group in groups]].sum(dim=0)
                 both = torch.stack([joint - parts, joint]).square().flatten(2).sum(dim=2)
                 squares[row, :, times.index(at.t), at.rows] = both.cpu().numpy()
@@ -102,7 +108,40 @@ def measure_gaps(
     return [_gap(groups, both[0], both[1], times, bootstrap) for groups, both in pairs]
 
 
-class Noised(NamedTuple):
+def measure_gain(
+    denoiser: Denoiser,
+    images: Float[Tensor, "image channel height width"],
+    attributes: Table,
+    times: Sequence[int],
+    *,
+    seed: int = 0,
+    batch_size: int = 256,
+) -> Estimate:
+    """Measure the gain over all times, which count as in the gaps."""
+    count = len(images)
+    order = np.argsort(image_keys(images))  # so that the order of the images does not matter
+    other = np.empty(count, dtype=np.int64)
+    other[order] = np.roll(order, 1)
+    gained, moved = np.zeros(count), np.zeros(count)
+    with torch.no_grad(), evaluation_mode(denoiser):
+        for at in _noised(denoiser, images, times, seed, batch_size):
+            right, wrong = (
+                denoiser(
+                    at.x, at.time, denoiser.condition({k: v[i] for k, v in attributes.items()})
+                )
+                for i in (np.arange(count)[at.rows], other[at.rows])
+            )
+            there, here, apart = (
+                (at.level * (a - b)).double().square().flatten(1).sum(dim=1).cpu().numpy()
+                for a, b in ((wrong, at.drawn), (right, at.drawn), (right, wrong))
+            )
+            gained[at.rows] += there - here
+            moved[at.rows] += apart
+    bootstrap = Bootstrap(count)
+    return ratio(gained, moved, bootstrap) if moved.any() else mean(moved, bootstrap)
+
+
+class _Noised(NamedTuple):
     """Some images with the noise of one time."""
 
     rows: slice
@@ -111,10 +150,14 @@ class Noised(NamedTuple):
     drawn: Tensor
     level: float  #: of the noise
 
+    @property
+    def time(self) -> Tensor:
+        return torch.full((len(self.x),), self.t, device=self.x.device)
 
-def noised(
+
+def _noised(
     denoiser: Denoiser, images: Tensor, times: Sequence[int], seed: int, size: int
-) -> Iterator[Noised]:
+) -> Iterator[_Noised]:
     """Return images at all times, on the device; no image depends on the others."""
     keys, place = image_keys(images), (denoiser.device, denoiser.state_dtype)
     for first in range(0, len(images), size):
@@ -128,18 +171,18 @@ def noised(
             signal, noise = (float(level(torch.tensor(t))) for level in levels)
             drawn = torch.stack(draws)
             x_t = signal * images[rows].to(denoiser.state_dtype) + noise * drawn
-            yield Noised(rows, t, x_t.to(*place), drawn.to(*place), noise)
+            yield _Noised(rows, t, x_t.to(*place), drawn.to(*place), noise)
 
 
 def _evaluate(
-    denoiser: Denoiser, x_t: Tensor, t: int, table: Table, keep: Tensor, batch_size: int
+    denoiser: Denoiser, at: _Noised, table: Table, keep: Tensor, batch_size: int
 ) -> Float[Tensor, "sets image channel height width"]:
     """Predict the noise of all images under every set of attributes."""
-    condition, at = denoiser.condition(table), torch.full((len(x_t),), t, device=x_t.device)
-    pieces: list[Tensor] = []
-    for some in keep.to(x_t.device).split(max(1, batch_size // len(x_t))):
+    condition, pieces = denoiser.condition(table), list[Tensor]()
+    for some in keep.to(at.x.device).split(max(1, batch_size // len(at.x))):
         masked = [denoiser.embedder.masked(condition, row[None]) for row in some]
-        pieces.append(denoiser(x_t, at, torch.cat(masked)).unflatten(0, (len(some), len(x_t))))
+        eps = denoiser(at.x, at.time, torch.cat(masked))
+        pieces.append(eps.unflatten(0, (len(some), len(at.x))))
     return torch.cat(pieces)
 
 
@@ -154,7 +197,7 @@ def _gap(
     still = [t for t, row in zip(times, joint, strict=True) if not row.any()]
     if still:
         raise InputError(
-            f"diagnosis of {quoted(joined(groups))}",
+            f"diagnosis of {quoted(sorted(sum(groups, ())))}",
             expected="a network whose prediction depends on these attributes",
             got=f"the same prediction with and without them at t = {still[0]}",
             do="train the model first, or for longer",
