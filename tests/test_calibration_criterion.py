@@ -12,6 +12,7 @@ import fcfg
 from evaluations import SIZE, tiny_model
 from fcfg.calibration.choice import RealImages
 from fcfg.calibration.criterion import (
+    Separation,
     Shifts,
     Side,
     choose_weights,
@@ -20,7 +21,6 @@ from fcfg.calibration.criterion import (
     lowest,
 )
 from fcfg.calibration.measurements import Cell
-from fcfg.calibration.separation import Separation
 from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous
 from fcfg.cli.calibrate import print_calibration
 from fcfg.judge import judged

@@ -26,8 +26,7 @@ from fcfg.rivals.sadcg import (
 )
 from fcfg.training.feed import Batch
 from fcfg.training.objectives import DenoisingObjective
-from fcfg.trust import measure_trust
-from fcfg.trust.manifold import denoising_loss
+from fcfg.trust import denoising_loss, measure_trust
 from refusal import refused
 from tiny import randomised
 from tiny_rivals import SEMANTIC, tiny_denoiser, tiny_images, tiny_pipeline

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fcfg.calibration.criterion import (
     Counts,
+    Separation,
     Shifts,
     Side,
     choose_weights,
@@ -18,9 +19,9 @@ from fcfg.calibration.criterion import (
     lowest,
     over_directions,
     rounded,
+    sufficient_weight,
 )
 from fcfg.calibration.measurements import Cell
-from fcfg.calibration.separation import Separation, sufficient_weight
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Column, Continuous, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.pipeline.calibration import FEWEST, AttributeWeight, Direction, WeightEstimate

@@ -65,14 +65,14 @@ class Measurement:
         """Return the cells of all images, by attribute and weight."""
         # An anchor serves all interventions under one guidance.
         order = sorted((w, i, name) for i, name in enumerate(self.targets) for w in weights[name])
-        asked = {self._question(name, weight): (name, weight) for weight, _, name in order}
+        asked = [self._question(name, weight) for weight, _, name in order]
         parts: dict[Question, list[Cell]] = {question: [] for question in asked}
         about = digest_of(self.pipeline.denoiser, self.pipeline.scm), digest_of(self.judge)
         loop = AnswerLoop(
             self.pipeline,
             self.images,
             self.attributes,
-            list(asked),
+            asked,
             keys=self.keys,
             blocks=in_blocks(range(len(self.images)), _BLOCK),
             batch_size=self.batch_size,
@@ -80,19 +80,18 @@ class Measurement:
             on_progress=on_progress,
         )
         for block in loop:
-            keys = {q: (*about, *self._key(q, asked[q][0], block)) for q in asked}
+            keys = {q: [*about, *self._key(q, block)] for q in asked}
             known = {q: self._kept(key) for q, key in keys.items()}
             for answer in block.answers(q for q in asked if known[q] is None):
-                cell = self._measured(answer, asked[answer.question][0], block)
-                known[answer.question] = cell
+                cell = known[answer.question] = self._measured(answer, block)
                 if self.store is not None:
                     values = {name: torch.from_numpy(own) for name, own in vars(cell).items()}
                     self.store.put(values, *keys[answer.question])
             for question, cell in known.items():
                 parts[question] += [] if cell is None else [cell]
         found: dict[str, dict[float, Cell]] = {name: {} for name in self.targets}
-        for question, (name, weight) in asked.items():
-            own = parts[question]
+        for question, own in parts.items():
+            name, weight = question.key
             columns = [cell.readings for cell in own], [cell.errors for cell in own]
             found[name][weight] = Cell(*map(np.concatenate, columns))
         return found
@@ -102,10 +101,11 @@ class Measurement:
         plan = self.pipeline.plan([name], guidance, sampling=self.sampling)
         do = {name: self.targets[name]}
         act = partial(self.pipeline.act, self.attributes, do, seed=self.seed, keys=self.keys)
-        return Question(f"do({name}) under {guidance}", plan, act)
+        return Question(f"do({name}) under {guidance}", plan, act, key=(name, weight))
 
-    def _key(self, question: Question, name: str, block: Block) -> list[Any]:
+    def _key(self, question: Question, block: Block) -> list[Any]:
         """Return everything that a cell depends on, beside the networks."""
+        name, _ = question.key
         factual = {key: column.tolist() for key, column in block.attributes.items()}
         setting, wanted = repr(question.plan.setting), self.targets[name][block.rows].tolist()
         asked = [name, wanted, setting, str(self.sampling)]
@@ -116,14 +116,17 @@ class Measurement:
         entry = None if self.store is None else self.store.get(*key)
         return None if entry is None else Cell(**{n: own.numpy() for n, own in entry.items()})
 
-    def _measured(self, answer: Answer, name: str, block: Block) -> Cell:
-        images, space = answer.pair.images.float(), self.pipeline.space
-        values = space.parse(answer.pair.attributes)
+    def _measured(self, answer: Answer, block: Block) -> Cell:
+        images, space, (name, _) = (
+            answer.pair.images.float(),
+            self.pipeline.space,
+            answer.question.key,
+        )
         errors = np.full((len(images), 3), np.nan)
         if name in self.truth:
-            truth, before = self.truth[name][block.rows], block.images.float()
-            found = image_errors(images, truth, before)
+            found = image_errors(images, self.truth[name][block.rows], block.images.float())
             errors = np.stack([found.mae, found.missed, found.changed], axis=1)
+        values = space.parse(answer.pair.attributes)
         return Cell(readings_of(space, self.judge.read(images), values), errors)
 
 

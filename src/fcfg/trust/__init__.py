@@ -1,10 +1,8 @@
 """Trust: signals of every counterfactual, and thresholds that say which of them to doubt."""
 
 from fcfg.model.thresholds import LEVELS, Thresholds
-from fcfg.trust.manifold import denoising_loss
-from fcfg.trust.reached import not_reached
-from fcfg.trust.reasons import SMALL_ERROR, limits_of, reasons, unchecked
-from fcfg.trust.signals import Signals, measure_trust
+from fcfg.trust.reasons import SMALL_ERROR, limits_of, not_reached, reasons, unchecked
+from fcfg.trust.signals import Signals, denoising_loss, measure_trust
 from fcfg.trust.validation import trust_thresholds
 
 __all__ = [

@@ -1,14 +1,27 @@
-"""Reasons not to believe a counterfactual, in words."""
+"""Reasons not to believe a counterfactual, in words: signals above their limits, missed values.
+
+Each attribute intervened on is read by the judge. A value of a binary attribute is not reached if
+its probability is below a half, and a level if another one is likelier. A continuous value is not
+reached if the reading is farther from it than from the reading of the picture, and farther than
+the judge errs on the picture.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fcfg.model import Plan
+import numpy as np
+from numpy.typing import NDArray
+
+from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Continuous, Table
+from fcfg.judge import Reading
+from fcfg.metrics import level_scores
+from fcfg.model import Action, AnyModel, Plan
 from fcfg.model.thresholds import Thresholds
 
 SMALL_ERROR = 0.05  #: mean absolute, in units of [-1, 1]: hardly visible
+_NO_YES = ["no", "yes"]
 _KINDS = {
     "loss": "off the manifold",
     "change": "more changes than on validation images",
@@ -73,3 +86,59 @@ def reasons(
             given, asked = factual.get(name), counterfactual.get(name)
             found.append(_KINDS[kind].format(name=name, given=given, asked=asked))
     return list(dict.fromkeys(found))
+
+
+def not_reached(
+    model: AnyModel,
+    factual: Table,
+    action: Action,
+    before: Reading | None,
+    after: Reading | None,
+) -> list[dict[str, str]]:
+    """Return the asked values that a judge does not read: for each image, words by attribute.
+
+    An image has ``{"effusion": "reads 3 %, asked yes"}``, or nothing.
+
+    Args:
+        model: The model.
+        factual: Attributes of the pictures.
+        action: Attributes of the answers.
+        before: Reading of the pictures; nothing is claimed without a judge.
+        after: Reading of the answers.
+    """
+    found: list[dict[str, str]] = [{} for _ in action.attributes[model.space.names[0]]]
+    if before is None or after is None:
+        return found
+    for name in action.targets:
+        asked, words = action.attributes[name], model.words.get(name, _NO_YES)
+        read = before.scores[name], after.scores[name]
+        is_missed, told = _missed(model.space[name], factual[name], asked, *read, words)
+        for row in np.flatnonzero(is_missed):
+            found[row][name] = told(row)
+    return found
+
+
+def _missed(
+    attribute: AbstractAttribute,
+    factual: Column,
+    asked: Column,
+    before: Column,
+    read: Column,
+    words: Sequence[str],
+) -> tuple[NDArray[np.bool_], Callable[[int], str]]:
+    """Return which images miss what was asked, and the function that tells of one of them."""
+    if isinstance(attribute, Continuous):
+        bound = np.maximum(np.abs(read - before), np.abs(before - factual))
+        is_missed = (asked != factual) & (np.abs(read - asked) > bound)
+        return is_missed, lambda row: f"reads {read[row]:.3g}, asked {asked[row]:.3g}"
+    if isinstance(attribute, Categorical):
+        levels, likeliest = attribute.levels, read.argmax(axis=1)
+        is_missed = level_scores(read, asked) < read.max(axis=1)
+        return (
+            is_missed,
+            lambda row: f"reads {levels[likeliest[row]]}, asked {levels[int(asked[row])]}",
+        )
+    of = "" if words == _NO_YES else f" {words[1]}"
+    return np.where(
+        asked == 1, read, 1 - read
+    ) < 0.5, lambda row: f"reads {100 * read[row]:.0f} %{of}, asked {words[int(asked[row])]}"

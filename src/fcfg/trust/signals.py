@@ -2,7 +2,7 @@
 
 ``loss LEVEL``
     Distance from the manifold of images: logarithm of the denoising loss of the counterfactual
-    under its attributes, with noise of that level; see :mod:`fcfg.trust.manifold`.
+    under its attributes, with noise of that level.
 ``change``
     Mean absolute distance of the counterfactual from the picture.
 ``correction``, ``composition``
@@ -33,11 +33,14 @@ from fcfg.diffusion.denoiser import Denoiser
 from fcfg.judge import AttributeJudge, Reading, judged
 from fcfg.model import AnyModel
 from fcfg.model.thresholds import LEVELS, SURE
+from fcfg.pipeline.batching import Batches, fetch
 from fcfg.pipeline.records import Counterfactual
 from fcfg.sampling import OnStep
+from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, read_images
-from fcfg.trust.manifold import ROWS, denoising_loss
-from fcfg.trust.reached import not_reached
+from fcfg.trust.reasons import not_reached
+
+_ROWS = 2 * len(LEVELS)  # network rows per image of the losses
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +84,7 @@ def measure_trust(
     factual = read_images(images, channels=pipeline.channels)
     denoiser = cast(Denoiser, pipeline.image_model)
     values = loss_signals(denoiser, answers, pair.attributes, batch_size)
-    values["change"], rows = _distance(answers, factual), ROWS
+    values["change"], rows = _distance(answers, factual), _ROWS
     if there.trajectory.residual is not None:
         values["residual"] = there.trajectory.residual
     if pair.correction is None:
@@ -115,6 +118,50 @@ def measure_trust(
 
 def _distance(images: Tensor, others: Tensor) -> Float[Tensor, "batch"]:
     return (images - others).abs().mean(dim=(1, 2, 3))
+
+
+def denoising_loss(
+    denoiser: Denoiser,
+    images: Float[Tensor, "batch channel height width"],
+    attributes: Table,
+    *,
+    batch_size: int = 256,
+) -> Float[Tensor, "batch level"]:
+    """Return the logarithm of the denoising loss of images, at each of the :data:`LEVELS`.
+
+    All images get the same noise, with both signs, so that losses differ by the images alone.
+
+    Args:
+        denoiser: The denoiser.
+        images: Images in [-1, 1].
+        attributes: Parsed attributes, the condition; in SA-DCG with semantics of the images.
+        batch_size: Largest number of network rows per call.
+    """
+    generator = torch.Generator().manual_seed(stream_seed(0, "denoising loss"))
+    noise = torch.randn(len(LEVELS), *images.shape[1:], generator=generator)
+    schedule, device, dtype = denoiser.schedule, denoiser.device, denoiser.state_dtype
+    batches = Batches(denoiser, batch_size)
+    semantics = batches.semantics(images)
+    times = torch.arange(1, schedule.steps + 1)
+    strength = schedule.noise(times) / schedule.signal(times)
+    probes = [
+        (times[(strength - level).abs().argmin()], sign * eps)
+        for level, eps in zip(LEVELS, noise, strict=True)
+        for sign in (1, -1)
+    ]
+
+    def work(rows: slice, report: OnStep) -> Tensor:
+        x = batches.send(images[rows].to(dtype))
+        condition = batches.condition(attributes, semantics, rows)
+        losses: list[Tensor] = []
+        for t, eps in probes:
+            eps = eps.to(device, dtype)
+            signal, scale = (f(t).to(device, dtype) for f in (schedule.signal, schedule.noise))
+            predicted = denoiser(signal * x + scale * eps, t.to(device).expand(len(x)), condition)
+            losses.append((predicted - eps).square().mean(dim=(1, 2, 3)))
+        return fetch(torch.stack(losses, dim=1).unflatten(1, (-1, 2)).mean(dim=2).log())
+
+    return torch.cat(batches.work(len(images), 1, work))
 
 
 def loss_signals(

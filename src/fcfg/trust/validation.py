@@ -17,12 +17,7 @@ from fcfg.answers import AnswerLoop, Question
 from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Continuous, Table
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
-from fcfg.model.thresholds import (
-    WAY_BACK,
-    Thresholds,
-    signal_ranges,
-    way_back_guidance,
-)
+from fcfg.model.thresholds import WAY_BACK, Thresholds, signal_ranges, way_back_guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import default_sampling
 from fcfg.sampling import SamplingLike, as_sampling
@@ -49,7 +44,6 @@ def trust_thresholds(
     guidance: Guidance | None = None,
     sampling: SamplingLike = "default",
     count: int = COUNT,
-    share: float = SHARE,
     data: Mapping[str, Any] | None = None,
     batch_size: int = 256,
     on_progress: OnProgress | None = None,
@@ -57,8 +51,8 @@ def trust_thresholds(
     """Measure how large the signals of trust are on images that the model was not trained on.
 
     Every kind of signal gets a limit that a further image of the same distribution exceeds with a
-    probability of at most ``share``: of n values in order, the one at ⌈(n + 1)(1 - share)⌉. With
-    too few images for that (fewer than 99, at 1 %) it is the largest. Kinds with several numbers,
+    probability of at most 1 %: of n values in order, the one at ⌈0.99 (n + 1)⌉. With
+    too few images for that (fewer than 99) it is the largest. Kinds with several numbers,
     such as one per attribute, share the probability.
 
     - Losses and readings are those of the images themselves, under their own attributes. Where the
@@ -78,7 +72,6 @@ def trust_thresholds(
         sampling: Solver, grid and steps of the counterfactuals.
         count: Largest number of images that the network works on, the first ones; the judge reads
             all of them.
-        share: Share of ordinary images that each kind of signal may exceed.
         data: Description of the images, for the record.
         batch_size: Largest number of network rows per call.
         on_progress: Callback invoked with the share that is done.
@@ -126,9 +119,9 @@ def trust_thresholds(
             for signal, column in values.items():
                 found.setdefault(signal, []).append(column)
     answers = {name: torch.cat(found[name]) for name in losses}
-    limits = _loss_limits(losses, answers, share) | _reading_limits(pipeline, x, table, share)
+    limits = _loss_limits(losses, answers) | _reading_limits(pipeline, x, table)
     for signal, parts in found.items():
-        limit = upper_limit(torch.cat(parts), share)
+        limit = upper_limit(torch.cat(parts), SHARE)
         if signal.startswith("moved "):
             limits[signal] = min(limit, limits[signal])
         elif signal in WAY_BACK or signal.startswith("change "):
@@ -146,7 +139,7 @@ def trust_thresholds(
         model=Thresholds.digest(denoiser, pipeline.judge),
         sampling=str(chosen),
         guidance=tuple(sorted({str(way_back_guidance(rule)) for rule in used.values()})),
-        share=share,
+        share=SHARE,
         images=len(first),
         references=len(x),
         data=dict(data or {}),
@@ -164,26 +157,24 @@ def upper_limit(values: Float[Tensor, "batch"], share: float) -> float:
     return values.sort().values[min(rank, len(values)) - 1].item()
 
 
-def _loss_limits(
-    losses: Mapping[str, Tensor], answers: Mapping[str, Tensor], share: float
-) -> dict[str, float]:
+def _loss_limits(losses: Mapping[str, Tensor], answers: Mapping[str, Tensor]) -> dict[str, float]:
     """Return limits that lie equally many standard deviations above the means of real images."""
     real, other = (torch.stack([*own.values()], dim=1) for own in (losses, answers))
     mean, sd = real.mean(dim=0), real.std(dim=0).clamp(min=1e-9)  # of untrained networks
     most = max(
         upper_limit(((own - mean) / sd).amax(dim=1), part)
-        for own, part in ((real, share), (other, WORST))
+        for own, part in ((real, SHARE), (other, WORST))
     )
     return dict(zip(losses, (mean + most * sd).tolist(), strict=True))
 
 
 def _reading_limits(
-    pipeline: CounterfactualPipeline, images: Tensor, table: Table, share: float
+    pipeline: CounterfactualPipeline, images: Tensor, table: Table
 ) -> dict[str, float]:
     limits: dict[str, float] = {}
     if not isinstance(pipeline.judge, AttributeJudge):
         return limits
-    reading, share = pipeline.judge.read(images), share / len(pipeline.space)
+    reading, share = pipeline.judge.read(images), SHARE / len(pipeline.space)
     for attribute in pipeline.space:
         name = attribute.name
         read = read_of(attribute, reading, table)
