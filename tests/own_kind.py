@@ -98,10 +98,11 @@ class ShiftModel(CounterfactualModel[Rest, Shift, Shifted]):
         check_is("setting", setting, Shift, "a Shift", do="call model.parse_setting(text)")
         return Plan(setting, 2, None)
 
-    def infer(self, images, attributes, keys, plan, batch_size, on_step) -> Rest:
-        return Rest(images, attributes, keys, images - self._explained(attributes, images))
+    def infer(self, factual, plan, run) -> Rest:
+        rest = factual.images - self._explained(factual.attributes, factual.images)
+        return Rest(**vars(factual), pixels=rest)
 
-    def answer(self, abduction, action, plan, batch_size, on_step) -> Shifted:
+    def answer(self, abduction, action, plan, run) -> Shifted:
         there, here = (
             self._explained(table, abduction.pixels)
             for table in (action.attributes, abduction.attributes)

@@ -32,7 +32,15 @@ from torch import Tensor
 from fcfg.answers.store import Memory, Store
 from fcfg.causal.attributes import Table
 from fcfg.causal.scm import Keys
-from fcfg.model import AbstractAbduction, AbstractCounterfactual, Action, AnyModel, Plan
+from fcfg.model import (
+    AbstractAbduction,
+    AbstractCounterfactual,
+    Action,
+    AnyModel,
+    Factual,
+    Plan,
+    Run,
+)
 from fcfg.sampling import OnStep, StepRecord
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import hex_digest
@@ -233,14 +241,14 @@ class Block:
         progress.advance(up + down)
 
     def _abduct(self, plan: Plan[Any]) -> AbstractAbduction:
-        loop, about = self._loop, (self.images, self.attributes)
+        loop, factual = self._loop, Factual(self.images, self.attributes, self.keys)
         store = loop.store if plan.kept_as else None
         with self.phase("abduction", up=plan.abduction_rows) as on_step:
             entry = None if store is None else self._stored(store, plan)
-            found = None if entry is None else loop.model.restore(*about, self.keys, plan, entry)
+            found = None if entry is None else loop.model.restore(factual, plan, entry)
             if found is not None:
                 return self._remember(plan, found)
-            abduction = loop.model.infer(*about, self.keys, plan, loop.batch_size, on_step)
+            abduction = loop.model.infer(factual, plan, Run(loop.batch_size, on_step))
         inferred = abduction.inferred
         if loop.strict and not all(bool(value.sum().isfinite()) for value in inferred.values()):
             raise InputError(

@@ -96,13 +96,26 @@ class Plan(Generic[SettingT]):
         return {"guidance": repr(self.setting), "groups": groups, **sampling}
 
 
+@dataclass(frozen=True)
+class Run:
+    """How an abduction or a prediction is computed."""
+
+    batch_size: int  #: largest number of network rows per call
+    on_step: OnStep  #: callback invoked after every step
+
+
 @dataclass(frozen=True, eq=False)
-class AbstractAbduction:
-    """Images and attributes, with what a model inferred from them; reusable for many questions."""
+class Factual:
+    """Images and their attributes, read and checked."""
 
     images: Float[Tensor, "batch channel height width"] = field(repr=False)  #: on the CPU
-    attributes: Table = field(repr=False)  #: factual
+    attributes: Table = field(repr=False)
     keys: Keys = field(repr=False)  #: name of each image, combined with the seed
+
+
+@dataclass(frozen=True, eq=False)
+class AbstractAbduction(Factual):
+    """Images and attributes, with what a model inferred from them; reusable for many questions."""
 
     @property
     def inferred(self) -> dict[str, Tensor]:

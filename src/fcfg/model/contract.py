@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, Unpack
 
 import numpy as np
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from fcfg.causal.attributes import Table
@@ -21,7 +20,9 @@ from fcfg.model.answers import (
     AbstractCounterfactual,
     Action,
     BackKeys,
+    Factual,
     Plan,
+    Run,
     Work,
     check_do,
 )
@@ -83,35 +84,17 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
         """
 
     @abstractmethod
-    def infer(
-        self,
-        images: Float[Tensor, "batch channel height width"],
-        attributes: Table,
-        keys: Keys,
-        plan: Plan[SettingT],
-        batch_size: int,
-        on_step: OnStep,
-    ) -> AbductionT:
-        """Infer what images have beside their attributes, of images that were read and checked."""
+    def infer(self, factual: Factual, plan: Plan[SettingT], run: Run) -> AbductionT:
+        """Infer what images have beside their attributes."""
 
     @abstractmethod
     def answer(
-        self,
-        abduction: AbductionT,
-        action: Action,
-        plan: Plan[SettingT],
-        batch_size: int,
-        on_step: OnStep,
+        self, abduction: AbductionT, action: Action, plan: Plan[SettingT], run: Run
     ) -> AnswerT:
         """Make images of an abduction under counterfactual attributes of the same images."""
 
     def restore(
-        self,
-        images: Float[Tensor, "batch channel height width"],
-        attributes: Table,
-        keys: Keys,
-        plan: Plan[SettingT],
-        inferred: Mapping[str, Tensor],
+        self, factual: Factual, plan: Plan[SettingT], inferred: Mapping[str, Tensor]
     ) -> AbductionT | None:
         """Return an abduction from :attr:`AbstractAbduction.inferred`; None if that is not enough.
 
@@ -153,11 +136,10 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
             progress: Whether to show a bar if it takes seconds, without ``on_step``.
         """
         x, table = read_factual(self, images, attributes, any_size=any_size, resize=resize)
-        keys = image_keys(x) if keys is None else keys
-        checked_keys(keys, len(x))
+        factual, plan = _keyed(x, table, keys), self.plan(()) if plan is None else plan
         work = Work(batch_size=batch_size, on_step=on_step, progress=progress)
         with _working(1, 0, 1, **work) as run:
-            return self.infer(x, table, keys, self.plan(()) if plan is None else plan, *run)
+            return self.infer(factual, plan, run)
 
     def act(
         self,
@@ -214,7 +196,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
                 do="make both from the same images",
             )
         with _working(0, 1, plan.rows, **work) as run:
-            return self.answer(abduction, action, plan, *run)
+            return self.answer(abduction, action, plan, run)
 
     def counterfactual(
         self,
@@ -238,12 +220,12 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
         """
         # Cheap checks come first, so that a bad question fails before hours of work.
         x, table = read_factual(self, images, attributes, do, any_size=any_size, resize=resize)
-        keys = image_keys(x) if keys is None else keys
-        action = self.act(table, do, seed=seed, keys=keys)
+        factual = _keyed(x, table, keys)
+        action = self.act(table, do, seed=seed, keys=factual.keys)
         if not isinstance(plan, Plan):
             plan = self.plan(action.targets, **({} if plan is None else plan))
         work = Work(batch_size=batch_size, on_step=on_step, progress=progress)
-        return self._answer(x, table, keys, action, plan, **work)
+        return self._answer(factual, action, plan, **work)
 
     def reverse(self, pair: AnswerT, *, keys: BackKeys = "same", **work: Unpack[Work]) -> AnswerT:
         """Go back to the factual attributes, from the clamped images, by the same plan.
@@ -254,27 +236,18 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
         pixels that go back.
         """
         check_is("pair", pair, AbstractCounterfactual, "the result of model.counterfactual")
-        there, images = pair.abduction, pair.images
-        if isinstance(keys, str) and keys == "same":
-            keys = there.keys
-        keys = image_keys(images) if keys is None else keys
-        checked_keys(keys, len(images))
+        there = pair.abduction
+        own = there.keys if isinstance(keys, str) and keys == "same" else keys
+        factual = _keyed(pair.images, pair.attributes, own)
         action = replace(pair.action, attributes=there.attributes)
-        return self._answer(images, pair.attributes, keys, action, pair.plan, **work)
+        return self._answer(factual, action, pair.plan, **work)
 
     def _answer(
-        self,
-        images: Float[Tensor, "batch channel height width"],
-        attributes: Table,
-        keys: Keys,
-        action: Action,
-        plan: Plan[SettingT],
-        **work: Unpack[Work],
+        self, factual: Factual, action: Action, plan: Plan[SettingT], **work: Unpack[Work]
     ) -> AnswerT:
         """Abduct and predict, with one bar."""
         with _working(plan.abduction_rows, plan.rows, plan.rows, **work) as run:
-            abduction = self.infer(images, attributes, keys, plan, *run)
-            return self.answer(abduction, action, plan, *run)
+            return self.answer(self.infer(factual, plan, run), action, plan, run)
 
     def _repr_html_(self) -> str | None:
         """Show the model in a notebook, with the pictures that come with it."""
@@ -321,6 +294,13 @@ def load(path: str | os.PathLike[str], *, network: nn.Module | None = None) -> A
     return load_model(path, network)
 
 
+def _keyed(images: Tensor, attributes: Table, keys: Keys | None) -> Factual:
+    """Give each image a key, by default a digest of its pixels."""
+    keys = image_keys(images) if keys is None else keys
+    checked_keys(keys, len(images))
+    return Factual(images, attributes, keys)
+
+
 @contextmanager
 def _working(
     up: int,
@@ -330,8 +310,8 @@ def _working(
     batch_size: int = 256,
     on_step: OnStep | None = None,
     progress: bool = True,
-) -> Generator[tuple[int, OnStep]]:
+) -> Generator[Run]:
     """Check the rows per call, and show an abduction and a prediction with these network rows."""
     check_batch_size(batch_size, least)
     with steps_shown(on_step, progress, up, down) as report:
-        yield batch_size, report
+        yield Run(batch_size, report)

@@ -14,14 +14,21 @@ from typing import Any, ClassVar, Self, Unpack
 import torch
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import Table
 from fcfg.causal.graph import Partition
 from fcfg.causal.intervention import Intervention
-from fcfg.causal.scm import Keys, StructuralCausalModel
+from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.prediction import Images
 from fcfg.guidance import Guidance
-from fcfg.model import Action, AttributesLike, CounterfactualModel, Options, Plan, Traits
+from fcfg.model import (
+    Action,
+    AttributesLike,
+    CounterfactualModel,
+    Factual,
+    Options,
+    Plan,
+    Run,
+    Traits,
+)
 from fcfg.pipeline.batching import Batches
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.configs import DiffusionConfig
@@ -37,8 +44,6 @@ from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, fitting_rows, prepare_denoiser
 from fcfg.sampling import (
     PRESETS,
-    OnStep,
-    SamplingConfig,
     SamplingLike,
     as_sampling,
 )
@@ -135,17 +140,9 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         is_paper = as_sampling(sampling) == PRESETS["paper"]
         guidance = self.defaults.guidance(self.calibration, targets, setting, anchor, is_paper)
         default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
-        return self._plan(guidance, as_sampling(sampling, default), targets, partition)
-
-    def _plan(
-        self,
-        guidance: Guidance,
-        sampling: SamplingConfig,
-        targets: Collection[str],
-        partition: Partition | None,
-    ) -> GuidedPlan:
+        chosen = as_sampling(sampling, default)
         world = (self.denoiser, self.graph)
-        return GuidedPlan.resolve(*world, guidance, sampling, targets, partition)
+        return GuidedPlan.resolve(*world, guidance, chosen, targets, partition)
 
     def to(self, device: torch.device | str) -> Self:
         """Move the networks and prepare them again; the causal model stays on the CPU."""
@@ -239,48 +236,29 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             plan = Plan(Guidance.none(), 1, Needs(as_sampling(sampling, default), path))
         return super().abduct(images, attributes, plan=plan, **options)
 
-    def infer(
-        self,
-        images: Images,
-        attributes: Table,
-        keys: Keys,
-        plan: Plan[Guidance],
-        batch_size: int,
-        on_step: OnStep,
-    ) -> Abduction:
+    def infer(self, factual: Factual, plan: Plan[Guidance], run: Run) -> Abduction:
         """Infer or draw the noise behind images."""
         assert isinstance(plan.abduction, Needs), "of another model"
-        batches = self._batches(batch_size, on_step)
-        return abduct_images(batches, images, attributes, keys, plan.abduction, self._fingerprint)
+        return abduct_images(self._batches(run), factual, plan.abduction, self._fingerprint)
 
     def restore(
-        self,
-        images: Images,
-        attributes: Table,
-        keys: Keys,
-        plan: Plan[Guidance],
-        inferred: Mapping[str, Tensor],
+        self, factual: Factual, plan: Plan[Guidance], inferred: Mapping[str, Tensor]
     ) -> Abduction | None:
         """Return an abduction from what was inferred before."""
         assert isinstance(plan.abduction, Needs), "of another model"
-        about = (images, attributes, keys, plan.abduction)
-        return restore_abduction(self.denoiser, self._fingerprint, *about, inferred)
+        about = (self.denoiser, self._fingerprint)
+        return restore_abduction(*about, factual, plan.abduction, inferred)
 
     def plan_for(
         self, abduction: Abduction, targets: Collection[str], setting: Guidance | None
     ) -> GuidedPlan:
         """Return the plan by the sampling of an abduction; the paper's guidance without a path."""
-        is_paper = abduction.path is None
+        is_paper, sampling = abduction.path is None, abduction.sampling
         guidance = self.defaults.guidance(self.calibration, targets, setting, None, is_paper)
-        return self._plan(guidance, abduction.sampling, targets, None)
+        return GuidedPlan.resolve(self.denoiser, self.graph, guidance, sampling, targets)
 
     def answer(
-        self,
-        abduction: Abduction,
-        action: Action,
-        plan: Plan[Guidance],
-        batch_size: int,
-        on_step: OnStep,
+        self, abduction: Abduction, action: Action, plan: Plan[Guidance], run: Run
     ) -> Counterfactual:
         """Generate from noise under counterfactual attributes (Algorithms 3 to 9).
 
@@ -289,7 +267,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """
         assert isinstance(plan, GuidedPlan), "of another model"
         abduction.check(plan, self._fingerprint)
-        batches = self._batches(batch_size, on_step)
+        batches = self._batches(run)
         abduction = ready(batches, abduction, plan)
         end = generate_images(batches, abduction, action, plan)
         broken = (~end.x.isfinite()).flatten(1).any(dim=1).nonzero().flatten().tolist()
@@ -301,8 +279,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             )
         return Counterfactual(abduction, action, plan, end)
 
-    def _batches(self, batch_size: int, on_step: OnStep) -> Batches:
-        return Batches(self.denoiser, batch_size, on_step, self._recorder)
+    def _batches(self, run: Run) -> Batches:
+        return Batches(self.denoiser, run.batch_size, run.on_step, self._recorder)
 
     @property
     def _fingerprint(self) -> str:

@@ -9,39 +9,32 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.causal.attributes import Table
-from fcfg.causal.scm import Keys
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.prediction import ConditionalPredictor, Images, TwoStagePredictor
-from fcfg.model import Action
+from fcfg.diffusion.prediction import ConditionalPredictor, TwoStagePredictor
+from fcfg.model import Action, Factual
 from fcfg.pipeline.alignment import AlignedPredictor, GuidedBranch, align
 from fcfg.pipeline.batching import Batches, fetch
 from fcfg.pipeline.drawn_noise import draw_noise
 from fcfg.pipeline.plans import GuidedPlan, Needs
 from fcfg.pipeline.records import Abduction, FactualBranch
 from fcfg.sampling import Anchor, OnStep, Path, PathRecorder, Trajectory, anchor_path, integrate
-from fcfg.support.errors import check_integer
 
 
-def abduct_images(
-    batches: Batches, images: Images, table: Table, keys: Keys, needs: Needs, model: str
-) -> Abduction:
+def abduct_images(batches: Batches, factual: Factual, needs: Needs, model: str) -> Abduction:
     """Infer or draw the noise behind images under their attributes."""
-    check_integer("batch_size", batches.size, 1, 10**9, do="256 is the default")
-    semantics, times = batches.semantics(images), needs.sampling.times(batches.denoiser.schedule)
-    is_drawn = needs.path == "drawn"
-    if is_drawn:
-        end, path = draw_noise(batches, images, keys, times)
+    semantics = batches.semantics(factual.images)
+    times = needs.sampling.times(batches.denoiser.schedule)
+    if needs.path == "drawn":
+        end, path = draw_noise(batches, factual, times)
     else:
-        end, path = _infer_noise(batches, images, table, semantics, times, needs)
-    known = (needs.sampling, times, model)
-    return Abduction(images, table, keys, end, *known, path, semantics, is_drawn)
+        end, path = _infer_noise(batches, factual, semantics, times, needs)
+    known = (end, needs.sampling, times, model, path, semantics, needs.path == "drawn")
+    return Abduction(factual.images, factual.attributes, factual.keys, *known)
 
 
 def _infer_noise(
     batches: Batches,
-    images: Images,
-    attributes: Table,
+    factual: Factual,
     semantics: Float[Tensor, "images latent"] | None,
     times: tuple[int, ...],
     needs: Needs,
@@ -49,17 +42,17 @@ def _infer_noise(
     """Return the noise and, if it is kept, the path to it: an inversion without guidance."""
     denoiser, keeps_path = batches.denoiser, needs.path == "inferred"
     steps, solver = batches.steps(times), batches.solver(needs.sampling.solver)
-    start = Trajectory(images.to(denoiser.state_dtype))
+    start = Trajectory(factual.images.to(denoiser.state_dtype))
 
     def work(rows: slice, report: OnStep) -> tuple[Trajectory, Path | None]:
-        condition = batches.condition(attributes, semantics, rows)
+        condition = batches.condition(factual.attributes, semantics, rows)
         chunk = start.map(lambda tensor: batches.send(tensor[rows]))
         recorder = PathRecorder(chunk.x, report)
         on_step = recorder if keeps_path else report
         end = integrate(ConditionalPredictor(denoiser, condition), chunk, steps, solver, on_step)
         return end.map(fetch), recorder.path.map(fetch) if keeps_path else None
 
-    pieces = batches.work(len(images), 1, work)
+    pieces = batches.work(len(factual.images), 1, work)
     paths = [path for _, path in pieces if path is not None]
     return Trajectory.joined([end for end, _ in pieces]), Path.joined(paths) if paths else None
 
@@ -67,15 +60,13 @@ def _infer_noise(
 def restore_abduction(
     denoiser: Denoiser,
     model: str,
-    images: Images,
-    table: Table,
-    keys: Keys,
+    factual: Factual,
     needs: Needs,
     inferred: Mapping[str, Tensor],
 ) -> Abduction | None:
     """Return an abduction from what was inferred before; None if anything is missing."""
     semantics, path = inferred.get("semantics"), None
-    if not {"x", "evaluations"} <= inferred.keys() or inferred["x"].shape != images.shape:
+    if not {"x", "evaluations"} <= inferred.keys() or inferred["x"].shape != factual.images.shape:
         return None
     if (semantics is None) == (denoiser.semantic_width > 0):
         return None
@@ -83,21 +74,13 @@ def restore_abduction(
         if "states" not in inferred:
             return None
         noises = inferred.get("noises")
-        path = Path(
-            inferred["states"].transpose(0, 1),
-            None if noises is None else noises.transpose(0, 1),
-        )
-    end = Trajectory(
-        inferred["x"],
-        tuple(inferred[name] for name in sorted(inferred) if name.startswith("companion")),
-        inferred.get("residual"),
-        inferred["evaluations"],
-    )
-    times = needs.sampling.times(denoiser.schedule)
-    return Abduction(
-        *(images, table, keys, Trajectory.joined([end]), needs.sampling, times, model, path),
-        semantics,
-    )
+        noises = None if noises is None else noises.transpose(0, 1)
+        path = Path(inferred["states"].transpose(0, 1), noises)
+    companions = (inferred[name] for name in sorted(inferred) if name.startswith("companion"))
+    about = (inferred.get("residual"), inferred["evaluations"])
+    end = Trajectory.joined([Trajectory(inferred["x"], tuple(companions), *about)])
+    known = (needs.sampling, needs.sampling.times(denoiser.schedule), model, path, semantics)
+    return Abduction(factual.images, factual.attributes, factual.keys, end, *known)
 
 
 def ready(batches: Batches, abduction: Abduction, plan: GuidedPlan) -> Abduction:
@@ -106,7 +89,7 @@ def ready(batches: Batches, abduction: Abduction, plan: GuidedPlan) -> Abduction
         assert abduction.path is not None, "the abduction was checked"
         quiet = replace(batches, on_step=None)
         image = abduction.path.states[0]
-        end, path = draw_noise(quiet, image, abduction.keys, abduction.times)
+        end, path = draw_noise(quiet, replace(abduction, images=image), abduction.times)
         abduction = replace(abduction, trajectory=end, path=path, noise_is_drawn=True, anchor=None)
     if not plan.setting.anchor:
         return abduction

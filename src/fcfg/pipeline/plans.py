@@ -60,7 +60,7 @@ class GuidedPlan(Plan[Guidance]):
         guidance: Guidance,
         sampling: SamplingConfig,
         targets: Collection[str],
-        partition: Partition | None,
+        partition: Partition | None = None,
     ) -> Self:
         """Resolve a question once; refuse what does not fit together."""
         check_alignment(guidance, sampling.solver)
@@ -79,7 +79,7 @@ class GuidedPlan(Plan[Guidance]):
             setting=guidance,
             rows=weights.rows,
             sampling=sampling,
-            groups={group: groups[group] for group in groups},
+            groups=groups.groups,
             abduction=Needs(sampling, guidance.path),
             abduction_rows=int(guidance.path != "drawn"),
             kept_as="" if guidance.path == "drawn" else repr((sampling.solver, times)),

@@ -113,7 +113,7 @@ def not_reached(
         asked, words = action.attributes[name], model.words.get(name, _NO_YES)
         read = before.scores[name], after.scores[name]
         is_missed, told = _missed(model.space[name], factual[name], asked, *read, words)
-        for row in np.flatnonzero(is_missed):
+        for row in np.flatnonzero(is_missed).tolist():
             found[row][name] = told(row)
     return found
 

@@ -15,21 +15,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import AttributeSpace, Table
-from fcfg.causal.scm import Keys, StructuralCausalModel
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.causal.scm import StructuralCausalModel
 from fcfg.model import (
     AbstractAbduction,
     AbstractCounterfactual,
     Action,
     CounterfactualModel,
+    Factual,
     Plan,
+    Run,
     Traits,
 )
 from fcfg.rivals.hvae.config import HVAEConfig
 from fcfg.rivals.hvae.likelihood import Images, transfer_residual
 from fcfg.rivals.hvae.network import HVAE
 from fcfg.rivals.hvae.setting import HVAESetting
-from fcfg.sampling import OnStep, SamplingLike, StepRecord, Trajectory
+from fcfg.sampling import SamplingLike, StepRecord, Trajectory
 from fcfg.storage import ModelConfig, register_kind
 from fcfg.support.errors import InputError, check_is
 from fcfg.support.hashing import stream_seed
@@ -155,33 +157,20 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         check_is("setting", setting, HVAESetting, "a fcfg.rivals.hvae.HVAESetting", do=do)
         return Plan(setting, _ROWS, None, abduction_rows=0)
 
-    def infer(
-        self,
-        images: Images,
-        attributes: Table,
-        keys: Keys,
-        plan: Plan[HVAESetting],
-        batch_size: int,
-        on_step: OnStep,
-    ) -> HVAEAbduction:
+    def infer(self, factual: Factual, plan: Plan[HVAESetting], run: Run) -> HVAEAbduction:
         """Keep images and attributes; latents follow in predictions."""
-        return HVAEAbduction(images, attributes, keys)
+        return HVAEAbduction(factual.images, factual.attributes, factual.keys)
 
     @torch.no_grad()
     def answer(
-        self,
-        abduction: HVAEAbduction,
-        action: Action,
-        plan: Plan[HVAESetting],
-        batch_size: int,
-        on_step: OnStep,
+        self, abduction: HVAEAbduction, action: Action, plan: Plan[HVAESetting], run: Run
     ) -> HVAECounterfactual:
         """Infer latents under factual attributes, and decode them under counterfactual ones."""
         count, pieces = len(abduction.images), list[Tensor]()
-        for start in range(0, count, batch_size):
-            rows = slice(start, start + batch_size)
+        for start in range(0, count, run.batch_size):
+            rows = slice(start, start + run.batch_size)
             pieces.append(self._predict(abduction, action, plan.setting, rows))
-            on_step(StepRecord(0, 1, Trajectory(pieces[-1]), False, start, count))
+            run.on_step(StepRecord(0, 1, Trajectory(pieces[-1]), False, start, count))
         return HVAECounterfactual(abduction, action, plan, torch.cat(pieces))
 
     def _predict(
