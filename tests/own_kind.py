@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.model import AbstractAbduction, AbstractCounterfactual, CounterfactualModel, Plan
-from fcfg.storage import ModelConfig, StoredRecord, register_kind, register_setting
+from fcfg.storage import ModelConfig, StoredRecord, register_kind
 from fcfg.support.errors import InputError, check_is
 
 
@@ -36,7 +36,6 @@ class ShiftConfig(ModelConfig[nn.Linear]):
         return nn.Linear(self.attributes_count, self.network)
 
 
-@register_setting("shift")
 @dataclass(frozen=True, repr=False)
 class Shift:
     """Share of the shift that an answer has."""
@@ -79,7 +78,7 @@ class ShiftModel(CounterfactualModel[Rest, Shift, Shifted]):
     """A linear map of the attributes, added to what it does not explain of an image."""
 
     kind = "shift"
-    inferred = Rest
+    inferred, setting, heads = Rest, Shift, ("shift",)
     channels, size = 3, 8
 
     def __init__(self, network, scm, **about: Any) -> None:
@@ -89,9 +88,6 @@ class ShiftModel(CounterfactualModel[Rest, Shift, Shifted]):
     @property
     def image_model(self) -> nn.Module:
         return self.network
-
-    def parse_setting(self, text) -> Shift:
-        return Shift.parse(text)
 
     def plan(self, targets, setting=None, *, anchor=None, sampling="default") -> Plan[Shift]:
         setting = Shift() if setting is None else setting

@@ -13,6 +13,7 @@ from torch import Tensor
 import fcfg
 from evaluations import SIZE, calibration_of, folder_model, tiny_model
 from fcfg.calibration import choose_images
+from fcfg.calibration.run import RAISING
 from fcfg.cli import main
 from fcfg.cli.calibrate import print_calibration
 from fcfg.datasets.portraits.data import VALIDATION_SEED
@@ -20,7 +21,7 @@ from fcfg.diffusion.networks import Judge, JudgeConfig
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
-from fcfg.pipeline.calibration import AttributeWeight, Calibration, Direction
+from fcfg.pipeline.calibration import Calibration, Direction
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.sampling import PRESETS
@@ -440,29 +441,21 @@ def test_a_calibration_of_others_is_kept(model: str, capsys: pytest.CaptureFixtu
     assert (found.seed, found.at_least_real) == (1, True)
 
 
-def test_the_table_has_no_empty_column_and_remarks_follow_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_table_has_no_empty_column_and_remarks_follow_it(capsys) -> None:
     values = {"images": 9, "real": (2.5, 1.0), "read": (2.0, 1.0)}
-    apart = {
-        "to 0": Direction(weight=1.0, low=0.8, high=1.2, **values),
-        "to 1": Direction(weight=2.0, low=1.5, high=2.5, **values),
-    }
+    zero = Direction(weight=1.0, low=0.8, high=1.2, **values)
+    one = Direction(weight=2.0, low=1.5, high=2.5, **values)
     found = calibration_of(tiny_model(), smiling=1.25, male=1.5)
-    few, one = found.attributes["male"], found.attributes["smiling"]
-    one = one.model_copy(update={"directions": apart})
-
-    def printed(**attributes: AttributeWeight) -> str:
+    apart = {"directions": {"to 0": zero, "to 1": one}}
+    smiling, male = found.attributes["smiling"].model_copy(update=apart), found.attributes["male"]
+    said: list[str] = []
+    for attributes in ({"male": male}, {"smiling": smiling, "male": male}, {"smiling": smiling}):
         print_calibration(found.model_copy(update={"attributes": attributes}))
-        return capsys.readouterr().out
-
-    bare, both, whole = printed(male=few), printed(smiling=one, male=few), printed(smiling=one)
-    assert [text.count("judge on") for text in (bare, both, whole)] == [0, 2, 2]
-    assert "do(male): fewer than 8 images in each direction.\n" in both
-    assert "fewer than" not in whole
-    assert "do(smiling): its directions differ; the weight is a compromise." in whole
-    row = next(line for line in whole.splitlines() if "to 1 " in line)
-    assert " ".join(row.split()) == "to 1 2 1.5–2.5 2.50 ± 1.00 2.00 ± 1.00"
+        said.append(capsys.readouterr().out)
+    assert [text.count("judge on") for text in said] == [0, 2, 2]
+    assert ["do(male): fewer than 8 images" in text for text in said] == [True, True, False]
+    assert ["do(smiling): its directions differ" in text for text in said] == [False, True, True]
+    assert "to 1 2 1.5–2.5 2.50 ± 1.00 2.00 ± 1.00" in " ".join(said[2].split())
 
 
 def test_an_interrupted_command_says_how_to_resume_and_leaves_a_shipped_model_as_it_is(
@@ -479,6 +472,14 @@ def test_an_interrupted_command_says_how_to_resume_and_leaves_a_shipped_model_as
     assert main(["calibrate", model, *WORDS]) == 0
     assert "runs/calibrate/tiny/calibration.json, and thresholds" in capsys.readouterr().out
     assert fcfg.load(model).calibration is None
+
+
+def test_the_help_says_from_how_many_images_on_weights_are_raised(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["calibrate", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"with at least {RAISING} images" in said
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from fcfg.diagnosis import diagnose
 from fcfg.diffusion.denoiser import Corruption
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
+from fcfg.model import Factual
 from fcfg.rivals.sadcg import (
     SemanticConfig,
     SemanticDenoiser,
@@ -201,7 +202,7 @@ def test_an_abduction_keeps_the_semantics_and_a_prediction_uses_them() -> None:
     plan = PIPELINE.plan(["male"], plan.setting, sampling=SAMPLING)
     first = PIPELINE.abduct(IMAGES, TABLE, plan=plan, batch_size=2)
     torch.testing.assert_close(first.semantics, DENOISER.encoder(IMAGES)[0].detach())
-    about = (IMAGES, first.attributes, first.keys, plan)
+    about = (Factual(IMAGES, first.attributes, first.keys), plan)
     second = PIPELINE.restore(*about, first.inferred)
     assert torch.equal(first.semantics, second.semantics)
     assert torch.equal(first.trajectory.x, second.trajectory.x)

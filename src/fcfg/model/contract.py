@@ -59,10 +59,12 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
     """
 
     inferred: ClassVar[type[AbstractAbduction]]  #: class of what :meth:`infer` returns
+    setting: ClassVar[type[Any]]  #: class of settings, whose ``parse`` reads their text form
+    heads: ClassVar[tuple[str, ...]] = ()  #: first words of it, by which experiments know the kind
 
-    @abstractmethod
     def parse_setting(self, text: str) -> SettingT:
         """Read the text form of a setting; every model knows 'none', the baseline."""
+        return self.setting.parse(text)
 
     @abstractmethod
     def plan(

@@ -28,8 +28,8 @@ AttributesLike: TypeAlias = TableLike | str
 def parse_setting(text: str) -> Any:
     """Read the text form of a setting of any kind of model.
 
-    Its first word says which: one that a kind of models registered with
-    :func:`fcfg.storage.register_setting`. All others are rules of guidance.
+    Its first word says which, if it is among the ``heads`` of a kind of models. All others are
+    rules of guidance.
 
     >>> parse_setting("temperature:0.5"), parse_setting("cfg:2")
     (temperature:0.5, cfg:2.0)

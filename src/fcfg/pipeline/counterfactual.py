@@ -66,7 +66,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
 
     kind = "diffusion"
     traits = Traits(steps=True, groups=True, any_size=True, trust=True, compared=None)
-    inferred = Abduction
+    inferred, setting = Abduction, Guidance
     defaults: ClassVar[Defaults] = Defaults()
 
     def __init__(
@@ -118,10 +118,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     def fitting_rows(self, size: tuple[int, int]) -> int:
         """Return how many network rows fill most of a GPU's memory; 256 on a CPU."""
         return fitting_rows(self.denoiser, size)
-
-    def parse_setting(self, text: str) -> Guidance:
-        """Read a guidance."""
-        return Guidance.parse(text)
 
     def plan(
         self,

@@ -13,7 +13,7 @@ from fcfg.storage.folder import (
     save_model,
     shipped,
 )
-from fcfg.storage.kinds import FORMAT, ModelConfig, find_setting, register_kind, register_setting
+from fcfg.storage.kinds import FORMAT, ModelConfig, find_setting, register_kind
 from fcfg.storage.weight_files import Storage
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "read_outline",
     "read_words",
     "register_kind",
-    "register_setting",
     "replaced_files",
     "save_model",
     "shipped",

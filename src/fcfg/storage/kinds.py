@@ -21,9 +21,8 @@ from fcfg.support.errors import InputError, short
 FORMAT = 2
 ImageModelT = TypeVar("ImageModelT", bound=nn.Module)
 ModelT = TypeVar("ModelT", bound="NamedKind")
-SettingT = TypeVar("SettingT", bound="TextForm")
 
-#: Modules that register kinds and settings when they are imported; their rooms may be missing.
+#: Modules that register kinds when they are imported; their rooms may be missing.
 _MODULES = ("fcfg.pipeline.counterfactual", "fcfg.rivals.models")
 
 
@@ -77,15 +76,6 @@ class NamedKind(Protocol):
     kind: str
 
 
-class TextForm(Protocol):
-    """A setting of some kind of models, whose ``repr`` is a text form."""
-
-    @classmethod
-    def parse(cls, text: str) -> Any:
-        """Read the text form."""
-        ...
-
-
 @dataclass(frozen=True)
 class Kind:
     """A kind of models."""
@@ -95,7 +85,6 @@ class Kind:
 
 
 _KINDS: dict[str, Kind] = {}
-_SETTINGS: dict[str, type[TextForm]] = {}
 
 
 def register_kind(config: type[ModelConfig[Any]]) -> Callable[[type[ModelT]], type[ModelT]]:
@@ -142,25 +131,10 @@ def find_kind(name: object, subject: str) -> Kind:
     return _KINDS[name]
 
 
-def register_setting(*heads: str) -> Callable[[type[SettingT]], type[SettingT]]:
-    """Class decorator for the settings of a kind of models, so that experiments can name them.
-
-    Args:
-        *heads: First words of their text form, which no rule of guidance has.
-    """
-
-    def register(setting: type[SettingT]) -> type[SettingT]:
-        _SETTINGS.update(dict.fromkeys(heads, setting))
-        return setting
-
-    return register
-
-
-def find_setting(head: str) -> type[TextForm] | None:
-    """Return the class of the settings whose text form begins with a word, if there is one."""
-    if head not in _SETTINGS:
-        _import_modules()
-    return _SETTINGS.get(head)
+def find_setting(head: str) -> type[Any] | None:
+    """Return the class of the settings whose text form begins with a word, if a kind has them."""
+    _import_modules()
+    return next((k.model.setting for k in _KINDS.values() if head in k.model.heads), None)
 
 
 def _import_modules() -> None:

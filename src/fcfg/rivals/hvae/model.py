@@ -92,7 +92,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
 
     kind = "hvae"
     traits = Traits(compared={"guidance": ["temperature:0.1", "temperature:0.1;residual=0.1"]})
-    inferred = HVAEAbduction
+    inferred, setting, heads = HVAEAbduction, HVAESetting, ("temperature",)
 
     def __init__(
         self,
@@ -131,10 +131,6 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
     def size(self) -> int:
         """Height and width of the images."""
         return self.network.config.size
-
-    def parse_setting(self, text: str) -> HVAESetting:
-        """Read a temperature and the share of the residual."""
-        return HVAESetting.parse(text)
 
     def plan(
         self,

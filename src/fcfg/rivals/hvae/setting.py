@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fcfg.storage import register_setting
 from fcfg.support.errors import InputError
 from fcfg.support.options import TextForm, check_options, option
 
 _EXAMPLE = "temperature:0.1;residual=0.5"
 
 
-@register_setting("temperature")
 @dataclass(frozen=True, repr=False)
 class HVAESetting:
     """How a hierarchical VAE predicts.
