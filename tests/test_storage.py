@@ -256,7 +256,7 @@ def test_what_a_model_cannot_have_is_neither_written_nor_read(recorded, tmp_path
     with refused("thresholds of the model", "'asked smiling' from 0 to 6.9", "7"):
         fcfg.save(recorded, tmp_path / "new")
     recorded.thresholds = thresholds
-    recorded.calibration = calibration_of(model, male=1.25)
+    recorded.calibration = calibration_of(recorded, male=1.25)
     with refused("calibration of the model", "'male'"):
         fcfg.save(recorded, tmp_path / "new")
     assert not (tmp_path / "new").exists()
