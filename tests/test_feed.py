@@ -45,15 +45,17 @@ def examples(count: int = 10) -> Examples:
     )
 
 
-def feed(data: Examples, share: slice = slice(None), resident: bool | None = None) -> Feed:
+def feed(data: Examples, share: slice = slice(None)) -> Feed:
     options = {"device": torch.device("cpu"), "seed": 3, "batch": 4, "share": share}
-    return Feed(data, SPACE, scales_of(data), resident=resident, **options)
+    return Feed(data, SPACE, scales_of(data), **options)
 
 
-@pytest.mark.parametrize("resident", [True, False])
-def test_a_batch_holds_the_rows_of_its_step_in_any_order_of_asking(resident: bool) -> None:
+@pytest.mark.parametrize("room", [2**30, 0])
+def test_a_batch_holds_the_rows_of_its_step_in_any_order_of_asking(room, monkeypatch) -> None:
+    """Whether images are resident or streamed."""
+    monkeypatch.setattr("fcfg.training.feed._HOST_BYTES", room)
     data = examples()
-    batches = feed(data, resident=resident)
+    batches = feed(data)
     (mean, sd) = scales_of(data)["smiling"]
     for step in (5, 6, 7, 2, 3, 30):
         rows, batch = rows_of_step(3, step, 4, 10), batches.at(step)
@@ -73,14 +75,8 @@ def test_shares_of_processes_make_the_batch() -> None:
     assert torch.equal(torch.cat([part.values for part in parts]), whole.values)
 
 
-def test_bytes_become_the_whole_range_and_without_factors_there_are_none() -> None:
-    images = np.array([0, 255], dtype=np.uint8).reshape(2, 1, 1, 1)
-    batch = feed(Examples(images, {"smiling": np.array([0, 1])}, ("a", "b"))).at(0)
-    assert sorted(set(batch.images.flatten().tolist())) == [-1.0, 1.0]
-    assert batch.factors.shape == (4, 0)
-
-
-def test_a_factor_that_never_changes_is_nought_and_no_division_by_nought() -> None:
+def test_without_factors_there_are_none_and_one_that_never_changes_is_nought() -> None:
     data = replace(examples(), factors={"smiling": np.full(10, 7.0)})
     assert scales_of(data) == {"smiling": (7.0, 1.0)}
     assert feed(data).at(0).factors.tolist() == [[0.0]] * 4
+    assert feed(replace(data, factors={})).at(0).factors.shape == (4, 0)

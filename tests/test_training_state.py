@@ -20,7 +20,7 @@ def state(step: int, size: int = 4) -> Checkpoint:
     return Checkpoint(step, {"weights.a": torch.full((size,), float(step))}, {"best": None})
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_what_was_written_is_read_and_what_is_damaged_is_refused_by_name(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "new" / "folder", keep=2)
     assert checkpoints.latest() is None
     checkpoints.write(Checkpoint(7, {"a": torch.arange(3)}, {"best": {"step": 7, "loss": 0.5}}))
@@ -28,33 +28,21 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert read is not None
     assert (read.step, read.facts) == (7, {"best": {"step": 7, "loss": 0.5}})
     assert torch.equal(read.tensors["a"], torch.arange(3))
-
-
-def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, keep=2)
-    for step in range(1, 7):
-        checkpoints.write(state(step), best=2 if step > 1 else None)
-    assert checkpoints.steps() == [2, 5, 6]
-
-
-def test_other_files_are_neither_read_nor_removed(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, keep=1)
-    others = [tmp_path / "step-1.safetensors", tmp_path / ".step-000000001.safetensors-x"]
-    for other in others:
-        other.write_text("mine")
-    for step in (1, 2):
-        checkpoints.write(state(step))
-    assert checkpoints.steps() == [2]
-    assert all(other.read_text() == "mine" for other in others)
-
-
-def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, keep=2)
-    checkpoints.write(state(3))
-    path = checkpoints.path(3)
+    path = checkpoints.path(7)
     path.write_bytes(path.read_bytes()[:-5])
     with refused(str(path), "a training state", "delete this file"):
         checkpoints.latest()
+
+
+def test_the_last_and_the_best_are_kept_and_other_files_are_let_be(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    others = [tmp_path / "step-1.safetensors", tmp_path / ".step-000000001.safetensors-x"]
+    for other in others:
+        other.write_text("mine")
+    for step in range(1, 7):
+        checkpoints.write(state(step), best=2 if step > 1 else None)
+    assert checkpoints.steps() == [2, 5, 6]
+    assert all(other.read_text() == "mine" for other in others)
 
 
 def test_where_there_is_no_room_the_newest_stays_whole(tmp_path: Path) -> None:
@@ -85,10 +73,9 @@ def test_one_writer_at_a_time_and_a_dead_one_does_not_count(tmp_path: Path) -> N
     other.kill()
     other.wait()
     other.stdout.close()
-    with single_writer(tmp_path):
-        pass
-    with single_writer(tmp_path):
-        pass
+    for _ in range(2):
+        with single_writer(tmp_path):
+            pass
 
 
 def test_prefixes_are_undone() -> None:

@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -78,7 +77,6 @@ class Feed:
         seed: Seed of the order.
         batch: Rows per step, over all processes.
         share: Rows of each batch that belong to this process.
-        resident: Whether to keep all images on the device; by default, if they fit.
     """
 
     def __init__(
@@ -91,20 +89,13 @@ class Feed:
         seed: int,
         batch: int,
         share: slice,
-        resident: bool | None = None,
     ) -> None:
         self._count, self._seed, self._batch, self._share = len(examples), seed, batch, share
-        self._device = device
-        columns = [(examples.factors[name] - mean) / sd for name, (mean, sd) in scales.items()]
-        factors = np.stack(columns, axis=1) if columns else np.empty((len(examples), 0))
-        self._values = torch.from_numpy(space.encode(examples.attributes)).float().to(device)
-        self._factors = torch.from_numpy(factors).float().to(device)
-        self._bytes = examples.images
-        self.resident = _fits(examples.images.nbytes, device) if resident is None else resident
-        self._images = (
-            torch.from_numpy(np.array(self._bytes)).to(device) if self.resident else None
-        )
-        self._pool = None if self.resident else ThreadPoolExecutor(1, "fcfg-feed")
+        self._device, self._bytes = device, examples.images
+        self._values, self._factors = _encoded(examples, space, scales, device)
+        fits = _fits(examples.images.nbytes, device)
+        self._images = torch.from_numpy(np.array(self._bytes)).to(device) if fits else None
+        self._pool = None if fits else ThreadPoolExecutor(1, "fcfg-feed")
         self._ready: deque[tuple[int, Future[Tensor]]] = deque()
         self.waited = 0.0  #: total time spent waiting for images, in seconds
 
@@ -158,15 +149,21 @@ def first_batch(
     scales: Mapping[str, tuple[float, float]],
     device: torch.device,
 ) -> Batch:
-    """Return the first examples of a split as one batch."""
+    """Return the first examples of a split as one batch, in an order of their own."""
     count = min(count, len(examples))
-    first = Examples(
-        np.array(examples.images[:count]),
-        {name: column[:count] for name, column in examples.attributes.items()},
-        examples.names[:count],
-        {name: column[:count] for name, column in examples.factors.items()},
-    )
-    share = slice(None)
-    feed = Feed(first, space, scales, device=device, seed=0, batch=count, share=share)
-    with closing(feed):
-        return feed.at(0)
+    rows = rows_of_step(0, 0, count, count)
+    images = images_from_bytes(torch.from_numpy(examples.images[rows]).to(device))
+    return Batch(images, *(part[rows] for part in _encoded(examples, space, scales, device)))
+
+
+def _encoded(
+    examples: Examples,
+    space: AttributeSpace,
+    scales: Mapping[str, tuple[float, float]],
+    device: torch.device,
+) -> tuple[Tensor, Tensor]:
+    """Return encoded attributes and standardised factors."""
+    columns = [(examples.factors[name] - mean) / sd for name, (mean, sd) in scales.items()]
+    factors = np.stack(columns, axis=1) if columns else np.empty((len(examples), 0))
+    values = torch.from_numpy(space.encode(examples.attributes))
+    return values.float().to(device), torch.from_numpy(factors).float().to(device)
