@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fcfg.datasets import portraits
 from fcfg.evaluation.pictures import PictureFiles
@@ -70,8 +69,7 @@ def make_results(
     kinds, and cannot be drawn. With ``noise``, all counterfactuals are noise, as from an untrained
     model.
     """
-    rename = rename or {}
-    world = _Mixed(n) if mixed else _Drawn(n, rename)
+    world = _Mixed(n) if mixed else _Drawn(n, rename or {})
     questions = [(do, text) for do in dos for text in (*settings, *(also or {}).get(do, ()))]
     known = {"name": "LPIPS", "network": "AlexNet v0.1", "sha256": "ab12", "range": "[-1, 1]"}
     top = _header(
@@ -83,31 +81,34 @@ def make_results(
         reverse=reverse,
         threshold=0.05 if truth else None,
         metrics=_instruments(known if lpips else {"missing": MISSING}),
-    ) | dict(header or {})
-    entries = [top, *world.real()]
+    )
+    entries, apart = [top | dict(header or {})], {"unrelated": unrelated}
+    for image, values in zip(world.images, world.real(), strict=True):
+        real = {"kind": "real", "image": image, **values}
+        entries.append(real if unrelated is None else real | apart)
     for do, text in [("", "none"), *questions]:
         push = _push(text)
-        entries += world.rows(do, text, push)
+        for image, values in zip(world.images, world.rows(do, text, push, lpips), strict=True):
+            row = {"kind": "row", "do": do, "guidance": text, "image": image, **values}
+            row |= {} if truth and do else {"truth": None}
+            row |= {} if reverse and do else {"reversal": None}
+            entries.append(row | (_static(row) if noise else {}))
         if do:
             about = {"name": "judge", "width": 24}
             kept = {"do": do, "guidance": text, "n": n, "reference": n, "about": about}
             value = 2 + 5 * push["off"] + push["target"]
             entries.append({"kind": "distance", "metric": "FD-judge", "value": value, **kept})
-    for entry in entries:
-        if entry["kind"] == "row":
-            kept = {"truth": truth and entry["do"], "reversal": reverse and entry["do"]}
-            entry |= {name: None for name, there in kept.items() if not there}
-            for apart in () if lpips else filter(None, (entry["change"], entry["reversal"])):
-                apart["lpips"] = None
-            entry |= _static(entry) if noise else {}
-        if entry["kind"] == "real" and unrelated is not None:
-            entry["unrelated"] = unrelated
     folder.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in entries)
-    (folder / "results-0-of-1.jsonl").write_text(lines, "utf-8")
-    if pictures:
+    _write(folder / "results-0-of-1.jsonl", entries)
+    if pictures and not mixed:
         world.draw(folder, pictures, questions, truth, reverse)
     return folder
+
+
+def _write(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
+    """Write the lines of a file, which is packed if its name ends in .gz."""
+    data = "".join(json.dumps(line, allow_nan=False) + "\n" for line in entries).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
 
 
 def _push(text: str) -> dict[str, float]:
@@ -176,14 +177,6 @@ def _static(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _row(
-    do: str, guidance: str, image: str, target: Mapping[str, Any], scores: Any, **more: Any
-) -> dict[str, Any]:
-    """A row of a run; ``more`` has its factors, truth, distances and cost."""
-    row = {"kind": "row", "do": do, "guidance": guidance, "image": image}
-    return row | {"target": target, "scores": scores, "factors": {}, "truth": None} | more
-
-
 def _rounded(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The rows of columns."""
     lists = [np.round(column, 6).tolist() for column in columns.values()]
@@ -196,17 +189,22 @@ def _noise(n: int, rng: np.random.Generator) -> Any:
     return noise - noise.mean()
 
 
-def _extras(push: Mapping[str, float], rng: np.random.Generator, text: str) -> dict[str, Any]:
+def _extras(
+    push: Mapping[str, float], rng: np.random.Generator, text: str, lpips: bool
+) -> dict[str, Any]:
     """Distances between images, and cost."""
     size = abs(push["target"]) + abs(push["off"])
-    change, back = 0.05 + 0.03 * size + 0.01 * rng.random(), push["back"] + 0.01 * rng.random()
     groups = 1 if text == "none" else 3 if text.startswith("f") else 2
     return {
-        "change": {"mae": change, "lpips": 0.6 * change},
-        "reversal": {"mae": back, "lpips": 0.5 * back},
+        "change": _apart(0.05 + 0.03 * size + 0.01 * rng.random(), lpips),
+        "reversal": _apart(push["back"] + 0.01 * rng.random(), lpips),
         "evaluations": 100 * (1 + groups),
         "seconds": round(0.11 * (1 + groups), 3),
     }
+
+
+def _apart(error: float, lpips: bool) -> dict[str, float | None]:
+    return {"mae": error, "lpips": error / 2 if lpips else None}
 
 
 @cache
@@ -225,46 +223,38 @@ class _Drawn:
     name = "portraits"
 
     def __init__(self, n: int, rename: Mapping[str, str]) -> None:
-        self.record, self.rename, self.n = _factual(n), dict(rename), n
-        self.names = {name: self.rename.get(name, name) for name in DOS}
+        self.record, self.n = _factual(n), n
+        self.names = {name: rename.get(name, name) for name in DOS}
         self.images = [f"1000000-{number:08d}.png" for number in range(n)]
         self.attributes = {name: {"kind": "binary"} for name in self.names.values()}
         self.graph: dict[str, list[str]] = {name: [] for name in self.names.values()}
 
-    def real(self) -> list[dict[str, Any]]:
+    def real(self) -> Iterator[dict[str, Any]]:
         factors = self.record.factors
         columns = self._named(self.record.attributes), self._scores(factors), self._named(factors)
-        return [
-            {"kind": "real", "image": image, "attributes": a, "scores": s, "factors": f}
-            for image, a, s, f in zip(self.images, *columns, strict=True)
-        ]
+        for a, s, f in zip(*columns, strict=True):
+            yield {"attributes": a, "scores": s, "factors": f}
 
-    def rows(self, do: str, text: str, push: Mapping[str, float]) -> list[dict[str, Any]]:
+    def rows(
+        self, do: str, text: str, push: Mapping[str, float], lpips: bool
+    ) -> Iterator[dict[str, Any]]:
         rng = np.random.default_rng([len(do), len(text), ord((do or "-")[0])])
         true, targets = self._true(do), self._targets(do)
-        factors = {
-            name: true.factors[name]
-            + (2 * true.attributes[name] - 1)
-            * (
-                (push["target"] if name in targets else push["off"])
-                * self.record.factors[name].std()
-                + _noise(self.n, rng)
-            )
-            for name in DOS
-        }
-
-        def row(image: str, target: Any, wanted: Any, seen: Any, read: Any) -> dict[str, Any]:
-            error = 0.015 + 0.05 * abs(push["off"]) + 0.002 * rng.random()
-            truth = {"mae": error, "missed": 3000 * error, "changed": 120.0}
-            truth |= {"factors": wanted, "target": target}
-            more = _extras(push, rng, text) | {"factors": read, "truth": truth}
-            return _row(do, text, image, target, seen, **more)
-
+        factors: dict[str, Any] = {}
+        for name, factor in self.record.factors.items():
+            move = push["target" if name in targets else "off"] * factor.std()
+            sign = 2 * true.attributes[name] - 1
+            factors[name] = true.factors[name] + sign * (move + _noise(self.n, rng))
         columns = (
             *(self._named(true.attributes), self._named(true.factors)),
             *(self._scores(factors), self._named(factors)),
         )
-        return [row(*values) for values in zip(self.images, *columns, strict=True)]
+        for target, wanted, seen, read in zip(*columns, strict=True):
+            error = 0.015 + 0.05 * abs(push["off"]) + 0.002 * rng.random()
+            truth = {"mae": error, "missed": 3000 * error, "changed": 120.0}
+            truth |= {"factors": wanted, "target": target}
+            row = {"target": target, "scores": seen, "factors": read, "truth": truth}
+            yield row | _extras(push, rng, text, lpips)
 
     def draw(
         self,
@@ -280,20 +270,14 @@ class _Drawn:
         files.write_index(questions, reversed_too=reverse, truth=truth)
         for do, text in questions:
             true = self._true(do).images[:shown]
-            push = _push(text)
-            answer = self._pushed(true, push)
+            push, middle = _push(text), true.mean(dim=(2, 3), keepdim=True)
+            answer = (middle + (true - middle) * (1 + push["off"])).clamp(-1, 1)  # more contrast
             files.write(answer, "answer", do, text)
             if reverse:
                 back = factual + push["back"] * (answer - factual.flip(3))
                 files.write(back, "reversed", do, text)
             if truth:
                 files.write(true, "truth", do)
-
-    @staticmethod
-    def _pushed(images: Tensor, push: Mapping[str, float]) -> Tensor:
-        """More contrast for a stronger push, as under guidance."""
-        middle = images.mean(dim=(2, 3), keepdim=True)
-        return (middle + (images - middle) * (1 + push["off"])).clamp(-1, 1)
 
     def _targets(self, do: str) -> list[str]:
         return [name for name, shown in self.names.items() if shown in do.split("+")]
@@ -325,32 +309,24 @@ class _Mixed:
             "finding": rng.integers(0, 2, n),
         }
 
-    def real(self) -> list[dict[str, Any]]:
+    def real(self) -> Iterator[dict[str, Any]]:
         rng, push = np.random.default_rng(1), {"target": 0.0, "off": 0.0}
         columns = self._values(self.table), _rounded(self._scores(self.table, "", push, rng))
-        return [
-            {"kind": "real", "image": image, "attributes": values, "scores": s, "factors": {}}
-            for image, values, s in zip(self.images, *columns, strict=True)
-        ]
+        for values, scores in zip(*columns, strict=True):
+            yield {"attributes": values, "scores": scores, "factors": {}}
 
-    def rows(self, do: str, text: str, push: Mapping[str, float]) -> list[dict[str, Any]]:
-        rng = np.random.default_rng(2)
-        table = dict(self.table)
+    def rows(
+        self, do: str, text: str, push: Mapping[str, float], lpips: bool
+    ) -> Iterator[dict[str, Any]]:
+        rng, table = np.random.default_rng(2), dict(self.table)
         for name in do.split("+") if do else ():
-            column, kind = table[name], MIXED[name]["kind"]
-            table[name] = {
-                "binary": lambda column=column: 1 - column,
-                "categorical": lambda column=column: (column + 1) % 3,
-                "continuous": lambda column=column: np.roll(column, 1),
-            }[str(kind)]()
+            kind, column = MIXED[name]["kind"], table[name]
+            changed = {"binary": 1 - column, "categorical": (column + 1) % 3}
+            table[name] = changed.get(str(kind), np.roll(column, 1))
         scores = _rounded(self._scores(table, do, push, np.random.default_rng(2)))
-        return [
-            _row(do, text, image, target, seen, **_extras(push, rng, text))
-            for image, target, seen in zip(self.images, self._values(table), scores, strict=True)
-        ]
-
-    def draw(self, *_: object) -> None:
-        """Nothing: this world has no pictures."""
+        for target, seen in zip(self._values(table), scores, strict=True):
+            row = {"target": target, "scores": seen, "factors": {}, "truth": None}
+            yield row | _extras(push, rng, text, lpips)
 
     def _scores(
         self,
@@ -359,18 +335,15 @@ class _Mixed:
         push: Mapping[str, float],
         rng: np.random.Generator,
     ) -> dict[str, Any]:
-        def logits(name: str, levels: int) -> Any:
-            move = push["target"] if name in do.split("+") else push["off"]
-            own = (1.2 + 2 * move) * np.eye(levels)[table[name]]
-            return own + 0.6 * rng.standard_normal((self.n, levels))
+        moves = {name: push["target" if name in do.split("+") else "off"] for name in table}
 
         def likely(name: str, levels: int) -> Any:
-            return torch.from_numpy(logits(name, levels)).softmax(dim=1).numpy()
+            own = (1.2 + 2 * moves[name]) * np.eye(levels)[table[name]]
+            logits = own + 0.6 * rng.standard_normal((self.n, levels))
+            return torch.from_numpy(logits).softmax(dim=1).numpy()
 
-        move = push["target"] if "age" in do.split("+") else push["off"]
-        age = (
-            table["age"] + 3 * move * np.sign(table["age"] - 55) + 5 * rng.standard_normal(self.n)
-        )
+        further = 3 * moves["age"] * np.sign(table["age"] - 55)
+        age = table["age"] + further + 5 * rng.standard_normal(self.n)
         return {
             "sex": likely("sex", 2)[:, 1],
             "race": likely("race", 3),
@@ -399,21 +372,22 @@ def swapped(do: str, guidance: str, name: str) -> float:
     return paperlike(do, other, name)
 
 
-def _known_lines(
+def known_results(
+    path: Path,
     *,
     n: int = 240,
     dos: Sequence[str] = ("smiling", "male"),
     settings: Sequence[str] = ("none", CFG, FCFG),
     strength: Callable[[str, str, str], float] = paperlike,
-    reversal: dict[str, float] | None = None,
-    attributes: dict[str, Any] = BINARY,
+    reversal: Mapping[str, float] | None = None,
+    attributes: Mapping[str, Any] = BINARY,
     data: str = "celeba-mosaic",
     truth: bool = False,
     lpips: bool = True,
     composition: bool = True,
     fid: float | None = None,
-) -> list[dict[str, Any]]:
-    """The lines of a result file; ``reversal`` holds the mean error after reversal by guidance."""
+) -> Path:
+    """Write a result file with known effects; ``reversal`` has mean errors by guidance."""
     rng = np.random.default_rng(0)
     images = [f"{k:04d}.png" for k in range(n)]
     values = {name: rng.integers(2, size=n) for name in attributes}
@@ -441,39 +415,29 @@ def _known_lines(
         commit="f" * 40,
     )
 
-    def shown(name: str, size: float) -> float:
-        """On the scale of an attribute, from a size in sd."""
-        continuous = attributes[name]["kind"] == "continuous"
-        return 50 + 5 * size if continuous else float(1 / (1 + np.exp(-size)))
-
-    def valued(target: dict[str, int]) -> dict[str, Any]:
-        kinds = {name: config["kind"] for name, config in attributes.items()}
-        return {
-            name: 50.0 + 5 * (2 * value - 1) if kinds[name] == "continuous" else value
-            for name, value in target.items()
-        }
-
     def line(do: str, guidance: str, k: int) -> dict[str, Any]:
         """Of a real image, where there is no guidance."""
         own = {name: float(noise[name][k]) for name in attributes}
         target = {name: int(values[name][k]) ^ (name in do.split("+")) for name in attributes}
         show = {name: strength(do, guidance, name) if guidance else 1.0 for name in attributes}
         sign = {name: 2 * value - 1 for name, value in target.items()}
-        scores = {name: shown(name, sign[name] * show[name] + own[name]) for name in attributes}
+        sizes = {name: sign[name] * show[name] + own[name] for name in attributes}
+        scores = {name: float(1 / (1 + np.exp(-size))) for name, size in sizes.items()}
         factors = {name: own[name] + sign[name] * (show[name] - 1) for name in attributes}
         found = {"image": images[k], "scores": scores, "factors": factors if truth else {}}
         if not guidance:
-            return found | {"kind": "real", "attributes": valued(target)}
-        known = {"mae": 0.02, "missed": 0.5, "changed": 1.0, "factors": own}
-        back = None if reversal is None else reversal.get(guidance, 0.2) + 0.02 * jitter[k]
+            return found | {"kind": "real", "attributes": target}
+        known = {"mae": 0.02, "missed": 0.5, "changed": 1.0, "factors": own, "target": target}
+        back = {} if reversal is None else reversal
+        error = back.get(guidance, 0.2) + 0.02 * jitter[k]
         return found | {
             "kind": "row",
             "do": do,
             "guidance": guidance,
-            "target": valued(target),
-            "truth": known | {"target": valued(target)} if truth else None,
+            "target": target,
+            "truth": known if truth else None,
             "change": _apart(0.1, lpips),
-            "reversal": None if back is None else _apart(back, lpips),
+            "reversal": None if reversal is None else _apart(error, lpips),
             "evaluations": 60,
             "seconds": 0.5,
         }
@@ -484,19 +448,8 @@ def _known_lines(
         for do, guidance in asked
         if do and fid is not None
     ]
-    asked = [("", ""), *asked]
-    lines = [line(do, guidance, k) for do, guidance in asked for k in range(n)]
-    return [header, *lines, *distances]
-
-
-def _apart(error: float, lpips: bool) -> dict[str, float | None]:
-    return {"mae": error, "lpips": error / 2 if lpips else None}
-
-
-def known_results(path: Path, **options: Any) -> Path:
-    """Write a result file with known effects; it is packed if its name ends in .gz."""
-    data = "".join(json.dumps(line) + "\n" for line in _known_lines(**options)).encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    lines = [line(do, guidance, k) for do, guidance in [("", ""), *asked] for k in range(n)]
+    _write(path, [header, *lines, *distances])
     return path
 
 
