@@ -21,9 +21,9 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -80,59 +80,46 @@ class Answer:
     seconds: float  #: time of the prediction per image
 
 
+@dataclass(frozen=True, eq=False)
 class AnswerLoop:
-    """Asks one model the same questions about many images, block by block.
+    """Asks one model the same questions about many images, block by block."""
 
-    Args:
-        model: The model, on its device.
-        images: The images, checked and of the model's size.
-        attributes: Their factual attributes.
-        questions: All questions; a block may be asked some of them.
-        keys: Key of each image, for its random numbers; a digest of its pixels by default.
-        names: Name of each image, for refusals; its number by default.
-        blocks: Rows of the images of each block; by default, one block has all.
-        batch_size: Largest number of network rows per call.
-        about: Everything else that abductions depend on, such as the digest of the model; needed
-            with a store or a memory that other loops use, too.
-        store: Store of abductions on disk.
-        memory: Memory of abductions; by default, they are forgotten after their block.
-        strict: Whether to refuse answers that are not finite, which are returned otherwise.
-        on_progress: Callback invoked after every step with the share of the work that is done.
-        on_step: Callback invoked after every step with phase, step and share.
-    """
+    model: AnyModel  #: on its device
+    images: Float[Tensor, "image channel height width"]  #: checked and of the model's size
+    attributes: Table  #: factual
+    questions: Sequence[Question]  #: all of them; a block may be asked some
+    _: KW_ONLY
+    keys: Keys | None = None  #: of each image, for its random numbers; digests of its pixels
+    names: Sequence[str] | None = None  #: of each image, for refusals; its number by default
+    blocks: Sequence[Sequence[int]] | None = None  #: rows of each; by default, one has all
+    batch_size: int = 256  #: largest number of network rows per call
+    about: str = ""
+    """Everything else that abductions depend on, such as the digest of the model; needed with a
+    store or a memory that other loops use, too."""
+    store: Store | None = None  #: of abductions, on disk
+    memory: Memory | None = None  #: of abductions, which are forgotten after their block without
+    strict: bool = False  #: whether to refuse answers that are not finite
+    on_progress: OnProgress | None = None  #: called after every step with the share that is done
+    on_step: OnPhase | None = None  #: called after every step with phase, step and share
 
-    def __init__(
-        self,
-        model: AnyModel,
-        images: Float[Tensor, "image channel height width"],
-        attributes: Table,
-        questions: Sequence[Question],
-        *,
-        keys: Keys | None = None,
-        names: Sequence[str] | None = None,
-        blocks: Iterable[Sequence[int]] | None = None,
-        batch_size: int = 256,
-        about: str = "",
-        store: Store | None = None,
-        memory: Memory | None = None,
-        strict: bool = False,
-        on_progress: OnProgress | None = None,
-        on_step: OnPhase | None = None,
-    ) -> None:
-        self.model, self.images, self.attributes = model, images, attributes
-        self.questions, self.keys = questions, image_keys(images) if keys is None else keys
-        self.names = [str(row) for row in range(len(images))] if names is None else names
-        self.blocks = [range(len(images))] if blocks is None else list(blocks)
-        self.batch_size, self.about, self.strict = batch_size, about, strict
-        self.store, self.memory, self.on_step = store, memory, on_step
-        self._needed = {question.plan.abduction for question in questions}
-        total = sum(map(len, self.blocks)) * self.cost(questions)
-        self.progress = Progress(total or 1, on_progress)
+    @cached_property
+    def progress(self) -> Progress:
+        """The work that is done."""
+        total = sum(map(len, self._rows)) * self.cost(self.questions)
+        return Progress(total or 1, self.on_progress)
+
+    @property
+    def _rows(self) -> Sequence[Sequence[int]]:
+        return [range(len(self.images))] if self.blocks is None else self.blocks
+
+    @cached_property
+    def _needed(self) -> set[Any]:
+        return {question.plan.abduction for question in self.questions}
 
     def __iter__(self) -> Iterator[Block]:
         """Give one block after the other; those that were not asked everything count as done."""
         end, cost = 0, self.cost(self.questions)
-        for number, rows in enumerate(self.blocks):
+        for number, rows in enumerate(self._rows):
             yield Block(self, number, rows)
             end += len(rows) * cost
             self.progress.done = end
@@ -154,10 +141,11 @@ class Block:
 
     def __init__(self, loop: AnswerLoop, number: int, rows: Sequence[int]) -> None:
         self.number, self.rows, self._loop = number, list(rows), loop
-        self.names = [loop.names[row] for row in self.rows]
+        self.names = [str(row) if loop.names is None else loop.names[row] for row in rows]
         self.images = loop.images[self.rows]
         self.attributes: Table = {n: column[self.rows] for n, column in loop.attributes.items()}
-        self.keys = cast("Keys", [loop.keys[row] for row in self.rows])
+        keys: Any = loop.keys
+        self.keys: Keys = image_keys(self.images) if keys is None else [keys[r] for r in rows]
         self._memory = Memory() if loop.memory is None else loop.memory
 
     def answers(self, questions: Iterable[Question] | None = None) -> Iterator[Answer]:

@@ -85,11 +85,8 @@ class Experiment(BaseModel):
     def _check_also(
         cls, also: dict[str, tuple[str, ...]], info: ValidationInfo
     ) -> dict[str, tuple[str, ...]]:
-        anchor = info.data.get("anchor")
-        return {
-            _joined(do): tuple(_canonical(text, anchor) for text in texts)
-            for do, texts in also.items()
-        }
+        anchor, given = info.data.get("anchor"), also.items()
+        return {_joined(do): tuple(_canonical(t, anchor) for t in texts) for do, texts in given}
 
     @field_validator("sampling", mode="before")
     @classmethod
@@ -97,13 +94,9 @@ class Experiment(BaseModel):
         return str(as_sampling(sampling))
 
     @model_validator(mode="after")
-    def _check_also_is_asked(self) -> Experiment:
+    def _check_questions(self) -> Experiment:
         for do in self.also:
             check_among("also", do, self.do)
-        return self
-
-    @model_validator(mode="after")
-    def _check_drawn_sampling(self) -> Experiment:
         drawn = (draws_noise(parse_setting(text)) for _, text in self.questions)
         if self.drawn_sampling and not any(drawn):
             raise InputError(

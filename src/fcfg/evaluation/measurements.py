@@ -42,13 +42,6 @@ THRESHOLD = 0.05  # a pixel truly changes if the truth differs from the factual 
 _BATCH = 256  # images per call of LPIPS
 
 
-class _TooSmall(Missing):
-    """A metric that images are too small for."""
-
-    def __str__(self) -> str:
-        return f"no {self.name}: {self.how}"
-
-
 @dataclass(frozen=True, eq=False)
 class Evaluators:
     """The networks that read and compare images."""
@@ -157,7 +150,7 @@ def find_evaluators(
     too_small = size is not None and size < SMALLEST
     # A file that is given is read even where it is of no use: one without weights is refused.
     found = Missing("LPIPS", "") if too_small and lpips is None else find_lpips(lpips)
-    perceptual = _TooSmall("LPIPS", least) if too_small else found
+    perceptual = Missing("LPIPS", least) if too_small else found
     network = find_inception(inception) if fid or inception is not None else None
     for found in (perceptual, network):
         if isinstance(found, torch.nn.Module):
@@ -182,13 +175,8 @@ def real_entries(
     """Yield the entries of factual images."""
     columns = (_values(block.attributes, space), _scores(reading, space), unrelated)
     for name, attributes, scores, distance in zip(block.names, *columns, strict=True):
-        yield {
-            "kind": "real",
-            "image": name,
-            "attributes": attributes,
-            **scores,
-            "unrelated": distance,
-        }
+        about = {"kind": "real", "image": name, "attributes": attributes}
+        yield {**about, **scores, "unrelated": distance}
 
 
 def row_entries(
@@ -214,21 +202,12 @@ def row_entries(
         strict=True,
     )
     for name, target, scores, change, back_error, true_error, evaluations in columns:
-        is_repeated = not do and back_error is not None
-        yield {
-            "kind": "row",
-            "do": do,
-            "guidance": guidance,
-            "image": name,
-            "target": target,
-            **scores,
-            "change": change,
-            "reversal": None if is_repeated else back_error,
-            **({"repeated": back_error} if is_repeated else {}),
-            "truth": true_error,
-            "evaluations": evaluations,
-            "seconds": round(answer.seconds, 4),
-        }
+        about = {"kind": "row", "do": do, "guidance": guidance, "image": name, "target": target}
+        back = {"reversal": back_error}
+        if not do and back_error is not None:
+            back = {"reversal": None, "repeated": back_error}
+        cost = {"evaluations": evaluations, "seconds": round(answer.seconds, 4)}
+        yield {**about, **scores, "change": change, **back, "truth": true_error, **cost}
 
 
 def _errors(truth: Truth, images: Tensor, block: Block, space: AttributeSpace) -> list[JSON]:
@@ -236,15 +215,11 @@ def _errors(truth: Truth, images: Tensor, block: Block, space: AttributeSpace) -
     portraits, rows = truth.portraits, block.rows
     errors = image_errors(images, portraits.images[rows], block.images, threshold=THRESHOLD)
     targets = {name: column[rows] for name, column in portraits.attributes.items()}
+    factors = truth.reading.factors
     return [
-        {
-            "mae": float(errors.mae[i]),
-            "missed": float(errors.missed[i]),
-            "changed": float(errors.changed[i]),
-            "factors": {name: float(c[rows[i]]) for name, c in truth.reading.factors.items()},
-            "target": target,
-        }
-        for i, target in enumerate(_values(targets, space))
+        {name: float(column[i]) for name, column in vars(errors).items()}
+        | {"factors": {name: float(c[row]) for name, c in factors.items()}, "target": target}
+        for i, (row, target) in enumerate(zip(rows, _values(targets, space), strict=True))
     ]
 
 

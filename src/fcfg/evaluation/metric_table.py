@@ -39,10 +39,6 @@ class Metric:
     field: str = ""  #: field of a cell that holds it; the name of the metric by default
     continuous_digits: int | None = None  #: for continuous attributes, if they need others
 
-    def get(self, cell: Cell) -> Estimates | Estimate | float | None:
-        """Values in one cell, by attribute for a metric of attributes."""
-        return getattr(cell, self.field or self.name)
-
     def unit_of(self, space: AttributeSpace, attribute: str) -> str | None:
         """Unit of an attribute's values; None if the metric is not defined for the attribute."""
         if attribute and isinstance(space[attribute], Continuous):
@@ -56,7 +52,7 @@ class Metric:
 
     def value(self, summary: Summary, cell: Cell, attribute: str = "") -> Estimate | float | None:
         """Value in one cell; None if it was not measured."""
-        found = self.get(cell)
+        found: Estimates | Estimate | float | None = getattr(cell, self.field or self.name)
         if isinstance(found, dict):
             return found.get(attribute) if self.unit_of(summary.space, attribute) else None
         return None if attribute else found

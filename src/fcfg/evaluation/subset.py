@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from fcfg.causal.attributes import AttributeSpace, Categorical, Column, Continuous, Table
+from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous, Table
 from fcfg.datasets import portraits
 from fcfg.datasets.base import Examples, OnProgress, silent
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
@@ -59,12 +59,20 @@ def choose_subset(
         data: Folder of the data set, if it has moved since training.
         on_progress: Callback invoked while images are read.
     """
-    space = pipeline.space
-    space.check_known(experiment.targets, f"experiment '{experiment.name}'")
+    space, subject = pipeline.space, f"experiment '{experiment.name}'"
+    space.check_known(experiment.targets, subject)
     config = find_data(pipeline, data)
     if isinstance(config, PortraitsData):
         return _drawn(space, experiment, config)
-    balance = _balanced(space, experiment)
+    discrete = tuple(a.name for a in space if not isinstance(a, Continuous))
+    balance = discrete if experiment.balance is None else experiment.balance
+    if unfit := [name for name in balance if name not in discrete]:
+        raise InputError(
+            f"{subject}, balance",
+            expected=f"binary or categorical attributes among {list(discrete)}",
+            got=unfit,
+            do="leave them out",
+        )
     splits = config.load(space, on_progress=on_progress)
     if _SPLIT not in splits:
         raise InputError(
@@ -145,22 +153,6 @@ def _drawn(space: AttributeSpace, experiment: Experiment, config: PortraitsData)
     return Subset(drawn.images, drawn.attributes, names, drawn, about)
 
 
-def _balanced(space: AttributeSpace, experiment: Experiment) -> tuple[str, ...]:
-    """Return the attributes to balance."""
-    discrete = tuple(a.name for a in space if not isinstance(a, Continuous))
-    if experiment.balance is None:
-        return discrete
-    unfit = [name for name in experiment.balance if name not in discrete]
-    if unfit:
-        raise InputError(
-            f"experiment '{experiment.name}', balance",
-            expected=f"binary or categorical attributes among {list(discrete)}",
-            got=unfit,
-            do="leave them out",
-        )
-    return experiment.balance
-
-
 def balanced_rows(
     space: AttributeSpace, examples: Examples, names: Sequence[str], count: int, seed: int
 ) -> NDArray[np.int64]:
@@ -223,7 +215,10 @@ def draw_targets(
                 do="take more images, with --images",
             )
         if isinstance(attribute, Continuous) and continuous == "quantiles":
-            values[name] = _farther_quantile(factual)
+            low, high = np.quantile(factual, [0.1, 0.9], method="nearest")
+            if low == high:
+                low, high = factual.min(), factual.max()
+            values[name] = np.where(factual - low > high - factual, low, high)
         elif isinstance(attribute, Continuous):
             rng = np.random.default_rng(stream_seed(seed, "permute", name))
             values[name] = rng.permutation(factual)
@@ -234,10 +229,3 @@ def draw_targets(
         else:
             values[name] = 1 - factual
     return values
-
-
-def _farther_quantile(factual: Column) -> Column:
-    low, high = np.quantile(factual, [0.1, 0.9], method="nearest")
-    if low == high:
-        low, high = factual.min(), factual.max()
-    return np.where(factual - low > high - factual, low, high)

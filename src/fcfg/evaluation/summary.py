@@ -335,8 +335,9 @@ def _scores(attribute: AbstractAttribute, entries: list[JSON]) -> NDArray[np.flo
 def _values(attribute: AbstractAttribute, entries: list[JSON], key: str) -> Column:
     """The values of an attribute, levels by their numbers."""
     values = [entry[key][attribute.name] for entry in entries]
-    is_categorical = isinstance(attribute, Categorical)
-    return np.array([attribute.levels.index(v) for v in values] if is_categorical else values)
+    if isinstance(attribute, Categorical):
+        values = [attribute.levels.index(value) for value in values]
+    return np.array(values)
 
 
 def _differences(ours: Estimates, others: Estimates) -> Estimates:

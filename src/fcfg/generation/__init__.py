@@ -3,12 +3,17 @@
 from fcfg.causal.intervention import flip
 from fcfg.generation.comparison import compare
 from fcfg.generation.parsing import Factual, find_attributes, parse_do
-from fcfg.generation.picture_files import Picture, find_pictures, read_files
+from fcfg.generation.picture_files import (
+    Picture,
+    SamplePictures,
+    find_pictures,
+    read_files,
+    sample_pictures,
+)
 from fcfg.generation.record import finished_before
 from fcfg.generation.request import PreparedRequest, Request
 from fcfg.generation.results import Result
 from fcfg.generation.run import generate, prepare, run
-from fcfg.generation.samples import SamplePictures, sample_pictures
 from fcfg.model import model_pixels
 from fcfg.sheet import difference_map, difference_scale
 

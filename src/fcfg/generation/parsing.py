@@ -87,7 +87,15 @@ def find_attributes(
         return Factual(space.parse(given, len(files)), "given", "the attributes were given")
     text = os.fspath(given)
     if text == AUTO:
-        return _judged(reading)
+        if reading is None:
+            raise InputError(
+                "attributes",
+                expected="a table or pairs, since the model has no judge to read them",
+                got=f"'{AUTO}', or nothing",
+                do="give --attributes table.csv, or --attributes 'name=value,...'",
+            )
+        note = "the attributes were read by the judge; in brackets: how sure it is"
+        return Factual(reading.attributes, JUDGE, note)
     if text.lower().endswith(".csv"):
         return _from_table(Path(text), space, files, rename or {})
     if "=" not in text:
@@ -97,21 +105,6 @@ def find_attributes(
     values = {name: [_value(space[name], value)] for name, value in written.items()}
     columns = {name: np.repeat(column, len(files)) for name, column in space.parse(values).items()}
     return Factual(columns, "given", f"all pictures have {text}, as given")
-
-
-def _judged(reading: Reading | None) -> Factual:
-    if reading is None:
-        raise InputError(
-            "attributes",
-            expected="a table or pairs, since the model has no judge to read them",
-            got=f"'{AUTO}', or nothing",
-            do="give --attributes table.csv, or --attributes 'name=value,...'",
-        )
-    return Factual(
-        reading.attributes,
-        JUDGE,
-        "the attributes were read by the judge; in brackets: how sure it is",
-    )
 
 
 def _from_table(

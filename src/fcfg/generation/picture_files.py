@@ -7,15 +7,19 @@ square, resized and converted by :mod:`fcfg.support.pictures`, and each change i
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.model import AnyModel, training_data
+from fcfg.causal.attributes import Table
+from fcfg.generation.parsing import find_attributes
+from fcfg.model import AnyModel, model_pixels, training_data
 from fcfg.model.inputs import mapping_of
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.images import images_from_bytes
@@ -57,22 +61,24 @@ def find_pictures(arguments: Iterable[str | os.PathLike[str]]) -> list[Path]:
             inside = sorted(p for p in path.iterdir() if not p.name.startswith("."))
             inside = [p for p in inside if p.suffix.lower() in SUFFIXES and p.is_file()]
             if not inside:
-                raise _refusal("a folder with pictures, such as PNG or JPEG", f"none in '{path}'")
+                raise InputError(
+                    "images",
+                    expected="a folder with pictures, such as PNG or JPEG",
+                    got=f"none in '{path}'",
+                    do="check the paths",
+                )
             found += inside
         else:
             found.append(path)
     missing = [str(path) for path in found if not os.path.isfile(path)]
     if missing or not found:
         got = f"no such file: {quoted(missing)}" if missing else "none"
-        raise _refusal("at least one file or folder", got)
-    resolved = [path.resolve() for path in found]
-    doubled = [
-        str(path) for path, real in zip(found, resolved, strict=True) if resolved.count(real) > 1
-    ]
-    if doubled:
-        raise InputError(
-            "images", expected="every file once", got=quoted(doubled), do="leave the doubles out"
-        )
+        expected, do = "at least one file or folder", "check the paths"
+        raise InputError("images", expected=expected, got=got, do=do)
+    times = Counter(path.resolve() for path in found)
+    if doubled := [str(path) for path in found if times[path.resolve()] > 1]:
+        expected, do = "every file once", "leave the doubles out"
+        raise InputError("images", expected=expected, got=quoted(doubled), do=do)
     return found
 
 
@@ -93,7 +99,8 @@ def read_files(paths: Sequence[Path], wanted: Pixels) -> list[Picture]:
     broken: list[str] = []
     for path in paths:
         try:
-            pictures.append(_read(path, wanted))
+            with path.open("rb") as file:
+                pictures.append(read_picture(file, path, wanted))
         except (UnreadableError, OSError) as error:
             broken.append(f"'{path}' ({error})")
     if broken:
@@ -104,11 +111,6 @@ def read_files(paths: Sequence[Path], wanted: Pixels) -> list[Picture]:
             do="repair them or leave them out; nothing was done yet",
         )
     return pictures
-
-
-def _read(path: Path, wanted: Pixels) -> Picture:
-    with path.open("rb") as file:
-        return read_picture(file, path, wanted)
 
 
 def read_picture(
@@ -129,5 +131,29 @@ def read_picture(
     return Picture(path, (height, width), image, tuple(notes))
 
 
-def _refusal(expected: str, got: str) -> InputError:
-    return InputError("images", expected=expected, got=got, do="check the paths")
+@dataclass(frozen=True, eq=False)
+class SamplePictures:
+    """Pictures of a model's data set that it was not trained on."""
+
+    images: Float[Tensor, "batch channel height width"] = field(repr=False)  #: in [-1, 1]
+    attributes: Table
+    names: tuple[str, ...]  #: of the files
+
+
+def sample_pictures(model: AnyModel) -> SamplePictures | None:
+    """Read the pictures that come with a model; None if there are none.
+
+    >>> import fcfg
+    >>> sample_pictures(fcfg.load("digits")).images.shape
+    torch.Size([10, 1, 32, 32])
+
+    Args:
+        model: A model that :func:`fcfg.load` read.
+    """
+    if model.folder is None or not (model.folder / "samples").is_dir():
+        return None
+    folder = model.folder / "samples"
+    paths = find_pictures([folder])
+    images = torch.stack([picture.image for picture in read_files(paths, model_pixels(model))])
+    factual = find_attributes(folder / "attributes.csv", model.space, paths, None, {})
+    return SamplePictures(images, factual.attributes, tuple(path.name for path in paths))

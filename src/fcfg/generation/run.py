@@ -143,13 +143,31 @@ def run(
         on_chunk: Callback invoked with the results of finished pictures, earlier runs included.
         on_progress: Callback invoked after every step with the share of the work that is done.
     """
+    request = prepared.request
     make_folder(prepared.out)
-    with single_writer(prepared.out, f".{record_file(prepared.request.shard)}.lock"):
+    with single_writer(prepared.out, f".{record_file(request.shard)}.lock"):
         known, size = finished_before(prepared)
         known = {row: result.doubted(prepared.limits) for row, result in known.items()}
         own, results = prepared.own_rows, dict(known)
         write_record(prepared, list(results.values()), size)
-        for block in _loop(prepared, size, on_progress):
+        checks = request.trust and prepared.pipeline.traits.trust
+        question = Question(
+            f"do({', '.join(prepared.action.targets)})",
+            prepared.plan,
+            lambda: prepared.action,
+            returns=int(request.reverse),
+            extra=prepared.plan.rows if checks else 0,  # or less, if anchored
+        )
+        loop = AnswerLoop(
+            prepared.pipeline,
+            prepared.images,
+            prepared.factual.attributes,
+            [question],
+            blocks=in_blocks(own, size),
+            batch_size=request.batch_size,
+            on_progress=on_progress,
+        )
+        for block in loop:
             if not known.keys() >= set(block.rows):
                 for answer in block.answers():
                     results |= _write(prepared, block, answer, known)
@@ -157,27 +175,6 @@ def run(
             if on_chunk is not None:
                 on_chunk([results[row] for row in block.rows])
         return [results[row] for row in own]
-
-
-def _loop(prepared: PreparedRequest, size: int, on_progress: OnProgress | None) -> AnswerLoop:
-    request, plan = prepared.request, prepared.plan
-    checks = request.trust and prepared.pipeline.traits.trust
-    question = Question(
-        f"do({', '.join(prepared.action.targets)})",
-        plan,
-        lambda: prepared.action,
-        returns=int(request.reverse),
-        extra=plan.rows if checks else 0,  # or less, if anchored
-    )
-    return AnswerLoop(
-        prepared.pipeline,
-        prepared.images,
-        prepared.factual.attributes,
-        [question],
-        blocks=in_blocks(prepared.own_rows, size),
-        batch_size=request.batch_size,
-        on_progress=on_progress,
-    )
 
 
 def _write(

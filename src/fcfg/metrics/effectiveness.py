@@ -33,17 +33,8 @@ def auroc(
         bootstrap: Bootstrap over the same images.
         few: Whether to allow fewer than :data:`MIN_IMAGES`.
     """
-    _check_number(bootstrap, few)
+    label = _check_labels(labels, 2, bootstrap, few)
     score = check_column("scores", scores, bootstrap)
-    label = check_column("labels", labels, bootstrap)
-    kinds = np.unique(label)
-    if kinds.tolist() != [0, 1]:
-        raise InputError(
-            "labels",
-            expected="both 0 and 1, and nothing else",
-            got=f"{kinds[:5].tolist()}",
-            do="an AUROC of one class has no value; choose images of both",
-        )
     return bootstrap.estimate(lambda weights: auroc_of_rows(score, label == 1, weights))
 
 
@@ -81,7 +72,6 @@ def macro_auroc(
         bootstrap: Bootstrap over the same images.
         few: Whether to allow fewer than :data:`MIN_IMAGES`.
     """
-    _check_number(bootstrap, few)
     columns = np.asarray(scores, dtype=np.float64)
     if columns.ndim != 2 or columns.shape[1] < 2:
         raise InputError(
@@ -90,18 +80,39 @@ def macro_auroc(
             got=f"shape {columns.shape}",
             do="use auroc for one column",
         )
+    label = _check_labels(labels, columns.shape[1], bootstrap, few)
     for column in columns.T:
         check_column("scores", column, bootstrap)
+
+    def average(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        areas = [auroc_of_rows(column, label == k, weights) for k, column in enumerate(columns.T)]
+        with np.errstate(invalid="ignore"):  # a row of weights with a single level has none
+            return np.nansum(areas, axis=0) / np.isfinite(areas).sum(axis=0)
+
+    return bootstrap.estimate(average)
+
+
+def _check_labels(
+    labels: ArrayLike, levels: int, bootstrap: Bootstrap, few: bool
+) -> NDArray[np.float64]:
+    """Return labels of at least two levels, or refuse them, or too few images."""
+    if bootstrap.n < MIN_IMAGES and not few:
+        raise InputError(
+            "AUROC",
+            expected=f"at least {MIN_IMAGES} images",
+            got=f"{bootstrap.n}: too few images for a metric",
+            do="evaluate more images, or pass few=True",
+        )
     label = check_column("labels", labels, bootstrap)
-    levels = np.unique(label)
-    if len(levels) < 2 or not set(levels.tolist()) <= set(range(columns.shape[1])):
+    found = np.unique(label).tolist()
+    if len(found) < 2 or not set(found) <= set(range(levels)):
         raise InputError(
             "labels",
-            expected=f"at least two levels, numbered 0 to {columns.shape[1] - 1}",
-            got=f"{levels[:5].tolist()}",
+            expected=f"at least two levels, numbered 0 to {levels - 1}",
+            got=f"{found[:5]}",
             do="an AUROC of one class has no value; choose images of several",
         )
-    return bootstrap.estimate(lambda weights: _macro(columns, label, weights))
+    return label
 
 
 def mean_absolute_error(values: ArrayLike, targets: ArrayLike, bootstrap: Bootstrap) -> Estimate:
@@ -165,24 +176,3 @@ def _products(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Products of two tables of columns, row by row: each with itself, then with the other."""
     return (one * one).sum(axis=1), (other * other).sum(axis=1), (one * other).sum(axis=1)
-
-
-def _check_number(bootstrap: Bootstrap, few: bool) -> None:
-    if bootstrap.n < MIN_IMAGES and not few:
-        raise InputError(
-            "AUROC",
-            expected=f"at least {MIN_IMAGES} images",
-            got=f"{bootstrap.n}: too few images for a metric",
-            do="evaluate more images, or pass few=True",
-        )
-
-
-def _macro(
-    scores: NDArray[np.float64], labels: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Mean AUROC of the levels for each row of weights; NaN where a row has a single level."""
-    areas = np.stack(
-        [auroc_of_rows(column, labels == level, weights) for level, column in enumerate(scores.T)]
-    )
-    with np.errstate(invalid="ignore"):
-        return np.nansum(areas, axis=0) / np.isfinite(areas).sum(axis=0)

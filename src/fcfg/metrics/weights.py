@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -25,17 +25,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Missing:
-    """Weights that were not found.
+    """A metric that cannot be measured, such as one without weights.
 
-    >>> print(Missing("LPIPS", "put alex.pth there"))
+    >>> print(Missing("weights for LPIPS", "put alex.pth there"))
     no weights for LPIPS: put alex.pth there
     """
 
-    name: str  #: name of the metric
-    how: str  #: how to get the weights, in a sentence
+    what: str  #: what there is not
+    how: str  #: why, or how to get it, in a sentence
 
     def __str__(self) -> str:
-        return f"no weights for {self.name}: {self.how}"
+        return f"no {self.what}: {self.how}"
 
 
 def find_weights(
@@ -56,28 +56,21 @@ def find_weights(
     """
     if path is not None and not os.path.isdir(path):
         return load(path)
-    for folder in _folders() if path is None else [Path(path)]:
+    named, hub = os.environ.get(VARIABLE), Path(torch.hub.get_dir()) / "checkpoints"
+    if path is None and named and not os.path.isdir(named):
+        raise InputError(VARIABLE, expected="a folder", got=f"'{named}'", do="correct or unset it")
+    usual = [Path(named), hub] if named else [hub]
+    for folder in usual if path is None else [Path(path)]:
         for names in candidates:
             files = [folder / file for file in names]
             if all(file.is_file() for file in files):
                 return load(*files)
     if path is None:
-        return Missing(name, f"set {VARIABLE} to a folder with {how}")
+        return Missing(f"weights for {name}", f"set {VARIABLE} to a folder with {how}")
     wanted = " or ".join(" with ".join(Path(n).name for n in names) for names in candidates)
     raise InputError(
         f"{name} weights {path}", expected=wanted, got="none of them", do="name another folder"
     )
-
-
-def _folders() -> Iterator[Path]:
-    folder = os.environ.get(VARIABLE)
-    if folder:
-        if not os.path.isdir(folder):
-            raise InputError(
-                VARIABLE, expected="a folder", got=f"'{folder}'", do="correct or unset it"
-            )
-        yield Path(folder)
-    yield Path(torch.hub.get_dir()) / "checkpoints"
 
 
 def read_weights(

@@ -18,8 +18,8 @@ from fcfg.causal.attributes import (
 )
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
+from fcfg.generation.picture_files import sample_pictures
 from fcfg.generation.results import Value, scores_of, value_text, values_of
-from fcfg.generation.samples import sample_pictures
 from fcfg.judge import Reading
 from fcfg.studio.models import StudioModel
 from fcfg.support.images import data_url, images_from_bytes, images_to_bytes, to_pictures, to_png
