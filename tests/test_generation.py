@@ -240,21 +240,10 @@ def test_pairs_hold_for_every_file(faces: list[Path]) -> None:
     }
 
 
-ONE = ("smiling=0,age=1", "smiling=0,age=1,hare=red", "smiling=0,age=old,hair=red")
-
-
-@pytest.mark.parametrize("given", [*ONE, "smiling", "auto", 7])
-def test_attributes_that_say_too_little_are_refused(faces: list[Path], given: object) -> None:
-    with refused("attribute"):
-        find_attributes(given, SPACE, faces, None)
-
-
 NAMES = "file_name,smiling,age,hair"
 
 
-def table(
-    path: Path, *rows: list[object], names: str = "file_name,smiling,age,hair,extra"
-) -> Path:
+def table(path: Path, *rows: list[Any], names: str = f"{NAMES},extra") -> Path:
     with path.open("w", newline="", encoding="utf-8-sig") as file:
         csv.writer(file).writerows([names.split(","), *rows])
     return path
@@ -275,25 +264,15 @@ def test_rows_are_found_by_path_or_by_name_in_any_order(tmp_path: Path) -> None:
     assert factual.attributes["hair"].tolist() == [2, 0, 1]
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [],
-        [["anna.png", 1, 1, "red", ""]] * 2,
-        [["anna.png", 1, 1, "rde", ""]],
-        [["anna.png", 1, "", "red", ""]],
-        [["anna.png", -1, 1, "red", ""]],
-        [["anna.png", 1]],
-    ],
-)
-def test_a_table_that_does_not_answer_is_refused(tmp_path, faces, rows: list[Any]) -> None:
+def test_attributes_that_do_not_answer_are_refused(tmp_path: Path, faces: list[Path]) -> None:
+    few = ("smiling=0,age=1", "smiling=0,age=1,hare=red", "smiling=0,age=old,hair=red")
+    for given in (*few, "smiling", "auto", 7):
+        all_refused("attribute", partial(find_attributes, given, SPACE, faces, None))
     others = [[f"{name}.png", 1, 1, "red", ""] for name in ("ben", "carl")]
-    path = table(tmp_path / "t.csv", *rows, *others)
-    with refused(str(path)):
-        find_attributes(str(path), SPACE, faces, None)
-
-
-def test_a_table_that_cannot_be_used_is_refused(tmp_path: Path, faces: list[Path]) -> None:
+    anna = (1, 1, "rde", ""), (1, "", "red", ""), (-1, 1, "red", ""), (1,)
+    for rows in ([], [["anna.png", 1, 1, "red", ""]] * 2, *([["anna.png", *row]] for row in anna)):
+        path = table(tmp_path / "t.csv", *rows, *others)
+        all_refused(str(path), partial(find_attributes, str(path), SPACE, faces, None))
     nameless = table(tmp_path / "t.csv", names="name,smiling,age")
     one = table(tmp_path / "x.csv", ["x.png", 1, 1, "red", ""])
     equal = draw(tmp_path, ["one/x.png", "two/x.png"])  # which need a row each
@@ -338,35 +317,24 @@ def test_the_sign_is_the_hue_and_the_size_the_strength() -> None:
     assert (np.diff(away[20::-1]) > 0).all()
 
 
-def test_what_exceeds_the_scale_looks_like_the_scale_and_no_change_is_neutral() -> None:
+def test_a_difference_map_has_the_largest_change_of_a_channel_within_its_scale() -> None:
     flat = torch.zeros(1, 1, 1)
     for sign in (-1, 1):
         one, *more = (difference_map(flat, flat + sign * x, 0.25) for x in (0.25, 0.3, 2.0))
         assert all((one == other).all() for other in more)
     image = torch.rand(3, 5, 6, generator=torch.Generator().manual_seed(0)) * 2 - 1
     assert all((difference_map(image, image, scale) == NEUTRAL).all() for scale in SCALES)
-
-
-def test_the_channel_that_changed_most_decides() -> None:
     change = torch.tensor([0.2, -0.5, 0.3]).view(3, 1, 1)  # whose mean is no change
-    flat = torch.zeros(3, 1, 1)
-    assert np.array_equal(
-        difference_map(flat, change, 1.0), difference_map(flat[:1], flat[:1] - 0.5, 1.0)
-    )
-
-
-@pytest.mark.parametrize(
-    ("size", "scale"), [(0.0, 0.1), (0.2, 0.25), (0.9, 1.0), (1.2, 1.5), (2.0, 2.0)]
-)
-def test_the_scale_is_the_smallest_round_one_that_holds_the_change(size, scale) -> None:
-    flat = torch.zeros(1, 10, 10)
-    assert difference_scale(flat, flat + size) == scale
-
-
-def test_a_scale_that_means_nothing_is_refused() -> None:
-    flat = torch.zeros(1, 1, 1)
+    most = difference_map(flat, flat - 0.5, 1.0)
+    assert np.array_equal(difference_map(torch.zeros(3, 1, 1), change, 1.0), most)
     for scale in (0.0, -1.0, float("nan")):
         all_refused("difference map, scale", partial(difference_map, flat, flat, scale))
+
+
+def test_the_scale_is_the_smallest_round_one_that_holds_the_change() -> None:
+    flat = torch.zeros(1, 10, 10)
+    for size, scale in ((0.0, 0.1), (0.2, 0.25), (0.9, 1.0), (1.2, 1.5), (2.0, 2.0)):
+        assert difference_scale(flat, flat + size) == scale
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -500,23 +468,22 @@ def test_without_a_judge_attributes_must_be_given(faces: list[Path], tmp_path: P
 
 
 def test_what_was_done_to_the_pictures_is_in_the_record(pipeline, tmp_path: Path) -> None:
-    files = draw(tmp_path, ["big.png"], size=20)
-    (result,) = ask(pipeline, files, tmp_path / "out")
-    assert (result.stored, result.prepared) == ((20, 20), ("resized to 8 x 8",))
+    """Bright ones are no cause for a warning."""
+    Image.new("RGB", (20, 20), (250, 240, 230)).save(tmp_path / "big.png")
+    (result,) = ask(pipeline, [tmp_path / "big.png"], tmp_path / "out")
+    assert (result.stored, result.prepared) == ((20, 20), (RESIZED,))
     with Image.open(tmp_path / "out" / "big-counterfactual.png") as picture:
         assert picture.size == (8, 8)
 
 
-@pytest.mark.parametrize("scores", [(0.1, 0.6, 0.3), (0.5, 0.2, 0.3)])
-@pytest.mark.parametrize("smiling", [0.1, 0.9])
-def test_the_judge_is_surest_of_what_it_read(smiling: float, scores: tuple[float, ...]) -> None:
+def test_the_judge_is_surest_of_what_it_read() -> None:
     """It never says that something else is likelier than what it says."""
-    hair = dict(zip(("dark", "grey", "red"), scores, strict=True))
-    read = {"smiling": int(smiling > 0.5), "hair": max(hair, key=hair.__getitem__)}
-    judged = {"factual": {"smiling": smiling, "hair": hair}}
-    result = Result("x.png", (8, 8), (), "judge", read, read, judged)
-    assert result.sure("smiling") == max(smiling, 1 - smiling)
-    assert result.sure("hair") == max(scores)
+    for smiling, scores in ((0.1, (0.1, 0.6, 0.3)), (0.9, (0.5, 0.2, 0.3))):
+        hair = dict(zip(("dark", "grey", "red"), scores, strict=True))
+        read = {"smiling": int(smiling > 0.5), "hair": max(hair, key=hair.__getitem__)}
+        judged = {"factual": {"smiling": smiling, "hair": hair}}
+        result = Result("x.png", (8, 8), (), "judge", read, read, judged)
+        assert (result.sure("smiling"), result.sure("hair")) == (0.9, max(scores))
 
 
 @pytest.mark.parametrize("finished", [0, 1, 2])
@@ -631,25 +598,25 @@ def test_a_folder_with_another_run_is_refused_unless_it_may_be_replaced(
     assert record_of(out)["finished"] == len(files)
 
 
-@pytest.mark.parametrize("record", ["", "{}", "[" * 10**5, '{"images": [3], "at_once": 1}', None])
-def test_a_record_of_somebody_else_is_never_replaced(pipeline, faces, tmp_path, record) -> None:
-    if record is None:
-        (tmp_path / "record.json").symlink_to("/dev/zero")  # which is not read
-    else:
-        (tmp_path / "record.json").write_text(record)
-    with refused(f"out {tmp_path}", "'record.json'", "--overwrite"):
-        ask(pipeline, faces, tmp_path)
-    if record is not None:
-        assert (tmp_path / "record.json").read_text() == record
-        ask(pipeline, faces, tmp_path, overwrite=True)
-        assert record_of(tmp_path)["finished"] == 3
+BROKEN = ("", "{}", "[" * 10**5, '{"images": [3], "at_once": 1}')
 
 
-def test_a_picture_of_somebody_else_is_never_replaced(pipeline, faces, tmp_path: Path) -> None:
-    (tmp_path / "ben.png").write_bytes(b"mine")
-    with refused(f"out {tmp_path}", "without these files", "'ben.png'", "--overwrite"):
+@pytest.mark.parametrize(
+    ("name", "text"), [*(("record.json", text) for text in BROKEN), ("ben.png", "mine")]
+)
+def test_a_file_of_somebody_else_is_replaced_on_demand_alone(
+    pipeline, faces, tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with refused(f"out {tmp_path}", "without these files", f"'{name}'", "--overwrite"):
         ask(pipeline, faces, tmp_path)
-    assert visible(tmp_path) == {"ben.png", "faces"}
+    assert visible(tmp_path) == {name, "faces"}
+    assert (tmp_path / name).read_text() == text
+    ask(pipeline, faces, tmp_path, overwrite=True)
+    assert record_of(tmp_path)["finished"] == 3
+    (tmp_path / "record.json").unlink()
+    (tmp_path / "record.json").symlink_to("/dev/zero")  # which is not read
+    all_refused(f"out {tmp_path}", partial(ask, pipeline, faces, tmp_path))
 
 
 def test_two_runs_do_not_share_a_folder_at_a_time(pipeline, faces, tmp_path: Path) -> None:
@@ -662,24 +629,18 @@ def test_two_runs_do_not_share_a_folder_at_a_time(pipeline, faces, tmp_path: Pat
     ask(pipeline, faces, out, on_chunk=again)
 
 
-def test_inputs_are_never_replaced(pipeline, faces: list[Path], tmp_path: Path) -> None:
+def test_no_output_replaces_a_picture_or_another_output(pipeline, faces, tmp_path: Path) -> None:
+    """Equal stems are told apart by their folder."""
     before = faces[0].read_bytes()
     with refused("out", "other than that of the pictures", "anna.png"):
         ask(pipeline, faces, tmp_path / "faces", overwrite=True)
     assert faces[0].read_bytes() == before
-
-
-def test_equal_stems_are_told_apart_by_their_folder(pipeline, tmp_path: Path) -> None:
+    for names in (["x.png", "x.jpg"], ["x.png", "x-counterfactual.png"]):
+        with refused("images", "different names", *names):
+            ask(pipeline, draw(tmp_path / "in", names), tmp_path / "out")
     files = draw(tmp_path, ["one/x.png", "two/X.png", "two/y.png"])
     results = ask(pipeline, files, tmp_path / "out", reverse=False)
     assert [r.outputs["comparison"] for r in results] == ["one-x.png", "two-X.png", "y.png"]
-
-
-@pytest.mark.parametrize("names", [["x.png", "x.jpg"], ["x.png", "x-counterfactual.png"]])
-def test_outputs_that_would_replace_each_other_are_refused(pipeline, tmp_path, names) -> None:
-    files = draw(tmp_path / "in", names)
-    with refused("images", "different names", *names):
-        ask(pipeline, files, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -719,18 +680,11 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_work(
         all_refused(f"out {out}", partial(prepare, pipeline, request))
 
 
-def test_bright_pictures_are_no_cause_for_a_warning(pipeline, tmp_path: Path) -> None:
-    Image.new("RGB", (SIZE, SIZE), (250, 240, 230)).save(tmp_path / "bright.png")
-    assert len(ask(pipeline, [tmp_path / "bright.png"], tmp_path / "out")) == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "lost"),
-    [(0.3, 0.2, 0), (0.3, 0.31, 1), (0.0, 0.04, 0), (0.0, 0.06, 1), (0.3, None, 0)],
-)
-def test_a_picture_that_does_not_come_back_is_lost(change, error, lost: int) -> None:
-    result = Result("x.png", (8, 8), (), "given", {}, {}, reversal_error=error, change=change)
-    assert result.is_lost is bool(lost)
+def test_a_picture_that_does_not_come_back_is_lost() -> None:
+    lost, kept = ((0.3, 0.31), (0.0, 0.06)), ((0.3, 0.2), (0.0, 0.04), (0.3, None))
+    for change, error in (*lost, *kept):
+        result = Result("x.png", (8, 8), (), "given", {}, {}, reversal_error=error, change=change)
+        assert result.is_lost == ((change, error) in lost)
 
 
 def test_images_that_overflow_leave_a_record_that_json_can_hold(faces, tmp_path: Path) -> None:

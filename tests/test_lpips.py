@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from fcfg.metrics import LPIPS, Missing, find_lpips
-from refusal import all_refused, refused
+from refusal import all_refused
 from stored import alexnet, images, linear_layers, shared
 
 ALEXNET = "alexnet-owt-7be5be79.pth"
@@ -38,42 +39,30 @@ def test_published_weights_give_the_reference_values() -> None:
 
 
 def test_a_distance_is_zero_for_equal_images_symmetric_and_positive(lpips: LPIPS) -> None:
-    x, y = images(), images(seed=1)
+    """And does not depend on the neighbours of an image; no gradient is kept."""
+    x, y = images().requires_grad_(), images(seed=1)
+    found = lpips(x, y)
     assert lpips(x, x).tolist() == [0, 0, 0]
-    assert (lpips(x, y) > 0).all()
-    assert torch.allclose(lpips(x, y), lpips(y, x))
-
-
-def test_an_image_does_not_depend_on_its_neighbours(lpips: LPIPS) -> None:
-    x, y = images(), images(seed=1)
+    assert (found > 0).all()
+    assert torch.allclose(found, lpips(y, x))
     alone = torch.cat([lpips(x[i : i + 1], y[i : i + 1]) for i in range(3)])
-    assert torch.allclose(lpips(x, y), alone, rtol=1e-4)
+    assert torch.allclose(found, alone, rtol=1e-4)
+    assert not any(tensor.requires_grad for tensor in (found, *lpips.parameters()))
 
 
 def test_linear_layers_weigh_the_layers(lpips: LPIPS) -> None:
     x, y = images(), images(seed=1)
-    doubled = {name: 2 * weight for name, weight in linear_layers().items()}
-    assert torch.allclose(LPIPS(alexnet() | doubled)(x, y), 2 * lpips(x, y))
-    nothing = {name: 0 * weight for name, weight in linear_layers().items()}
-    assert LPIPS(alexnet() | nothing)(x, y).tolist() == [0, 0, 0]
+    for factor in (0, 2):
+        weighed = {name: factor * weight for name, weight in linear_layers().items()}
+        assert torch.allclose(LPIPS(alexnet() | weighed)(x, y), factor * lpips(x, y))
 
 
 def test_grey_images_are_repeated_and_sizes_used_as_they_are(lpips: LPIPS) -> None:
     x, y = images(channels=1), images(channels=1, seed=1)
     assert torch.allclose(lpips(x, y), lpips(x.expand(-1, 3, -1, -1), y.expand(-1, 3, -1, -1)))
     assert lpips(images(size=32), images(size=32, seed=1)).isfinite().all()
-
-
-def test_no_gradient_is_kept(lpips: LPIPS) -> None:
-    x = images().requires_grad_()
-    assert not lpips(x, x).requires_grad
-    assert not any(weight.requires_grad for weight in lpips.parameters())
-
-
-def test_images_that_have_no_lpips_are_refused(lpips: LPIPS) -> None:
-    for wrong in (images(size=31), images(channels=2), images().to(torch.uint8)):
-        with refused("images"):
-            lpips(wrong, wrong)
+    wrong = (images(size=31), images(channels=2), images().to(torch.uint8))
+    all_refused("images", *(partial(lpips, each, each) for each in wrong))
 
 
 # Files ------------------------------------------------------------------------------------------
@@ -97,18 +86,11 @@ def test_one_file_and_two_are_the_same(lpips: LPIPS, tmp_path: Path) -> None:
     assert torch.equal(one(x, y), lpips(x, y))
     assert torch.equal(two(x, y), lpips(x, y))
     assert two.about["weights"] == f"{ALEXNET} + alex.pth"
-    digests = [
-        hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
-        for name in ("lpips_alex_full.pt", ALEXNET, "alex.pth")
-    ]
-    assert two.about["sha256"] == f"{digests[1]} + {digests[2]}"
-    assert one.about == {
-        "name": "LPIPS",
-        "network": "AlexNet v0.1",
-        "weights": "lpips_alex_full.pt",
-        "sha256": digests[0],
-        "range": "[-1, 1]",
-    }
+    names = ("lpips_alex_full.pt", ALEXNET, "alex.pth")
+    own, *others = (hashlib.sha256((tmp_path / n).read_bytes()).hexdigest() for n in names)
+    assert two.about["sha256"] == " + ".join(others)
+    about = {"name": "LPIPS", "network": "AlexNet v0.1", "range": "[-1, 1]"}
+    assert one.about == about | {"weights": names[0], "sha256": own}
 
 
 def test_weights_of_something_else_are_refused(tmp_path: Path) -> None:
@@ -121,8 +103,7 @@ def test_weights_of_something_else_are_refused(tmp_path: Path) -> None:
     )
     (tmp_path / "broken.pt").write_bytes(b"no tensors")
     for name in ("absent.pt", "broken.pt"):
-        with refused(name, "a file of tensors"):
-            LPIPS.load(tmp_path / name)
+        all_refused(name, partial(LPIPS.load, tmp_path / name))
 
 
 # Where they are looked for ----------------------------------------------------------------------
@@ -159,10 +140,7 @@ def test_linear_layers_of_an_installed_lpips_are_found(nowhere, tmp_path, monkey
 
 
 def test_a_place_that_is_named_must_have_them(nowhere: Path, tmp_path, monkeypatch) -> None:
-    with refused("absent.pt", "No such file"):
-        find_lpips(tmp_path / "absent.pt")
-    with refused("LPIPS weights", "lpips_alex_full.pt or alexnet", "none of them"):
-        find_lpips(nowhere)
+    all_refused("absent.pt", partial(find_lpips, tmp_path / "absent.pt"))
+    all_refused("LPIPS weights", partial(find_lpips, nowhere))
     monkeypatch.setenv("FCFG_WEIGHTS", str(tmp_path / "absent"))
-    with refused("FCFG_WEIGHTS", "a folder", "absent"):
-        find_lpips()
+    all_refused("FCFG_WEIGHTS", find_lpips)
