@@ -47,21 +47,20 @@ def test_no_claim_holds_where_effects_are_the_opposite(opposite: Summary) -> Non
     assert held(found, AMPLIFIES) == {None: 4}  # global guidance does not amplify
 
 
-def test_amplification_that_stays_is_told(tmp_path: Path) -> None:
-    def same(do: str, guidance: str, name: str) -> float:
-        return fake_results.paperlike(do, CFG if guidance == FCFG else guidance, name)
+def test_amplification_that_stays_and_a_target_that_is_missed_are_told(tmp_path: Path) -> None:
+    """Where factored guidance is as strong as global guidance, and as none."""
 
-    found = checks(fake_results.known_summary(tmp_path, strength=same))
+    def found_as(other: str) -> list[Check]:
+        def strength(do: str, guidance: str, name: str) -> float:
+            return fake_results.paperlike(do, other if guidance == FCFG else guidance, name)
+
+        return checks(fake_results.known_summary(tmp_path, strength=strength))
+
+    found = found_as(CFG)
     assert held(found, AMPLIFIES) == {False: 4}
     assert held(found, TARGET) == {True: 2}  # as far as global guidance, to the digit
     assert not [check for check in found if "back" in check.claim]  # nothing came back
-
-
-def test_a_target_that_is_missed_is_told(tmp_path: Path) -> None:
-    def weak(do: str, guidance: str, name: str) -> float:
-        return fake_results.paperlike(do, "none" if guidance == FCFG else guidance, name)
-
-    assert held(checks(fake_results.known_summary(tmp_path, strength=weak)), TARGET) == {False: 2}
+    assert held(found_as("none"), TARGET) == {False: 2}
 
 
 def test_signs_are_compared_where_they_can_be_told(agreeing: Summary, opposite: Summary) -> None:

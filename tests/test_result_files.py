@@ -80,11 +80,10 @@ LINES: dict[str, tuple[Callable[[list[JSON]], list[Any]], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", LINES)
-def test_lines_that_do_not_belong_are_refused(run: Path, tmp_path: Path, case: str) -> None:
-    edit, subject = LINES[case]
-    with refused(subject):
-        read_results(unsealed(tmp_path / "run.jsonl", edit(lines_of(run))))
+def test_lines_that_do_not_belong_are_refused(run: Path, tmp_path: Path) -> None:
+    for edit, subject in LINES.values():
+        file = unsealed(tmp_path / "run.jsonl", edit(lines_of(run)))
+        all_refused(subject, partial(read_results, file))
 
 
 LONG = "a title that says much " * 5
@@ -109,51 +108,48 @@ def test_another_run_is_told_by_where_it_differs(run, tmp_path, key: str, edit, 
 
 TRUTH = ("mae", "missed", "changed", "factors", "target")
 DISTANCE = {"mae": 0.1, "lpips": None}
-VALUES: dict[str, tuple[str, Any]] = {  # the path of a field, and a value that it cannot have
-    "a score of 99": ("scores.sex", 99),
-    "below 0": ("scores.sex", -0.1),
-    "a text": ("scores.sex", "0.5"),
-    "true": ("scores.sex", True),
-    "levels": ("scores.race", [0.5, 0.1, 0.1]),
-    "two levels": ("scores.race", [0.5, 0.5]),
-    "an age of 99": ("scores.age", 99),
-    "no age": ("scores", {"sex": 0.5}),
-    "no scores": ("scores", None),
-    "half a sex": ("target.sex", 0.5),
-    "a race": ("target.race", "red"),
-    "a race's code": ("target.race", 1),
-    "a factor": ("factors", {"sex": None}),
-    "too far": ("change.mae", 2.1),
-    "no distance": ("change", {"mae": 0.1}),
-    "more than a distance": ("change", DISTANCE | {"fid": 1}),
-    "less than none": ("reversal", DISTANCE | {"mae": -0.1}),
-    "an LPIPS": ("reversal", DISTANCE | {"lpips": -1}),
-    "no truth": ("truth", {"mae": 0.1}),
-    "a truth": ("truth", dict.fromkeys(TRUTH, -1)),
-    "no work": ("evaluations", 0),
-    "time": ("seconds", -0.5),
-    "infinity": ("seconds", float("inf")),
+#: The number of a line, the path of a field, and a value that it cannot have.
+VALUES: dict[str, tuple[int, str, Any]] = {
+    "a score of 99": (7, "scores.sex", 99),
+    "below 0": (7, "scores.sex", -0.1),
+    "a text": (7, "scores.sex", "0.5"),
+    "true": (7, "scores.sex", True),
+    "levels": (7, "scores.race", [0.5, 0.1, 0.1]),
+    "two levels": (7, "scores.race", [0.5, 0.5]),
+    "an age of 99": (7, "scores.age", 99),
+    "no age": (7, "scores", {"sex": 0.5}),
+    "no scores": (7, "scores", None),
+    "half a sex": (7, "target.sex", 0.5),
+    "a race": (7, "target.race", "red"),
+    "a race's code": (7, "target.race", 1),
+    "a factor": (7, "factors", {"sex": None}),
+    "too far": (7, "change.mae", 2.1),
+    "no distance": (7, "change", {"mae": 0.1}),
+    "more than a distance": (7, "change", DISTANCE | {"fid": 1}),
+    "less than none": (7, "reversal", DISTANCE | {"mae": -0.1}),
+    "an LPIPS": (7, "reversal", DISTANCE | {"lpips": -1}),
+    "no truth": (7, "truth", {"mae": 0.1}),
+    "a truth": (7, "truth", dict.fromkeys(TRUTH, -1)),
+    "no work": (7, "evaluations", 0),
+    "time": (7, "seconds", -0.5),
+    "infinity": (7, "seconds", float("inf")),
+    "unrelated images": (2, "unrelated", 3),
+    "a real image without attributes": (2, "attributes", {}),
+    "without scores": (2, "scores", {}),
+    "without names of factors": (2, "factors", [1]),
+    "a distance of no images": (8, "n", 0),
 }
-REAL = {"unrelated": 3, "attributes": {}, "scores": {}, "factors": [1]}
 
 
-@pytest.mark.parametrize("case", VALUES)
-def test_numbers_that_cannot_be_are_refused(run: Path, tmp_path: Path, case: str) -> None:
-    (path, value), lines = VALUES[case], lines_of(run)
-    row, (key, _, part) = lines[-2], path.partition(".")
-    row[key] = row[key] | {part: value} if part else value
-    with refused("line 7" if case == "infinity" else f"line 7, {key}"):
-        read_results(unsealed(tmp_path / "run.jsonl", lines))
-
-
-@pytest.mark.parametrize("key", REAL)
-def test_every_real_image_has_legal_numbers(run: Path, tmp_path: Path, key: str) -> None:
+def test_numbers_that_cannot_be_are_refused(run: Path, tmp_path: Path) -> None:
+    for case, (number, path, value) in VALUES.items():
+        lines, (key, _, part) = lines_of(run), path.partition(".")
+        line = lines[number - 1]
+        line[key] = line[key] | {part: value} if part else value
+        file = unsealed(tmp_path / "run.jsonl", lines)
+        subject = f"line {number}" if case == "infinity" else f"line {number}, {key}"
+        all_refused(subject, partial(read_results, file))
     lines = lines_of(run)
-    with refused(f"line 2, {key}"):
-        changed = lines[1] | {key: REAL[key]}
-        read_results(unsealed(tmp_path / "run.jsonl", [lines[0], changed, *lines[2:]]))
-    with refused("line 8, n"):
-        read_results(unsealed(tmp_path / "n.jsonl", [*lines[:-1], lines[-1] | {"n": 0}]))
     lines[1]["unrelated"] = 0.3
     assert len(read_results(unsealed(tmp_path / "legal.jsonl", lines)).real) == 2
 
