@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from fcfg.reports import compare
 from fcfg.sampling import as_sampling
 from fcfg.support import progress
 from fcfg.support.config_files import to_yaml
-from refusal import refused, refused_line
+from refusal import all_refused, refused, refused_line
 from terminals import Terminal
 
 GRAPH = portraits.graph("portraits")
@@ -104,17 +105,13 @@ def test_what_is_missing_unknown_or_does_not_fit_is_one_line(
 # Experiments ------------------------------------------------------------------------------------
 
 
-def test_the_list_has_every_experiment_with_its_title(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(experiments())
-    assert all(find_experiment(line.split()[0]).title in line for line in lines)
-
-
-def test_the_list_of_a_model_has_what_fits_it(model, capsys) -> None:
-    assert main(["evaluate", "--list", model]) == 0
-    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == list(experiments(tiny_model().graph))
+def test_the_list_has_every_experiment_that_fits_with_its_title(model, capsys) -> None:
+    for words, graph in (([], None), ([model], GRAPH)):
+        assert main(["evaluate", "--list", *words]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        found = {line.split()[0]: line for line in lines}
+        assert list(found) == list(experiments(graph))
+        assert all(find_experiment(n, graph=graph).title in line for n, line in found.items())
 
 
 OWN = find_experiment("portraits/demo", sampling="bdia karras 16")  # none of the presets
@@ -286,36 +283,24 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "noise is that of the way there" in out
 
 
-def test_a_table_is_cut_at_the_width_of_a_terminal_only(monkeypatch, capsys) -> None:
-    names = [f"attribute-{number}" for number in range(12)]
+def test_a_table_is_cut_at_the_width_of_a_terminal_but_no_number_is(monkeypatch, capsys) -> None:
+    words = [f"{number}.123456789" for number in range(8)]
 
-    def widest() -> int:
-        table = Table(*names)
-        table.add_row(*names)
-        table_console().print(table)
+    def widest(*headings: str, show: Callable[[Table], object]) -> int:
+        table = Table(*headings)
+        table.add_row(*(words if len(headings) > 1 else ()))
+        show(table)
         return max(map(len, capsys.readouterr().out.splitlines()))
 
+    plain = partial(widest, *words, show=lambda table: table_console().print(table))
     monkeypatch.delenv("COLUMNS", raising=False)
-    assert widest() > len("".join(names))
-    monkeypatch.setenv("COLUMNS", "70")
-    assert widest() <= 70
+    assert plain() > len("".join(words))
+    monkeypatch.setenv("COLUMNS", "40")
+    assert plain() <= 40 < widest(*words, show=print_grid)
+    assert widest("two words " * 20, show=print_grid) <= 40  # cells wrap where they can
     monkeypatch.delenv("COLUMNS")
     monkeypatch.setattr(sys, "stdout", Terminal())
     assert table_console().width < 1000
-
-
-def test_a_narrow_terminal_cuts_no_number(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    words = [f"{number}.123456789" for number in range(8)]
-    table = Table(*("heading of two lines" for _ in words))
-    table.add_row(*words)
-    print_grid(table)
-    out = capsys.readouterr().out
-    assert all(word in out for word in words)
-    assert "…" not in out
-    short = Table("two words " * 20)
-    print_grid(short)  # cells wrap where they can
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 40
 
 
 def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,10 +330,7 @@ def test_lines_are_for_those_who_read_later(monkeypatch, capsys) -> None:
 
 def test_a_device_that_is_not_there_is_refused() -> None:
     assert chosen_device("auto") == chosen_device("cpu") == "cpu"  # tests hide what there is
-    with refused("device", "'cuda'", "'gpu'"):
-        chosen_device("gpu")
-    with refused("device", "torch finds no GPU here", "leave --device out"):
-        chosen_device("cuda")
+    all_refused("device", *(partial(chosen_device, name) for name in ("gpu", "cuda")))
 
 
 @pytest.mark.parametrize(

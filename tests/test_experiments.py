@@ -94,26 +94,26 @@ def test_no_guidance_comes_first_and_nothing_twice() -> None:
     assert (changed.images, changed.reverse) == (50, False)
 
 
-def test_sampling_is_one_text(tmp_path: Path) -> None:
+def test_sampling_is_one_text_and_a_file_is_called_by_its_name(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("do: [smiling]\nguidance: []\nsampling: heun")
-    assert find_experiment(str(file)).sampling == "heun karras 20"
+    file.write_text(f"{ASKED}name: ours")
+    assert find_experiment(str(file)).name == "ours"
+    file.write_text(f"{ASKED}sampling: heun")
+    found = find_experiment(str(file))
+    assert (found.name, found.sampling) == ("mine", "heun karras 20")
     assert find_experiment(str(file), sampling=7).sampling == "dpm-2m karras 7"
     assert find_experiment("portraits/demo", sampling="paper").sampling == "ddim uniform 1000"
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
+def test_an_unknown_experiment_suggests_the_nearest() -> None:
+    for name, advice in (
         ("portraits/cor", "did you mean 'portraits/core' or '"),
         ("corr", "did you mean 'core'?"),
         ("something/else", "see 'fcfg evaluate --list'"),  # not 47 names
         ("mine.yaml", ""),
-    ],
-)
-def test_an_unknown_experiment_suggests_the_nearest(name: str, advice: str) -> None:
-    with refused(name, advice):
-        find_experiment(name)
+    ):
+        with refused(name, advice):
+            find_experiment(name)
 
 
 ASKED = "do: [smiling]\nguidance: []\n"
@@ -154,18 +154,7 @@ def test_a_path_that_holds_no_text_with_an_end_is_refused_at_once(tmp_path: Path
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     for path in ("/dev/zero", tmp_path / "pipe.yaml", tmp_path, tmp_path / "bytes.yaml"):
         all_refused(f"experiment '{path}'", partial(find_experiment, str(path)))
-
-
-def test_a_file_is_called_by_its_name_unless_it_says_another(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    for text, name in ((ASKED, "mine"), (f"{ASKED}name: ours", "ours")):
-        file.write_text(text)
-        assert find_experiment(str(file)).name == name
-
-
-def test_the_whole_of_a_configuration_may_be_wrong() -> None:
-    with refused("mine"):
-        validate(Experiment, "smiling", "mine")  # type: ignore[arg-type]
+    all_refused("mine", partial(validate, Experiment, "smiling", "mine"))
 
 
 # A model of one's own ---------------------------------------------------------------------------
@@ -211,12 +200,10 @@ def test_a_kind_asks_of_a_model_what_it_asks_of_the_papers_data() -> None:
     assert ("e+d", "fcfg:e=1.0,d=2.5,c=1.0,b=1.0,a=1.0") in pairs.questions
 
 
-@pytest.mark.parametrize(
-    ("kind", "model"), [("pairs", "one"), ("triple", "chain"), ("inv", "one"), ("core", None)]
-)
-def test_a_kind_that_does_not_fit_is_refused(kind: str, model: str | None) -> None:
-    with refused(f"experiment '{kind}'"):
-        find_experiment(kind, graph=OWN_GRAPHS[model] if model else None)
+def test_a_kind_that_does_not_fit_is_refused() -> None:
+    for kind, model in (("pairs", "one"), ("triple", "chain"), ("inv", "one"), ("core", "")):
+        graph = OWN_GRAPHS.get(model)
+        all_refused(f"experiment '{kind}'", partial(find_experiment, kind, graph=graph))
 
 
 def test_named_experiments_fit_a_model_that_has_their_attributes() -> None:
@@ -269,26 +256,16 @@ def test_every_combination_is_equally_frequent(balance: tuple[str, ...], count: 
         assert len(rows) > count - len(set(cells))
 
 
-def test_images_do_not_depend_on_the_order_of_the_files() -> None:
+def test_images_depend_on_the_seed_not_on_the_order_of_files_and_fewer_are_some_of_more() -> None:
     space, some = examples()
     order = np.random.default_rng(1).permutation(len(some))
     table = {name: column[order] for name, column in some.attributes.items()}
     shuffled = Examples(some.images[order], table, tuple(some.names[row] for row in order))
     for balance in ((), ("male",), ("male", "hair")):
         names = chosen(space, some, balance, 30)
-        assert chosen(space, shuffled, balance, 30) == names
-        assert names == sorted(names)
-
-
-def test_images_depend_on_the_seed_and_fewer_are_some_of_more() -> None:
-    space, some = examples()
-    assert chosen(space, some, ("male",), 30) == chosen(space, some, ("male",), 30)
-    assert chosen(space, some, ("male",), 30) != chosen(space, some, ("male",), 30, seed=1)
-    assert set(chosen(space, some, ("male",), 20)) < set(chosen(space, some, ("male",), 30))
-
-
-def test_what_cannot_be_balanced_is_refused() -> None:
-    space, some = examples()
+        assert chosen(space, shuffled, balance, 30) == names == sorted(names)
+        assert chosen(space, some, balance, 30, seed=1) != names
+        assert set(chosen(space, some, balance, 18)) < set(names) or not balance
     lonely = Examples(some.images[:1], {n: c[:1] for n, c in some.attributes.items()}, ("a",))
     all_refused(
         "images balanced over",
@@ -448,17 +425,13 @@ def test_networks_that_compute_the_same_have_one_digest() -> None:
     assert digest_of(wide) != digest_of(high)
 
 
-def test_a_model_without_a_judge_is_refused() -> None:
-    pipeline = tiny_model()
-    pipeline.judge = None
-    with refused("model", "a judge", "--part judge"):
-        judge_of(pipeline)
-
-
 def test_small_images_have_no_lpips_and_the_column_says_so(tmp_path: Path) -> None:
     (tmp_path / "ok.png").write_bytes(b"no weights")
-    with refused("LPIPS weights", "a file of tensors"):  # even where it is not used
-        find_evaluators(tiny_model(), tmp_path / "ok.png", size=31)
+    pipeline = tiny_model()
+    file = tmp_path / "ok.png"  # which is read even where it is not used
+    all_refused("LPIPS weights", partial(find_evaluators, pipeline, file, size=31))
+    pipeline.judge = None
+    all_refused("model", partial(judge_of, pipeline))
     evaluators = find_evaluators(tiny_model(), size=31)
     said = "no LPIPS: it takes images of at least 32 by 32 pixels"
     assert evaluators.about["lpips"] == {"missing": said}
@@ -467,15 +440,10 @@ def test_small_images_have_no_lpips_and_the_column_says_so(tmp_path: Path) -> No
     assert evaluators.distances(*pair) == [{"mae": 0.5, "lpips": None}] * 2
 
 
-def test_weights_that_are_not_found_are_named(nowhere: Path) -> None:
-    about = find_evaluators(tiny_model(), fid=True).about
-    assert "FCFG_WEIGHTS" in about["lpips"]["missing"]
-    assert "FCFG_WEIGHTS" in about["inception"]["missing"]
-    assert about["mae"] == {"range": "[-1, 1]"}
-    assert about["judge"]["width"] == 4
-
-
 def test_weights_that_are_found_measure(nowhere: Path, tmp_path: Path) -> None:
+    missing = find_evaluators(tiny_model(), fid=True).about
+    assert all("FCFG_WEIGHTS" in missing[name]["missing"] for name in ("lpips", "inception"))
+    assert (missing["mae"], missing["judge"]["width"]) == ({"range": "[-1, 1]"}, 4)
     torch.save(alexnet() | linear_layers(), tmp_path / "lpips_alex_full.pt")
     features = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 3))
     with warnings.catch_warnings():

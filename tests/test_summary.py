@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -134,35 +135,22 @@ def test_factor_error_is_in_standard_deviations_of_the_factual_factor(
     assert cell.factor_error["male"].excludes_zero
 
 
-@pytest.mark.parametrize("part", ["change", "reversal"])
-@pytest.mark.parametrize("name", ["mae", "lpips"])
-def test_distances_are_means(drawn: tuple[Result, Summary], part: str, name: str) -> None:
+def test_distances_and_costs_are_means(drawn: tuple[Result, Summary]) -> None:
     result, summary = drawn
-    estimate = getattr(summary.cells[("male", FCFG)], f"{part}_{name}")
-    values = column(result, "male", FCFG, lambda row: row[part][name])
-    assert estimate.value == pytest.approx(values.mean())
-    half = (estimate.high - estimate.low) / 2
-    assert half == pytest.approx(1.96 * values.std() / np.sqrt(len(values)), rel=0.15)
-
-
-def test_truth_and_cost(drawn: tuple[Result, Summary]) -> None:
-    result, summary = drawn
-    cell = summary.cells[("young", CFG)]
-    missed, changed, error = (
-        column(result, "young", CFG, lambda row: row["truth"][key])  # noqa: B023
-        for key in ("missed", "changed", "mae")
-    )
+    cell, of = summary.cells["young", CFG], partial(column, result, "young", CFG)
+    for part, name in (*product(("change", "reversal"), ("mae", "lpips")), ("truth", "mae")):
+        estimate, values = getattr(cell, f"{part}_{name}"), of(lambda row: row[part][name])  # noqa: B023
+        assert estimate.value == pytest.approx(values.mean())
+        half = (estimate.high - estimate.low) / 2
+        assert half == pytest.approx(1.96 * values.std() / np.sqrt(len(values)), rel=0.15)
+    missed, changed = (of(lambda row: row["truth"][key]) for key in ("missed", "changed"))  # noqa: B023
     assert cell.truth_changed is not None
     assert cell.truth_changed.value == pytest.approx(missed.sum() / changed.sum())
-    assert cell.truth_mae is not None
-    assert cell.truth_mae.value == pytest.approx(error.mean())
-    rows = [r for r in result.rows if (r["do"], r["guidance"]) == ("young", CFG)]
-    assert cell.evaluations == pytest.approx(np.mean([row["evaluations"] for row in rows]))
-    assert cell.seconds == pytest.approx(np.mean([row["seconds"] for row in rows]))
-    value = next(
-        e["value"] for e in result.distances if (e["do"], e["guidance"]) == ("young", CFG)
-    )
-    assert (cell.fd_judge, cell.fid) == (value, None)
+    assert cell.evaluations == pytest.approx(of(lambda row: row["evaluations"]).mean())
+    seconds = [r["seconds"] for r in result.rows if (r["do"], r["guidance"]) == ("young", CFG)]
+    assert cell.seconds == pytest.approx(np.mean(seconds))
+    known = {(e["do"], e["guidance"]): e["value"] for e in result.distances}
+    assert (cell.fd_judge, cell.fid) == (known["young", CFG], None)
 
 
 def test_attributes_of_other_kinds(mixed: tuple[Result, Summary]) -> None:
@@ -236,19 +224,16 @@ def test_few_images_have_no_area_and_no_distance(tmp_path: Path, n: int, names: 
     assert (cell.fd_judge is not None) == bool(names)
 
 
-def test_a_run_of_all_kinds_of_attributes_can_be_summarised(tmp_path: Path) -> None:
+def test_few_images_with_attributes_of_all_kinds_can_be_summarised(tmp_path: Path) -> None:
     model = tiny_model("portraits-causal")
     experiment = asked(do=("age", "hair"), guidance=(CFG,), images=4)
-    summary = summarise(evaluation(tmp_path, experiment, model).run())
+    summary = summarise(evaluation(tmp_path / "mixed", experiment, model).run())
     cell = summary.cells[("age", CFG)]
     assert cell.affected == ("age", "glasses", "hair")
     assert set(cell.factor_error) == {"glasses", "sex", "smiling"}  # the others have no direction
     assert set(cell.effectiveness) == {"age"}
     assert cell.truth_changed is not None
-
-
-def test_one_image_can_be_summarised(tmp_path: Path) -> None:
-    summary = summarise(evaluation(tmp_path, asked(images=1)).run())
+    summary = summarise(evaluation(tmp_path / "one", asked(images=1)).run())
     cell = summary.cells[("smiling", CFG)]
     assert cell.change_mae is not None
     assert cell.change_mae.low == cell.change_mae.high == cell.change_mae.value
