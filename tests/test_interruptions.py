@@ -146,26 +146,18 @@ def without_room(out: Path, room: int) -> str:
 
 
 def test_a_full_disk_stops_the_run_with_what_was_whole(begun: Path, tmp_path: Path) -> None:
-    out = copytree(begun, tmp_path / "run")
-    assert "of step 4 is whole; make room" in without_room(out, 2**13)
-    train(tiny(), out)
-    assert fcfg.load(out).provenance["steps"]["diffusion"] == "12 of 12"
-
-
-def test_a_log_without_room_stops_the_run_as_well(begun: Path, tmp_path: Path) -> None:
-    out = copytree(begun, tmp_path / "run")
+    """Be it full of weights, or at a line of the log; the files it left half written go."""
+    full, out = (copytree(begun, tmp_path / name) for name in ("full", "run"))
+    assert "of step 4 is whole; make room" in without_room(full, 2**13)
     said = without_room(out, (out / "training/log.jsonl").stat().st_size + 10)
     assert re.search(r"log.jsonl could not .*too large", said)
-    train(tiny(), out)  # the line that was cut short is no obstacle
-    assert [e["step"] for e in log_of(out) if "loss" in e][-8:] == [*range(5, 13)]
-
-
-def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(begun, tmp_path: Path) -> None:
-    out = copytree(begun, tmp_path / "run")
     state = out / "training" / "state" / "diffusion"
     for folder in (out, out / "training", state):
         (folder / ".step-000000005.safetensors-9osnjpm7").write_bytes(b"half")
-    train(tiny(), out)
+    train(tiny(), full)
+    assert fcfg.load(full).provenance["steps"]["diffusion"] == "12 of 12"
+    train(tiny(), out)  # the line that was cut short is no obstacle
+    assert [e["step"] for e in log_of(out) if "loss" in e][-8:] == [*range(5, 13)]
     assert not list(out.rglob(".*"))
 
 

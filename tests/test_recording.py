@@ -104,20 +104,16 @@ def test_recorded_steps_answer_as_the_steps_do(recorded, plain, solver, guidance
     assert recordings(pipeline) == count
 
 
-@pytest.mark.parametrize("parameterisation", ["image", "velocity"])
-def test_whatever_the_network_predicts(recorded, plain, parameterisation: str) -> None:
-    pipeline = awake_model()
-    pipeline.denoiser.parameterisation = plain.denoiser.parameterisation = parameterisation
-    pipeline = recorded(pipeline)
-    alike(ask(pipeline, 2), ask(plain, 2))
-
-
 def test_recordings_of_rules_and_solvers_are_not_mixed_up(recorded, plain) -> None:
-    """Shapes alone do not tell them apart."""
-    pipeline = recorded(awake_model())
+    """Shapes alone do not tell them apart; nor what the network predicts."""
     rules = [*RULES[1::2], RULES[5].replace(eta=1.0)]
-    for options in [{"guidance": rule} for rule in rules] + [{"sampling": "heun uniform 4"}]:
-        alike(ask(pipeline, 1, **options), ask(plain, 1, **options))
+    asked = [*({"guidance": rule} for rule in rules), {"sampling": "heun uniform 4"}]
+    for parameterisation, some in (("noise", asked), ("image", [{}]), ("velocity", [{}])):
+        pipeline = awake_model()
+        pipeline.denoiser.parameterisation = plain.denoiser.parameterisation = parameterisation
+        pipeline = recorded(pipeline)
+        for options in some:
+            alike(ask(pipeline, 1, **options), ask(plain, 1, **options))
 
 
 def test_another_question_is_answered_by_the_same_recordings(recorded, plain) -> None:
@@ -193,13 +189,18 @@ def test_recorded_steps_of_a_compiled_network(recorded, precision: str) -> None:
         assert distance(one, other) < (1e-5 if precision == "float32" else 0.03)
 
 
-def test_what_depends_on_numbers_is_not_recorded(recorded, plain) -> None:
+def test_what_depends_on_numbers_is_not_recorded_nor_on_another_device(recorded, plain) -> None:
+    """As where somebody moves the denoiser by hand."""
     guidance = FCFG.replace(tolerance=0.01)
     pipeline = recorded(awake_model())
     alike(*(ask(asked, 2, guidance=guidance) for asked in (pipeline, plain)))
     count = recordings(pipeline)
     ask(pipeline, 2)
     assert recordings(pipeline) > count  # those of the prediction
+    pipeline = recorded(awake_model())
+    pipeline._recorder._device = torch.device("meta")
+    alike(ask(pipeline, 1), ask(plain, 1))
+    assert recordings(pipeline) == 0
 
 
 def test_many_images_are_not_recorded(recorded, plain, monkeypatch) -> None:
@@ -213,21 +214,19 @@ def test_many_images_are_not_recorded(recorded, plain, monkeypatch) -> None:
     assert 0 < count < recordings(pipeline) / 2
 
 
-def test_no_more_recordings_are_kept_than_some(recorded, plain, monkeypatch) -> None:
-    monkeypatch.setattr(cuda_graphs, "_KEPT", 8)
-    pipeline = recorded(awake_model())
-    for count in (1, 2, 3, 1):
-        alike(ask(pipeline, count), ask(plain, count))
-        assert recordings(pipeline) <= 8
-
-
-def test_all_recordings_share_their_memory(recorded) -> None:
+def test_recordings_share_their_memory_and_no_more_are_kept_than_some(
+    recorded, plain, monkeypatch
+) -> None:
     pipeline = recorded(awake_model())
     for count in (1, 2):
         ask(pipeline, count)
     pools = [step.graph.pool() for step in pipeline._recorder._steps.values()]
     assert len(pools) > 8
     assert all(pool == pools[0] for pool in pools)
+    monkeypatch.setattr(cuda_graphs, "_KEPT", 8)
+    for count in (1, 2, 3, 1):
+        alike(ask(pipeline, count), ask(plain, count))
+        assert recordings(pipeline) <= 8
 
 
 @contextmanager
@@ -262,23 +261,12 @@ def test_switches_of_torch_are_seen(recorded, plain, switched) -> None:
     assert recordings(pipeline) == 2 * count
 
 
-def test_on_another_device_nothing_is_recorded(recorded, plain) -> None:
-    """As where somebody moves the denoiser by hand."""
-    pipeline = recorded(awake_model())
-    pipeline._recorder._device = torch.device("meta")
-    alike(ask(pipeline, 1), ask(plain, 1))
-    assert recordings(pipeline) == 0
-
-
-def test_only_our_network_is_recorded_and_only_on_a_gpu() -> None:
+def test_only_our_network_is_recorded_and_only_on_a_gpu(recorded) -> None:
     ours, theirs = awake_model(), awake_model()
     theirs.denoiser.network = Counting(theirs.denoiser.network)
     found = [prepare_denoiser(pipeline.denoiser, Execution()) for pipeline in (ours, theirs)]
     assert (found[0] is not None) == (DEVICE.type == "cuda")
     assert found[1] is None
-
-
-def test_a_recording_solver_is_called_what_it_is(recorded) -> None:
     recorder = recorded(awake_model())._recorder
     assert str(recorder.replaying(as_solver("dpm-2m"))) == "dpm-2m"
 

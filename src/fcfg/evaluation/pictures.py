@@ -51,13 +51,7 @@ class PictureFiles:
     def write_index(
         self, questions: Iterable[tuple[str, str]], *, reversed_too: bool, truth: bool
     ) -> None:
-        """Write the paths of all pictures, for reports.
-
-        Args:
-            questions: Pairs of intervention and guidance.
-            reversed_too: Whether answers were reversed.
-            truth: Whether true counterfactuals are known.
-        """
+        """Write the paths of all pictures, for reports."""
         asked = list(questions)
         rows = [
             {

@@ -11,7 +11,7 @@ A kind alone is built from the attributes of a model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from itertools import combinations, product
 from pathlib import Path
@@ -136,40 +136,36 @@ def find_experiment(
         changes: Fields to change; None keeps a field.
     """
     if source in OWN or source in experiments():
-        _check_fits(source, model, changes.get("guidance"))
         name, _, kind = source.rpartition("/")
         family = _FAMILIES[name] if name else _own_family(kind, graph)
         values: dict[str, Any] = {"name": source, "do": family.do, "images": family.images}
         values |= {"balance": family.balance, "continuous": family.continuous}
         values |= _kinds(family)[kind]
-        if kind in (*_ASK_THE_MODEL, "demo") and model is not None:
-            values |= _asked(kind, model, values["do"])
+        values |= {} if model is None else _asked(source, model, values["do"], changes)
     else:
         values = {"name": Path(source).stem} | _read(source)
     changes = {key: value for key, value in changes.items() if value is not None}
     return validate(Experiment, values | changes, f"experiment {source}")
 
 
-def _check_fits(source: str, model: AnyModel | None, guidance: object) -> None:
-    """Refuse the guidances of an experiment for a model that has other settings."""
-    if model is None or model.traits.groups or guidance or asks_the_model(source):
-        return
+def _asked(
+    source: str, model: AnyModel, dos: Sequence[str], changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what an experiment takes from a model; refuse one that does not fit it."""
     data, _, kind = source.rpartition("/")
-    fitting = [f"{data}/{own}" if data else own for own in _ASK_THE_MODEL]
-    raise InputError(
-        f"experiment '{source}'",
-        expected=f"one that fits a model of kind '{model.kind}': {quoted(fitting)}",
-        got=f"'{kind}', which compares guidance with several groups",
-        do=f"evaluate '{fitting[0]}', or a YAML file with settings of this model",
-    )
-
-
-def _asked(kind: str, model: AnyModel, dos: Sequence[str]) -> dict[str, Any]:
-    """Return a model's default for every intervention, and what else a kind takes from it."""
+    if not (model.traits.groups or changes.get("guidance") or asks_the_model(source)):
+        fitting = [f"{data}/{own}" if data else own for own in _ASK_THE_MODEL]
+        raise InputError(
+            f"experiment '{source}'",
+            expected=f"one that fits a model of kind '{model.kind}': {quoted(fitting)}",
+            got=f"'{kind}', which compares guidance with several groups",
+            do=f"evaluate '{fitting[0]}', or a YAML file with settings of this model",
+        )
+    if kind not in (*_ASK_THE_MODEL, "demo"):
+        return {}
     also = {"also": {do: [repr(model.plan([do]).setting)] for do in dos}}
-    compared = model.traits.compared
     if kind == "baselines":
-        return also | ({} if compared is None else dict(compared))
+        return also | dict(model.traits.compared or {})
     sampling = model.plan(dos[:1]).sampling  # none for models without steps
     own = {} if sampling is None else {"sampling": str(sampling)}
     return also | (own if kind == "default" else {"drawn_sampling": str(sampling)})

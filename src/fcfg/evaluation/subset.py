@@ -156,11 +156,7 @@ def _drawn(space: AttributeSpace, experiment: Experiment, config: PortraitsData)
 def balanced_rows(
     space: AttributeSpace, examples: Examples, names: Sequence[str], count: int, seed: int
 ) -> NDArray[np.int64]:
-    """Return rows with equally many images of every combination of values, sorted by name.
-
-    The choice depends on the seed and the names of the files, not on their order or the machine.
-    With nothing to balance, rows are drawn from all images.
-    """
+    """Return rows with equally many images of every combination of values, sorted by name."""
     cells: dict[tuple[object, ...], list[int]] = {}
     for row in range(len(examples)):
         cells.setdefault(tuple(examples.attributes[n][row] for n in names), []).append(row)
@@ -177,7 +173,7 @@ def balanced_rows(
             do="balance over fewer attributes, or ask for more images",
         )
 
-    def order(row: int) -> int:
+    def order(row: int) -> int:  # whatever the order of the files, and the machine
         return stream_seed(seed, "subset", examples.names[row])
 
     chosen = [row for rows in cells.values() for row in sorted(rows, key=order)[:each]]
@@ -192,18 +188,7 @@ def draw_targets(
     seed: int,
     continuous: str = "permuted",
 ) -> Table:
-    """Draw the values that targets are set to, one for each image.
-
-    Binary attributes are flipped, and categorical ones get another level. Continuous ones are
-    permuted over the images, or set to the 10th or the 90th percentile of the images, the one that
-    is farther from the factual value (the smallest or the largest value if both percentiles are
-    equal).
-
-    >>> from fcfg.causal.attributes import Binary
-    >>> space, factual = AttributeSpace([Binary("male")]), {"male": np.array([0, 1])}
-    >>> draw_targets(space, factual, ["male"], ["a.png", "b.png"], seed=0)
-    {'male': array([1, 0])}
-    """
+    """Draw the values that targets are set to, see :class:`~fcfg.evaluation.Experiment`."""
     values: Table = {}
     for name in targets:
         attribute, factual = space[name], attributes[name]
@@ -216,7 +201,7 @@ def draw_targets(
             )
         if isinstance(attribute, Continuous) and continuous == "quantiles":
             low, high = np.quantile(factual, [0.1, 0.9], method="nearest")
-            if low == high:
+            if low == high:  # then the extremes
                 low, high = factual.min(), factual.max()
             values[name] = np.where(factual - low > high - factual, low, high)
         elif isinstance(attribute, Continuous):

@@ -76,14 +76,18 @@ def record_file(shard: tuple[int, int]) -> str:
     return "record.json" if count == 1 else f"record-{number}-of-{count}.json"
 
 
-def check_inputs_are_kept(
-    folder: Path, names: Sequence[str], record: str, inputs: Sequence[Path]
-) -> None:
+def _own_files(request: CheckedRequest) -> list[str]:
+    """Return the files that are written for the pictures of the shard."""
+    names = [request.names[row] for row in request.own_rows]
+    return [file for name in names for file in output_files(name).values()]
+
+
+def check_inputs_are_kept(request: CheckedRequest, inputs: Sequence[Path]) -> None:
     """Refuse a folder where outputs or the record would replace the pictures."""
+    folder, files = request.out, (*_own_files(request), record_file(request.request.shard))
     check_folder(folder)
-    files = [file for name in names for file in output_files(name).values()]
     read = {path.resolve() for path in inputs}
-    replaced = [str(folder / f) for f in (*files, record) if (folder / f).resolve() in read]
+    replaced = [str(folder / file) for file in files if (folder / file).resolve() in read]
     if replaced:
         raise InputError(
             f"out {folder}",
@@ -107,21 +111,16 @@ def write_record(prepared: PreparedRequest, results: Sequence[Result], chunk: in
 
 
 def read_record(request: CheckedRequest) -> tuple[list[Result], int]:
-    """Return the results of an interrupted run of the same request.
+    """Return the results of an interrupted run, and how many pictures are finished together.
 
     Refuses a folder that holds the answers to another request, or files of others.
-
-    Returns:
-        The results, and the number of pictures that are finished together.
     """
     folder = request.out
     path = folder / record_file(request.request.shard)
     if request.request.overwrite:
         return [], request.chunk
     if not os.path.lexists(path):
-        names = [request.names[row] for row in request.own_rows]
-        files = [file for name in names for file in output_files(name).values()]
-        existing = [file for file in files if os.path.lexists(folder / file)]
+        existing = [file for file in _own_files(request) if os.path.lexists(folder / file)]
         if existing:
             raise already_there(folder, existing)
         return [], request.chunk

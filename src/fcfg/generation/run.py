@@ -36,12 +36,11 @@ from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.images import image_keys, pixel_range_is_known, to_pictures, to_png
 from fcfg.support.outputs import make_folder
-from fcfg.support.progress import call_bar
-from fcfg.support.shards import check_shard, contiguous_rows
+from fcfg.support.progress import OnProgress, call_bar
+from fcfg.support.shards import check_shard
 from fcfg.trust import measure_trust
 
 OnChunk = Callable[[list[Result]], None]
-OnProgress = Callable[[float], None]
 
 
 def generate(
@@ -83,7 +82,7 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
         pipeline: The model, on its device.
         request: The request.
     """
-    do, shard = request.do, request.shard
+    do = request.do
     if not do:
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
@@ -97,11 +96,9 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
         lambda: find_pictures(request.files),
     )
     check_batch_size(request.batch_size, plan.rows)
-    names = output_names(paths)
-    check_shard(shard, len(paths))
-    own = [names[row] for row in contiguous_rows(len(names), shard)]
-    check_inputs_are_kept(request.folder, own, record_file(shard), paths)
-    checked = CheckedRequest(request, pipeline, plan, tuple(names))
+    checked = CheckedRequest(request, pipeline, plan, tuple(output_names(paths)))
+    check_shard(request.shard, len(paths))
+    check_inputs_are_kept(checked, paths)
     read_record(checked)  # refuses a folder that holds something else
 
     def attributes(reading: Reading | None) -> Factual:

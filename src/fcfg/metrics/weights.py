@@ -45,15 +45,7 @@ def find_weights(
     load: Callable[..., T],
     how: str,
 ) -> T | Missing:
-    """Load the first set of files that all exist; a path that has none of them is refused.
-
-    Args:
-        name: Name of the metric.
-        path: File to load, or folder to search; the usual folders if None.
-        candidates: Sets of file names, relative to a folder or absolute.
-        load: Function that reads the files.
-        how: Contents of a folder with the weights, for readers who have none.
-    """
+    """Load the first set of files that all exist; a path that has none of them is refused."""
     if path is not None and not os.path.isdir(path):
         return load(path)
     named, hub = os.environ.get(VARIABLE), Path(torch.hub.get_dir()) / "checkpoints"
