@@ -88,17 +88,11 @@ def found() -> Calibration:
     return chosen(shrunk())
 
 
-# The default of a pipeline ----------------------------------------------------------------------
-
-
 def test_calibrated_weights_are_the_default_of_the_pipeline(found) -> None:
     pipeline = shrunk()
     before = pipeline.plan(["smiling"]).setting
     assert chosen(pipeline) == pipeline.calibration == found
     assert pipeline.plan(["smiling"]).setting == found.guidance(["smiling"]) != before
-
-
-# The right weight -------------------------------------------------------------------------------
 
 
 def test_the_weight_is_the_one_that_makes_up_for_what_the_network_underestimates(found) -> None:
@@ -155,9 +149,6 @@ def test_the_truth_chooses_the_weight_too_where_it_is_known() -> None:
             assert weight == pytest.approx(right, abs=0.1)
 
 
-# The ends of the search -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("weights", [(0.5, 1.0), (3.5, 5.0)])
 def test_the_search_goes_on_beyond_its_ends(weights: tuple[float, ...], tmp_path: Path) -> None:
     pipeline, shares = shrunk(), list[float]()
@@ -210,9 +201,6 @@ def test_a_pipeline_keeps_its_default_where_a_calibration_is_in_doubt(
         tuple(measured)
     }
     assert chosen(pipeline, **options, accept=True) == pipeline.calibration == found
-
-
-# Interruptions ----------------------------------------------------------------------------------
 
 
 def test_batches_do_not_matter_and_a_resumed_calibration_is_the_same(
@@ -292,9 +280,6 @@ def test_numbers_that_overflow_are_refused() -> None:
         chosen(pipeline)
 
 
-# The default of a model -------------------------------------------------------------------------
-
-
 def test_a_saved_model_uses_its_calibration(tmp_path: Path) -> None:
     pipeline = tiny_model(saved=True)
     assert pipeline.plan(["smiling"]).setting == DEFAULT_GUIDANCE
@@ -315,9 +300,6 @@ def test_a_saved_model_uses_its_calibration(tmp_path: Path) -> None:
     pair = again.counterfactual(drawn.images, drawn.attributes, {"male": 1})
     assert len(pair.abduction.times) == 3
     assert pair.guidance == Guidance.contrast(2.0).replace(anchor=True)
-
-
-# The images -------------------------------------------------------------------------------------
 
 
 def test_drawings_are_those_of_validation_and_balanced() -> None:
@@ -366,9 +348,6 @@ def test_all_kinds_of_attributes_are_calibrated() -> None:
     levels = [f"to {level}" for level in ("dark", "fair", "red", "grey")]
     assert set(found.attributes["hair"].directions) <= set(levels)
     assert all(own.truth for own in found.attributes.values())
-
-
-# The command ------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -60,9 +60,6 @@ def smiling(spread: float, *, at_least_real: bool) -> AttributeWeight:
     return weight(real, lambda w: (w + spread * NOISE[1])[:, None], at_least_real=at_least_real)
 
 
-# The criterion ----------------------------------------------------------------------------------
-
-
 def test_the_distance_is_the_energy_distance_and_counts_are_repetitions() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal(12), 1 + 2 * rng.standard_normal(9)
@@ -163,9 +160,6 @@ def test_real_images_of_a_level_or_near_a_value_are_compared_with() -> None:
     np.testing.assert_array_equal(
         judged(space["age"], np.array([12.0, 7.0]), np.array([10.0, 10.0])), [2, -3]
     )
-
-
-# At least as clearly as real images -------------------------------------------------------------
 
 
 def test_answers_are_told_apart_as_well_as_real_images_with_some_certainty() -> None:

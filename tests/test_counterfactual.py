@@ -70,9 +70,6 @@ def tiny_faces(n: int) -> tuple[Tensor, dict]:
     }
 
 
-# Agreement with the paper
-
-
 @pytest.mark.parametrize("kind", ["linear", "cosine"])
 @pytest.mark.parametrize("steps", [50, 20])
 @pytest.mark.parametrize("guidance", SETTINGS, ids=repr)
@@ -114,9 +111,6 @@ def test_every_rule_agrees_with_the_straight_line_reference(guidance, steps, kin
         "apg": lambda: reference.predict_fapg(eps, u, masked, weights, alpha, down),
     }[rule]()
     np.testing.assert_allclose(pair.trajectory.x.numpy(), expected, rtol=1e-10, atol=1e-10)
-
-
-# Equivalences
 
 
 def test_one_group_is_cfg(pipeline) -> None:
@@ -200,9 +194,6 @@ def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg() -> Non
         assert fcfg[name] < cfg[name] / 3
 
 
-# Cost
-
-
 @pytest.mark.parametrize(
     ("guidance", "do", "rows"),
     [
@@ -247,9 +238,6 @@ def test_momentum_waits_while_a_step_is_not_guided(pipeline) -> None:
     assert torch.equal(after[0], state[0])
 
 
-# Batches
-
-
 @pytest.mark.parametrize("guidance", SETTINGS, ids=repr)
 def test_a_batch_is_as_many_batches_of_one(pipeline, guidance) -> None:
     faces, whole = ask(pipeline, n=5, guidance=guidance)
@@ -290,9 +278,6 @@ def test_steps_are_reported_with_the_images_they_are_about(pipeline) -> None:
     assert [r.ascending for r in seen] == [True] * 6 + [False] * 9
     assert [round(r.share, 3) for r in seen[:6]] == [0.267, 0.533, 0.8, 0.867, 0.933, 1.0]
     assert seen[-1].share == 1
-
-
-# Precision and modes
 
 
 def test_the_state_stays_float32_under_a_bfloat16_network(tiny) -> None:
@@ -337,9 +322,6 @@ def test_networks_and_judge_move_with_the_pipeline() -> None:
     assert moved.to("meta") is moved
     assert judge.weight.device.type == moved.denoiser.device.type == "meta"
     assert moved.provenance == {"seed": 1}
-
-
-# Records and reversal
 
 
 def test_images_are_clamped_and_the_trajectory_is_not(pipeline) -> None:
@@ -409,9 +391,6 @@ def test_an_answer_depends_on_the_image_and_the_seed_alone() -> None:
     abduction = pipeline.abduct(images, table, sampling=1)
     staged = pipeline.act(table, {"age": 55}, keys=abduction.keys)
     assert staged.attributes["finding"].tolist() == whole
-
-
-# The door
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import fcfg
-from awake import (
-    Counting,
-    ask,
-    awake_model,
-    distance,
-    questions,
-    without_the_compiler,
-)
+from awake import Counting, ask, awake_model, distance, questions, without_the_compiler
 from awake import pytestmark as pytestmark
 from evaluations import SIZE
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
@@ -126,9 +119,6 @@ def test_a_small_call_is_told_at_once_unless_a_whole_step_is(
             rows(*questions(1036))  # 2,048
             rows(*questions(70))  # 128
     assert modes == ["default", "reduce-overhead" if graphs and not inside else "default"]
-
-
-# Precision ---------------------------------------------------------------------------------------
 
 
 def test_precision_is_that_of_the_network_alone() -> None:
@@ -260,9 +250,6 @@ def test_out_of_memory_loses_nothing(compiled: bool) -> None:
     network.most = 0
     with pytest.raises(torch.OutOfMemoryError), without_the_compiler():
         ask(pipeline, 1)
-
-
-# How much at once --------------------------------------------------------------------------------
 
 
 def test_rows_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,9 +178,6 @@ def test_the_name_of_another_kind_is_taken(kind: str) -> None:
         register_kind(ShiftConfig)(other)
 
 
-# Calibration and thresholds ---------------------------------------------------------------------
-
-
 @pytest.fixture
 def recorded() -> CounterfactualPipeline:
     """A model with both records, whose numbers nobody measured."""

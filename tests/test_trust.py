@@ -96,9 +96,6 @@ def doubted(pipeline: CounterfactualPipeline, images: Tensor, pair: Counterfactu
     return [bool(reasons(signals.of(i), limits, {}, {})) for i in range(len(images))]
 
 
-# Signals ----------------------------------------------------------------------------------------
-
-
 def test_the_time_of_a_level_is_the_nearest_and_may_be_the_earliest() -> None:
     world, asked = mixture_pipeline(steps=25, kind="cosine"), set[int]()
     network = world.denoiser.network
@@ -182,9 +179,6 @@ def test_readings_are_log_odds_and_distances() -> None:
     signals = measure_trust(pipeline, images, pair)
     assert signals.not_reached == []
     assert set(signals.values) == {"change", *(f"loss {level}" for level in LEVELS)}
-
-
-# Thresholds -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.5])
@@ -448,9 +442,6 @@ def test_a_judge_tells_what_was_done_from_what_was_not() -> None:
     assert (round(done / 7.68), round(left / 7.68)) == (13, 89)  # percent; docs/generate.md
 
 
-# Generation -------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model with thresholds for two steps, in a folder."""
@@ -598,9 +589,6 @@ def test_the_studio_tells_its_page(dull: CounterfactualPipeline) -> None:
     with client_of(studio_of(dull)) as client:
         (answer,) = of(ask_studio(client, upload(client), do={"smiling": 1}), "answer")
     assert (answer["not_reached"], answer["judged"]) == ({}, {})
-
-
-# The shipped model ------------------------------------------------------------------------------
 
 
 def test_the_shipped_model_doubts_bad_answers_and_not_the_truth() -> None:

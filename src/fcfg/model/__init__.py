@@ -19,13 +19,7 @@ from fcfg.model.answers import (
     Work,
 )
 from fcfg.model.contract import AnyModel, CounterfactualModel, load, save
-from fcfg.model.inputs import (
-    AUTO,
-    AttributesLike,
-    model_pixels,
-    parse_setting,
-    training_data,
-)
+from fcfg.model.inputs import AUTO, AttributesLike, model_pixels, parse_setting, training_data
 
 __all__ = [
     "AUTO",

@@ -33,20 +33,11 @@ from fcfg.pipeline.batching import Batches
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.configs import DiffusionConfig
 from fcfg.pipeline.drawn_noise import check_path
-from fcfg.pipeline.inference import (
-    abduct_images,
-    generate_images,
-    ready,
-    restore_abduction,
-)
+from fcfg.pipeline.inference import abduct_images, generate_images, ready, restore_abduction
 from fcfg.pipeline.plans import Defaults, GuidedPlan, Needs, default_sampling
 from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, fitting_rows, prepare_denoiser
-from fcfg.sampling import (
-    PRESETS,
-    SamplingLike,
-    as_sampling,
-)
+from fcfg.sampling import PRESETS, SamplingLike, as_sampling
 from fcfg.storage import register_kind
 from fcfg.support.errors import InputError, check_is, short
 from fcfg.support.hashing import digest_of

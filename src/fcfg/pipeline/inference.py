@@ -58,11 +58,7 @@ def _infer_noise(
 
 
 def restore_abduction(
-    denoiser: Denoiser,
-    model: str,
-    factual: Factual,
-    needs: Needs,
-    inferred: Mapping[str, Tensor],
+    denoiser: Denoiser, model: str, factual: Factual, needs: Needs, inferred: Mapping[str, Tensor]
 ) -> Abduction | None:
     """Return an abduction from what was inferred before; None if anything is missing."""
     semantics, path = inferred.get("semantics"), None

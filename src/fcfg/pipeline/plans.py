@@ -16,13 +16,7 @@ from fcfg.guidance import Guidance, PathKind, WeightTable
 from fcfg.model import Plan
 from fcfg.pipeline.alignment import check_alignment
 from fcfg.pipeline.calibration import Calibration
-from fcfg.sampling import (
-    ANCHORED,
-    DRAWN_NOISE,
-    PRESETS,
-    SamplingConfig,
-    as_sampling,
-)
+from fcfg.sampling import ANCHORED, DRAWN_NOISE, PRESETS, SamplingConfig, as_sampling
 from fcfg.support.errors import InputError, check_is
 
 #: Guidance of a model without a calibration; 1.7 is about the median of calibrated weights.

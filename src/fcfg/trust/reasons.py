@@ -89,11 +89,7 @@ def reasons(
 
 
 def not_reached(
-    model: AnyModel,
-    factual: Table,
-    action: Action,
-    before: Reading | None,
-    after: Reading | None,
+    model: AnyModel, factual: Table, action: Action, before: Reading | None, after: Reading | None
 ) -> list[dict[str, str]]:
     """Return the asked values that a judge does not read: for each image, words by attribute.
 
