@@ -10,6 +10,10 @@ from importlib.util import find_spec
 from itertools import compress
 from operator import not_
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.testclient import TestClient
 
 # Tensors of tests are too small for threads, which wait for each other on a busy machine; before
 # torch is imported, and for the processes that tests start, too.
@@ -115,6 +119,16 @@ def finished(shared: Shared) -> Path:
     from runs import tiny
 
     return shared("finished", lambda folder: train(tiny(), folder))
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[TestClient]:
+    """A client of a studio of a tiny model."""
+    from studios import client_of, studio_of  # after the hook above
+    from tiny import tiny_pipeline
+
+    with client_of(studio_of(tiny_pipeline())) as client:
+        yield client
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -19,7 +20,7 @@ from fcfg.model import AnyModel
 from fcfg.studio.app import Studio, build_app
 from fcfg.studio.models import as_studio_models
 from fcfg.studio.safety import Rule
-from fcfg.studio.server import open_socket, server_of
+from fcfg.studio.server import Place, server_of
 
 FACTUAL = {"smiling": 0, "age": 40.0, "hair": "dark"}
 
@@ -42,7 +43,7 @@ def client_of(studio: Studio, host: str = "localhost") -> Iterator[TestClient]:
 def serving(studio: Studio) -> Iterator[str]:
     """The address of a studio, whose server runs in a thread of this process."""
     server = server_of(studio)
-    with open_socket("127.0.0.1", 0) as opened:
+    with Place(port=0).open() as opened:
         thread = Thread(target=server.run, kwargs={"sockets": [opened]})
         thread.start()
         try:
@@ -76,13 +77,15 @@ def of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [event for event in events if event["type"] == kind]
 
 
-def picture_in(url: str) -> np.ndarray:
-    """Pixels of a picture inside an address."""
-    import base64
-
-    data = base64.b64decode(url.removeprefix("data:image/png;base64,"))
+def pixels_of(data: bytes) -> np.ndarray:
+    """Pixels of a picture file."""
     with Image.open(io.BytesIO(data)) as picture:
         return np.asarray(picture).astype(int)
+
+
+def picture_in(url: str) -> np.ndarray:
+    """Pixels of a picture inside an address."""
+    return pixels_of(base64.b64decode(url.removeprefix("data:image/png;base64,")))
 
 
 def meanwhile(work: Callable[[], None], serving: Callable[[], Any]) -> Any:

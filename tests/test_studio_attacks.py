@@ -31,11 +31,10 @@ import pytest
 from PIL import Image
 
 from fcfg.studio import app
-from fcfg.studio.connections import Door
 from fcfg.studio.models import StudioModel
-from fcfg.studio.pictures import StudioPicture
+from fcfg.studio.pictures import MOST_BYTES, StudioPicture
 from fcfg.studio.safety import Rule
-from fcfg.studio.uploads import MOST_BYTES
+from fcfg.studio.server import Door
 from studios import png, serving, studio_of
 from tiny import tiny_pipeline
 

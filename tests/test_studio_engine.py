@@ -11,8 +11,9 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
 
-from fcfg.studio.engine import BusyError, Engine, Job
+from fcfg.studio.engine import Engine, Job
 from refusal import check_form
 
 
@@ -118,14 +119,14 @@ def test_a_full_queue_refuses_and_says_so() -> None:
     log = Log(engine)
     for number in range(2):
         engine.submit(log.job("a", f"a{number}"), keep=True)
-    with pytest.raises(BusyError, match=r"expected a place.*2 questions of yours"):
+    with pytest.raises(HTTPException, match=r"expected a place.*2 questions of yours"):
         engine.submit(log.job("a", "a2"), keep=True)
     engine.submit(log.job("b", "b0"))
-    with pytest.raises(BusyError, match="3 questions of all visitors"):
+    with pytest.raises(HTTPException, match="3 questions of all visitors"):
         engine.submit(log.job("c", "c0"))
     engine.close()
     assert log.events["b0"] == [{"type": "cancelled"}, None]
-    with pytest.raises(BusyError):
+    with pytest.raises(HTTPException):
         engine.submit(log.job("d", "d0"))
     assert log.ran == []
 
@@ -146,7 +147,7 @@ def test_an_error_of_one_question_does_not_end_the_others(
     log.finish()
     event, last = log.events["bad"]
     assert (event["type"], last) == ("error", None)
-    check_form(event["error"], "question", "ZeroDivisionError")
+    check_form(event["error"], "request", "ZeroDivisionError")
     assert "by hand" not in event["error"]
     assert "by hand" in capsys.readouterr().err
     assert log.ran == ["good"]

@@ -15,8 +15,14 @@ from fcfg.causal.attributes import Binary, Categorical, Continuous
 from fcfg.cli import main
 from fcfg.reports.rule_styles import colours
 from fcfg.studio import export
-from fcfg.studio.bundle import STATIC, static_text
-from fcfg.studio.export import export_gallery, guidances, other_values, questions
+from fcfg.studio.app import STATIC
+from fcfg.studio.export import (
+    export_gallery,
+    guidances,
+    other_values,
+    questions,
+    static_text,
+)
 from fcfg.studio.models import StudioModel, as_studio_models
 from fcfg.studio.pictures import StudioPicture, find_samples
 from fcfg.studio.questions import Question

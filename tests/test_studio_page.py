@@ -18,8 +18,7 @@ import fcfg
 from browser import browsing, chromium
 from evaluations import SIZE
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
-from fcfg.studio.bundle import one_page
-from fcfg.studio.export import gallery_table
+from fcfg.studio.export import gallery_table, one_page
 from studios import png
 from visits import QUICK, Visit, listening_model, running_studio, studio_model
 

@@ -232,7 +232,7 @@ def test_a_wrong_question_is_refused_in_one_line(
 def test_an_error_of_ours_is_told_without_its_details(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "find_model", Mock(side_effect=ZeroDivisionError("/home/secret")))
+    monkeypatch.setattr(app, "check_among", Mock(side_effect=ZeroDivisionError("/home/secret")))
     body = {"image": "x", "attributes": {}, "do": {"smiling": 1}}
     reply = client.post("/api/act", json=body)
     refused(reply, 500, "ZeroDivisionError")

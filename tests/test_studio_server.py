@@ -25,8 +25,8 @@ from fcfg.studio.answers import Answers
 from fcfg.studio.engine import Job
 from fcfg.studio.questions import PreparedQuestion
 from fcfg.studio.safety import Rule
-from fcfg.studio.server import address_of, open_socket, rule_for
-from refusal import check_form, refused
+from fcfg.studio.server import Place
+from refusal import all_refused, check_form
 from studios import FACTUAL, meanwhile, png, serving, studio_of
 from tiny import tiny_pipeline
 
@@ -139,7 +139,7 @@ def test_a_server_that_ends_leaves_its_port_and_nothing_behind(
             process.kill()  # does nothing if it has ended
     assert process.returncode == (0 if ending is signal.SIGINT else -signal.SIGKILL)
     assert errors == b""
-    open_socket("127.0.0.1", int(address.split(":")[-1].strip("/"))).close()  # at once
+    Place(port=int(address.split(":")[-1].strip("/"))).open().close()  # at once
     assert sorted(path.name for path in folder.iterdir()) == before
     assert list(home.iterdir()) == list(temporary.iterdir()) == []
 
@@ -163,18 +163,18 @@ def test_wrong_input_of_the_command_is_one_line_and_code_2(
 
 
 def test_only_other_addresses_than_loopback_get_a_token_and_a_strict_rate() -> None:
-    assert rule_for("127.0.0.1") == Rule()
-    assert rule_for("127.0.0.1", token=True).token is not None  # behind a proxy
-    first, second = rule_for("0.0.0.0"), rule_for("0.0.0.0")
+    assert Place("127.0.0.1").rule() == Rule()
+    assert Place("127.0.0.1", token=True).rule().token is not None  # behind a proxy
+    first, second = Place("0.0.0.0").rule(), Place("0.0.0.0").rule()
     assert first.token is not None
     assert len(first.token) >= 32
     assert first.token != second.token
     assert first.rate < Rule().rate
-    with open_socket("localhost", 0) as opened:
+    with Place("localhost", 0).open() as opened:
         port = opened.getsockname()[1]
-        assert address_of(opened, "localhost", Rule()) == f"http://localhost:{port}/"
-        assert address_of(opened, "::1", Rule()) == f"http://[::1]:{port}/"
-        everywhere = address_of(opened, "0.0.0.0", first)
+        assert Place("localhost").address(opened, Rule()) == f"http://localhost:{port}/"
+        assert Place("::1").address(opened, Rule()) == f"http://[::1]:{port}/"
+        everywhere = Place("0.0.0.0").address(opened, first)
     assert everywhere == f"http://{socket.gethostname()}:{port}/?token={first.token}"
-    with refused("address nowhere.invalid:1"):
-        open_socket("nowhere.invalid", 1)
+    all_refused("address nowhere.invalid:1", Place("nowhere.invalid", 1).open)
+    all_refused("port", Place(port=70_000).open)

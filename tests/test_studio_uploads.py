@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from fcfg.answers import Memory
 from fcfg.studio.app import MOST_QUESTION
-from fcfg.studio.uploads import FORMATS, MOST_BYTES, MOST_PIXELS
+from fcfg.studio.pictures import FORMATS, MOST_BYTES, MOST_PIXELS
 from refusal import check_form
 from studios import client_of, png, studio_of
 from tiny import tiny_pipeline

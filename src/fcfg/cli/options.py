@@ -43,6 +43,7 @@ _METAVARS = {
     "precision": "auto|float32|tf32|bf16",
     "batch_size": "N|auto",
     "shard": "I/N",
+    "host": "ADDRESS",
     "guidance": "RULE:WEIGHTS",
     "sampling": "'SOLVER GRID STEPS'",
     "attributes": "TABLE.csv|NAME=VALUE,...|auto",

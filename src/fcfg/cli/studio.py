@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fcfg.cli.computing import Computing, computing_by
-from fcfg.cli.options import Model, Overwrite, with_options
+from fcfg.cli.options import Model, Options, Overwrite, with_options
 from fcfg.support.errors import InputError
 
 
-@with_options(computing=computing_by("device precision"))
+@with_options(
+    place=Options("studio.server.Place", "host port token"),
+    computing=computing_by("device precision"),
+)
 def studio(
+    place: dict[str, Any],
     computing: Computing,
     model: Model = "portraits",
     compare: Annotated[
@@ -25,21 +29,6 @@ def studio(
             show_default=False,
         ),
     ] = None,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Address to listen on. By default only this machine can connect; any other one "
-            "needs the token of the printed URL.",
-        ),
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 for any free one.")
-    ] = 8765,
-    token: Annotated[
-        bool,
-        typer.Option("--token", help="Ask for a token on this machine, too: behind a proxy."),
-    ] = False,
     open_page: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = True,
@@ -73,7 +62,7 @@ def studio(
     from fcfg.studio.app import Studio
     from fcfg.studio.export import export_gallery
     from fcfg.studio.models import as_studio_models
-    from fcfg.studio.server import address_of, open_socket, rule_for, serve
+    from fcfg.studio.server import Place, server_of
     from fcfg.studio.threads import choose_execution
     from fcfg.support.progress import share_bar
 
@@ -86,20 +75,21 @@ def studio(
             page = export_gallery(chosen, export, overwrite=overwrite, on_progress=on_progress)
         print(f"Look at {page}")
         return
-    with open_socket(host, port) as opened:
-        rule = rule_for(host, token=token)
+    where = Place(**place)
+    with where.open() as opened:
+        rule = where.rule()
         loaded = [(name, load(name).to(target)) for name in (model, *(compare or []))]
         models = as_studio_models(loaded, public=rule.token is not None)
         threads = choose_execution(models[0].model, precision)
         for other in models[1:]:
             other.model.prepare(models[0].model.precision or precision)
-        address = address_of(opened, host, rule)
+        address = where.address(opened, rule)
 
         def ready() -> None:
-            where = f"{target}, {threads} threads" if target == "cpu" else target
-            print(f"Studio of {', '.join(m.name for m in models)} on {where}: {address}")
+            by = f"{target}, {threads} threads" if target == "cpu" else target
+            print(f"Studio of {', '.join(m.name for m in models)} on {by}: {address}")
             print("Ctrl-C ends it.", flush=True)
             if open_page:
                 webbrowser.open(address)
 
-        serve(Studio(models, rule, ready), opened)
+        server_of(Studio(models, rule, ready)).run(sockets=[opened])

@@ -84,12 +84,14 @@ class Result:
         found += reasons(signals, limits, self.factual, self.counterfactual)
         return replace(self, reasons=tuple(found))
 
+    def checked(self, signals: Signals, row: int) -> Result:
+        """Return the same result with the signals of an image, and what they cost."""
+        found = {name: finite(value) for name, value in signals.of(row).items()}
+        return replace(self, signals=found, network_rows=self.network_rows | signals.cost)
+
     def sure(self, name: str) -> float | None:
         """Return the judge's probability of the factual value of a discrete attribute."""
-        value, score = self.factual[name], self.judged["factual"][name]
-        if isinstance(score, dict):
-            return score[str(value)]
-        return None if isinstance(value, float) else score if value else 1 - score
+        return probability_of(self.factual[name], self.judged["factual"][name])
 
     def judged_as(self, name: str) -> dict[str, float]:
         """Return the judge's score for the counterfactual value of an attribute, for each image.
@@ -137,13 +139,12 @@ def results_of(
                 for name, reading in read.items()
                 if reading is not None
             },
-            network_rows={name: rows[row] for name, rows in spent.items()} | signals.cost,
+            network_rows={name: rows[row] for name, rows in spent.items()},
             change=changes[row],
             reversal_error=errors[row],
-            signals={name: finite(value) for name, value in signals.of(row).items()},
             not_reached=missed[row],
             **own,
-        )
+        ).checked(signals, row)
         for row, own in enumerate(about)
     ]
 
@@ -176,6 +177,13 @@ def scores_of(space: AttributeSpace, reading: Reading, row: int) -> Scores:
             dict(zip(attribute.levels, score, strict=True)) if levels else score
         )
     return scores
+
+
+def probability_of(value: Value, score: Score) -> float | None:
+    """Return the judge's probability of a value; None of a continuous attribute."""
+    if isinstance(score, dict):
+        return score[str(value)]
+    return None if isinstance(value, float) else score if value else 1 - score
 
 
 def intervention_json(value: Intervention) -> Any:

@@ -7,7 +7,6 @@ every later question about the picture. So is the whole answer.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -17,21 +16,19 @@ from torch import Tensor
 from fcfg import answers
 from fcfg.answers import AnswerLoop, Memory
 from fcfg.datasets import portraits
-from fcfg.generation.results import Result, distances, finite, results_of
-from fcfg.model import AbstractAbduction, AbstractCounterfactual
-from fcfg.sampling import OnStep, StepRecord
+from fcfg.generation.results import Result, distances, results_of
+from fcfg.model import AbstractCounterfactual
+from fcfg.sampling import StepRecord
 from fcfg.sheet import difference_map, difference_scale
 from fcfg.studio.engine import Job
 from fcfg.studio.models import describe_plan
-from fcfg.studio.pictures import image_url
-from fcfg.studio.questions import PreparedQuestion, Question
-from fcfg.studio.snippets import as_command, as_python
+from fcfg.studio.pictures import png_of
+from fcfg.studio.questions import PreparedQuestion, Question, as_command, as_python
 from fcfg.support.images import data_url, pixel_range_is_known, to_png
 from fcfg.trust import limits_of, measure_trust, unchecked
 from fcfg.version import __version__
 
 Event: TypeAlias = dict[str, Any]
-Preview: TypeAlias = Callable[[StepRecord], Tensor | None]
 
 _BETWEEN = 0.1  # seconds from one coarse picture to the next
 
@@ -66,9 +63,8 @@ class _Work:
         self._asked, self._question, self._job = question.asked, question, job
         self._model, self._plan = question.model.model, question.plan
         self._factual = question.picture.image
-        self._limits = limits_of(self._model.thresholds, self._asked.do, self._plan)
         self._begin, self._last_preview = time.monotonic(), 0.0
-        self._preview: Preview | None = None
+        self._path: Any = None  # of the abduction, where coarse pictures are shown
         self._events: list[Event] = []  # all but those of progress
         checks = self._asked.trust and self._model.traits.trust
         self._to_do = answers.Question(
@@ -95,23 +91,29 @@ class _Work:
         if not progress.done:  # kept since an earlier question
             progress.advance(to_do.plan.abduction_rows)
         if self._question.opening is None:  # which is better than a coarse picture
-            self._preview = _previews(abduction, self._factual)
+            self._path = getattr(abduction, "path", None)
         pair = block.predict(to_do)
+        limits = limits_of(self._model.thresholds, self._asked.do, self._plan)
         result = self._show_answer(pair)
-        if self._asked.truth and self._question.picture.drawing is not None:
-            self._show_truth(pair)
+        drawing = self._question.picture.drawing
+        if self._asked.truth and drawing is not None:
+            truth = portraits.counterfactual(drawing, dict(pair.attributes)).images
+            self._show("truth", truth, pair.images.float())
         if to_do.extra:
             with block.phase("trust", down=to_do.extra) as on_step:
-                result = self._show_trust(result, pair, on_step)
+                measured = measure_trust(self._model, self._factual, pair, on_step=on_step)
+            result = result.checked(measured, 0).doubted(limits)
+            self._show_trust(result)
         back = block.reverse(to_do, pair)
         if back is not None:
-            result = self._show_reversal(result, back)
-        self._emit(
-            "done",
-            record=self._record(result),
-            python=as_python(self._question),
-            command=as_command(self._question),
-        )
+            error = self._show("reversal", back.images, self._factual)
+            rows = result.network_rows | {"reversal": back.spent[0]}
+            before = result.reasons
+            result = replace(result, reversal_error=error, network_rows=rows).doubted(limits)
+            if result.signals and result.reasons != before:
+                self._show_trust(result)
+        python, command = as_python(self._question), as_command(self._question)
+        self._emit("done", record=self._record(result), python=python, command=command)
         return self._events
 
     def _emit(self, kind: str, **values: Any) -> None:
@@ -124,27 +126,36 @@ class _Work:
         self._job.check()
         event = {"type": "progress", "phase": phase, "share": round(share, 4)}
         now = time.monotonic()
-        if self._preview and phase == "prediction" and now - self._last_preview >= _BETWEEN:
+        if phase == "prediction" and now - self._last_preview >= _BETWEEN:
             image = self._preview(step)
             if image is not None:
                 self._last_preview = now
-                event["image"] = image_url(image)
+                event["image"] = data_url(png_of(image))
         self._job.emit(event)
 
+    def _preview(self, step: StepRecord) -> Tensor | None:
+        """Return a coarse answer, if there is one.
+
+        The picture and its counterfactual start from the same noise, and differ more with each
+        step: what they differ by so far is added to the picture. On drawings this is nearer to the
+        answer than the picture is, at every step; a run with few steps is not.
+        """
+        if self._path is None or (step.index + 1) / step.steps < 0.4:
+            return None
+        states, now = self._path.states, step.trajectory.x
+        return self._factual + (now - states[len(states) - 2 - step.index].to(now)).cpu()
+
     def _show_answer(self, pair: AbstractCounterfactual) -> Result:
-        question, images, size = self._question, pair.images.float(), self._factual.shape[-1]
-        about = {
-            "file": question.picture.name,
-            "stored": (size, size),
-            "prepared": question.picture.notes,
-            "attributes_from": "given",
-        }
+        question, before, after = self._question, self._factual[0], pair.images[0].float()
+        shown = question.picture.picture
+        about = {"file": str(shown.path), "stored": shown.stored, "prepared": shown.notes}
+        about["attributes_from"] = "given"
         (result,) = results_of(self._model, self._factual, question.factual, pair, about=[about])
-        scale = difference_scale(self._factual[0], images[0].nan_to_num())
-        change = difference_map(self._factual[0], images[0].nan_to_num(), scale)
+        scale = difference_scale(before, after.nan_to_num())
+        change = difference_map(before, after.nan_to_num(), scale)
         self._emit(
             "answer",
-            image=image_url(images),
+            image=data_url(png_of(pair.images)),
             difference=data_url(to_png(Image.fromarray(change))),
             difference_scale=scale,
             change=result.change,
@@ -157,67 +168,29 @@ class _Work:
         )
         return result
 
-    def _show_truth(self, pair: AbstractCounterfactual) -> None:
-        drawing = self._question.picture.drawing
-        assert drawing is not None
-        truth = portraits.counterfactual(drawing, dict(pair.attributes)).images
-        (error,) = distances(pair.images.float(), truth)
-        self._emit("truth", image=image_url(truth), error=error)
+    def _show(self, kind: str, images: Tensor, others: Tensor) -> float | None:
+        """Show an image and its mean absolute difference to another one."""
+        (error,) = distances(images.float(), others)
+        self._emit(kind, image=data_url(png_of(images)), error=error)
+        return error
 
-    def _show_trust(self, result: Result, pair: Any, on_step: OnStep) -> Result:
-        measured = measure_trust(self._model, self._factual, pair, on_step=on_step)
-        signals = {name: finite(value) for name, value in measured.of(0).items()}
-        rows = result.network_rows | measured.cost
-        result = replace(result, signals=signals, network_rows=rows).doubted(self._limits)
-        self._emit_trust(result)
-        return result
-
-    def _emit_trust(self, result: Result) -> None:
+    def _show_trust(self, result: Result) -> None:
         trusted = not (result.reasons or result.not_reached)
         rest = unchecked(self._model.thresholds, self._plan)
         about = {"trusted": trusted, "reasons": list(result.reasons), "unchecked": rest}
         self._emit("trust", **about, signals=result.signals)
 
-    def _show_reversal(self, result: Result, back: AbstractCounterfactual) -> Result:
-        (error,) = distances(back.images.float(), self._factual)
-        self._emit("reversal", image=image_url(back.images), error=error)
-        rows = result.network_rows | {"reversal": back.spent[0]}
-        doubted = replace(result, reversal_error=error, network_rows=rows).doubted(self._limits)
-        if result.signals and doubted.reasons != result.reasons:
-            self._emit_trust(doubted)
-        return doubted
-
     def _record(self, result: Result) -> dict[str, Any]:
         """Return all that is needed to compute and to judge the answer again."""
-        question = self._question
         entry = {name: value for name, value in asdict(result).items() if name != "outputs"}
         return {
             "fcfg": __version__,
-            "model": question.model.name,
+            "model": self._question.model.name,
             "network": repr(self._model),
             "do": self._asked.do,
             **self._plan.to_json(),
             "seed": self._asked.seed,
             "device": str(self._model.device),
-            "precision": question.model.model.precision,
+            "precision": self._model.precision,
             **entry,
         }
-
-
-def _previews(abduction: AbstractAbduction, factual: Tensor) -> Preview | None:
-    """Return how to see the answer while it is computed, if the abduction has a path.
-
-    The picture and its counterfactual start from the same noise, and differ more with each step:
-    what they differ by so far is added to the picture. On drawings this is nearer to the answer
-    than the picture is, at every step; a run with few steps is not.
-    """
-    path = getattr(abduction, "path", None)
-    if path is None:
-        return None
-
-    def preview(step: StepRecord) -> Tensor | None:
-        share = (step.index + 1) / step.steps
-        there = path.states[len(path.states) - 2 - step.index].to(step.trajectory.x)
-        return None if share < 0.4 else factual + (step.trajectory.x - there).cpu()
-
-    return preview

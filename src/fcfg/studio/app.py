@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -23,10 +24,17 @@ from starlette.types import ASGIApp
 from fcfg.answers import Memory
 from fcfg.studio.answers import Answers
 from fcfg.studio.bodies import Bodies, Room
-from fcfg.studio.bundle import STATIC
-from fcfg.studio.engine import BusyError, Engine, Job
-from fcfg.studio.models import StudioModel, describe_plan, find_model
-from fcfg.studio.pictures import StudioPicture, find_samples
+from fcfg.studio.engine import Engine, Job, our_fault
+from fcfg.studio.models import StudioModel, describe_plan
+from fcfg.studio.pictures import (
+    MOST_BYTES,
+    MOST_PIXELS,
+    StudioPicture,
+    decoded_bytes,
+    find_samples,
+    png_of,
+    read_upload,
+)
 from fcfg.studio.questions import (
     MOST_STEPS,
     Act,
@@ -36,10 +44,10 @@ from fcfg.studio.questions import (
     read_question,
 )
 from fcfg.studio.safety import JSON, Rule, Safety, refusal
-from fcfg.studio.uploads import MOST_BYTES, MOST_PIXELS, decoded_bytes, read_upload
-from fcfg.support.errors import InputError
+from fcfg.support.errors import InputError, check_among
 from fcfg.version import __version__
 
+STATIC = Path(__file__).parent / "static"  #: files of the page
 MOST_QUESTION = 64 * 2**10  #: bytes of a question
 _UPLOADS = 32 * 2**20  # bytes of all uploads
 _BODIES = 64 * 2**20  # bytes of all bodies that arrive or are worked on
@@ -74,8 +82,10 @@ class Studio:
 
     def prepare(self, asked: Act) -> PreparedQuestion:
         """Check a question."""
-        model = find_model(self.models, asked.model)
-        return prepare_question(asked, model, self.picture(asked.image))
+        known = {model.name: model for model in self.models}
+        name = self.models[0].name if asked.model is None else asked.model
+        check_among("model", name, known)
+        return prepare_question(asked, known[name], self.picture(asked.image))
 
 
 def build_app(studio: Studio) -> ASGIApp:
@@ -93,8 +103,8 @@ def build_app(studio: Studio) -> ASGIApp:
     routes = _Routes(studio)
     app = Starlette(
         routes=[
-            Route("/", routes.page),
-            Route("/static/{name}", routes.static),
+            Route("/", routes.file),
+            Route("/static/{name}", routes.file),
             Route("/api/model", routes.model),
             Route("/api/samples", routes.samples),
             Route("/api/images", routes.upload, methods=["POST"]),
@@ -104,10 +114,9 @@ def build_app(studio: Studio) -> ASGIApp:
         ],
         exception_handlers={
             InputError: lambda _, error: refusal(400, str(error)),
-            BusyError: lambda _, error: refusal(503, str(error)),
             ClientDisconnect: lambda _, error: Response(status_code=400),
             HTTPException: _refused,
-            Exception: _failed,
+            Exception: lambda _, error: refusal(500, our_fault(error)),
         },
         lifespan=lifespan,
     )
@@ -120,14 +129,6 @@ def _refused(request: Request, error: Exception) -> Response:
     if told == HTTPStatus(error.status_code).phrase:  # of the router
         told = f"request: expected one of the API, got {got}; see docs/studio-api.md."
     return refusal(error.status_code, told)
-
-
-def _failed(_: Request, error: Exception) -> Response:
-    return refusal(
-        500,
-        f"request: expected an answer, got an error of the server ({type(error).__name__}); "
-        "its terminal has the details.",
-    )
 
 
 class _Routes:
@@ -145,13 +146,8 @@ class _Routes:
         self._room = Room(_DECODED, studio.rule.patience)
         self._tickets = itertools.count()
 
-    async def page(self, _: Request) -> Response:
-        return self._file("index.html")
-
-    async def static(self, request: Request) -> Response:
-        return self._file(request.path_params["name"])
-
-    def _file(self, name: str) -> Response:
+    async def file(self, request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
         if name not in self._files:
             raise HTTPException(404)
         content, kind = self._files[name]
@@ -177,21 +173,20 @@ class _Routes:
 
     async def image(self, request: Request) -> Response:
         picture = self._studio.picture(request.path_params["name"])
-        return Response(picture.png, media_type="image/png")
+        return Response(png_of(picture.image), media_type="image/png")
 
     async def act(self, request: Request) -> Response:
         async with self._questions.read(request, MOST_QUESTION) as body:
             asked = read_question(Act, body)
         question = await run_in_threadpool(self._studio.prepare, asked)
         after, affected = question.after, question.model.model.graph.affected(asked.do)
-        return JSON(
-            {
-                "attributes": after,
-                "affected": [name for name in after if name in affected],
-                "invariant": [name for name in after if name not in affected],
-                "default": describe_plan(question.plan),
-            }
-        )
+        told = {
+            "attributes": after,
+            "affected": [name for name in after if name in affected],
+            "invariant": [name for name in after if name not in affected],
+            "default": describe_plan(question.plan),
+        }
+        return JSON(told)
 
     async def answer(self, request: Request) -> Response:
         ticket = next(self._tickets)  # by which later questions are told from earlier ones

@@ -12,8 +12,12 @@ import time
 import traceback
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from concurrent.futures import CancelledError
+from operator import itemgetter
 from threading import Condition, Event, Thread
 from typing import Any, TypeAlias
+
+from starlette.exceptions import HTTPException
 
 from fcfg.support.errors import InputError
 
@@ -22,14 +26,6 @@ Emit: TypeAlias = Callable[[dict[str, Any] | None], None]
 MOST_WAITING = 512  #: jobs of all visitors
 MOST_EACH = 32  #: jobs of one visitor
 MOST_SECONDS = 120.0  #: of one job
-
-
-class CancelledError(Exception):
-    """The answer is not wanted any more."""
-
-
-class BusyError(Exception):
-    """The queue is full; the message says so."""
 
 
 class Job:
@@ -80,15 +76,15 @@ class Job:
             self.emit({"type": "error", "error": str(error)})
         except Exception as error:  # of one question; the others go on
             traceback.print_exc(file=sys.stderr)
-            refusal = InputError(
-                "question",
-                expected="an answer",
-                got=f"an error of the server ({type(error).__name__})",
-                do="ask another one; the terminal of the server has the details",
-            )
-            self.emit({"type": "error", "error": str(refusal)})
+            self.emit({"type": "error", "error": our_fault(error)})
         finally:
             self.emit(None)
+
+
+def our_fault(error: Exception) -> str:
+    """Return what a visitor learns of an error of ours."""
+    got = f"an error of the server ({type(error).__name__})"
+    return f"request: expected an answer, got {got}; its terminal has the details."
 
 
 class Engine:
@@ -132,17 +128,21 @@ class Engine:
             own = sum(len(jobs) for turn, jobs in self._waiting.items() if turn[1] == job.visitor)
             if self._closed or own >= self._most_each or self.waiting >= self._most_waiting:
                 whose = "of yours" if own >= self._most_each else "of all visitors"
-                raise BusyError(
-                    f"question: expected a place in the queue, got {max(own, self.waiting)} "
-                    f"questions {whose} that wait already; try again in a while."
-                )
+                got = f"{max(own, self.waiting)} questions {whose} that wait already"
+                told = f"question: expected a place in the queue, got {got}; try again in a while."
+                raise HTTPException(503, told)
             self._waiting.setdefault(job.turn, deque()).append(job)
             self._changed.notify()
 
     def _jobs(self) -> list[Job]:
-        """Return the jobs that wait, and the one that runs."""
-        waiting = [job for jobs in self._waiting.values() for job in jobs]
-        return waiting if self._running is None else [*waiting, self._running]
+        """Return the job that runs, and those that wait, in the order of their turns."""
+        placed = [
+            (job.turn[0], place, job)
+            for jobs in self._waiting.values()
+            for place, job in enumerate(jobs)
+        ]
+        waiting = [job for *_, job in sorted(placed, key=itemgetter(0, 1))]  # main ones first
+        return waiting if self._running is None else [self._running, *waiting]
 
     def cancel(self, job: Job) -> None:
         """Cancel a job: at once if it waits, at its next step if it runs."""
@@ -164,26 +164,14 @@ class Engine:
     def ahead(self, job: Job) -> int | None:
         """Return the number of jobs that end before this one starts; None if it does not wait."""
         with self._changed:
-            own = self._waiting.get(job.turn, deque())
-            if job not in own:
-                return None
-            place, before = own.index(job), True
-            count = place + (self._running is not None)
-            for turn, jobs in self._waiting.items():
-                if turn == job.turn:
-                    before = False
-                elif turn[0] == job.turn[0]:
-                    count += min(len(jobs), place + before)
-                elif turn < job.turn:  # main ones all come first
-                    count += len(jobs)
-            return count
+            waits = job in self._waiting.get(job.turn, ())
+            return self._jobs().index(job) if waits else None
 
     def _next(self) -> Job | None:
         """Wait for a job, and give its visitor the last place; None at the end."""
         with self._changed:
             self._running = None
-            while not self._waiting and not self._closed:
-                self._changed.wait()
+            self._changed.wait_for(lambda: self._waiting or self._closed)
             if self._closed:
                 return None
             turn = min(self._waiting, key=lambda turn: turn[0])  # the first one of several

@@ -1,25 +1,31 @@
 """A gallery of answers in one page, which needs no server: ``fcfg studio --export``.
 
 The page is that of the studio. Its answers were computed beforehand: some drawings, each
-attribute changed, a few rules and weights, with everything that the live studio shows.
+attribute changed, a few rules and weights, with everything that the live studio shows. Its
+scripts, which the live page loads one after the other, are one in this file: browsers load neither
+further files nor modules from ``file://``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fcfg.causal.attributes import AbstractAttribute, Binary, Categorical, Continuous
 from fcfg.generation.results import Value
 from fcfg.pipeline.plans import PAPER_GUIDANCE
-from fcfg.studio.app import Studio
-from fcfg.studio.bundle import one_page
+from fcfg.studio.app import STATIC, Studio
 from fcfg.studio.engine import Job
 from fcfg.studio.models import StudioModel
-from fcfg.studio.pictures import StudioPicture, image_url
+from fcfg.studio.pictures import StudioPicture, png_of
 from fcfg.studio.questions import Question
 from fcfg.support.errors import InputError
+from fcfg.support.images import data_url
 from fcfg.support.outputs import Outputs
 from fcfg.support.progress import OnProgress, Progress
 from fcfg.version import __version__
@@ -31,6 +37,8 @@ _SHARES = (0.5, 1.0, 2.0)  # of the default weight
 _FURTHER = ("cfg:3.0",)
 _AGES = (1 / 6, 1 / 2, 5 / 6)  # places in the range of a continuous attribute
 _LEFT_OUT = ("started", "progress")  # events that a finished answer does not need
+_SCRIPTS = re.compile(r'(?:<script src="/static/[a-z]+\.js"></script>\n)+')
+_STYLE = '<link rel="stylesheet" href="/static/style.css">\n'
 
 
 def export_gallery(
@@ -72,7 +80,7 @@ def gallery_table(
     return {
         "about": {"models": [model.describe()], "version": __version__, "public": False},
         "samples": [
-            {**picture.to_json(), "image": image_url(picture.image)} for picture in pictures
+            {**picture.to_json(), "image": data_url(png_of(picture.image))} for picture in pictures
         ],
         "answers": answers,
     }
@@ -133,3 +141,34 @@ def _answer(studio: Studio, question: Question) -> dict[str, Any]:
         event.pop("seconds", None)  # the same page whenever it is made
         event.pop("signals", None)  # which the record has, too
     return {**question.model_dump(include={"image", "do", "guidance"}), "events": kept}
+
+
+def static_text(name: str) -> str:
+    """Return a text file of the page."""
+    return (STATIC / name).read_text("utf-8")
+
+
+def one_page(table: Mapping[str, Any]) -> str:
+    """Return the page with its style, its script and a table of answers inside.
+
+    A content security policy inside the page allows nothing else, so that it cannot ask anyone.
+    """
+    page, style = static_text("index.html"), static_text("style.css")
+    script = "".join(map(static_text, re.findall(r"(\w+\.js)", page)))
+    policy = (
+        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
+        "img-src data: blob:"
+    )
+    data = json.dumps(table, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
+    )
+    tail = (
+        f'<script type="application/json" id="table">{data}</script>\n<script>{script}</script>\n'
+    )
+    return _SCRIPTS.sub(lambda _: tail, page.replace(_STYLE, head))
+
+
+def _digest(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

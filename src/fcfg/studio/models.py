@@ -17,7 +17,7 @@ from fcfg.judge import AttributeJudge
 from fcfg.model import AnyModel, Plan, model_pixels, training_data
 from fcfg.sampling import GRIDS, SOLVERS
 from fcfg.storage import read_beside
-from fcfg.support.errors import InputError, check_among, short
+from fcfg.support.errors import InputError, short
 from fcfg.support.hashing import digest_of
 from fcfg.support.pictures import Pixels
 
@@ -153,12 +153,3 @@ def as_studio_models(
                 do="compare models of the same data",
             )
     return tuple(found)
-
-
-def find_model(models: Sequence[StudioModel], name: str | None) -> StudioModel:
-    """Return a model by its name; the first one without a name."""
-    known = {model.name: model for model in models}
-    if name is None:
-        return models[0]
-    check_among("model", name, known)
-    return known[name]

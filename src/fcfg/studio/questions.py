@@ -1,7 +1,9 @@
-"""Questions as the page asks them, and the same checked and ready to be answered."""
+"""Questions as the page asks them; the same checked, as Python, and as a command."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -12,13 +14,29 @@ from fcfg.causal.intervention import Intervention
 from fcfg.generation.results import Value, values_of
 from fcfg.model import Action, Plan
 from fcfg.studio.models import StudioModel, describe_plan
-from fcfg.studio.pictures import StudioPicture
+from fcfg.studio.pictures import SAMPLES, SEED, StudioPicture
 from fcfg.support.config_files import parse_json, validate
 from fcfg.support.errors import InputError, short
 from fcfg.support.images import image_keys
 
 MOST_STEPS = 100  #: of a sampling; more take minutes
 MOST_REPEATS = 20  #: of an iterated solver, and of an alignment
+
+_FILE = "picture.png"  # what the page calls the downloaded picture
+_PROGRAM = """\
+import fcfg
+{imports}
+model = fcfg.load({source!r}){execution}
+{picture}
+answer = model.counterfactual(
+    picture,
+    {columns!r},
+    do={do!r},
+    {options}
+    seed={seed},
+)
+fcfg.to_pictures(answer.images)[0].save("counterfactual.png")
+"""
 
 _Word: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 _Part = TypeVar("_Part", bound=BaseModel)
@@ -129,3 +147,53 @@ def _check_cost(plan: Plan[Any]) -> None:
             got=f"{plan}",
             do="use 'fcfg generate' for more",
         )
+
+
+def as_python(question: PreparedQuestion) -> str:
+    """Return a program that writes the counterfactual to a file."""
+    asked, plan, drawing = question.asked, question.plan, question.picture.drawing
+    model, setting = question.model.model, repr(repr(plan.setting))
+    device, precision = str(model.device), model.precision
+    execution = "" if device == "cpu" else f".to({device!r})"
+    execution += "" if precision is None else f".prepare({precision!r})"
+    if drawing is None:
+        imports = "from PIL import Image\n"
+        picture = f'picture = Image.open("{_FILE}")  # downloaded from the page'
+    else:
+        imports, place = "", int(question.picture.id.removeprefix("s"))
+        shape = f"{SAMPLES}, {SEED}, {drawing.size}, {drawing.variant!r}"
+        picture = f"faces = fcfg.datasets.portraits.sample({shape})\n"
+        picture += f"picture = fcfg.to_pictures(faces.images)[{place}]"
+    options = f'plan={{"setting": model.parse_setting({setting})}},'
+    if model.traits.steps:
+        options = f'guidance=fcfg.Guidance.parse({setting}),\n    sampling="{plan.sampling}",'
+    return _PROGRAM.format(
+        imports=imports,
+        source=question.model.source,
+        execution=execution,
+        picture=picture,
+        columns={name: [value] for name, value in question.before.items()},
+        do=asked.do,
+        options=options,
+        seed=asked.seed,
+    )
+
+
+def as_command(question: PreparedQuestion) -> str:
+    """Return the command that writes the counterfactual to a folder."""
+    asked, model, plan = question.asked, question.model.model, question.plan
+    targets = {  # a negative number alone would be a decrease
+        name: f"={value}" if not isinstance(value, str) and value < 0 else value
+        for name, value in asked.do.items()
+    }
+    words = ["fcfg", "generate", question.model.source, _FILE]
+    words += ["--attributes", _pairs(question.before), "--do", _pairs(targets)]
+    words += ["--guidance", repr(plan.setting)]
+    words += [] if plan.sampling is None else ["--sampling", str(plan.sampling)]
+    words += ["--seed", str(asked.seed)]
+    words += [] if model.precision is None else ["--precision", model.precision]
+    return shlex.join(words)
+
+
+def _pairs(values: Mapping[str, Value]) -> str:
+    return ",".join(f"{name}={value}" for name, value in values.items())

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+import numpy as np
 import torch
 
 from fcfg.model import AnyModel, model_pixels
-from fcfg.studio.pictures import without_judge
 
 BUDGET = 1.0  #: seconds of all measurements together
 _GAIN = 1.5  # factor by which bf16 must be faster, since it rounds
@@ -61,7 +61,7 @@ def seconds_of_work(model: AnyModel) -> float:
     """Return the time of an unguided counterfactual of a grey picture, in two steps."""
     pixels, space = model_pixels(model), model.space
     image = torch.zeros(1, pixels.channels, pixels.size, pixels.size)
-    factual = space.parse({name: [value] for name, value in without_judge(space).items()})
+    factual = space.decode(np.zeros((1, sum(space.widths))))
     targets = {space.names[0]: factual[space.names[0]]}
     plan = model.plan(targets, model.parse_setting("none"), sampling=_SAMPLING)
     start = time.perf_counter()
