@@ -248,7 +248,7 @@ def test_what_is_wrong_is_one_line(
         "--steps 0": "steps",
         "--images 0": "--images",
         "--seconds 0": "--seconds",
-        "--out .": "--out",
-        f"--out {__file__}": "--out",
+        "--out .": "out ",
+        f"--out {__file__}": "out ",
     }.items():
         refused_line(["bench", *words.split()], subject, capsys)

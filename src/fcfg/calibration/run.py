@@ -218,7 +218,10 @@ def _resamples(asked: int, total: int, seed: int) -> Counts:
 
 
 def checked_search(
-    guidance: Guidance, sampling: SamplingConfig, weights: Sequence[float], space: AttributeSpace
+    guidance: Guidance,
+    sampling: SamplingConfig,
+    weights: Sequence[float | str],
+    space: AttributeSpace,
 ) -> tuple[Guidance, list[float]]:
     """Return the guidance with the searched weight at 1, and the weights to measure.
 
@@ -232,12 +235,15 @@ def checked_search(
             got=str(sampling),
             do="give a guidance without anchor=true, such as fcfg:affected=1,invariant=1",
         )
-    grid = [float(weight) for weight in weights]
+    try:
+        grid = [float(weight) for weight in weights]
+    except ValueError:  # of the command line
+        grid = []
     if len(grid) < 2 or grid != sorted(set(grid)):
         raise InputError(
             "weights",
             expected="at least two numbers, ascending",
-            got=grid,
+            got=list(weights),
             do=f"{', '.join(map(str, WEIGHTS))} are the default",
         )
     for weight in (*grid, 1.0):  # refuses weights that the rule does not have

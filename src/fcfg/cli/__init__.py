@@ -77,12 +77,9 @@ def _exit_code(words: list[str], name: str) -> int:
     except OSError as error:
         if error.errno not in _ABOUT_FILES:
             raise
-        refusal = InputError(
-            str(error.filename or "file"),
-            expected="a file or folder that can be used",
-            got=error.strerror,
-            do="check its path, its permissions and the free space on its disk",
-        )
+        about, wanted = str(error.filename or "file"), "a file or folder that can be used"
+        do = "check its path, its permissions and the free space on its disk"
+        refusal = InputError(about, expected=wanted, got=error.strerror, do=do)
         return _end(_REFUSED, f"{name}: {refusal}")
     return code
 
@@ -112,17 +109,18 @@ def _app(requested: str | None) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_options)
-    for name, summary in _COMMANDS.items():
-        loaded: Any = _not_loaded
-        if name == requested:
-            loaded = getattr(import_module(f"fcfg.cli.{name}"), name)
-        if isinstance(loaded, typer.Typer):
-            loaded.rich_markup_mode = None
-            for info in loaded.registered_commands:
-                info.help = info.help or _help(info.callback)
-            app.add_typer(loaded, name=name)
-        else:
-            app.command(name, help=_help(loaded) or summary, short_help=summary)(loaded)
+    if requested is None:
+        for name, summary in _COMMANDS.items():
+            app.command(name, short_help=summary)(lambda: None)
+        return app
+    loaded = getattr(import_module(f"fcfg.cli.{requested}"), requested)
+    if isinstance(loaded, typer.Typer):
+        loaded.rich_markup_mode = None
+        for info in loaded.registered_commands:
+            info.help = info.help or _help(info.callback)
+        app.add_typer(loaded, name=requested)
+    else:
+        app.command(requested, help=_help(loaded))(loaded)
     return app
 
 
@@ -131,12 +129,9 @@ def _check_working_directory() -> None:
     try:
         Path.cwd()
     except FileNotFoundError as error:
-        raise InputError(
-            "working directory",
-            expected="a folder that exists",
-            got="one that was removed",
-            do="change to another with 'cd'",
-        ) from error
+        wanted, do = "a folder that exists", "change to another with 'cd'"
+        got = "one that was removed"
+        raise InputError("working directory", expected=wanted, got=got, do=do) from error
 
 
 def _show_version(requested: bool) -> None:
@@ -145,18 +140,13 @@ def _show_version(requested: bool) -> None:
         raise typer.Exit
 
 
-# The next two have no docstrings, which Typer would show as help.
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
-) -> None: ...
+_VERSION = typer.Option(
+    "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+)
 
 
-def _not_loaded() -> None: ...
+# Without a docstring, which Typer would show as help.
+def _options(version: Annotated[bool, _VERSION] = False) -> None: ...
 
 
 def _help(function: Callable[..., Any] | None) -> str:

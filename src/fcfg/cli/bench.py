@@ -10,12 +10,11 @@ import typer
 from fcfg.cli.computing import Computing, computing_by
 from fcfg.cli.options import Commit, Model, Options, Overwrite, with_options
 from fcfg.support.errors import InputError
-from fcfg.support.outputs import make_folder
+from fcfg.support.outputs import check_file, make_folder
 
 if TYPE_CHECKING:
     import torch
 
-    from fcfg.bench import Record
     from fcfg.pipeline.counterfactual import CounterfactualPipeline
 
 
@@ -52,10 +51,16 @@ def bench(
     import torch
 
     from fcfg.bench import plan
+    from fcfg.cli.tables import show_rows, table_console
     from fcfg.support.progress import in_words, share_bar
 
     target = torch.device(computing.target)
-    _check(model, preset, out, overwrite=overwrite)
+    if model and preset:
+        got = f"{model!r} and {preset!r}"
+        raise InputError("MODEL", expected="a model or a --preset", got=got, do="leave one out")
+    if out is not None:
+        check_file(out, overwrite=overwrite)
+        make_folder(out.parent)
     name, pipeline = _model(model, preset, target)
     benchmark = plan(name, pipeline.to(target), **asked)
     work, seconds = benchmark.workload, in_words(benchmark.seconds)
@@ -65,28 +70,9 @@ def bench(
         record = benchmark.run(on_progress, commit)
     if out is not None:
         record.write(out)
-    _show(record)
-
-
-def _check(model: str, preset: str, out: Path | None, *, overwrite: bool) -> None:
-    if model and preset:
-        raise InputError(
-            "MODEL",
-            expected="a model or a --preset",
-            got=f"{model!r} and {preset!r}",
-            do="leave one out",
-        )
-    if out is not None and out.is_dir():
-        raise InputError("--out", expected="a file", got=f"the folder {out}", do="name a file")
-    if out is not None and out.exists() and not overwrite:
-        raise InputError(
-            "--out",
-            expected="a file that does not exist yet",
-            got=f"'{out}'",
-            do="choose another name, or replace it with --overwrite",
-        )
-    if out is not None:
-        make_folder(out.parent)
+    table_console().print(record.heading())
+    head, *rows = record.table()
+    show_rows(head, rows)
 
 
 def _model(model: str, preset: str, device: torch.device) -> tuple[str, CounterfactualPipeline]:
@@ -98,11 +84,3 @@ def _model(model: str, preset: str, device: torch.device) -> tuple[str, Counterf
         name = preset or "celeba-hq"
         return name, as_pipeline(from_preset(name), f"--preset {name}", "fcfg bench")
     return Path(model or "portraits").name, load_pipeline(model or "portraits", "fcfg bench")
-
-
-def _show(record: Record) -> None:
-    from fcfg.cli.tables import show_rows, table_console
-
-    table_console().print(record.heading())
-    head, *rows = record.table()
-    show_rows(head, rows)

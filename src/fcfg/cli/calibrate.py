@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fcfg.cli.computing import Computing, computing_by, load_pipeline
 from fcfg.cli.options import Data, Model, Options, Overwrite, with_options
-from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from fcfg.support.outputs import Outputs
 
 _IMAGES = {"cpu": 24, "cuda": 512}  # by default
+_MANY = (
+    "Largest number of images; more make the intervals shorter. By default "
+    f"{_IMAGES['cuda']} on a GPU, {_IMAGES['cpu']} on a CPU."
+)
 _TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
 
 
 @with_options(
     asked=Options(
         "calibration.run.calibrate",
-        "guidance sampling weights at_least_real accept seed",
+        "guidance sampling weights at_least_real accept seed cache",
         {
             "guidance": "Rule whose weight is searched, with any weight, such as "
             "'cfg:1;anchor=true'; of a factored rule the weight affected. The default of the "
@@ -31,21 +35,15 @@ _TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
             "where no direction of an attribute has 8 images. Otherwise the model keeps its "
             "default.",
         },
+        defaults={"cache": Path("runs/calibrations")},
     ),
-    computing=Options("cli.computing.Computing", "batch_size precision device"),
+    computing=computing_by("batch_size precision device"),
 )
 def calibrate(
     model: Model,
     asked: dict[str, Any],
-    computing: dict[str, Any],
-    images: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Largest number of images; more make the intervals shorter. By default "
-            f"{_IMAGES['cuda']} on a GPU, {_IMAGES['cpu']} on a CPU.",
-        ),
-    ] = None,
+    computing: Computing,
+    images: Annotated[int | None, typer.Option(metavar="N", help=_MANY)] = None,
     data: Data = None,
     out: Annotated[
         Path | None,
@@ -55,10 +53,6 @@ def calibrate(
             "for a shipped model runs/calibrate/NAME.",
         ),
     ] = None,
-    cache: Annotated[
-        Path,
-        typer.Option(metavar="FOLDER", help="Folder that keeps finished measurements."),
-    ] = Path("runs/calibrations"),
     overwrite: Overwrite = False,
 ) -> None:
     """Choose the weights of a model's guidance, and make them its default.
@@ -78,7 +72,6 @@ def calibrate(
     from fcfg.calibration import WEIGHTS, choose_images
     from fcfg.calibration import calibrate as run
     from fcfg.calibration.run import checked_search
-    from fcfg.cli.computing import Computing, load_pipeline
     from fcfg.cli.progress import ProgressReporter, resumable
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
@@ -91,15 +84,14 @@ def calibrate(
     from fcfg.support.progress import share_bar
     from fcfg.trust import trust_thresholds
 
-    how, accept = Computing(**computing), asked.pop("accept")
-    target, seed = how.target, asked["seed"]
+    target, seed, accept = computing.target, asked["seed"], asked.pop("accept")
     rule = Guidance.parse(asked["guidance"]) if "guidance" in asked else DEFAULT_GUIDANCE
     chosen = as_sampling(asked["sampling"], default_sampling(None, rule.anchor, rule.drawn_noise))
-    pipeline = load_pipeline(model, "fcfg calibrate").to(target).prepare(how.precision)
+    pipeline = load_pipeline(model, "fcfg calibrate").to(target).prepare(computing.precision)
     judge_of(pipeline)  # refuses a model without a judge before images are read
     assert pipeline.folder is not None
     count = _IMAGES[target] if images is None else images
-    weights = _numbers(asked["weights"]) if "weights" in asked else WEIGHTS
+    weights = asked["weights"].split(",") if "weights" in asked else WEIGHTS
     search = checked_search(rule, chosen, weights, pipeline.space)
     asked |= {"guidance": rule, "sampling": chosen, "weights": search[1]}
     folder = out or (Path("runs/calibrate") / model if model in shipped() else pipeline.folder)
@@ -113,23 +105,19 @@ def calibrate(
         outputs.check([Calibration.file, Thresholds.file])
     with ProgressReporter() as reporter:
         found = choose_images(pipeline, count, seed=seed, data=data, on_progress=reporter.progress)
-    height, width = found.images.shape[-2:]
-    on_these: dict[str, Any] = {
-        "data": found.data,
-        "batch_size": how.rows(pipeline, (height, width)),
-    }
+    size = computing.rows(pipeline, found.images.shape[-2:])
+    on_these: dict[str, Any] = {"data": found.data, "batch_size": size}
     make_folder(folder)
     print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
     before = pipeline.calibration
-    kept = f"what is measured is in {cache}, run the same command to resume"
-    with resumable(lambda: kept) as on_progress:
+    measured = f"what is measured is in {asked['cache']}"
+    with resumable(lambda: f"{measured}, run the same command to resume") as on_progress:
         calibration = run(
             *(pipeline, found.images, found.attributes),
             **asked,
             count=found.count,
             accept=True,  # or not, below
             truth=found.truth,
-            cache=cache,
             on_progress=on_progress,
             **on_these,
         )
@@ -151,7 +139,9 @@ def calibrate(
         names = pipeline.space.names
         settings = {repr(pipeline.plan([name]).setting): None for name in names}
         print(f"The model keeps its default, {' and '.join(settings)}, with thresholds of trust.")
-        print(f"To use the new weights, add --accept; what is measured is kept in {cache}.")
+        print(
+            f"To use the new weights, add --accept; what is measured is kept in {asked['cache']}."
+        )
         return
     used = "the model uses it from now on" if is_own else "the model is as before"
     path = folder / Calibration.file
@@ -166,20 +156,8 @@ def _write(record: StoredRecord, folder: Path, outputs: Outputs | None) -> None:
         outputs.write({record.file: record.to_bytes()})
 
 
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(word) for word in text.split(",")]
-    except ValueError:
-        raise InputError(
-            "--weights", expected="numbers", got=repr(text), do="write for example 1,1.5,2,3"
-        ) from None
-
-
 def print_calibration(calibration: Calibration) -> None:
-    """Print a row for each attribute and each of its directions, and remarks.
-
-    Only directions have readings: without any, the columns are left out.
-    """
+    """Print a row for each attribute and each of its directions, which alone have readings."""
     from fcfg.cli.tables import show_rows
 
     is_read = any(own.directions for own in calibration.attributes.values())
@@ -192,9 +170,8 @@ def print_calibration(calibration: Calibration) -> None:
             rows.append((f"  {label}", *_estimate(side), *texts, ""))
     show_rows(("intervention", "weight", "95 % interval", *read, "off-target"), rows)
     if is_read:
-        print(
-            "The judge reads log-odds of the value, or the value minus the true one (mean ± sd)."
-        )
+        said = "The judge reads log-odds of the value, or the value minus the true one"
+        print(f"{said} (mean ± sd).")
     print("Off-target: mean shift of the reading of other attributes, in standard deviations.")
     for name, own in calibration.attributes.items():
         if own.truth:

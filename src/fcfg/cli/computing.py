@@ -81,12 +81,8 @@ def chosen_device(name: str) -> str:
 
     check_among("device", name, (AUTO, "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
-        raise InputError(
-            "device",
-            expected="cpu or auto, since torch finds no GPU here",
-            got=repr(name),
-            do="leave --device out",
-        )
+        wanted = "cpu or auto, since torch finds no GPU here"
+        raise InputError("device", expected=wanted, got=repr(name), do="leave --device out")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if name == AUTO else name
     torch.cuda.set_device(own_gpu() if device == "cuda" else -1)
     return device
@@ -103,12 +99,8 @@ def check_sampled(model: AnyModel, **options: object) -> None:
     """Refuse options of sampling for a model that has none."""
     for name, value in options.items():
         if value is not None and not model.traits.steps:
-            raise InputError(
-                f"--{name}",
-                expected=f"none with a model of kind {model.kind}, which has no steps",
-                got=value,
-                do="leave it out",
-            )
+            wanted = f"none with a model of kind {model.kind}, which has no steps"
+            raise InputError(f"--{name}", expected=wanted, got=value, do="leave it out")
 
 
 def load_pipeline(path: str | os.PathLike[str], purpose: str) -> CounterfactualPipeline:

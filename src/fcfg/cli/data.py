@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fcfg.cli.options import Options, with_options
-from fcfg.support.errors import InputError
+from fcfg.cli.options import Options, Overwrite, with_options
 from fcfg.support.files import write_atomically
-from fcfg.support.outputs import Outputs
+from fcfg.support.outputs import Outputs, check_file
 
 if TYPE_CHECKING:  # slow imports that --help does not need
     from fcfg.causal.attributes import AttributeSpace
@@ -52,13 +52,7 @@ def check(
         Path | None,
         typer.Option(help="Folder for sheet.png and correlations.png. [DIR/.fcfg-check]"),
     ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite",
-            help="Replace the configuration, and pictures that no earlier check wrote.",
-        ),
-    ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """List all problems of a folder of images.
 
@@ -72,13 +66,8 @@ def check(
     from fcfg.datasets.check import check_folder
 
     existing_folder(folder)
-    if init is not None and os.path.lexists(init) and not overwrite:
-        raise InputError(
-            "--init",
-            expected="a file that does not exist yet",
-            got=f"'{init}'",
-            do="choose another name, or replace it with --overwrite",
-        )
+    if init is not None:
+        check_file(init, overwrite=overwrite)
     target = folder / ".fcfg-check" if out is None else out
     subject = os.path.relpath(folder.resolve(), target.resolve())  # both may be moved together
     outputs = Outputs(target, "data check", subject, overwrite)
@@ -86,12 +75,11 @@ def check(
     options, space = _options(config, given)
     console = Console(highlight=False, soft_wrap=True)
     with Console(stderr=True).status("reading images") as status:
-        report = check_folder(
-            folder,
-            options,
-            space,
-            lambda what, done, total: status.update(f"{what}: {done} of {total}"),
-        )
+
+        def show(what: str, done: int, total: int) -> None:
+            status.update(f"{what}: {done} of {total}")
+
+        report = check_folder(folder, options, space, show)
     _print(report, console)
     _write_pictures(report, outputs, console)
     if init is not None and report.space is not None:
@@ -119,14 +107,12 @@ def example(
     """
     from fcfg.datasets.shapes import write_shapes
 
-    path = write_shapes(folder, **asked)
-    print(
-        f"Wrote {asked['count']} pictures and metadata.csv to {path}; next: fcfg data check {path}"
-    )
+    path, count = write_shapes(folder, **asked), asked["count"]
+    print(f"Wrote {count} pictures and metadata.csv to {path}; next: fcfg data check {path}")
 
 
 def _options(
-    config: Path | None, given: Mapping[str, str]
+    config: Path | None, given: dict[str, str]
 ) -> tuple[FolderData, AttributeSpace | None]:
     """Return the options of a configuration, changed by those given, and its attributes."""
     from pydantic import BaseModel
@@ -139,36 +125,32 @@ def _options(
         data: FolderData = FolderData()
         attributes: dict[str, dict[str, Any]] | None = None
 
-    values: dict[str, Any] = {}
+    values, how = {}, {"expected": "a training configuration", "do": "write one with --init"}
     if config is not None:
-        expected, advice = "a training configuration", "write one with --init"
-        values = read_yaml(config, str(config), expected=expected, do=advice)
+        values = read_yaml(config, str(config), **how)
     sections = validate(Sections, values, str(config))
-    stated = sections.data.model_dump(exclude_unset=True)
-    kinds = sections.attributes
+    stated, kinds = sections.data.model_dump(exclude_unset=True), sections.attributes
     space = None if kinds is None else AttributeSpace.from_config(kinds)
-    return validate(FolderData, {**stated, **given}, "data"), space
+    return validate(FolderData, stated | given, "data"), space
 
 
 def _print(report: FolderReport, console: Console) -> None:
     for finding in report.findings:
         line = f"[{_STYLE[finding.severity]}]{finding.severity:<8}[/]{escape(finding.what)}"
         if finding.names:
-            rest = len(finding.names) - _SHOWN
-            names = escape(", ".join(finding.names[:_SHOWN]))
-            line += f" [dim]({len(finding.names)})[/]: {names}"
-            line += f" and {rest} more" if rest > 0 else ""
+            more = len(finding.names) - _SHOWN
+            told = ", ".join(finding.names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+            line += f" [dim]({len(finding.names)})[/]: {escape(told)}"
         console.print(line)
-    kinds = {} if report.space is None else report.space.to_config()
-    for name, kind in kinds.items():
+    for name, kind in ({} if report.space is None else report.space.to_config()).items():
         details = ", ".join(f"{key} {value}" for key, value in kind.items() if key != "kind")
         why = f" ({report.reasons[name]})" if name in report.reasons else ""
         line = f"attribute {name}: {kind['kind']} {details}".rstrip()
         console.print(escape(f"{line}{why}"))
     sizes = ", ".join(f"{split} {count}" for split, count in report.splits.items())
     console.print(f"{report.images} images{': ' if sizes else ''}{sizes}")
-    verdict = "[green]Training could begin.[/]" if report.ok else "[red]Not ready for training.[/]"
-    console.print(verdict)
+    ready, not_ready = "[green]Training could begin.[/]", "[red]Not ready for training.[/]"
+    console.print(ready if report.ok else not_ready)
 
 
 def _write_pictures(report: FolderReport, outputs: Outputs, console: Console) -> None:
@@ -227,7 +209,7 @@ graph:
 # of base 64 with multipliers [1, 2, 4, 8], and tens of thousands of steps.
 model:
   kind: diffusion
-  network: {network}
+  network: {{base: 16, multipliers: {multipliers}}}
   batch: 32
   steps: 1500
   learning_rate: 1.0e-3
@@ -241,25 +223,19 @@ def starting_config(report: FolderReport, options: FolderData, folder: Path) -> 
     assert report.space is not None
     own = options.model_dump(mode="json", exclude_defaults=True)
     grey = report.grey and "channels" not in options.model_fields_set
-    first = {"format": "folder", "path": _relative(report.path, folder)}
-    first |= {
-        "size": proposed_size(report, options)[0],
-        "channels": 1 if grey else options.channels,
-    }
+    first: dict[str, object] = {"format": "folder", "path": _relative(report.path, folder)}
+    first["size"] = proposed_size(report, options)[0]
+    first["channels"] = 1 if grey else options.channels
     return _FIRST.format(
-        data=_lines(first | own | first),
-        attributes=_lines(report.space.to_config()),
-        graph=_lines({name: [] for name in report.space.names}),
-        network=_yaml({"base": 16, "multipliers": list(_MULTIPLIERS)}),
+        data=_section(first | own | first, False),
+        attributes=_section(report.space.to_config(), None),
+        graph=_section({name: [] for name in report.space.names}, None),
+        multipliers=list(_MULTIPLIERS),
     )
 
 
-def _lines(values: Mapping[str, object]) -> str:
-    return "".join(f"  {_yaml(name)}: {_yaml(value)}\n" for name, value in values.items())
-
-
-def _yaml(value: object) -> str:
+def _section(values: Mapping[str, object], flow: bool | None) -> str:
     import yaml
 
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6)
-    return text.removesuffix("...\n").strip()
+    lines = yaml.safe_dump(values, default_flow_style=flow, sort_keys=False, width=10**6)
+    return indent(lines, "  ")

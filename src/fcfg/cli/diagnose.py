@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from fcfg.cli.computing import Computing, computing_by
 from fcfg.cli.options import Commit, Data, Model, Options, Out, Overwrite, with_options
@@ -17,17 +15,16 @@ if TYPE_CHECKING:
 
 @with_options(
     asked=Options("diagnosis.diagnosis.diagnose", "noised threshold seed"),
+    of=Options("evaluation.experiment.Experiment", "images", defaults={"images": 500}),
     computing=computing_by("batch_size device"),
 )
 def diagnose(
     model: Model,
     asked: dict[str, Any],
+    of: dict[str, Any],
     computing: Computing,
     out: Out = None,
     data: Data = None,
-    images: Annotated[
-        int, typer.Option(metavar="N", help="Number of images, for correlations.")
-    ] = 500,
     overwrite: Overwrite = False,
     commit: Commit = None,
 ) -> None:
@@ -61,10 +58,10 @@ def diagnose(
     # In float32, because small differences of predictions are measured.
     pipeline = load_pipeline(model, "fcfg diagnose").to(target).prepare("float32")
     values = {"name": "diagnose", "do": pipeline.space.names[:1], "guidance": ()}
-    values |= {"images": images, "seed": asked["seed"], "balance": ()}  # as frequent as in data
+    values |= {**of, "seed": asked["seed"], "balance": ()}  # as frequent as in data
     experiment = validate(Experiment, values, "diagnose")
     digest = digest_of(pipeline.denoiser)
-    subject = f"{digest} {images} {asked} {data and data.resolve()}"
+    subject = f"{digest} {of['images']} {asked} {data and data.resolve()}"
     outputs = Outputs(out or Path("runs/diagnose") / name, "diagnose", subject, overwrite)
     outputs.check(["index.html", "diagnosis.json"])
     with ProgressReporter() as reporter:
@@ -97,8 +94,6 @@ def _show(diagnosis: Diagnosis) -> None:
     pairs = largest_pairs(diagnosis, 20)
     for title, gaps in {"groups": groupings(diagnosis), "pairs": pairs}.items():
         show_rows((title, "gap"), [(name, percent(gap.overall)) for name, gap in gaps.items()])
-    counts = (
-        f"Gaps of {diagnosis.images} images with noise, correlations of {diagnosis.correlated}."
-    )
-    print(counts)
+    noised, known = diagnosis.images, diagnosis.correlated
+    print(f"Gaps of {noised} images with noise, correlations of {known}.")
     print(*diagnosis.verdict, f"Suggested groups: fcfg.{diagnosis.suggestion}", sep="\n")

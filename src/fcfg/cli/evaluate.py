@@ -17,14 +17,25 @@ if TYPE_CHECKING:
 
 @with_options(
     changes=Options(
-        "evaluation.experiment.Experiment", "images seed reverse cycles", changes=True
+        "evaluation.experiment.Experiment",
+        "images seed reverse cycles sampling anchor",
+        {"sampling": f"{SAMPLING} The experiment's by default."},
+        changes=True,
     ),
-    weights=Options("evaluation.measurements.find_evaluators", "lpips inception"),
+    by=Options(
+        "evaluation.measurements.find_evaluators",
+        "lpips inception judge",
+        {"judge": "Model whose judge reads the images, instead of its own: to compare models."},
+    ),
+    kept=Options(
+        "evaluation.evaluation.Evaluation", "cache", defaults={"cache": Path("runs/abductions")}
+    ),
     computing=computing_by("batch_size precision compile device shard"),
 )
 def evaluate(
     changes: dict[str, Any],
-    weights: dict[str, Any],
+    by: dict[str, Any],
+    kept: dict[str, Any],
     computing: Computing,
     model: Model = "",
     experiment: Annotated[
@@ -37,27 +48,6 @@ def evaluate(
     ] = "",
     out: Out = None,
     data: Data = None,
-    sampling: Annotated[
-        str | None,
-        typer.Option(
-            metavar="'SOLVER GRID STEPS'", help=f"{SAMPLING} The experiment's by default."
-        ),
-    ] = None,
-    anchor: Annotated[
-        bool | None,
-        typer.Option("--anchor/--no-anchor", help="Whether to anchor all guidances, or none."),
-    ] = None,
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Model whose judge reads the images, instead of MODEL's own: to compare models.",
-        ),
-    ] = None,
-    cache: Annotated[
-        Path,
-        typer.Option(metavar="FOLDER", help="Folder that keeps abductions for other experiments."),
-    ] = Path("runs/abductions"),
     report: Annotated[bool, typer.Option(help="Write the report when all rows are there.")] = True,
     commit: Commit = None,
     show: Annotated[
@@ -99,20 +89,16 @@ def evaluate(
         model, experiment = "", model
     for subject, given in (("MODEL", model or show), ("EXPERIMENT", experiment)):
         if not given:
-            raise InputError(
-                subject,
-                expected="'fcfg evaluate MODEL EXPERIMENT'",
-                got="none",
-                do=f"see '{' '.join(['fcfg evaluate --list', *filter(None, [model])])}'",
-            )
-    asked = {"sampling": sampling, "anchor": anchor}
+            wanted, do = "'fcfg evaluate MODEL EXPERIMENT'", f"fcfg evaluate --list {model}"
+            raise InputError(subject, expected=wanted, got="none", do=f"see '{do.strip()}'")
+    asked = {name: changes[name] for name in ("sampling", "anchor") if name in changes}
     if experiment.rpartition("/")[2] == "default":
         _check_default(model, experiment, asked)
     graph = read_outline(model)[1] if model and experiment in OWN else None
     own = load(model) if model and (asks_the_model(experiment) or not show) else None
     if own is not None:
         check_sampled(own, **asked)
-    chosen = find_experiment(experiment, graph=graph, model=own, **asked, **changes)
+    chosen = find_experiment(experiment, graph=graph, model=own, **changes)
     if own is None or show:  # a run has a model
         print(to_yaml(chosen), end="")
         return
@@ -123,12 +109,13 @@ def evaluate(
     from fcfg.evaluation.subset import choose_subset, find_data
     from fcfg.pipeline.runtime import Execution
 
-    part, target = computing.part, computing.target
+    part, target, compiled = computing.part, computing.target, computing.compile
     precision = Execution(computing.precision).on(target).precision
     pipeline = own.to(target).prepare(computing.precision)
-    reader = judge_of(load(judge) if judge else pipeline)  # these refuse before images are read
+    # These refuse before images are read.
+    by["judge"] = judge_of(load(by["judge"]) if "judge" in by else pipeline)
     size = find_data(pipeline, data).size
-    found = find_evaluators(pipeline, **weights, fid=chosen.fid, size=size, judge=reader)
+    found = find_evaluators(pipeline, **by, fid=chosen.fid, size=size)
     with ProgressReporter(quiet=not computing.prints) as reporter:
         subset = choose_subset(pipeline, chosen, data=data, on_progress=reporter.progress)
     name = Path(model).resolve().name
@@ -139,37 +126,26 @@ def evaluate(
         found,
         out or Path("runs/evaluate") / name / chosen.name,
         model=name,
-        provenance=collect_provenance(
-            target, precision, compiled=computing.compile, commit=commit
-        ),
+        provenance=collect_provenance(target, precision, compiled=compiled, commit=commit),
         shard=part,
         batch_size=computing.rows(pipeline, subset.images.shape[-2:]),
-        cache=cache,
+        **kept,
     )
     evaluation.is_finished()  # refuses a folder with another run before anything is printed
-    pipeline.prepare(
-        computing.precision, compile=computing.compile, batch_size=evaluation.block_size
-    )
+    pipeline.prepare(computing.precision, compile=compiled, batch_size=evaluation.block_size)
     run_and_show(evaluation, target, quiet=not computing.prints, report=report)
 
 
-def _check_default(model: str, experiment: str, options: dict[str, Any]) -> None:
+def _check_default(model: str, experiment: str, asked: dict[str, Any]) -> None:
     """Refuse an experiment 'default' without a model, or with answers that are not the default."""
     if not model:
-        raise InputError(
-            f"experiment {experiment}",
-            expected="a model, whose default it asks for",
-            got="none",
-            do=f"write 'fcfg evaluate MODEL {experiment}'",
-        )
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise InputError(
-            f"--{given[0]}",
-            expected=f"none with the experiment {experiment}, which asks a model as it answers",
-            got=options[given[0]],
-            do="leave it out, or take the experiment 'baselines'",
-        )
+        wanted, do = "a model, whose default it asks for", f"'fcfg evaluate MODEL {experiment}'"
+        raise InputError(f"experiment {experiment}", expected=wanted, got="none", do=f"write {do}")
+    if asked:
+        (name, value), *_ = asked.items()
+        wanted = f"none with the experiment {experiment}, which asks a model as it answers"
+        do = "leave it out, or take the experiment 'baselines'"
+        raise InputError(f"--{name}", expected=wanted, got=value, do=do)
 
 
 def run_and_show(

@@ -122,45 +122,35 @@ def _announce(prepared: PreparedRequest, device: str) -> None:
 
 
 def _show(results: Sequence[Result], prepared: PreparedRequest) -> None:
-    """Print a short table of the results."""
+    """Print a short table of the results, those that miss what was asked, and those in doubt."""
     from rich import box
     from rich.table import Table
 
     from fcfg.cli.tables import table_console
     from fcfg.generation.record import record_file
+    from fcfg.trust import unchecked
 
-    request = prepared.request
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("image", overflow="fold")
-    table.add_column("factual → counterfactual", overflow="fold")
-    if results[0].judged:
-        table.add_column("judge before → after", overflow="fold")
-    if request.reverse:
-        table.add_column("reversal error", justify="right")
+    request, table = prepared.request, Table(box=box.SIMPLE_HEAD)
     for result in results[:_SHOWN]:
-        cells = [Path(result.file).name, _change(result)]
+        cells = {"image": Path(result.file).name, "factual → counterfactual": _change(result)}
         if result.judged:
-            cells.append("\n".join(_judged(result, name) for name in prepared.action.targets))
+            judged = [_judged(result, name) for name in prepared.action.targets]
+            cells["judge before → after"] = "\n".join(judged)
         if request.reverse:
             error = result.reversal_error
-            cells.append("none" if error is None else f"{error:.4f}")
-        table.add_row(*cells)
+            cells["reversal error"] = "none" if error is None else f"{error:.4f}"
+        for heading in () if table.columns else cells:
+            table.add_column(heading, overflow="fold")
+        table.add_row(*cells.values())
     table_console().print(table)
     if len(results) > _SHOWN:
         print(f"and {len(results) - _SHOWN} more, in {record_file(request.shard)}")
-    _show_doubts(results, prepared)
-
-
-def _show_doubts(results: Sequence[Result], prepared: PreparedRequest) -> None:
-    """Print which answers are not what was asked for, and which not to trust, and why."""
-    from fcfg.trust import unchecked
-
     missed = {result.file: result.missed for result in results if result.missed}
     if missed:
         several = f" by {len(missed)} of {len(results)}: {_named(missed)}"
         print(f"Not reached{several if len(results) > 1 else f': {results[0].missed}'}")
     rest = unchecked(prepared.pipeline.thresholds, prepared.plan)
-    if prepared.request.trust and rest is not None:
+    if request.trust and rest is not None:
         print(rest)
     doubted = {result.file: "; ".join(result.reasons) for result in results if result.reasons}
     if doubted:
@@ -178,17 +168,13 @@ def _change(result: Result) -> str:
     """Format the changed attributes, one a line, then the others, with scores of the judge."""
     from fcfg.generation.results import value_text
 
-    changed: list[str] = []
-    kept: list[str] = []
+    read: dict[str, str] = {}
     for name, value in result.factual.items():
         sure = result.sure(name) if result.attributes_from == "judge" else None
-        read = f"{name} {value_text(value)}" + ("" if sure is None else f" ({sure:.2f})")
-        if name in result.changed:
-            changed.append(f"{read} → {value_text(result.counterfactual[name])}")
-        else:
-            kept.append(read)
-    lines = changed or ["nothing changes"]
-    return "\n".join([*lines, *([f"kept: {', '.join(kept)}"] if kept else [])])
+        read[name] = f"{name} {value_text(value)}" + ("" if sure is None else f" ({sure:.2f})")
+    after = {name: value_text(result.counterfactual[name]) for name in result.changed}
+    lines = [f"{read.pop(name)} → {text}" for name, text in after.items()] or ["nothing changes"]
+    return "\n".join([*lines, f"kept: {', '.join(read.values())}"] if read else lines)
 
 
 def _judged(result: Result, name: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from fcfg.support.fonts import Font, font_for, legible
+from fcfg.support.fonts import font_for, legible
 
 _CELL, _FONT, _MARGIN = 52, 13, 14
 _LONGEST = 60  # letters of a label
@@ -29,11 +30,20 @@ def heatmap(labels: Sequence[str], matrix: NDArray[np.float64]) -> Image.Image:
     page = Image.new("RGB", (side, side), "white")
     pen = ImageDraw.Draw(page)
     for row, label in enumerate(labels):
-        middle = start + row * _CELL + _CELL // 2
-        pen.text((start - _MARGIN // 2, middle), label, fill="black", font=font, anchor="rm")
-        _write_upwards(page, label, middle, start - _MARGIN // 2, font)
-        for column in range(len(labels)):
-            _draw_cell(pen, start, row, column, float(matrix[row, column]), font)
+        upper, end = start + row * _CELL, start - _MARGIN // 2
+        middle = upper + _CELL // 2
+        pen.text((end, middle), label, fill="black", font=font, anchor="rm")
+        strip = Image.new("RGB", (int(font.getlength(label)) + 2, _FONT + 6), "white")
+        ImageDraw.Draw(strip).text((0, 1), label, fill="black", font=font)
+        upwards = strip.rotate(90, expand=True)
+        page.paste(upwards, (middle - upwards.width // 2, end - upwards.height))
+        for column, value in enumerate(matrix[row].tolist()):
+            left = start + column * _CELL
+            box = left, upper, left + _CELL - 2, upper + _CELL - 2
+            pen.rectangle(box, fill=_colour(value))
+            ink = "white" if abs(value) > 0.6 else "black"
+            text = "-" if math.isnan(value) else f"{value:.2f}".replace("-0.00", "0.00")
+            pen.text((left + _CELL // 2, middle), text, fill=ink, font=font, anchor="mm")
     return page
 
 
@@ -41,38 +51,10 @@ def _short(label: str) -> str:
     return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 3]}..."
 
 
-def _draw_cell(
-    pen: ImageDraw.ImageDraw,
-    start: int,
-    row: int,
-    column: int,
-    value: float,
-    font: Font,
-) -> None:
-    left, upper = start + column * _CELL, start + row * _CELL
-    known = not np.isnan(value)
-    fill = _colour(value) if known else (225, 225, 225)
-    pen.rectangle((left, upper, left + _CELL - 2, upper + _CELL - 2), fill=fill)
-    ink = "white" if known and abs(value) > 0.6 else "black"
-    text = f"{value:.2f}".replace("-0.00", "0.00") if known else "-"
-    pen.text((left + _CELL // 2, upper + _CELL // 2), text, fill=ink, font=font, anchor="mm")
-
-
 def _colour(value: float) -> tuple[int, int, int]:
-    """Red for positive numbers, blue for negative ones, white for 0."""
+    """Red for positive numbers, blue for negative ones, white for 0, grey for none."""
+    if math.isnan(value):
+        return 225, 225, 225
     share = min(1.0, abs(value))
     red, green, blue = (round(255 + share * (end - 255)) for end in (_HOT if value > 0 else _COLD))
     return red, green, blue
-
-
-def _write_upwards(
-    page: Image.Image,
-    text: str,
-    middle: int,
-    bottom: int,
-    font: Font,
-) -> None:
-    strip = Image.new("RGB", (int(font.getlength(text)) + 2, _FONT + 6), "white")
-    ImageDraw.Draw(strip).text((0, 1), text, fill="black", font=font)
-    turned = strip.rotate(90, expand=True)
-    page.paste(turned, (middle - turned.width // 2, bottom - turned.height))

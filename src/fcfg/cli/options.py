@@ -44,6 +44,7 @@ _METAVARS = {
     "batch_size": "N|auto",
     "shard": "I/N",
     "host": "ADDRESS",
+    "judge": "MODEL",
     "guidance": "RULE:WEIGHTS",
     "sampling": "'SOLVER GRID STEPS'",
     "attributes": "TABLE.csv|NAME=VALUE,...|auto",
@@ -72,23 +73,22 @@ class Options:
     about: Mapping[str, str] = field(default_factory=dict[str, str])
     """Descriptions where the text form of an option differs from its form in Python."""
     changes: bool = False  #: whether values replace others, and so have no default here
+    defaults: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Defaults that only the command has."""
     make: Callable[..., object] = dict  #: what the command gets, made of those that are not None
 
     def parameters(self) -> Iterator[Parameter]:
         """Yield the parameters of a command that stand for the options."""
         known = declared(self.home)
         for name in self.names.split():
-            default = None if self.changes else known[name].default
-            about = self.about.get(name, known[name].about)
+            default = self.defaults.get(name, None if self.changes else known[name].default)
+            about, flag = self.about.get(name, known[name].about), name.replace("_", "-")
             kind, *others = known[name].kind.split(" | ")
             form = Path if "Path" in known[name].kind else _TYPES.get(kind, str)
-            words = [f"--{name.replace('_', '-')}"]
             is_pair = form is bool and (default is not False or "None" in others)
-            words += [f"--no-{name.replace('_', '-')}"] if is_pair else []
-            metavar = _METAVARS.get(
-                name, "N" if form is int else "FOLDER" if form is Path else None
-            )
-            option = typer.Option("/".join(words), metavar=metavar, help=about)
+            words = f"--{flag}/--no-{flag}" if is_pair else f"--{flag}"
+            metavar = _METAVARS.get(name, {int: "N", Path: "FOLDER"}.get(form))
+            option = typer.Option(words, metavar=metavar, help=about)
             annotation = Annotated[form | None if default is None else form, option]
             yield _parameter(name, annotation, default)
 
@@ -142,8 +142,8 @@ def declared(home: str) -> dict[str, Declared]:
     """
     module, _, name = home.rpartition(".")
     text = _PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
-    every = (ast.ClassDef, ast.FunctionDef)
-    (node,) = [n for n in ast.parse(text).body if isinstance(n, every) and n.name == name]
+    (node,) = [n for n in ast.parse(text).body if getattr(n, "name", None) == name]
+    assert isinstance(node, ast.ClassDef | ast.FunctionDef)
     return _fields(node, text) if isinstance(node, ast.ClassDef) else _arguments(node)
 
 

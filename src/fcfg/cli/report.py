@@ -17,7 +17,6 @@ def report(
             metavar="DIR",
             help="Folders that 'fcfg evaluate' wrote, or result files (*.jsonl, *.jsonl.gz); "
             "several are compared.",
-            show_default=False,
         ),
     ],
     out: Annotated[
@@ -26,7 +25,6 @@ def report(
             metavar="FOLDER",
             help="Folder to write to; by default 'report', or 'comparison' for several, beside "
             "the first result files.",
-            show_default=False,
         ),
     ] = None,
     against: Annotated[
@@ -35,7 +33,6 @@ def report(
             metavar="MODEL[:SETTING]",
             help="Reference of paired differences; by default that of several models is the "
             "default or strongest setting of the first.",
-            show_default=False,
         ),
     ] = None,
     overwrite: Overwrite = False,

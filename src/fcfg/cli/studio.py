@@ -26,7 +26,6 @@ def studio(
         typer.Option(
             metavar="MODEL",
             help="Another model of the same attributes. Repeatable.",
-            show_default=False,
         ),
     ] = None,
     open_page: Annotated[
@@ -37,7 +36,6 @@ def studio(
         typer.Option(
             metavar="FOLDER",
             help="Write a page with answers computed beforehand, which needs no server, and end.",
-            show_default=False,
         ),
     ] = None,
     overwrite: Overwrite = False,

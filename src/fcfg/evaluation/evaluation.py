@@ -58,7 +58,7 @@ class Evaluation:
     shard: tuple[int, int] = (0, 1)  #: number of the shard, and how many there are
     batch_size: int = 256  #: largest number of network rows per call
     block: int | None = None  #: largest number of images that are finished together
-    cache: Path | None = None  #: folder that keeps abductions
+    cache: Path | None = None  #: folder that keeps abductions for other experiments
     pictures: int = 8  #: number of images to keep pictures of
 
     def __post_init__(self) -> None:

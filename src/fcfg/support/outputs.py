@@ -143,6 +143,13 @@ def check_folder(folder: Path) -> None:
         raise _unusable(folder, f"the file {existing}")
 
 
+def check_file(path: Path, *, overwrite: bool) -> None:
+    """Refuse to replace a file, unless that is wanted, and a path that is or leads elsewhere."""
+    check_folder(path.parent)
+    if path.is_dir() or (os.path.lexists(path) and not overwrite):
+        raise already_there(path.parent, [path.name])
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder, and check that it can be written to."""
     check_folder(folder)
