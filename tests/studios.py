@@ -53,12 +53,16 @@ def serving(studio: Studio) -> Iterator[str]:
             thread.join()
 
 
+def file_of(picture: Image.Image, format: str = "PNG", **options: Any) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, format=format, **options)
+    return file.getvalue()
+
+
 def png(size: int = 8, seed: int = 0) -> bytes:
     """A picture of noise."""
     noise = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(noise).save(file, format="PNG")
-    return file.getvalue()
+    return file_of(Image.fromarray(noise))
 
 
 def upload(client: TestClient, seed: int = 0) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
 from evaluations import rows_of
 from fcfg.cli import main
-from fcfg.evaluation import Evaluation, choose_subset, find_experiment, presets
+from fcfg.evaluation import choose_subset, find_experiment, presets
 from fcfg.model import load
 from fcfg.reports import compare
 from fcfg.reports.strips import read_album
@@ -111,12 +110,6 @@ def test_a_demo_spares_what_is_not_its_own(tiny: Path, capsys) -> None:
             assert main(["demo", "--out", out, *more]) == 2
             assert said in capsys.readouterr().err
             assert listed(tiny) == before
-
-
-def test_an_interrupted_demo_says_how_to_go_on(tiny: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(Evaluation, "run", Mock(side_effect=KeyboardInterrupt))
-    assert main(["demo"]) == 130
-    assert "run the same command to resume" in capsys.readouterr().err
 
 
 def test_the_demo_fits_into_its_time() -> None:

@@ -16,13 +16,7 @@ from fcfg.cli import main
 from fcfg.reports.rule_styles import colours
 from fcfg.studio import export
 from fcfg.studio.app import STATIC
-from fcfg.studio.export import (
-    export_gallery,
-    guidances,
-    other_values,
-    questions,
-    static_text,
-)
+from fcfg.studio.export import guidances, other_values, questions, static_text
 from fcfg.studio.models import StudioModel, as_studio_models
 from fcfg.studio.pictures import StudioPicture, find_samples
 from fcfg.studio.questions import Question
@@ -63,7 +57,7 @@ def test_a_model_of_another_kind_is_asked_at_its_own_setting_and_has_no_gallery(
     (own,) = as_studio_models([("own", model)])
     assert guidances(own, "male") == ["shift:1.0"]
     with refused("model own"):
-        export_gallery(own, tmp_path)
+        export.export_gallery(own, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

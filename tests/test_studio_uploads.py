@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock, patch
 
@@ -19,14 +18,8 @@ from fcfg.answers import Memory
 from fcfg.studio.app import MOST_QUESTION
 from fcfg.studio.pictures import FORMATS, MOST_BYTES, MOST_PIXELS
 from refusal import check_form
-from studios import client_of, png, studio_of
+from studios import client_of, file_of, pixels_of, png, studio_of
 from tiny import tiny_pipeline
-
-
-def file_of(picture: Image.Image, format: str = "PNG", **options: Any) -> bytes:
-    file = io.BytesIO()
-    picture.save(file, format=format, **options)
-    return file.getvalue()
 
 
 def noise(mode: str = "RGB", size: tuple[int, int] = (16, 16)) -> Image.Image:
@@ -111,12 +104,6 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with client_of(studio_of(tiny_pipeline())) as client:
-        yield client
-
-
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_upload_is_refused_in_one_clear_line(client: TestClient, kind: str) -> None:
     reply = client.post("/api/images", content=HOSTILE[kind]())
@@ -155,19 +142,16 @@ def test_a_picture_that_can_be_made_to_fit_is_read_and_the_change_is_told(
     assert set(told["attributes"]) == set(told["readings"]) == {"smiling", "age", "hair"}
     stored = client.get(told["image"])
     assert stored.headers["content-type"] == "image/png"
-    with Image.open(io.BytesIO(stored.content)) as picture:
-        assert picture.size == (8, 8)
+    assert pixels_of(stored.content).shape[:2] == (8, 8)
 
 
 def kept(client: TestClient, data: bytes) -> np.ndarray:
     told = client.post("/api/images", content=data).json()
-    with Image.open(io.BytesIO(client.get(told["image"]).content)) as picture:
-        return np.asarray(picture.convert("RGB"))
+    return pixels_of(client.get(told["image"]).content)
 
 
 def test_a_picture_is_kept_byte_by_byte_and_upright(client: TestClient) -> None:
-    with Image.open(io.BytesIO(png(seed=3))) as sent:
-        assert np.array_equal(kept(client, png(seed=3)), np.asarray(sent))
+    assert np.array_equal(kept(client, png(seed=3)), pixels_of(png(seed=3)))
     wide = Image.new("L", (32, 32), 0)
     wide.paste(255, (0, 0, 32, 16))  # white above
     turned = kept(client, file_of(wide, "JPEG", exif=exif(3), quality=95))
