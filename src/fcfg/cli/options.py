@@ -38,6 +38,7 @@ Commit: TypeAlias = Annotated[
 
 _PACKAGE = Path(__file__).parent.parent
 _TYPES = {"bool": bool, "int": int, "float": float}
+_OF_TYPES: dict[type, str] = {int: "N", Path: "FOLDER"}
 _METAVARS = {
     "device": "auto|cpu|cuda",
     "precision": "auto|float32|tf32|bf16",
@@ -87,7 +88,7 @@ class Options:
             form = Path if "Path" in known[name].kind else _TYPES.get(kind, str)
             is_pair = form is bool and (default is not False or "None" in others)
             words = f"--{flag}/--no-{flag}" if is_pair else f"--{flag}"
-            metavar = _METAVARS.get(name, {int: "N", Path: "FOLDER"}.get(form))
+            metavar = _METAVARS.get(name, _OF_TYPES.get(form))
             option = typer.Option(words, metavar=metavar, help=about)
             annotation = Annotated[form | None if default is None else form, option]
             yield _parameter(name, annotation, default)

@@ -92,7 +92,7 @@ class _Work:
             progress.advance(to_do.plan.abduction_rows)
         if self._question.opening is None:  # which is better than a coarse picture
             self._path = getattr(abduction, "path", None)
-        pair = block.predict(to_do)
+        pair: Any = block.predict(to_do)
         limits = limits_of(self._model.thresholds, self._asked.do, self._plan)
         result = self._show_answer(pair)
         drawing = self._question.picture.drawing

@@ -50,7 +50,7 @@ class Place:
         try:
             found = socket.getaddrinfo(self.host, port, type=tcp, flags=passive)
             family, *_, address = found[0]
-            how = {"family": family, "backlog": _WAITING}
+            how: dict[str, Any] = {"family": family, "backlog": _WAITING}
             how["dualstack_ipv6"] = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
             return socket.create_server(address, **how)
         except OSError as error:
