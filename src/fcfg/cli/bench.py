@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fcfg.cli.computing import Computing, computing_by
+from fcfg.cli.computing import Computing, as_pipeline, computing_by, load_pipeline
 from fcfg.cli.options import Commit, Model, Options, Overwrite, with_options
 from fcfg.support.errors import InputError
 from fcfg.support.outputs import check_file, make_folder
@@ -78,7 +78,6 @@ def bench(
 def _model(model: str, preset: str, device: torch.device) -> tuple[str, CounterfactualPipeline]:
     """Return a model and its name: by default the paper's network on a GPU."""
     from fcfg.bench import from_preset
-    from fcfg.cli.computing import as_pipeline, load_pipeline
 
     if preset or (device.type == "cuda" and not model):
         name = preset or "celeba-hq"

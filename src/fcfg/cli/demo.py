@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fcfg.cli.computing import Computing, computing_by
+from fcfg.cli.computing import Computing, computing_by, load_pipeline
 from fcfg.cli.evaluate import run_and_show
 from fcfg.cli.options import Out, Overwrite, with_options
 
@@ -36,7 +36,6 @@ def demo(
       fcfg demo
       fcfg demo --full --device cuda
     """
-    from fcfg.cli.computing import load_pipeline
     from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
     from fcfg.evaluation.provenance import collect_provenance
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fcfg.cli.computing import Computing, computing_by
+from fcfg.cli.computing import Computing, computing_by, load_pipeline
 from fcfg.cli.options import Commit, Data, Model, Options, Out, Overwrite, with_options
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ def diagnose(
       fcfg diagnose runs/faces --noised 256 --device cuda
       fcfg diagnose runs/faces --data /data/faces --out runs/diagnosis
     """
-    from fcfg.cli.computing import load_pipeline
     from fcfg.cli.progress import ProgressReporter
     from fcfg.diagnosis import diagnose, diagnosis_page
     from fcfg.evaluation.experiment import Experiment
