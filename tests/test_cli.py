@@ -227,9 +227,7 @@ def test_a_closed_pipe_is_quiet(monkeypatch, capsys) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "latin-1", "utf-8"])
-def test_a_terminal_that_lacks_letters_gets_the_nearest(
-    encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_that_lacks_letters_gets_the_nearest(encoding: str, monkeypatch) -> None:
     files = io.BytesIO(), io.BytesIO()
     for name, file in zip(("stdout", "stderr"), files, strict=True):
         monkeypatch.setattr(sys, name, io.TextIOWrapper(file, encoding, write_through=True))

@@ -23,10 +23,9 @@ from fcfg.model.thresholds import Thresholds
 from fcfg.studio.answers import Answers
 from fcfg.studio.app import Studio
 from fcfg.studio.engine import Job
-from fcfg.studio.models import as_studio_models
+from fcfg.studio.models import as_studio_models, choose_execution, fastest, seconds_of_work
 from fcfg.studio.pictures import find_samples, read_upload
 from fcfg.studio.questions import Question, prepare_question
-from fcfg.studio.threads import choose_execution, fastest, seconds_of_work
 from fcfg.support.images import images_to_bytes
 from laws import shift
 from refusal import all_refused, refused
@@ -54,9 +53,7 @@ def test_events_come_in_order_and_progress_only_grows(client: TestClient) -> Non
     assert phases == ["abduction", "prediction", "trust", "reversal"]
 
 
-def test_previews_lead_from_the_picture_to_the_answer(
-    drawn: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_previews_lead_from_the_picture_to_the_answer(drawn: TestClient, monkeypatch) -> None:
     monkeypatch.setattr("fcfg.studio.answers._BETWEEN", 0.0)  # all of them, on a fast machine, too
     factual = drawn.get("/api/samples").json()["samples"][0]["attributes"]
     body = {"attributes": factual, "do": {"young": "flip"}, "truth": True}
@@ -345,9 +342,7 @@ def test_models_are_compared_on_the_same_picture_of_the_same_data() -> None:
     assert [model.source for model in models] == ["x", "x"]  # no paths for strangers
 
 
-def test_threads_and_precision_are_the_fastest_that_were_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_and_precision_are_the_fastest_that_were_tried(monkeypatch) -> None:
     measure = Mock(side_effect=[3.0, 1.0, 2.0, 2.0])
     assert fastest((1, 2, 4), measure, end=float("inf")) == 2
     assert fastest((4, 2), measure, end=0.0) == 4  # no time left: the first
@@ -361,7 +356,7 @@ def test_threads_and_precision_are_the_fastest_that_were_tried(
                 faster = gain if model.execution.on("cpu").precision == "bf16" else 1.0
                 return (1.0 if torch.get_num_threads() == 1 else 5.0) / faster
 
-            monkeypatch.setattr("fcfg.studio.threads.seconds_of_work", work)
+            monkeypatch.setattr("fcfg.studio.models.seconds_of_work", work)
             assert choose_execution(model) == 1
             assert model.execution.on("cpu").precision == wanted
         choose_execution(model, "float32")

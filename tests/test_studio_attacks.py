@@ -238,9 +238,7 @@ def test_slow_bodies_do_not_keep_a_user_waiting() -> None:
         assert time.monotonic() - start < 10  # patience of the server, three times as much
 
 
-def test_large_pictures_are_decoded_one_by_one_and_small_ones_between(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_large_pictures_are_decoded_one_by_one_and_small_ones_between(monkeypatch) -> None:
     monkeypatch.setattr(app, "_DECODED", 16 * (1500**2 + 1000))
     inside, most, original = list[int](), list[int](), app.read_upload
 
@@ -313,9 +311,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("token", [False, True], ids=["stranger", "user"])
-def test_no_stranger_makes_the_terminal_speak(
-    token: bool, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_stranger_makes_the_terminal_speak(token: bool, capfd, caplog) -> None:
     with attacked() as target:
         for name, sent in HOSTILE.items():
             known = b" HTTP/1.1\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n"
@@ -330,9 +326,7 @@ def test_no_stranger_makes_the_terminal_speak(
     assert caplog.records == []  # of asyncio
 
 
-def test_garbage_after_the_reply_closes_the_connection_without_a_word(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_garbage_after_the_reply_closes_the_connection_without_a_word(caplog) -> None:
     lines = "POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked", "", "1", "x", ""
 
     with attacked() as target, target.connect() as opened:
@@ -345,9 +339,7 @@ def test_garbage_after_the_reply_closes_the_connection_without_a_word(
     assert caplog.records == []
 
 
-def test_a_process_without_files_says_so_in_a_line(
-    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_process_without_files_says_so_in_a_line(capfd, caplog) -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(Door(Rule()).on_error)

@@ -139,9 +139,7 @@ def test_closing_ends_the_question_that_runs(log: Log) -> None:
     assert log.events["block"] == [{"type": "cancelled"}, None]
 
 
-def test_an_error_of_one_question_does_not_end_the_others(
-    log: Log, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_one_question_does_not_end_the_others(log: Log, capsys) -> None:
     log.engine.submit(log.job("a", "bad", Mock(side_effect=ZeroDivisionError("by hand"))))
     log.engine.submit(log.job("b", "good"))
     log.finish()

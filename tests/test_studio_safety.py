@@ -1,24 +1,29 @@
-"""Who may ask the studio, how often, and what every reply says."""
+"""Who may ask the studio, how often, in how many bytes, and what every reply says."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from fcfg.studio import app
-from fcfg.studio.safety import HEADERS, Rule, cookie_of, most_connections
+from fcfg.studio.safety import HEADERS, Bodies, Room, Rule, cookie_of, most_connections
 from refusal import check_form
 from studios import FACTUAL, ask, client_of, studio_of, upload
 from tiny import tiny_pipeline
 
+pytestmark = pytest.mark.anyio
 PUBLIC = "studio.example.org"
+LONG = 100.0  # seconds that no test waits
 TOKEN = "a-token-that-nobody-guesses"
 
 
@@ -216,9 +221,7 @@ def test_a_wrong_question_is_refused_in_one_line(
         refused(client.post(path, content=body), 404 if "upload" in reason else 400, reason)
 
 
-def test_an_error_of_ours_is_told_without_its_details(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_ours_is_told_without_its_details(client: TestClient, monkeypatch) -> None:
     monkeypatch.setattr(app, "check_among", Mock(side_effect=ZeroDivisionError("/home/secret")))
     body = {"image": "x", "attributes": {}, "do": {"smiling": 1}}
     reply = client.post("/api/act", json=body)
@@ -234,3 +237,99 @@ def test_a_full_queue_is_a_reply_and_not_an_error_of_the_server() -> None:
         studio.engine.close()
         body = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}}
         refused(client.post("/api/answer", json=body), 503, "try again")
+
+
+# Bodies ------------------------------------------------------------------------------------------
+
+
+def request_of(pieces: AsyncIterator[bytes]) -> Request:
+    """A request whose body comes in pieces; after the last one, more is announced for ever."""
+
+    async def receive() -> dict[str, object]:
+        piece = await anext(pieces, None)
+        if piece is None:
+            await asyncio.sleep(LONG)
+        return {"type": "http.request", "body": piece, "more_body": piece != b"end"}
+
+    return Request({"type": "http", "method": "POST", "headers": []}, receive)
+
+
+async def pieces(*given: bytes, pause: float = 0.0) -> AsyncIterator[bytes]:
+    for piece in given:
+        await asyncio.sleep(pause)
+        yield piece
+
+
+async def received(bodies: Bodies, body: AsyncIterator[bytes]) -> bytes | int:
+    """The body, or the status of its refusal."""
+    try:
+        async with bodies.read(request_of(body), 10**6) as data:
+            return data
+    except HTTPException as error:
+        return error.status_code
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pieces(),
+        pieces(b"x" * 1000),  # fast at first
+        pieces(*[b"x"] * 100, pause=0.02),  # always a little
+    ],
+    ids=["nothing", "a part", "drops"],
+)
+async def test_a_slow_body_is_given_up(body: AsyncIterator[bytes]) -> None:
+    assert await received(Bodies(10**6, patience=0.2), body) == 408
+
+
+async def test_a_body_that_keeps_its_rate_may_take_longer_than_one_may_be_silent() -> None:
+    body = [b"x" * 2**16] * 5 + [b"end"]
+    whole = await received(Bodies(10**6, patience=0.5), pieces(*body, pause=0.15))
+    assert whole == b"".join(body)
+
+
+async def test_the_largest_body_makes_room_for_others() -> None:
+    bodies = Bodies(1000, LONG)
+    slow = [asyncio.create_task(received(bodies, pieces(b"x" * size))) for size in (300, 400, 200)]
+    await asyncio.sleep(0.05)
+    assert await received(bodies, pieces(b"y" * 150, b"end")) == b"y" * 150 + b"end"
+    assert await slow[1] == 408
+    assert not slow[0].done()
+    assert not slow[2].done()
+    assert await received(bodies, pieces(b"z" * 1001, b"end")) == 408  # itself, too
+    for one in slow:
+        one.cancel()
+
+
+async def test_a_body_counts_until_it_is_worked_on() -> None:
+    bodies = Bodies(1000, LONG)
+    async with bodies.read(request_of(pieces(b"x" * 800, b"end")), 10**6):
+        assert await received(bodies, pieces(b"y" * 400, b"end")) == 408
+    assert await received(bodies, pieces(b"y" * 400, b"end")) == b"y" * 400 + b"end"
+
+
+async def test_a_large_picture_waits_for_another_and_a_small_one_does_not() -> None:
+    room, order = Room(100, LONG), list[str]()
+
+    async def decode(name: str, size: int, seconds: float = 0.0) -> None:
+        async with room.take(size):
+            await asyncio.sleep(seconds)
+            order.append(name)
+
+    await asyncio.gather(decode("first", 80, 0.2), decode("second", 80), decode("small", 20))
+    assert order == ["small", "first", "second"]
+
+
+async def test_who_finds_no_room_is_told_to_come_again() -> None:
+    room = Room(100, patience=0.05)
+    async with room.take(100):
+        with pytest.raises(HTTPException, match=r"503: .*try again in a moment"):
+            async with room.take(1):
+                pass
+    async with room.take(100):  # nothing was kept
+        pass

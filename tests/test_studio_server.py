@@ -26,7 +26,7 @@ from fcfg.studio.engine import Job
 from fcfg.studio.questions import PreparedQuestion
 from fcfg.studio.safety import Rule
 from fcfg.studio.server import Place
-from refusal import all_refused, check_form
+from refusal import all_refused, refused_line
 from studios import FACTUAL, meanwhile, png, serving, studio_of
 from tiny import tiny_pipeline
 
@@ -147,19 +147,19 @@ def test_a_server_that_ends_leaves_its_port_and_nothing_behind(
 def test_wrong_input_of_the_command_is_one_line_and_code_2(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def check(subject: str, *words: str) -> None:
-        assert main(["studio", *words]) == 2
-        check_form(capsys.readouterr().err.removesuffix("\n"), f"fcfg studio: {subject}")
-
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        check(f"address 127.0.0.1:{port}", "--port", port)
-    check("address 203.0.113.7:0", "--host", "203.0.113.7", "--port", "0")
-    check("checkpoint nowhere", "nowhere", "--port", "0")
-    check("model portraits", str(folder), "--compare", "portraits", "--port", "0")
-    check("precision", "--precision", "int8")
+        refused_line(["studio", "--port", port], f"address 127.0.0.1:{port}", capsys)
+    for words, subject in {
+        "--host 203.0.113.7 --port 0": "address 203.0.113.7:0",
+        "nowhere --port 0": "checkpoint nowhere",
+        f"{folder} --compare portraits --port 0": "model portraits",
+        "--precision int8": "precision",
+        "--port 70000": "port",
+    }.items():
+        refused_line(["studio", *words.split()], subject, capsys)
     monkeypatch.setattr("fcfg.cli.studio.find_spec", lambda name: None)
-    check("studio")
+    refused_line(["studio"], "studio", capsys)
 
 
 def test_only_other_addresses_than_loopback_get_a_token_and_a_strict_rate() -> None:
@@ -177,4 +177,3 @@ def test_only_other_addresses_than_loopback_get_a_token_and_a_strict_rate() -> N
         everywhere = Place("0.0.0.0").address(opened, first)
     assert everywhere == f"http://{socket.gethostname()}:{port}/?token={first.token}"
     all_refused("address nowhere.invalid:1", Place("nowhere.invalid", 1).open)
-    all_refused("port", Place(port=70_000).open)

@@ -78,8 +78,9 @@ def calibrate(
             :meth:`fcfg.CounterfactualPipeline.counterfactual`. Attributes should be balanced over
             them, so that the images with a value differ from the others in nothing else.
         attributes: Column of factual values for every attribute.
-        guidance: Rule whose weight is searched; that of the group affected, or of the target, if
-            it is factored. Its other weights and options stay.
+        guidance: Rule whose weight is searched, with any weight, such as cfg:1;anchor=true. Of a
+            factored rule it is that of the group affected, or of the target. Its other weights and
+            options stay.
         sampling: Solver, grid and steps; the model uses them by default, too, once it has the
             calibration.
         weights: Weights to measure first, ascending; the best is searched between them.
@@ -89,8 +90,8 @@ def calibrate(
             values apart as well on counterfactuals as on real images (AUROC), in 97.5 % of
             resamples. Where the judge is unsure, the weight alone does not ensure that. By default
             with at least 256 images that get counterfactuals: with few, it raises more.
-        accept: Whether weights are taken with which :attr:`fcfg.Calibration.doubts` finds fault.
-            Otherwise there is a warning, and the pipeline keeps the default of before.
+        accept: Whether to use the new weights even where one lies at an end of those measured, or
+            where no direction of an attribute has 8 images. Otherwise the model keeps its default.
         seed: Seed of draws and resamples.
         truth: Function that draws the true counterfactuals of the first ``count`` images, in a
             world where they are known.

@@ -13,7 +13,6 @@ from fcfg.cli.options import Data, Model, Options, Overwrite, with_options
 if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
     from fcfg.storage import StoredRecord
-    from fcfg.support.outputs import Outputs
 
 _IMAGES = {"cpu": 24, "cuda": 512}  # by default
 _MANY = (
@@ -27,14 +26,6 @@ _TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
     asked=Options(
         "calibration.run.calibrate",
         "guidance sampling weights at_least_real accept seed cache",
-        {
-            "guidance": "Rule whose weight is searched, with any weight, such as "
-            "'cfg:1;anchor=true'; of a factored rule the weight affected. The default of the "
-            "package by default.",
-            "accept": "Use the new weights even where one lies at an end of those measured, or "
-            "where no direction of an attribute has 8 images. Otherwise the model keeps its "
-            "default.",
-        },
         defaults={"cache": Path("runs/calibrations")},
     ),
     computing=computing_by("batch_size precision device"),
@@ -100,60 +91,47 @@ def calibrate(
     subject = f"{digest} {search} {chosen} {count} {seed} {data and data.resolve()}"
     raised = {None: " raised if many", True: " at least real", False: ""}
     subject += raised[asked.get("at_least_real")]
-    outputs = None if is_own else Outputs(folder, "calibrate", subject, overwrite)
-    if outputs is not None:
+    outputs = Outputs(folder, "calibrate", subject, overwrite)
+
+    def write(record: StoredRecord) -> None:
+        if is_own:
+            record.save(folder)
+        else:
+            outputs.write({record.file: record.to_bytes()})
+
+    if not is_own:
         outputs.check([Calibration.file, Thresholds.file])
     with ProgressReporter() as reporter:
         found = choose_images(pipeline, count, seed=seed, data=data, on_progress=reporter.progress)
     size = computing.rows(pipeline, found.images.shape[-2:])
-    on_these: dict[str, Any] = {"data": found.data, "batch_size": size}
+    these = pipeline, found.images, found.attributes
+    about: dict[str, Any] = {"data": found.data, "batch_size": size}
     make_folder(folder)
     print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
     before = pipeline.calibration
     measured = f"what is measured is in {asked['cache']}"
     with resumable(lambda: f"{measured}, run the same command to resume") as on_progress:
-        calibration = run(
-            *(pipeline, found.images, found.attributes),
-            **asked,
-            count=found.count,
-            accept=True,  # or not, below
-            truth=found.truth,
-            on_progress=on_progress,
-            **on_these,
-        )
+        about |= {"on_progress": on_progress}
+        known = {"count": found.count, "truth": found.truth, "accept": True}  # or not, below
+        calibration = run(*these, **asked, **known, **about)
     print_calibration(calibration)
     is_kept = is_own and not accept and bool(calibration.doubts)
     if is_kept:
         pipeline.calibration = before
     else:
-        _write(calibration, folder, outputs)
+        write(calibration)
     with share_bar() as on_progress:
-        thresholds = trust_thresholds(
-            *(pipeline, found.images, found.attributes),
-            count=_TRUSTED[target],
-            on_progress=on_progress,
-            **on_these,
-        )
-    _write(thresholds, folder, outputs)
+        about |= {"on_progress": on_progress}
+        write(trust_thresholds(*these, count=_TRUSTED[target], **about))
     if is_kept:
         names = pipeline.space.names
         settings = {repr(pipeline.plan([name]).setting): None for name in names}
         print(f"The model keeps its default, {' and '.join(settings)}, with thresholds of trust.")
-        print(
-            f"To use the new weights, add --accept; what is measured is kept in {asked['cache']}."
-        )
+        print(f"To use the new weights, add --accept; {measured}.")
         return
     used = "the model uses it from now on" if is_own else "the model is as before"
     path = folder / Calibration.file
     print(f"Written to {path}, and thresholds of trust beside it; {used}.")
-
-
-def _write(record: StoredRecord, folder: Path, outputs: Outputs | None) -> None:
-    """Write a record to the model's own folder, or among the outputs of another one."""
-    if outputs is None:
-        record.save(folder)
-    else:
-        outputs.write({record.file: record.to_bytes()})
 
 
 def print_calibration(calibration: Calibration) -> None:

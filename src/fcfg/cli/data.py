@@ -26,6 +26,7 @@ data = typer.Typer(no_args_is_help=True)
 _SHEET, _CORRELATIONS = _PICTURES = ("sheet.png", "correlations.png")
 _MULTIPLIERS = (1, 2, 2)  # of the network in a first configuration
 _SMALLEST, _LARGEST = 8, 64  # image sizes of a first configuration
+_FIRST = Path(__file__).with_name("first_configuration.yaml")  # a template
 _SHOWN = 10  # names of a finding
 _STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
@@ -192,32 +193,6 @@ def _relative(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path, start)).as_posix()
 
 
-_FIRST = """\
-# A first configuration, written by fcfg data check --init.
-# Its size is the height and width of the images, and its channels are 3 for colour, 1 for grey.
-data:
-{data}
-# Kinds were guessed from the values. Remove attributes that the model should not use,
-# add levels that may occur later, and set the full range of continuous attributes.
-attributes:
-{attributes}
-# The causes of every attribute. There are no arrows yet; if age causes glasses, write
-#   glasses: [age]
-graph:
-{graph}
-# Small and short enough for a first look on a CPU. Good images need a GPU, a network
-# of base 64 with multipliers [1, 2, 4, 8], and tens of thousands of steps.
-model:
-  kind: diffusion
-  network: {{base: 16, multipliers: {multipliers}}}
-  batch: 32
-  steps: 1500
-  learning_rate: 1.0e-3
-  ema: 0.99
-judge: {{width: 8, batch: 32, steps: 600}}
-"""
-
-
 def starting_config(report: FolderReport, options: FolderData, folder: Path) -> str:
     """Write a first training configuration, with comments on what to correct."""
     assert report.space is not None
@@ -226,7 +201,7 @@ def starting_config(report: FolderReport, options: FolderData, folder: Path) -> 
     first: dict[str, object] = {"format": "folder", "path": _relative(report.path, folder)}
     first["size"] = proposed_size(report, options)[0]
     first["channels"] = 1 if grey else options.channels
-    return _FIRST.format(
+    return _FIRST.read_text("utf-8").format(
         data=_section(first | own | first, False),
         attributes=_section(report.space.to_config(), None),
         graph=_section({name: [] for name in report.space.names}, None),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fcfg.cli.computing import Computing, check_sampled, computing_by
-from fcfg.cli.options import SAMPLING, Commit, Data, Model, Options, Out, with_options
+from fcfg.cli.options import Commit, Data, Model, Options, Out, with_options
 from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,14 +19,9 @@ if TYPE_CHECKING:
     changes=Options(
         "evaluation.experiment.Experiment",
         "images seed reverse cycles sampling anchor",
-        {"sampling": f"{SAMPLING} The experiment's by default."},
         changes=True,
     ),
-    by=Options(
-        "evaluation.measurements.find_evaluators",
-        "lpips inception judge",
-        {"judge": "Model whose judge reads the images, instead of its own: to compare models."},
-    ),
+    by=Options("evaluation.measurements.find_evaluators", "lpips inception judge"),
     kept=Options(
         "evaluation.evaluation.Evaluation", "cache", defaults={"cache": Path("runs/abductions")}
     ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fcfg.cli.computing import Computing, check_sampled, computing_by
-from fcfg.cli.options import SAMPLING, Model, Options, with_options
+from fcfg.cli.options import Model, Options, with_options
 from fcfg.support.errors import together
 
 if TYPE_CHECKING:  # torch is not needed for help
@@ -24,14 +24,6 @@ _SHOWN, _DOUBTED = 20, 5  # rows of the table, answers named below it; the recor
     request=Options(
         "generation.request.Request",
         "attributes guidance anchor sampling seed out reverse trust overwrite",
-        {
-            "attributes": "Attributes of the pictures: a table with a column 'file_name', pairs "
-            "that hold for every picture, or 'auto', the default, to read them with the judge.",
-            "guidance": "How strongly to push each group of attributes, such as contrast:1.5, or "
-            "fcfg:affected=3,invariant=1.2; 'none' for no guidance. The model's by default.",
-            "sampling": SAMPLING,
-            "out": "Output folder; counterfactuals/MODEL/NAME=VALUE by default.",
-        },
     ),
     computing=computing_by("batch_size precision compile device shard"),
 )

@@ -54,6 +54,10 @@ _METAVARS = {
     "inception": "FILE",
     "weights": "W,W,…",
 }
+_ABOUT = {  # of what has another form in Python
+    "sampling": "Solver, grid and number of steps, such as 'heun karras 10'; or default, paper "
+    "(1,000 steps of DDIM), a solver, or a number of steps."
+}
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,6 @@ class Options:
 
     home: str  #: module, and class or function in it, such as 'generation.request.Request'
     names: str  #: of the fields or arguments, with spaces between them
-    about: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Descriptions where the text form of an option differs from its form in Python."""
     changes: bool = False  #: whether values replace others, and so have no default here
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     """Defaults that only the command has."""
@@ -83,7 +85,7 @@ class Options:
         known = declared(self.home)
         for name in self.names.split():
             default = self.defaults.get(name, None if self.changes else known[name].default)
-            about, flag = self.about.get(name, known[name].about), name.replace("_", "-")
+            about, flag = _ABOUT.get(name, known[name].about), name.replace("_", "-")
             kind, *others = known[name].kind.split(" | ")
             form = Path if "Path" in known[name].kind else _TYPES.get(kind, str)
             is_pair = form is bool and (default is not False or "None" in others)
@@ -92,12 +94,6 @@ class Options:
             option = typer.Option(words, metavar=metavar, help=about)
             annotation = Annotated[form | None if default is None else form, option]
             yield _parameter(name, annotation, default)
-
-
-SAMPLING = (
-    "Solver, grid and number of steps, such as 'heun karras 10'; or default, paper (1,000 steps "
-    "of DDIM), a solver, or a number of steps."
-)
 
 
 def with_options(**groups: Options) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -59,9 +59,8 @@ def studio(
     from fcfg.model import load
     from fcfg.studio.app import Studio
     from fcfg.studio.export import export_gallery
-    from fcfg.studio.models import as_studio_models
+    from fcfg.studio.models import as_studio_models, choose_execution
     from fcfg.studio.server import Place, server_of
-    from fcfg.studio.threads import choose_execution
     from fcfg.support.progress import share_bar
 
     computing.check()

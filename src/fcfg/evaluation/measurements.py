@@ -135,7 +135,7 @@ def find_evaluators(
         inception: Weights of the network of FID.
         fid: Whether to measure FID.
         size: Height or width of the images, the smaller one; LPIPS needs some pixels.
-        judge: Another judge than that of the pipeline, of the same attributes.
+        judge: Judge of another model of the same attributes, to compare models by one judge.
     """
     device = pipeline.device
     judge = judge_of(pipeline) if judge is None else judge.to(device)

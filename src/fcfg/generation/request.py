@@ -31,16 +31,19 @@ class Request:
     files: Iterable[str | os.PathLike[str]]
     """Pictures and folders of pictures, which are cropped or padded as in the model's training."""
     attributes: Attributes = AUTO
-    """'auto', the path of a CSV table, pairs such as ``smiling=0,male=1``, columns, a data
-    frame, or rows."""
+    """Attributes of the pictures: a table with a column 'file_name', pairs such as
+    ``smiling=0,male=1`` that hold for every picture, or 'auto', the default, to read them with the
+    judge. In Python also columns, a data frame, or rows."""
     do: Mapping[str, Intervention] | None = None
     """For every target a value, a column, or a function of the factual column."""
     guidance: object = None
-    """Setting of the model, such as a :class:`fcfg.Guidance`; by default that of the model."""
+    """How strongly to push each group of attributes, such as contrast:1.5, or
+    fcfg:affected=3,invariant=1.2; 'none' for no guidance. The model's by default."""
     sampling: SamplingLike = "default"  #: solver, grid and steps, see :mod:`fcfg.sampling.config`
     anchor: bool | None = None  #: whether to anchor; by default as the guidance says
     seed: int = 0  #: for sampling discrete exogenous noise
-    out: str | os.PathLike[str] | None = None  #: output folder, see :attr:`folder`
+    out: str | os.PathLike[str] | None = None
+    """Output folder; counterfactuals/MODEL/NAME=VALUE by default."""
     reverse: bool = True  #: whether to go back to the factual attributes and measure the error
     trust: bool = True  #: whether to measure signals of trust, see :mod:`fcfg.trust`
     batch_size: int = 256  #: largest number of network rows per call

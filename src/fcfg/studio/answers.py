@@ -23,7 +23,7 @@ from fcfg.sheet import difference_map, difference_scale
 from fcfg.studio.engine import Job
 from fcfg.studio.models import describe_plan
 from fcfg.studio.pictures import png_of
-from fcfg.studio.questions import PreparedQuestion, Question, as_command, as_python
+from fcfg.studio.questions import PreparedQuestion, as_command, as_python
 from fcfg.support.images import data_url, pixel_range_is_known, to_png
 from fcfg.trust import limits_of, measure_trust, unchecked
 from fcfg.version import __version__
@@ -59,7 +59,6 @@ class _Work:
     """The work on one question."""
 
     def __init__(self, abductions: Memory, question: PreparedQuestion, job: Job) -> None:
-        assert isinstance(question.asked, Question)
         self._asked, self._question, self._job = question.asked, question, job
         self._model, self._plan = question.model.model, question.plan
         self._factual = question.picture.image

@@ -23,7 +23,6 @@ from starlette.types import ASGIApp
 
 from fcfg.answers import Memory
 from fcfg.studio.answers import Answers
-from fcfg.studio.bodies import Bodies, Room
 from fcfg.studio.engine import Engine, Job, our_fault
 from fcfg.studio.models import StudioModel, describe_plan
 from fcfg.studio.pictures import (
@@ -37,13 +36,12 @@ from fcfg.studio.pictures import (
 )
 from fcfg.studio.questions import (
     MOST_STEPS,
-    Act,
     PreparedQuestion,
     Question,
     prepare_question,
     read_question,
 )
-from fcfg.studio.safety import JSON, Rule, Safety, refusal
+from fcfg.studio.safety import JSON, Bodies, Room, Rule, Safety, refusal
 from fcfg.support.errors import InputError, check_among
 from fcfg.version import __version__
 
@@ -80,7 +78,7 @@ class Studio:
             raise HTTPException(404, told)
         return found
 
-    def prepare(self, asked: Act) -> PreparedQuestion:
+    def prepare(self, asked: Question) -> PreparedQuestion:
         """Check a question."""
         known = {model.name: model for model in self.models}
         name = self.models[0].name if asked.model is None else asked.model
@@ -175,10 +173,13 @@ class _Routes:
         picture = self._studio.picture(request.path_params["name"])
         return Response(png_of(picture.image), media_type="image/png")
 
-    async def act(self, request: Request) -> Response:
+    async def _asked(self, request: Request) -> PreparedQuestion:
         async with self._questions.read(request, MOST_QUESTION) as body:
-            asked = read_question(Act, body)
-        question = await run_in_threadpool(self._studio.prepare, asked)
+            asked = read_question(body)
+        return await run_in_threadpool(self._studio.prepare, asked)
+
+    async def act(self, request: Request) -> Response:
+        question = await self._asked(request)
         after, affected = question.after, question.model.model.graph.affected(asked.do)
         told = {
             "attributes": after,
@@ -190,9 +191,7 @@ class _Routes:
 
     async def answer(self, request: Request) -> Response:
         ticket = next(self._tickets)  # by which later questions are told from earlier ones
-        async with self._questions.read(request, MOST_QUESTION) as body:
-            asked = read_question(Question, body)
-        question = await run_in_threadpool(self._studio.prepare, asked)
+        question = await self._asked(request)
         events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -201,11 +200,11 @@ class _Routes:
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         address = request.client.host if request.client else ""
-        visitor = f"{address} {asked.visitor}"
+        visitor = f"{address} {question.asked.visitor}"
         job = Job(visitor, lambda job: self._studio.answers.answer(question, job), emit, ticket)
         if question.opening is not None:  # at once, however many wait
             emit({"type": "opening", "image": question.opening})
-        self._studio.engine.submit(job, keep=asked.keep)
+        self._studio.engine.submit(job, keep=question.asked.keep)
         return StreamingResponse(self._lines(job, events), media_type="application/x-ndjson")
 
     async def _lines(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints
 
@@ -39,7 +39,6 @@ fcfg.to_pictures(answer.images)[0].save("counterfactual.png")
 """
 
 _Word: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-_Part = TypeVar("_Part", bound=BaseModel)
 
 
 def _checked_value(value: object) -> float | str:
@@ -50,31 +49,23 @@ def _checked_value(value: object) -> float | str:
     raise InputError("value", expected="a number or a text", got=short(value), do="correct it")
 
 
-_Values: TypeAlias = Annotated[
-    dict[_Word, Annotated[int | float | str, PlainValidator(_checked_value)]],
-    Field(max_length=200),
-]
+_Value: TypeAlias = Annotated[int | float | str, PlainValidator(_checked_value)]
+_Values: TypeAlias = Annotated[dict[_Word, _Value], Field(max_length=200)]
 
 
-class Act(BaseModel):
-    """Which attributes would a picture have under an intervention?"""
+class Question(BaseModel):
+    """What would a picture look like under an intervention?"""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     image: _Word  #: id of a sample or an upload
     attributes: _Values  #: factual, of every name
-    do: Annotated[
-        _Values, Field(min_length=1)
-    ]  #: a value, or a string such as 'flip' or '+10%', for each target
+    do: Annotated[_Values, Field(min_length=1)]
+    """A value, or a string such as 'flip' or '+10%', for each target."""
     seed: int = Field(default=0, ge=0, le=2**31 - 1)  #: for discrete exogenous noise
     model: _Word | None = None  #: name of a model; the first one by default
     guidance: _Word | None = None  #: text form of a setting; that of the model by default
     sampling: _Word | None = None  #: solver, grid and steps; those of the model by default
-
-
-class Question(Act):
-    """What would a picture look like under an intervention?"""
-
     visitor: _Word = "anyone"  #: random name of a tab; visitors take turns
     keep: bool = False  #: whether older questions of the visitor stay
     reverse: bool = False  #: whether to go back to the factual attributes as well
@@ -82,17 +73,17 @@ class Question(Act):
     truth: bool = False  #: whether to draw the true counterfactual, in a drawn world
 
 
-def read_question(kind: type[_Part], body: bytes) -> _Part:
+def read_question(body: bytes) -> Question:
     """Read the body of a request, or raise an error of one line."""
     text = body.decode("utf-8", "replace")
-    return validate(kind, parse_json(text, "question", do="send an object"), "question")
+    return validate(Question, parse_json(text, "question", do="send an object"), "question")
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedQuestion:
     """A question that was checked, with everything that is cheap to compute."""
 
-    asked: Act
+    asked: Question
     model: StudioModel
     picture: StudioPicture
     factual: Table = field(repr=False)
@@ -123,7 +114,9 @@ class PreparedQuestion:
         return found.image if found is not None and found.asked == self.depends else None
 
 
-def prepare_question(asked: Act, model: StudioModel, picture: StudioPicture) -> PreparedQuestion:
+def prepare_question(
+    asked: Question, model: StudioModel, picture: StudioPicture
+) -> PreparedQuestion:
     """Check a question, and act on the attributes."""
     asks, space = model.model, model.model.space
     space.check_known(asked.do, "do")
