@@ -57,7 +57,7 @@ def test_a_model_of_another_kind_is_asked_at_its_own_setting_and_has_no_gallery(
     (own,) = as_studio_models([("own", model)])
     assert guidances(own, "male") == ["shift:1.0"]
     with refused("model own"):
-        export.export_gallery(own, tmp_path)
+        export.export_gallery(own, tmp_path, False, print)
     assert list(tmp_path.iterdir()) == []
 
 

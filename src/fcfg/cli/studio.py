@@ -69,7 +69,7 @@ def studio(
         own = model, load(model).to(target).prepare(precision)
         (chosen,) = as_studio_models([own], public=True)  # a page for strangers
         with share_bar() as on_progress:
-            page = export_gallery(chosen, export, overwrite=overwrite, on_progress=on_progress)
+            page = export_gallery(chosen, export, overwrite, on_progress)
         print(f"Look at {page}")
         return
     where = Place(**place)

@@ -53,12 +53,9 @@ class Job:
         if self._cancelled.is_set():
             raise CancelledError
         if time.monotonic() > self._deadline:
-            raise InputError(
-                "question",
-                expected=f"one that is answered in {self._most_seconds:g} seconds",
-                got="a longer one",
-                do="take fewer steps, or use 'fcfg generate'",
-            )
+            wanted = f"one that is answered in {self._most_seconds:g} seconds"
+            do = "take fewer steps, or use 'fcfg generate'"
+            raise InputError("question", expected=wanted, got="a longer one", do=do)
 
     def stop(self) -> None:
         """Make the next check raise."""

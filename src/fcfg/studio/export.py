@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from fcfg.studio.questions import Question
 from fcfg.support.errors import InputError
 from fcfg.support.images import data_url
 from fcfg.support.outputs import Outputs
+from fcfg.support.parsing import TextForm
 from fcfg.support.progress import OnProgress, Progress
 from fcfg.version import __version__
 
@@ -42,11 +44,7 @@ _STYLE = '<link rel="stylesheet" href="/static/style.css">\n'
 
 
 def export_gallery(
-    model: StudioModel,
-    folder: Path,
-    *,
-    overwrite: bool = False,
-    on_progress: OnProgress | None = None,
+    model: StudioModel, folder: Path, overwrite: bool, on_progress: OnProgress
 ) -> Path:
     """Write the gallery of a model, and return the path of its page."""
     outputs = Outputs(folder, "studio", model.name, overwrite)
@@ -63,43 +61,29 @@ def gallery_table(
     studio = Studio((model,))
     pictures = list(studio.samples.values())
     if not pictures:
-        raise InputError(
-            f"model {model.name}",
-            expected="a model of a drawn world, such as portraits",
-            got="one without drawings of its own",
-            do="export the gallery of a shipped model",
-        )
+        wanted, got = "a model of a drawn world, such as portraits", "one without drawings"
+        do = "export the gallery of a shipped model"
+        raise InputError(f"model {model.name}", expected=wanted, got=got, do=do)
     each = len(list(questions(model, pictures[0])))
     pictures = pictures[: max(1, min(drawings, MOST_ANSWERS // each))]
     asked = [each for picture in pictures for each in questions(model, picture)]
-    progress = Progress(len(asked), on_progress)
-    answers: list[dict[str, Any]] = []
-    for each in asked:
-        answers.append(_answer(studio, each))
+    progress, answers = Progress(len(asked), on_progress), list[dict[str, Any]]()
+    for question in asked:
+        answers.append(_answer(studio, question))
         progress.advance(1)
-    return {
-        "about": {"models": [model.describe()], "version": __version__, "public": False},
-        "samples": [
-            {**picture.to_json(), "image": data_url(png_of(picture.image))} for picture in pictures
-        ],
-        "answers": answers,
-    }
+    about = {"models": [model.describe()], "version": __version__, "public": False}
+    samples = [{**each.to_json(), "image": data_url(png_of(each.image))} for each in pictures]
+    return {"about": about, "samples": samples, "answers": answers}
 
 
 def questions(model: StudioModel, picture: StudioPicture) -> Iterator[Question]:
     """Yield the questions about a picture."""
+    about: dict[str, Any] = {"image": picture.id, "attributes": dict(picture.attributes)}
+    about |= {"reverse": True, "trust": True, "truth": True}
     for attribute in model.model.space:
         for value in other_values(attribute, picture.attributes[attribute.name]):
             for guidance in guidances(model, attribute.name):
-                yield Question(
-                    image=picture.id,
-                    attributes=dict(picture.attributes),
-                    do={attribute.name: value},
-                    guidance=guidance,
-                    reverse=True,
-                    trust=True,
-                    truth=True,
-                )
+                yield Question(**about, do={attribute.name: value}, guidance=guidance)
 
 
 def other_values(attribute: AbstractAttribute, value: Value) -> list[Value]:
@@ -123,12 +107,11 @@ def guidances(model: StudioModel, target: str) -> list[str]:
     usual = asks.plan([target]).setting
     if not asks.traits.groups:
         return [repr(usual)]
-    head, *options = repr(usual).split(";")
-    rule, _, weight = head.partition(":")
     texts = [repr(usual), repr(PAPER_GUIDANCE), *_FURTHER]
-    if weight and "=" not in weight:
-        weights = [round(share * float(weight), 2) for share in _SHARES]
-        texts += [";".join([f"{rule}:{each}", *options]) for each in weights]
+    form = TextForm.read(texts[0], "guidance", "cfg:3")
+    if "" in form.numbers:
+        weights = [round(share * form.numbers[""], 2) for share in _SHARES]
+        texts += [str(replace(form, numbers={"": weight})) for weight in weights]
     return list(dict.fromkeys(repr(asks.parse_setting(text)) for text in texts))
 
 
@@ -155,18 +138,13 @@ def one_page(table: Mapping[str, Any]) -> str:
     """
     page, style = static_text("index.html"), static_text("style.css")
     script = "".join(map(static_text, re.findall(r"(\w+\.js)", page)))
-    policy = (
-        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
-        "img-src data: blob:"
-    )
+    own = f"script-src {_digest(script)}; style-src {_digest(style)}"
+    policy = f"default-src 'none'; {own}; img-src data: blob:"
     data = json.dumps(table, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    head = (
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
-    )
-    tail = (
-        f'<script type="application/json" id="table">{data}</script>\n<script>{script}</script>\n'
-    )
-    return _SCRIPTS.sub(lambda _: tail, page.replace(_STYLE, head))
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    answers = f'<script type="application/json" id="table">{data}</script>'
+    page = page.replace(_STYLE, f"{meta}\n<style>{style}</style>\n")
+    return _SCRIPTS.sub(lambda _: f"{answers}\n<script>{script}</script>\n", page)
 
 
 def _digest(text: str) -> str:

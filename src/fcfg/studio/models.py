@@ -124,12 +124,9 @@ def _phrases(model: AnyModel) -> Phrases:
     model.space.check_known(found.root, PHRASES)
     for name, phrase in found.root.items():
         if isinstance(phrase, str) == isinstance(model.space[name], Binary):
-            raise InputError(
-                f"{PHRASES}, {name}",
-                expected="a pair for no and yes of a binary attribute, else a text with {}",
-                got=short(phrase),
-                do="correct or remove it",
-            )
+            wanted = "a pair for no and yes of a binary attribute, else a text with {}"
+            got, do = short(phrase), "correct or remove it"
+            raise InputError(f"{PHRASES}, {name}", expected=wanted, got=got, do=do)
     return found
 
 
@@ -156,12 +153,9 @@ def as_studio_models(
     for other in found[1:]:
         shapes = [(m.model.space, m.model.graph.parents, m.pixels) for m in (first, other)]
         if shapes[0] != shapes[1]:
-            raise InputError(
-                f"model {other.source}",
-                expected=f"attributes, graph, size and channels of {first.source}",
-                got="others",
-                do="compare models of the same data",
-            )
+            wanted, do = "attributes, graph, size and channels", "compare models of the same data"
+            expected, subject = f"{wanted} of {first.source}", f"model {other.source}"
+            raise InputError(subject, expected=expected, got="others", do=do)
     return tuple(found)
 
 

@@ -134,12 +134,9 @@ def _check_cost(plan: Plan[Any]) -> None:
     solver, steps = getattr(plan.sampling, "solver", None), getattr(plan.sampling, "steps", 0)
     repeats = max(getattr(plan.setting, "align", 1), getattr(solver, "iterations", 1))
     if steps > MOST_STEPS or repeats > MOST_REPEATS:
-        raise InputError(
-            "sampling",
-            expected=f"at most {MOST_STEPS} steps, each of at most {MOST_REPEATS} iterations",
-            got=f"{plan}",
-            do="use 'fcfg generate' for more",
-        )
+        wanted = f"at most {MOST_STEPS} steps, each of at most {MOST_REPEATS} iterations"
+        do = "use 'fcfg generate' for more"
+        raise InputError("sampling", expected=wanted, got=f"{plan}", do=do)
 
 
 def as_python(question: PreparedQuestion) -> str:

@@ -160,11 +160,8 @@ class Safety:
         most = self._rule.connections
         if self._busy[address] < most // 2 and self._busy.total() < most * 3 // 4:
             return None
-        return refusal(
-            503,
-            f"requests: expected at most {most // 2} of an address at once, and "
-            f"{most * 3 // 4} in all, got more; try again in a moment.",
-        )
+        wanted = f"at most {most // 2} of an address at once, and {most * 3 // 4} in all"
+        return refusal(503, f"requests: expected {wanted}, got more; try again in a moment.")
 
     def _too_often(self, sender: str) -> Response | None:
         """Refuse more requests than a bucket of tokens holds, which fills at a constant rate."""
@@ -176,10 +173,8 @@ class Safety:
             self._tokens.popitem(last=False)
         if left >= 1:
             return None
-        reply = refusal(
-            429,
-            f"requests: expected at most {rule.rate:g} a second, got more; wait a second.",
-        )
+        wanted = f"at most {rule.rate:g} a second"
+        reply = refusal(429, f"requests: expected {wanted}, got more; wait a second.")
         reply.headers["retry-after"] = "1"
         return reply
 
@@ -188,20 +183,15 @@ class Safety:
         host = request.headers.get("host", "")
         name = _HOST.fullmatch(host)
         if self._rule.token is None and not (name and is_loopback(name[1] or name[2])):
-            return refusal(
-                421,
-                f"host: expected localhost or 127.0.0.1, got {host[:80]!r}; "
-                "open the address that fcfg studio printed.",
-            )
+            got, do = repr(host[:80]), "open the address that fcfg studio printed"
+            return refusal(421, f"host: expected localhost or 127.0.0.1, got {got}; {do}.")
         origin = request.headers.get("origin")
         site = request.headers.get("sec-fetch-site", "none")
         foreign = origin not in (None, f"http://{host}", f"https://{host}")
         inner = request.url.path.startswith("/api/")
         if foreign or (inner and site not in ("none", "same-origin")):
-            return refusal(
-                403,
-                "origin: expected the page of this server, got another site; open the page.",
-            )
+            wanted = "the page of this server"
+            return refusal(403, f"origin: expected {wanted}, got another site; open the page.")
         return None
 
     def _has_token(self, request: Request) -> bool:
@@ -223,8 +213,9 @@ class Safety:
             return reply
         if known:
             return None
+        got = "none or another"
         return refusal(
-            401, "token: expected that of this server, got none or another; open the printed URL."
+            401, f"token: expected that of this server, got {got}; open the printed URL."
         )
 
 
@@ -258,9 +249,8 @@ class Bodies:
     @asynccontextmanager
     async def read(self, request: Request, most: int) -> AsyncGenerator[bytes]:
         """Yield the body of a request; its bytes count until the end of the block."""
-        too_long = HTTPException(
-            413, f"body: expected at most {most:,} bytes, got more; send fewer."
-        )
+        told = f"body: expected at most {most:,} bytes, got more; send fewer."
+        too_long = HTTPException(413, told)
         length = request.headers.get("content-length", "0")
         if length.isdecimal() and int(length) > most:
             raise too_long
@@ -277,10 +267,9 @@ class Bodies:
                     until = min(time() + self._patience, until + len(piece) / _RATE)
                     limit.reschedule(until)
         except TimeoutError as error:
+            wanted = f"{_RATE:,} bytes a second, and room for them"
             raise HTTPException(
-                408,
-                f"body: expected {_RATE:,} bytes a second, and room for them, "
-                "got a part; send it again.",
+                408, f"body: expected {wanted}, got a part; send it again."
             ) from error
         finally:
             self._arriving.pop(limit, None)
@@ -318,9 +307,8 @@ class Room:
                 await self._changed.wait_for(lambda: self._taken + size <= self._most)
                 self._taken += size
         except TimeoutError as error:
-            raise HTTPException(
-                503, "picture: expected few large ones at once, got many; try again in a moment."
-            ) from error
+            told = "picture: expected few large ones at once, got many; try again in a moment."
+            raise HTTPException(503, told) from error
         try:
             yield
         finally:
