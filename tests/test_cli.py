@@ -151,7 +151,7 @@ def test_a_group_holds_further_commands(capsys) -> None:
         assert main(words.split()) == 0
         assert said in capsys.readouterr().out
     for words, said in {
-        "data check nowhere": "fcfg data check: data nowhere: expected",
+        "data check nowhere": "fcfg data check: data, path: expected",
         "data chek": "fcfg data: no such command 'chek'",
         "data check": "fcfg data check: missing argument",
     }.items():
@@ -276,10 +276,9 @@ def test_a_closed_descriptor_leads_nowhere() -> None:
 
 
 def test_streams_are_as_before_when_a_command_ends(monkeypatch) -> None:
-    streams, errors = (sys.stdout, sys.stderr), (sys.stdout.errors, sys.stderr.errors)
+    before = sys.stdout, sys.stderr, sys.stdout.errors, sys.stderr.errors
     assert main(["--version"]) == 0
-    assert (sys.stdout, sys.stderr) == streams
-    assert (sys.stdout.errors, sys.stderr.errors) == errors
+    assert (sys.stdout, sys.stderr, sys.stdout.errors, sys.stderr.errors) == before
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["--version"]) == 0
     assert sys.stdout is None
@@ -343,8 +342,6 @@ def test_generate_computes_as_it_is_told(model, faces, tmp_path, capsys) -> None
     plain, fast = (json.loads(Path(out, "record.json").read_text()) for out in ("plain", "fast"))
     assert (plain["precision"], plain["compiled"], plain["batch_size"]) == ("float32", False, 256)
     assert (fast["precision"], fast["compiled"]) == ("float32", True)
-    for one, other in zip(plain["images"], fast["images"], strict=True):
-        assert one["reversal_error"] == pytest.approx(other["reversal_error"], abs=2e-6)
 
 
 def test_generate_is_shared_by_processes(model, faces, tmp_path, capsys, monkeypatch) -> None:
@@ -396,7 +393,7 @@ def test_a_folder_that_is_taken_is_refused_before_a_picture_is_read(model, faces
     assert main([*words, "--do", "age=80"]) == 0
     capsys.readouterr()
     faces[0].write_bytes(b"no picture")
-    assert "out out: expected what its record holds" in refusal(capsys, *words, "--do", "age=81")
+    assert "out out: expected one run" in refusal(capsys, *words, "--do", "age=81")
 
 
 def test_all_that_is_wrong_with_a_request_is_said_at_once(model, faces, capsys) -> None:
