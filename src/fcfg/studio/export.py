@@ -27,8 +27,8 @@ from fcfg.studio.pictures import StudioPicture, png_of
 from fcfg.studio.questions import Question
 from fcfg.support.errors import InputError
 from fcfg.support.images import data_url
+from fcfg.support.options import TextForm
 from fcfg.support.outputs import Outputs
-from fcfg.support.parsing import TextForm
 from fcfg.support.progress import OnProgress, Progress
 from fcfg.version import __version__
 
