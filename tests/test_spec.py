@@ -82,6 +82,10 @@ def test_spaces_and_whole_numbers_are_read() -> None:
     assert Guidance.cfg(2).replace(tolerance=0) == Guidance.cfg(2)
 
 
+def test_the_options_of_apg_are_the_papers() -> None:
+    assert Guidance.apg(2.0).rule == APG(eta=0.0, momentum=-0.75, radius=2.5)
+
+
 def test_type_checkers_know_every_option() -> None:
     declared = {each.name for made in (Guidance, APG, CFGPlusPlus) for each in fields(made)}
     assert declared - {"rule", "factored", "weights"} == set(Options.__annotations__)
