@@ -10,22 +10,9 @@ from markupsafe import Markup
 
 from fcfg.evaluation.metric_table import Metric
 from fcfg.metrics import Estimate
+from fcfg.reports import svg
 from fcfg.reports.comparison import Comparison, Row
 from fcfg.reports.measures import column_of, measured
-from fcfg.reports.svg import (
-    FOCUS,
-    INK,
-    PALE,
-    RULE,
-    Panel,
-    Scale,
-    around,
-    described,
-    drawing,
-    stroke,
-    tag,
-    write,
-)
 from fcfg.reports.table import Column
 from fcfg.reports.wording import named, number, with_interval
 
@@ -43,7 +30,7 @@ class _Block:
     bars: list[tuple[Row, Estimate]]
 
 
-def bar_panels(comparison: Comparison, metric: Metric) -> list[Panel]:
+def bar_panels(comparison: Comparison, metric: Metric) -> list[svg.Panel]:
     """One drawing for each intervention that has values, all on the same scales.
 
     Of one run all settings are shown, of several those that represent the models.
@@ -61,13 +48,13 @@ def bar_panels(comparison: Comparison, metric: Metric) -> list[Panel]:
                 panels.setdefault(do, []).append(_Block(column, axis, bars))
                 parts = ((value.low, value.value, value.high) for _, value in bars)
                 ends.setdefault(axis, []).extend(end for some in parts for end in some)
-    scales = {axis: around(some, _LEFT, _WIDTH - _RIGHT) for axis, some in ends.items()}
+    scales = {axis: svg.around(some, _LEFT, _WIDTH - _RIGHT) for axis, some in ends.items()}
     name = metric.name.replace("_", "-")
-    return [Panel(f"{name}-{do}", _panel(do, own, scales)) for do, own in panels.items()]
+    return [svg.Panel(f"{name}-{do}", _panel(do, own, scales)) for do, own in panels.items()]
 
 
-def _panel(do: str, blocks: Sequence[_Block], scales: dict[str, Scale]) -> Markup:
-    parts, words = [write(8, 18, named(do), size=13, weight="600")], list[str]()
+def _panel(do: str, blocks: Sequence[_Block], scales: dict[str, svg.Scale]) -> Markup:
+    parts, words = [svg.write(8, 18, named(do), size=13, weight="600")], list[str]()
     top, following = float(_TOP), [*(block.axis for block in blocks[1:]), ""]
     for block, after in zip(blocks, following, strict=True):
         drawn, bottom = _block(block, scales[block.axis], top)
@@ -79,33 +66,32 @@ def _panel(do: str, blocks: Sequence[_Block], scales: dict[str, Scale]) -> Marku
         said = (f"{row.setting.title} {block.column.text(v.value)}" for row, v in block.bars)
         words.append(f"{block.column.attribute}: {', '.join(said)}")
     title = f"{named(do)}: {'; '.join(dict.fromkeys(block.axis for block in blocks))}"
-    return drawing(_WIDTH, top, title, "; ".join(words), *parts)
+    return svg.drawing(_WIDTH, top, title, "; ".join(words), *parts)
 
 
-def _block(block: _Block, scale: Scale, top: float) -> tuple[Markup, float]:
+def _block(block: _Block, scale: svg.Scale, top: float) -> tuple[Markup, float]:
     """The bars of one attribute, and the position of their end."""
     shown, name, cell = block.bars, block.column.attribute, block.bars[0][0].cell
     bottom = top + _HEAD + len(shown) * _ROW + 4
     parts: list[Markup] = []
     if name in cell.targets:
         size = {"width": float(_WIDTH), "height": bottom - top}
-        parts.append(tag("rect", x=0, y=top, rx=6, fill=FOCUS, **size))
+        parts.append(svg.tag("rect", x=0, y=top, rx=6, fill=svg.FOCUS, **size))
     role = "should follow" if name in cell.affected else "should not change"
-    heading = (
-        tag("tspan", name, font_weight="600", fill=INK),
-        tag("tspan", "◎ target" if name in cell.targets else role, dx=6, fill=PALE, font_size=11),
-    )
-    parts.append(tag("text", *heading, x=8, y=top + 18))
+    role = "◎ target" if name in cell.targets else role
+    title = svg.tag("tspan", name, font_weight="600", fill=svg.INK)
+    about = svg.tag("tspan", role, dx=6, fill=svg.PALE, font_size=11)
+    parts.append(svg.tag("text", title, about, x=8, y=top + 18))
     for tick in scale.ticks:
-        x = scale(tick)
-        parts.append(stroke(x, top + _HEAD - 2, x, bottom, PALE if tick == 0 else RULE))
+        x, colour = scale(tick), svg.PALE if tick == 0 else svg.RULE
+        parts.append(svg.stroke(x, top + _HEAD - 2, x, bottom, colour))
     for place, (row, value) in enumerate(shown):
         y = top + _HEAD + place * _ROW + _ROW / 2
         parts.append(_bar(block.column, row, value, scale, y))
-    return tag("g", *parts), bottom
+    return svg.tag("g", *parts), bottom
 
 
-def _bar(column: Column, row: Row, value: Estimate, scale: Scale, y: float) -> Markup:
+def _bar(column: Column, row: Row, value: Estimate, scale: svg.Scale, y: float) -> Markup:
     chosen, zero, end = row.setting, scale(0), scale(value.value)
     low, high = scale(value.low), scale(value.high)
     label = chosen.title
@@ -113,17 +99,17 @@ def _bar(column: Column, row: Row, value: Estimate, scale: Scale, y: float) -> M
         label = label[: _LONGEST - 1] + "…"
     look = {"fill_opacity": 1 if chosen.factored else 0.45, "stroke": chosen.colour}
     size = {"width": abs(end - zero), "height": float(_BAR)}
-    shape = tag(
+    shape = svg.tag(
         "g",
-        write(_LEFT - 10, y + 4, label, chosen.colour, anchor="end", size=11),
-        tag("rect", x=min(zero, end), y=y - _BAR / 2, **size, fill=chosen.colour, **look),
-        stroke(low, y, high, y, INK, stroke_width=1.3),
-        stroke(low, y - 3, low, y + 3, INK, stroke_width=1.3),
-        stroke(high, y - 3, high, y + 3, INK, stroke_width=1.3),
-        write(_WIDTH - 8, y + 4, column.text(value.value), anchor="end", size=11),
+        svg.write(_LEFT - 10, y + 4, label, chosen.colour, anchor="end", size=11),
+        svg.tag("rect", x=min(zero, end), y=y - _BAR / 2, **size, fill=chosen.colour, **look),
+        svg.stroke(low, y, high, y, svg.INK, stroke_width=1.3),
+        svg.stroke(low, y - 3, low, y + 3, svg.INK, stroke_width=1.3),
+        svg.stroke(high, y - 3, high, y + 3, svg.INK, stroke_width=1.3),
+        svg.write(_WIDTH - 8, y + 4, column.text(value.value), anchor="end", size=11),
     )
     name, numbers = column.attribute, with_interval(value, column.digits or 0, signed=True)
-    return described(
+    return svg.described(
         shape,
         f"{named(row.cell.do)}, {chosen.title}, {name}: {numbers}",
         data_attribute=name,
@@ -135,14 +121,14 @@ def _bar(column: Column, row: Row, value: Estimate, scale: Scale, y: float) -> M
     )
 
 
-def _axis(scale: Scale, label: str, y: float) -> Markup:
+def _axis(scale: svg.Scale, label: str, y: float) -> Markup:
     labels = (_WIDTH - _LEFT - _RIGHT) / (6.5 * (scale.digits + 3))  # how many fit
     every = math.ceil(len(scale.ticks) / labels)
-    look = {"fill": PALE, "anchor": "middle"}
+    look = {"fill": svg.PALE, "anchor": "middle"}
     ticks = [
-        write(scale(tick), y + 13, number(tick, scale.digits, signed=True), **look, size=10.5)
+        svg.write(scale(tick), y + 13, number(tick, scale.digits, signed=True), **look, size=10.5)
         for index, tick in enumerate(scale.ticks)
         if (index - scale.ticks.index(0.0)) % every == 0
     ]
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    return tag("g", *ticks, write(middle, y + 28, label, **look, size=11))
+    return svg.tag("g", *ticks, svg.write(middle, y + 28, label, **look, size=11))

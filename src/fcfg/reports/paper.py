@@ -65,11 +65,14 @@ def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
         wanted = meaning(guidance)
     except InputError:  # of a rule or with an option that is not of this package
         return None
-    found = _by_setting().get((dataset, frozenset(do.split("+")), wanted), ())
-    if not found:
-        return None
+    found = [
+        row
+        for row in paper_rows(dataset or "")
+        if row.guidance is not None and meaning(row.guidance) == wanted
+        if set(row.do.split("+")) == set(do.split("+"))
+    ]
     fids = [row.fid for row in found if row.fid is not None]
-    return replace(found[0], fid=fids[0] if fids else None)
+    return replace(found[0], fid=fids[0] if fids else None) if found else None
 
 
 def dataset_of(header: Mapping[str, Any]) -> str | None:
@@ -80,6 +83,7 @@ def dataset_of(header: Mapping[str, Any]) -> str | None:
     return name if paper_rows(name) else None
 
 
+@cache
 def meaning(text: str) -> Guidance:
     """A guidance in a normal form, equal for texts that mean the same.
 
@@ -98,13 +102,3 @@ def meaning(text: str) -> Guidance:
 def _rows() -> tuple[PaperRow, ...]:
     found = json.loads(Path(__file__).with_name("paper.json").read_text("utf-8"))
     return tuple(PaperRow(**row) for row in found["rows"])
-
-
-@cache
-def _by_setting() -> dict[tuple[str | None, frozenset[str], Guidance], tuple[PaperRow, ...]]:
-    found: dict[tuple[str | None, frozenset[str], Guidance], tuple[PaperRow, ...]] = {}
-    for row in _rows():
-        if row.guidance is not None:
-            key = (row.dataset, frozenset(row.do.split("+")), meaning(row.guidance))
-            found[key] = (*found.get(key, ()), row)
-    return found

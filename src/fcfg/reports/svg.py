@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -141,6 +141,16 @@ def stroke(x1: float, y1: float, x2: float, y2: float, colour: str, **more: obje
     """A straight line in a drawing."""
     ends = {"x1": float(x1), "y1": float(y1), "x2": float(x2), "y2": float(y2)}
     return tag("line", **ends, stroke=colour, **more)
+
+
+def levels(
+    scale: Scale, left: float, right: float, text: Callable[[float], str]
+) -> Iterator[Markup]:
+    """Lines across a plot at the ticks of its vertical axis, and their numbers."""
+    for tick in scale.ticks:
+        y = scale(tick)
+        yield stroke(left, y, right, y, PALE if tick == 0 else RULE)
+        yield write(left - 7, y + 4, text(tick), PALE, anchor="end", size=10.5)
 
 
 def mark(setting: Setting, x: float, y: float) -> Markup:

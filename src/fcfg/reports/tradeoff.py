@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from markupsafe import Markup
 
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.metrics import Estimate
+from fcfg.reports import svg
 from fcfg.reports.comparison import Comparison, Row
 from fcfg.reports.measures import mean, units
 from fcfg.reports.rule_styles import STYLES, Setting
-from fcfg.reports.svg import (
-    PALE,
-    RULE,
-    Panel,
-    Scale,
-    around,
-    described,
-    drawing,
-    mark,
-    stroke,
-    tag,
-    write,
-)
 from fcfg.reports.wording import named, number, with_interval
 
 _WIDTH, _HEIGHT = 360.0, 330.0  # without the legend
@@ -47,29 +36,32 @@ class Point:
         return self.row.setting
 
 
-def tradeoff_panels(comparison: Comparison) -> list[Panel]:
+def tradeoff_panels(comparison: Comparison) -> list[svg.Panel]:
     """One drawing for each intervention and pair of units, on shared scales."""
-    drift, panels = comparison.drift, list[Panel]()
+    drift, panels = comparison.drift, list[svg.Panel]()
     kinds = units(comparison, drift, comparison.space.names)
     if drift.name == "delta_real":  # a difference of errors has no place on an axis
         kinds = {unit: own for unit, own in kinds.items() if unit == drift.unit}
-    pairs = list(product(kinds, repeat=2))
     points = {
         (do, pair): points_of(comparison, do, *(kinds[unit] for unit in pair))
         for do in comparison.dos
-        for pair in pairs
+        for pair in product(kinds, repeat=2)
     }
-    several = len({pair for (_, pair), own in points.items() if own}) > 1
+    shared: dict[tuple[str, ...], list[Point]] = {}
+    for (_, pair), own in points.items():
+        shared.setdefault(pair, []).extend(own)
+    several = len([pair for pair, own in shared.items() if own]) > 1
     for (do, pair), own in points.items():
-        shared = [p for (_, other), some in points.items() if other == pair for p in some]
-        across = around(
-            [end for p in shared for end in (p.x.low, p.x.high)], _LEFT, _WIDTH - _RIGHT
-        )
-        up = around([end for p in shared for end in (p.y.low, p.y.high)], _HEIGHT - _BOTTOM, _TOP)
         if own:
+            xs = [end for p in shared[pair] for end in (p.x.low, p.x.high)]
+            ys = [end for p in shared[pair] for end in (p.y.low, p.y.high)]
+            scales = (
+                svg.around(xs, _LEFT, _WIDTH - _RIGHT),
+                svg.around(ys, _HEIGHT - _BOTTOM, _TOP),
+            )
             name = "-".join(["tradeoff", do, *(pair if several else ())])
             x, y = (f"{drift.title}, {unit}".replace(" x ", " × ") for unit in pair)
-            panels.append(Panel(name, _Chart(do, own, x, y, drift.digits, across, up).svg()))
+            panels.append(svg.Panel(name, _Chart(do, own, x, y, drift.digits, *scales).svg()))
     return panels
 
 
@@ -115,8 +107,8 @@ class _Chart:
     target: str  #: metric and unit of the target
     rest: str
     digits: int
-    across: Scale
-    up: Scale
+    across: svg.Scale
+    up: svg.Scale
 
     def svg(self) -> Markup:
         joined = lines(self.points)
@@ -129,23 +121,22 @@ class _Chart:
         title = f"{named(self.do)}: target ({self.target}) against {rest}"
         parts = [self._frame(), *map(self._line, joined), *map(self._point, self.points)]
         parts += [self._legend(line, row) for row, line in enumerate(joined)]
-        return drawing(_WIDTH, _HEIGHT + _LINE * len(joined), title, words, *parts)
+        return svg.drawing(_WIDTH, _HEIGHT + _LINE * len(joined), title, words, *parts)
 
     def _frame(self) -> Markup:
         bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-        parts = [write(8, 18, named(self.do), size=13, weight="600")]
+        parts = [svg.write(8, 18, named(self.do), size=13, weight="600")]
         for tick in self.across.ticks:
             x, text = self.across(tick), number(tick, self.across.digits, signed=True)
-            parts.append(stroke(x, _TOP, x, bottom, RULE))
-            parts.append(write(x, bottom + 15, text, PALE, anchor="middle", size=10.5))
-        for tick in self.up.ticks:
-            y, text = self.up(tick), number(tick, self.up.digits, signed=True)
-            parts.append(stroke(_LEFT, y, right, y, PALE if tick == 0 else RULE))
-            parts.append(write(_LEFT - 7, y + 4, text, PALE, anchor="end", size=10.5))
+            parts.append(svg.stroke(x, _TOP, x, bottom, svg.RULE))
+            parts.append(svg.write(x, bottom + 15, text, svg.PALE, anchor="middle", size=10.5))
+        parts += svg.levels(
+            self.up, _LEFT, right, partial(number, digits=self.up.digits, signed=True)
+        )
         target, rest = f"target, {self.target} →", f"↑ off target, mean, {self.rest}"
-        parts.append(write(right, bottom + 33, target, PALE, anchor="end", size=11))
-        parts.append(write(right, 18, rest, PALE, anchor="end", size=11))
-        return tag("g", *parts)
+        parts.append(svg.write(right, bottom + 33, target, svg.PALE, anchor="end", size=11))
+        parts.append(svg.write(right, 18, rest, svg.PALE, anchor="end", size=11))
+        return svg.tag("g", *parts)
 
     def _position(self, point: Point) -> tuple[float, float]:
         return self.across(point.x.value), self.up(point.y.value)
@@ -157,23 +148,25 @@ class _Chart:
         plain = (line[0].setting.model, BASELINE)
         for origin in (p for p in self.points if (p.setting.model, p.setting.family) == plain):
             ends = (*self._position(origin), *self._position(line[0]))
-            parts.append(stroke(*ends, colour, stroke_dasharray="2 4", stroke_opacity=0.7))
+            parts.append(svg.stroke(*ends, colour, stroke_dasharray="2 4", stroke_opacity=0.7))
         if len(line) > 1:
             look = {"fill": "none", "stroke": colour, "stroke_width": 1.8}
-            parts.append(tag("polyline", points=path, **look))
-        return tag("g", *parts)
+            parts.append(svg.tag("polyline", points=path, **look))
+        return svg.tag("g", *parts)
 
     def _point(self, point: Point) -> Markup:
         x, y = self._position(point)
-        across, up, colour = self.across, self.up, point.setting.colour
-        shape = tag(
+        across = [self.across(end) for end in (point.x.low, point.x.high)]
+        up = [self.up(end) for end in (point.y.low, point.y.high)]
+        colour, faint = point.setting.colour, {"stroke_opacity": 0.55}
+        shape = svg.tag(
             "g",
-            stroke(across(point.x.low), y, across(point.x.high), y, colour, stroke_opacity=0.55),
-            stroke(x, up(point.y.low), x, up(point.y.high), colour, stroke_opacity=0.55),
-            mark(point.setting, x, y),
+            svg.stroke(across[0], y, across[1], y, colour, **faint),
+            svg.stroke(x, up[0], x, up[1], colour, **faint),
+            svg.mark(point.setting, x, y),
         )
         target, rest = (with_interval(e, self.digits, signed=True) for e in (point.x, point.y))
-        return described(
+        return svg.described(
             shape,
             f"{named(self.do)}, {point.setting.title}: target {target}, off target {rest}",
             data_guidance=point.row.cell.guidance,
@@ -191,4 +184,5 @@ class _Chart:
             text = " → … → ".join([first.title, *others[-1:]])
         if len(text) > _LONGEST and first.model:
             text = "…" + text[1 - _LONGEST :]  # the colour tells the model as well
-        return tag("g", mark(first, _LEFT, y), write(_LEFT + 12, y + 4, text, first.colour))
+        words = svg.write(_LEFT + 12, y + 4, text, first.colour)
+        return svg.tag("g", svg.mark(first, _LEFT, y), words)
