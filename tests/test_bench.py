@@ -38,8 +38,7 @@ def model() -> fcfg.CounterfactualPipeline:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    fcfg.save(tiny_model(saved=True), folder)
+    fcfg.save(tiny_model(saved=True), folder := tmp_path_factory.mktemp("models") / "tiny")
     return str(folder)
 
 
@@ -156,10 +155,19 @@ def test_a_run_measures_everything_once(model: fcfg.CounterfactualPipeline) -> N
     assert (alone.name, alone.images, alone.rows, alone.ratio) == (bench.NETWORK, None, 6, None)
     assert shares[-1] == 1
     assert shares == sorted(shares)
-    work = Workload.of(model, 1, 1)
-    pair = model.counterfactual(work.images, work.attributes, work.do)
-    assert (single.images, single.rows) == (1, pair.evaluations)
-    assert str(pair.guidance) in single.name
+    assert single.images == 1
+
+
+def test_one_image_by_default_says_what_was_measured() -> None:
+    """The model draws its noise: in steps of its own, and with other network rows."""
+    model = fcfg.load("portraits")
+    row, call = bench.plan("portraits", model, images=1, steps=1)._default()
+    pair = call()
+    assert pair.guidance.drawn_noise
+    assert (row.name, row.rows) == (
+        f"one image by default: {pair.guidance}, {pair.plan.sampling}",
+        33,
+    )
 
 
 @pytest.mark.usefixtures("no_diffusers", "quick")
@@ -199,11 +207,9 @@ def test_rates_follow_from_times_and_are_written(tmp_path: Path) -> None:
     assert dict(zip(head, lines[1], strict=True))["speed-up"] == "4.00×"
     assert "1.5 M parameters" in record.heading()
     record.write(tmp_path / "bench.csv")
-    with (tmp_path / "bench.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["note"] for row in rows] == ["", "", absent.note]
-    assert [row["seconds"] for row in rows] == ["2.0", "0.5", ""]
-    assert {row["model"] for row in rows} == {"tiny"}
+    rows = list(csv.DictReader((tmp_path / "bench.csv").read_text().splitlines()))
+    wanted = [("tiny", "", "2.0"), ("tiny", "", "0.5"), ("tiny", absent.note, "")]
+    assert [(row["model"], row["note"], row["seconds"]) for row in rows] == wanted
 
 
 # The command ------------------------------------------------------------------------------------
@@ -218,12 +224,10 @@ def test_the_command_says_how_long_and_writes_every_row(
     assert main([*words, "--device", "cpu", "--commit", "c0ffee", "--out", str(out)]) == 0
     shown, said = capsys.readouterr()
     assert said.startswith("2 counterfactuals, 2 steps each way, ")
-    with out.open() as file:
-        rows = list(csv.DictReader(file))
+    rows = list(csv.DictReader(out.read_text().splitlines()))
     assert [row["name"] for row in rows][:4] == [*LOOPS, bench.NETWORK]
     assert all(row["name"] in shown for row in rows)
-    assert {row["model"] for row in rows} == {"tiny"}
-    assert {row["commit"] for row in rows} == {"c0ffee"}
+    assert {(row["model"], row["commit"]) for row in rows} == {("tiny", "c0ffee")}
 
 
 def test_the_default_model_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,15 +80,14 @@ def test_a_run_becomes_lines_of_its_estimates(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setattr("sys.argv", words)
     compact.main()
     compact.main()  # again: its lines are replaced
-    with out.open(encoding="utf-8", newline="") as file:
-        lines = [Line(line) for line in csv.DictReader(file)]
+    lines = [Line(line) for line in csv.DictReader(out.read_text("utf-8").splitlines())]
     assert len({(line["do"], line["guidance"]) for line in lines}) == len(lines)
     factored = next(line for line in lines if (line["do"], line["guidance"]) == ("smiling", FCFG))
     assert factored["stays"] == "male+young"
     assert float(factored["delta smiling low"]) <= float(factored["delta smiling"])
     assert json.loads((tmp_path / "runs.json").read_text())["core"]["images"] > 0
-    with (tmp_path / "claims.csv").open(encoding="utf-8", newline="") as file:
-        assert {line["global"] for line in csv.DictReader(file)} == {CFG}
+    claims = csv.DictReader((tmp_path / "claims.csv").read_text("utf-8").splitlines())
+    assert {line["global"] for line in claims} == {CFG}
 
 
 def test_a_study_becomes_lines_of_its_methods(tmp_path: Path, monkeypatch) -> None:
@@ -98,8 +97,7 @@ def test_a_study_becomes_lines_of_its_methods(tmp_path: Path, monkeypatch) -> No
     out = tmp_path / "factorial.csv"
     monkeypatch.setattr("sys.argv", ["compact", str(study), "--out", str(out)])
     compact.main()
-    with out.open(encoding="utf-8", newline="") as file:
-        (line,) = map(Line, csv.DictReader(file))
+    (line,) = map(Line, csv.DictReader(out.read_text("utf-8").splitlines()))
     assert (line["method"], line["do"], line["rows"]) == ("CFG drawn", "male", "60")
     assert line.shown("mae", 1) == "0.2 ± 0.1"
 

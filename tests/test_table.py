@@ -53,19 +53,9 @@ def test_csv_has_one_line_for_every_number_in_full() -> None:
     numbers = [cell for row in TABLE.rows for cell in row.cells if isinstance(cell, Number)]
     written = [line for line in lines if line["metric"] != "kind"]
     assert [float(line["value"]) for line in written] == [number.value for number in numbers]
-    assert written[0] == {
-        "do": "a",
-        "rule": "CFG",
-        "metric": "auroc",
-        "attribute": "",
-        "value": "98.76",
-        "low": "98.5",
-        "high": "99.0",
-        "n": "500",
-        "unit": "AUROC x 100",
-        "best": "",
-        "note": "",
-    }
+    known = {"do": "a", "rule": "CFG", "metric": "auroc", "attribute": "", "value": "98.76"}
+    known |= {"low": "98.5", "high": "99.0", "n": "500", "unit": "AUROC x 100"}
+    assert written[0] == known | {"best": "", "note": ""}
     assert [line["rule"] for line in lines if line["best"]] == ["FCFG"]
     assert lines[-1]["value"] == lines[-1]["rule"] == ODD
 
