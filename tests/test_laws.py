@@ -16,7 +16,7 @@ import fcfg
 from evaluations import SIZE
 from fcfg.cli import main
 from fcfg.evaluation.result_files import read_results
-from fcfg.model import AnyModel
+from fcfg.model import AnyModel, Factual
 from laws import FACES, KINDS, exact, few_steps
 from refusal import refused
 from studios import ask, client_of, of, studio_of, upload
@@ -79,6 +79,19 @@ def test_parts_are_the_whole_and_an_abduction_serves_every_question(model: AnyMo
     assert torch.equal(further.images, pair.images)
     assert repr(model.parse_setting(repr(plan.setting))) == repr(plan.setting)
     assert json.dumps(plan.to_json())
+
+
+def test_an_abduction_that_is_kept_gives_the_same_answer_and_others_are_made_again(model) -> None:
+    plan = model.plan(
+        ["smiling"], **few_steps(model), anchor=False if model.traits.steps else None
+    )
+    pair = answer(model, plan=plan)
+    there = pair.abduction
+    factual = Factual(there.images, there.attributes, there.keys)
+    again = model.restore(factual, plan, there.inferred)
+    assert (again is None) == (plan.kept_as == "")
+    if again is not None:
+        assert torch.equal(model.predict(again, pair.action, plan).images, pair.images)
 
 
 def test_a_folder_holds_the_model_and_is_written_in_one_way(

@@ -31,7 +31,7 @@ from fcfg.trust import denoising_loss, measure_trust
 from refusal import refused
 from tiny import randomised
 from tiny_rivals import SEMANTIC, tiny_denoiser, tiny_images, tiny_pipeline
-from worlds import binary_space
+from worlds import binary_space, mixture_pipeline
 
 SAMPLING = "dpm-2m karras 5"
 PIPELINE = tiny_pipeline()
@@ -191,6 +191,12 @@ def test_what_masks_single_attributes_or_does_not_fit_is_refused() -> None:
     ):
         with refused(subject, fragment):
             call()
+
+
+def test_images_add_nothing_to_the_conditions_of_other_denoisers() -> None:
+    denoiser = mixture_pipeline().denoiser
+    alone = denoiser.condition(TABLE)
+    assert torch.equal(denoiser.condition(TABLE, denoiser.semantics(IMAGES)), alone)
 
 
 # Pipeline

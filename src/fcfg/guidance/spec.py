@@ -268,11 +268,6 @@ class Guidance:
         return "inferred" if self.anchor or self.align else "none"
 
     @property
-    def needs_path(self) -> bool:
-        """Whether a prediction needs states at all times."""
-        return self.path != "none"
-
-    @property
     def factual(self) -> Guidance:
         """Guidance of the factual branch of an anchored prediction, whose attributes are factual.
 
