@@ -46,11 +46,13 @@ class Work(TypedDict, total=False):
 
 
 class Options(Work, total=False):
-    """How images are read beside that, see :meth:`CounterfactualModel.abduct`."""
+    """How images are read beside that."""
 
+    #: Name or number of each image, from which its random numbers follow; by default a digest of
+    #: its pixels, so that an answer depends on the image alone.
     keys: Keys | None
-    any_size: bool
-    resize: bool
+    any_size: bool  #: whether to accept images of another size than the model was trained at
+    resize: bool  #: whether to make pictures fit as in training, like ``fcfg generate``
 
 
 @dataclass(frozen=True)

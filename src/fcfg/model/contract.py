@@ -12,27 +12,27 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, Unpack
 import numpy as np
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import Table
 from fcfg.causal.intervention import Intervention
-from fcfg.causal.scm import Keys, checked_keys
+from fcfg.causal.scm import Keys
 from fcfg.model.answers import (
     AbstractAbduction,
     AbstractCounterfactual,
     Action,
     BackKeys,
     Factual,
+    Options,
     Plan,
     Run,
     Work,
     check_do,
 )
-from fcfg.model.inputs import AttributesLike, model_pixels, read_factual
+from fcfg.model.inputs import AttributesLike, keyed, model_pixels, read_factual
 from fcfg.model.parts import AbstractModel
 from fcfg.sampling import OnStep, SamplingLike
 from fcfg.sheet import figure
 from fcfg.storage import Storage, load_model, save_model
 from fcfg.support.errors import InputError, check_batch_size, check_is
-from fcfg.support.images import ImagesLike, image_keys, read_images
+from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.pictures import SUFFIXES
 from fcfg.support.progress import steps_shown
 from fcfg.support.tables import TableLike
@@ -116,12 +116,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
         attributes: AttributesLike,
         *,
         plan: Plan[SettingT] | None = None,
-        keys: Keys | None = None,
-        any_size: bool = False,
-        resize: bool = False,
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
+        **options: Unpack[Options],
     ) -> AbductionT:
         """Infer what images have beside their attributes.
 
@@ -129,17 +124,11 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
             images: Floats in [-1, 1], or pictures, paths or bytes, see :mod:`fcfg.support.images`.
             attributes: Columns by name, a data frame, rows, or 'auto': the judge reads them.
             plan: Result of :meth:`plan`, for whose answers the abduction is made.
-            keys: Name or number of each image, from which its random numbers follow; by default a
-                digest of its pixels.
-            any_size: Whether to accept images of another size than the model was trained at.
-            resize: Whether to make pictures fit as in training, see :func:`model_pixels`.
-            batch_size: Largest number of network rows per call; bounds the memory.
-            on_step: Callback invoked after every step, with the share that is done.
-            progress: Whether to show a bar if it takes seconds, without ``on_step``.
+            **options: How images are read, and how much is computed at once, see
+                :class:`fcfg.model.Options`.
         """
-        x, table = read_factual(self, images, attributes, any_size=any_size, resize=resize)
-        factual, plan = _keyed(x, table, keys), self.plan(()) if plan is None else plan
-        work = Work(batch_size=batch_size, on_step=on_step, progress=progress)
+        factual, work = read_factual(self, images, attributes, **options)
+        plan = self.plan(()) if plan is None else plan
         with _working(1, 0, 1, **work) as run:
             return self.infer(factual, plan, run)
 
@@ -208,12 +197,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
         *,
         plan: Plan[SettingT] | Mapping[str, Any] | None = None,
         seed: int = 0,
-        keys: Keys | None = None,
-        any_size: bool = False,
-        resize: bool = False,
-        batch_size: int = 256,
-        on_step: OnStep | None = None,
-        progress: bool = True,
+        **options: Unpack[Options],
     ) -> AnswerT:
         """What would these images look like had the attributes been different?
 
@@ -221,12 +205,10 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
         or arguments for it. A model may override it to take these arguments as its own.
         """
         # Cheap checks come first, so that a bad question fails before hours of work.
-        x, table = read_factual(self, images, attributes, do, any_size=any_size, resize=resize)
-        factual = _keyed(x, table, keys)
-        action = self.act(table, do, seed=seed, keys=factual.keys)
+        factual, work = read_factual(self, images, attributes, do, **options)
+        action = self.act(factual.attributes, do, seed=seed, keys=factual.keys)
         if not isinstance(plan, Plan):
             plan = self.plan(action.targets, **({} if plan is None else plan))
-        work = Work(batch_size=batch_size, on_step=on_step, progress=progress)
         return self._answer(factual, action, plan, **work)
 
     def reverse(self, pair: AnswerT, *, keys: BackKeys = "same", **work: Unpack[Work]) -> AnswerT:
@@ -240,7 +222,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
         check_is("pair", pair, AbstractCounterfactual, "the result of model.counterfactual")
         there = pair.abduction
         own = there.keys if isinstance(keys, str) and keys == "same" else keys
-        factual = _keyed(pair.images, pair.attributes, own)
+        factual = keyed(pair.images, pair.attributes, own)
         action = replace(pair.action, attributes=there.attributes)
         return self._answer(factual, action, pair.plan, **work)
 
@@ -294,13 +276,6 @@ def load(path: str | os.PathLike[str], *, network: nn.Module | None = None) -> A
         :class:`fcfg.CounterfactualPipeline`.
     """
     return load_model(path, network)
-
-
-def _keyed(images: Tensor, attributes: Table, keys: Keys | None) -> Factual:
-    """Give each image a key, by default a digest of its pixels."""
-    keys = image_keys(images) if keys is None else keys
-    checked_keys(keys, len(images))
-    return Factual(images, attributes, keys)
 
 
 @contextmanager

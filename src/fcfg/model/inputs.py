@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias, cast, get_args
+from typing import Any, TypeAlias, Unpack, cast, get_args
 
 from torch import Tensor
 
 from fcfg.causal.attributes import Table
 from fcfg.causal.intervention import Intervention
+from fcfg.causal.scm import Keys, checked_keys
 from fcfg.guidance import Guidance
 from fcfg.guidance.rule import RULES, UNGUIDED
-from fcfg.model.answers import check_do
+from fcfg.model.answers import Factual, Work, check_do
 from fcfg.model.parts import AbstractModel
 from fcfg.storage import find_setting
 from fcfg.support.errors import InputError, check_among, short, together
-from fcfg.support.images import ImagesLike, read_images
+from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.pictures import Fit, Intensity, Pixels
 from fcfg.support.tables import TableLike, check_lengths
 
@@ -46,10 +47,12 @@ def read_factual(
     attributes: AttributesLike,
     do: Mapping[str, Intervention] | None = None,
     *,
+    keys: Keys | None = None,
     any_size: bool = False,
     resize: bool = False,
-) -> tuple[Tensor, Table]:
-    """Read images and attributes that fit a model, and each other."""
+    **work: Unpack[Work],
+) -> tuple[Factual, Work]:
+    """Read images and attributes that fit a model, and each other; give the other options back."""
     fit = model_pixels(model) if resize else None
     free = any_size and model.traits.any_size
     shape = {"channels": model.channels, "stride": model.stride}
@@ -60,7 +63,7 @@ def read_factual(
     )
     if table is not None:
         check_lengths(table, len(x))
-        return x, table
+        return keyed(x, table, keys), work
     reading = model.read(x) if attributes == AUTO else None
     if reading is None:
         raise InputError(
@@ -69,7 +72,14 @@ def read_factual(
             got=short(attributes),
             do="give a column of values for each attribute, a data frame, or a list of rows",
         )
-    return x, reading.attributes
+    return keyed(x, reading.attributes, keys), work
+
+
+def keyed(images: Tensor, attributes: Table, keys: Keys | None) -> Factual:
+    """Give each image a key, by default a digest of its pixels."""
+    keys = image_keys(images) if keys is None else keys
+    checked_keys(keys, len(images))
+    return Factual(images, attributes, keys)
 
 
 def model_pixels(pipeline: AbstractModel) -> Pixels:

@@ -27,6 +27,9 @@ class AbstractModel(ABC):
 
     kind: str  #: such as 'diffusion' or 'hvae', in files and reports
     traits: ClassVar[Traits] = Traits()  #: what its answers have
+    channels: int  #: number of image channels
+    size: int | None  #: height and width of the training images; None if the model does not know
+    stride: int = 1  #: number that height and width must be divisible by
 
     def __init__(
         self,
@@ -48,21 +51,6 @@ class AbstractModel(ABC):
     @abstractmethod
     def image_model(self) -> nn.Module:
         """Everything that is trained to make images."""
-
-    @property
-    @abstractmethod
-    def channels(self) -> int:
-        """Number of image channels."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int | None:
-        """Height and width of the training images; None if the model does not know it."""
-
-    @property
-    def stride(self) -> int:
-        """Number that height and width must be divisible by; a hook for networks with one."""
-        return 1
 
     @property
     def space(self) -> AttributeSpace:

@@ -78,6 +78,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
                 do="build both from the same AttributeSpace",
             )
         self.denoiser = denoiser
+        self.channels, self.stride, self.size = denoiser.channels, denoiser.stride, denoiser.size
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
         self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None
@@ -90,21 +91,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     def image_model(self) -> Denoiser:
         """The denoiser."""
         return self.denoiser
-
-    @property
-    def channels(self) -> int:
-        """Number of image channels."""
-        return self.denoiser.channels
-
-    @property
-    def size(self) -> int | None:
-        """Height and width of the training images; None if the network does not say."""
-        return self.denoiser.size
-
-    @property
-    def stride(self) -> int:
-        """Number that height and width must be divisible by."""
-        return self.denoiser.stride
 
     def fitting_rows(self, size: tuple[int, int]) -> int:
         """Return how many network rows fill most of a GPU's memory; 256 on a CPU."""
@@ -157,7 +143,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         self.precision = execution.on(self.device).precision
         return self
 
-    def counterfactual(
+    def counterfactual(  # pyright: ignore[reportIncompatibleMethodOverride] # further keywords
         self,
         images: ImagesLike,
         attributes: AttributesLike,
@@ -185,19 +171,14 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             partition: Attributes of each group, for groups other than affected and invariant.
             plan: Result of :meth:`plan`, or its arguments, instead of the four above.
             seed: Seed for sampling discrete exogenous noise.
-            keys: Name or number of each image, combined with the seed; by default a digest of its
-                pixels, so that an answer depends on the image alone.
-            any_size: Whether to accept images of another size than the model was trained at.
-            resize: Whether to make pictures fit as in training, like ``fcfg generate``.
-            batch_size: Largest number of network rows per call; bounds the memory.
-            on_step: Callback invoked after every step, with the share that is done.
-            progress: Whether to show a bar if it takes seconds, without ``on_step``.
+            **options: How images are read, and how much is computed at once, see
+                :class:`fcfg.model.Options`.
         """
         how = {"anchor": anchor, "sampling": sampling, "partition": partition}
         plan = how | {"setting": guidance} if plan is None else plan
         return super().counterfactual(images, attributes, do, plan=plan, seed=seed, **options)
 
-    def abduct(
+    def abduct(  # pyright: ignore[reportIncompatibleMethodOverride] # further keywords
         self,
         images: ImagesLike,
         attributes: AttributesLike,

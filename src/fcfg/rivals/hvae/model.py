@@ -113,6 +113,7 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
                 do="build it with that many",
             )
         self.network = network
+        self.channels, self.size = network.config.channels, network.config.size
 
     def __repr__(self) -> str:
         return f"HVAEModel({self.parameters / 1e6:.1f} M parameters, {self.graph})"
@@ -121,16 +122,6 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
     def image_model(self) -> HVAE:
         """The network."""
         return self.network
-
-    @property
-    def channels(self) -> int:
-        """Number of image channels."""
-        return self.network.config.channels
-
-    @property
-    def size(self) -> int:
-        """Height and width of the images."""
-        return self.network.config.size
 
     def plan(
         self,
