@@ -124,7 +124,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
             images: Floats in [-1, 1], or pictures, paths or bytes, see :mod:`fcfg.support.images`.
             attributes: Columns by name, a data frame, rows, or 'auto': the judge reads them.
             plan: Result of :meth:`plan`, for whose answers the abduction is made.
-            **options: How images are read, and how much is computed at once, see
+            **options: Keys and sizes of the images, rows per call, callback and bar, see
                 :class:`fcfg.model.Options`.
         """
         factual, work = read_factual(self, images, attributes, **options)

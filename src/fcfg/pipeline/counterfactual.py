@@ -171,7 +171,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             partition: Attributes of each group, for groups other than affected and invariant.
             plan: Result of :meth:`plan`, or its arguments, instead of the four above.
             seed: Seed for sampling discrete exogenous noise.
-            **options: How images are read, and how much is computed at once, see
+            **options: Keys and sizes of the images, rows per call, callback and bar, see
                 :class:`fcfg.model.Options`.
         """
         how = {"anchor": anchor, "sampling": sampling, "partition": partition}
