@@ -488,7 +488,7 @@ def test_a_rival_that_is_better_is_marked(drawn: tuple[Path, Path]) -> None:
         ("portraits", "FCFG 3.0 / 1.2"),
         ("vae", "temperature 0.1"),
     ]
-    assert len({row.colour for row in table.rows}) == 2
+    assert len({row.setting and row.setting.colour for row in table.rows}) == 2
     assert [cell.is_best for cell in cells(table, "reversal_mae")] == [False, True]
     assert [cell.is_best for cell in cells(table, "truth_mae")] == [True, False]
     kinds = {(own.metric, own.title) for own in table.columns}

@@ -38,7 +38,7 @@ from fcfg.reports.strips import opening_strip, read_album
 from fcfg.reports.svg import Panel, Scale, around
 from fcfg.reports.table import Number
 from fcfg.reports.tables import make_tables, numbers, overview
-from fcfg.reports.tradeoff import lines, points_of, tradeoff_panels
+from fcfg.reports.tradeoff import charts, lines, tradeoff_panels
 from fcfg.reports.wording import average, distance, in_words
 from refusal import refused, refused_line
 
@@ -366,7 +366,7 @@ def test_points_are_the_numbers_of_all_models_on_shared_scales(few: Comparison) 
 def test_points_are_joined_along_the_weight_that_varies(tmp_path: Path) -> None:
     more = {"smiling": ["fcfg:smiling=2,male=1,young=1"]}
     one = run_of(tmp_path, n=16, settings=SWEEP, dos=("smiling", "male"), also=more)
-    points = points_of(one, "male", one.space.names, one.space.names)
+    points = charts(one)["male", ("sd", "sd")]
     assert [[p.setting.text for p in line] for line in lines(points)] == [
         ["none"],
         ["cfg:1.5", "cfg:2.0", "cfg:3.0"],
@@ -514,9 +514,9 @@ def test_a_rule_without_a_style_has_a_default_one_everywhere(tmp_path: Path) -> 
     settings = ("none", "novel:3.0", "fnovel:affected=3.0,invariant=1.2")
     header = {"data": {"format": "celeba-hq"}}  # which the paper has
     report = write_report(run_of(tmp_path, n=20, settings=settings, header=header, pictures=1))
-    lines = {row.names[0]: row.colour for row in overview(report.comparison).rows}
-    assert lines["novel 3.0"] == "var(--own)"
-    assert lines["fnovel 3.0 / 1.2"] == "var(--fown)"
+    words = report.page.read_text("utf-8")
+    for colour, label in (("own", "novel 3.0"), ("fown", "fnovel 3.0 / 1.2")):
+        assert f'<span style="color:var(--{colour})">{label}' in words
     assert "novel 3.0 & " in (report.page.parent / "table.tex").read_text("utf-8")
 
 

@@ -74,7 +74,7 @@ def measures(comparison: Comparison, do: str) -> list[Column]:
     rows = comparison.rows[do]
     found = [
         *_of_attributes(comparison, rows[0].cell),
-        *_means(comparison, comparison.drift, rows[0].cell.invariant, REST),
+        *means(comparison, comparison.drift, rows[0].cell.invariant, REST),
         *_of_images(comparison, do),
     ]
     return [own for own in found if any(measured(own, row) is not None for row in rows)]
@@ -85,10 +85,10 @@ def aims(comparison: Comparison, do: str) -> list[Column]:
     rows, drift = comparison.rows[do], comparison.drift
     cell = rows[0].cell
     metrics = dict.fromkeys(effectiveness(comparison.space, name) for name in cell.targets)
-    found = [own for one in metrics for own in _means(comparison, one, cell.targets, TARGET)]
+    found = [own for one in metrics for own in means(comparison, one, cell.targets, TARGET)]
     if better := _REACHED.get(drift.name):  # else effectiveness says the same
-        found += _means(comparison, drift, cell.targets, TARGET, better=better)
-    found += _means(comparison, drift, cell.invariant, REST)
+        found += means(comparison, drift, cell.targets, TARGET, better=better)
+    found += means(comparison, drift, cell.invariant, REST)
     found += (own for own in _of_images(comparison, do) if own.better)
     return [own for own in found if any(isinstance(measured(own, r), Estimate) for r in rows)]
 
@@ -132,20 +132,17 @@ def column_of(comparison: Comparison, metric: Metric, name: str, **look: Any) ->
     return replace(plain, **look)
 
 
-def units(comparison: Comparison, metric: Metric, names: Iterable[str]) -> dict[str, list[str]]:
-    """Attributes by the unit of a metric; those that the judge cannot read are left out."""
-    found: dict[str, list[str]] = {}
+def means(
+    comparison: Comparison, metric: Metric, names: Iterable[str], title: str, **look: Any
+) -> list[Column]:
+    """Means over attributes, a column for each unit; what the judge cannot read is left out."""
+    by_unit: dict[str, list[str]] = {}
     for name in names:
         unit = metric.unit_of(comparison.space, name)
         if unit and name not in comparison.unread:
-            found.setdefault(unit, []).append(name)
-    return found
-
-
-def _means(
-    comparison: Comparison, metric: Metric, names: Iterable[str], title: str, **look: Any
-) -> Iterator[Column]:
-    """Means over attributes, with a column for each unit."""
+            by_unit.setdefault(unit, []).append(name)
     fields = {"title": title, "better": metric.better} | look
-    for own in units(comparison, metric, names).values():
-        yield column_of(comparison, metric, own[0], **fields, names=tuple(own))
+    return [
+        column_of(comparison, metric, own[0], **fields, names=tuple(own))
+        for own in by_unit.values()
+    ]

@@ -74,6 +74,11 @@ class Setting:
         return f"{self.rule};anchor" if self.anchored else self.rule
 
     @property
+    def is_unguided(self) -> bool:
+        """Whether it is the plain answer, without guidance."""
+        return self.family == BASELINE
+
+    @property
     def _key(self) -> str:
         return self.rule if self.rule in STYLES else "fown" if self.factored else "own"
 
@@ -168,7 +173,7 @@ def strongest(settings: Sequence[Setting]) -> tuple[Setting | None, Setting | No
     """The strongest global setting, and the first factored one of the rule that is as strong."""
     families: dict[str, list[Setting]] = {}
     for chosen in settings:
-        if chosen.family != BASELINE:
+        if not chosen.is_unguided:
             families.setdefault(chosen.family, []).append(chosen)
     plain = [family for family, (first, *_) in families.items() if not first.factored]
     pairs = [family for family in plain if f"f{family}" in families]

@@ -249,9 +249,3 @@ def _scale(images: Tensor, *others: Tensor) -> float:
 def _maps(images: Tensor, others: Tensor, scale: float) -> Tensor:
     maps = [difference_map(a, b, scale) for a, b in zip(images, others, strict=True)]
     return images_from_bytes(torch.from_numpy(np.stack(maps)).permute(0, 3, 1, 2))
-
-
-def ramp(width: int = 128) -> bytes:
-    """The colours of a difference map, from darker to brighter, as a PNG one pixel high."""
-    share = torch.linspace(-1, 1, width).reshape(1, 1, width)
-    return to_png(Image.fromarray(difference_map(torch.zeros_like(share), share, 1.0)))

@@ -16,6 +16,7 @@ from typing import Self, TypeAlias
 
 from fcfg.evaluation.metric_table import Better
 from fcfg.metrics import Estimate
+from fcfg.reports.rule_styles import Setting
 from fcfg.reports.wording import interval, number
 
 _LATEX_LETTERS = {
@@ -115,8 +116,7 @@ class Row:
 
     names: tuple[str, ...]  #: one for each of the table's
     cells: tuple[Cell, ...]  #: one for each column
-    mark: str = ""  #: a drawing in front of the name, as HTML
-    colour: str = ""  #: of the name, in CSS
+    setting: Setting | None = None  #: whose mark and colour the name has
     is_pale: bool = False  #: whether it is no result of the run, such as a number of the paper
 
 

@@ -21,7 +21,6 @@ from fcfg.reports.measures import (
     sized,
 )
 from fcfg.reports.paper import dataset_of, match
-from fcfg.reports.svg import mark
 from fcfg.reports.table import Cell, Column, Number, Table
 from fcfg.reports.table import Row as Line
 from fcfg.reports.wording import average, hardware, listed, made, named, steps_text
@@ -173,8 +172,7 @@ def _table(
         Line(
             (label,) if comparison.is_alone else (row.run.name, label),
             tuple(column[k] for column in cells.values()),
-            str(mark(row.setting, 8, 8)),
-            row.setting.colour,
+            row.setting,
         )
         for k, (row, label) in enumerate(zip(rows, labels, strict=True))
     ]

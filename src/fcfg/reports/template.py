@@ -1,40 +1,51 @@
-"""Pages from templates: the style sheet, and the functions that templates call."""
+"""Pages and drawings from templates: the style sheet, and the functions that templates call."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
+from typing import Any
 
+import numpy as np
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from PIL import Image
 from torch import Tensor
 
+from fcfg.reports import wording
 from fcfg.reports.rule_styles import palette_css
-from fcfg.reports.strips import ramp
-from fcfg.reports.wording import facts, listed, named
+from fcfg.sheet import difference_colours
 from fcfg.support.images import data_url, to_pictures, to_png
 
 
-def rendered(template: str, package: str = "fcfg.reports", **values: object) -> str:
-    """A whole page, which needs no other file."""
+def rendered(template: str, package: str = "fcfg.reports", **values: object) -> Markup:
+    """A whole page, which needs no other file, or a drawing."""
+    return Markup(_environment(package).get_template(template).render(values))
+
+
+@cache
+def _environment(package: str) -> Environment:
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, ""), PackageLoader("fcfg.reports", "")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_short,
     )
-    style = palette_css() + files("fcfg.reports").joinpath("style.css").read_text("utf-8")
-    return environment.get_template(template).render(
-        style=Markup(style),
-        named=named,
-        listed=listed,
-        facts=facts,
-        png=_png,
-        ramp=data_url(ramp()),
-        markup=Markup,
-        **values,
-    )
+    style = files("fcfg.reports").joinpath("style.css").read_text("utf-8")
+    ramp = Image.fromarray(difference_colours(np.linspace(-1, 1, 128)[None]))  # of maps
+    names = ("facts", "listed", "named", "number", "with_interval")
+    values: dict[str, Any] = {name: getattr(wording, name) for name in names}
+    values |= {"style": Markup(palette_css() + style), "png": _png, "ramp": data_url(to_png(ramp))}
+    environment.globals.update(values)
+    return environment
+
+
+def _short(value: object) -> object:
+    """A number with at most two decimal places, enough for a coordinate."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
 
 
 def _png(images: Tensor) -> Sequence[str]:
